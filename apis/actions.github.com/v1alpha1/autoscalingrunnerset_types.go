@@ -1,0 +1,214 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxRunnersUnlimited is the effective maximum of a set whose maxRunners is unset: the largest 32-bit integer, which is
+// also what the Actions service is told.
+const MaxRunnersUnlimited = 1<<31 - 1
+
+// AutoscalingRunnerSetSpec is what a user asks for.
+// +kubebuilder:validation:XValidation:rule="!has(self.minRunners) || !has(self.maxRunners) || self.minRunners <= self.maxRunners || (oldSelf.hasValue() && has(oldSelf.value().minRunners) && has(oldSelf.value().maxRunners) && oldSelf.value().minRunners == self.minRunners && oldSelf.value().maxRunners == self.maxRunners)",optionalOldSelf=true,fieldPath=".minRunners",messageExpression="'minRunners (' + string(self.minRunners) + ') must not be greater than maxRunners (' + string(self.maxRunners) + ')'"
+type AutoscalingRunnerSetSpec struct {
+	// Address of the repository, organization or enterprise the runners serve, such as https://github.com/my-org.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$')",message="must be the address of a repository (https://HOST/OWNER/REPO), an organization (https://HOST/ORG) or an enterprise (https://HOST/enterprises/NAME)"
+	GitHubConfigUrl string `json:"githubConfigUrl,omitempty"`
+
+	// Name of a Secret in the same namespace with either github_token, or github_app_id, github_app_installation_id and
+	// github_app_private_key. With a vault, the name of the vault's secret.
+	// +optional
+	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
+
+	// Runner group on GitHub. Empty means the default group.
+	// +optional
+	RunnerGroup string `json:"runnerGroup,omitempty"`
+
+	// Name of the scale set on GitHub, which is what runs-on names. Empty means the name of this object.
+	// +optional
+	RunnerScaleSetName string `json:"runnerScaleSetName,omitempty"`
+
+	// Labels of the scale set on GitHub, besides its name.
+	// +optional
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	RunnerScaleSetLabels []string `json:"runnerScaleSetLabels,omitempty"`
+
+	// Proxy for everything that talks to GitHub: manager, listener and runners.
+	// +optional
+	Proxy *ProxyConfig `json:"proxy,omitempty"`
+
+	// Additional certificate authorities for talking to GitHub.
+	// +optional
+	GitHubServerTLS *TLSConfig `json:"githubServerTLS,omitempty"`
+
+	// Vault that holds the credentials.
+	// +optional
+	VaultConfig *VaultConfig `json:"vaultConfig,omitempty"`
+
+	// Runner pod. The container named runner is the runner.
+	// +optional
+	Template corev1.PodTemplateSpec `json:"template,omitempty"`
+
+	// Metadata for the AutoscalingListener.
+	// +optional
+	AutoscalingListenerMetadata *ResourceMeta `json:"autoscalingListener,omitempty"`
+
+	// Metrics of the listener. Absent means the default metrics and labels.
+	// +optional
+	ListenerMetrics *MetricsConfig `json:"listenerMetrics,omitempty"`
+
+	// Merged into the listener pod.
+	// +optional
+	ListenerTemplate *corev1.PodTemplateSpec `json:"listenerTemplate,omitempty"`
+
+	// +optional
+	ListenerServiceAccountMetadata *ResourceMeta `json:"listenerServiceAccountMetadata,omitempty"`
+	// +optional
+	ListenerRoleMetadata *ResourceMeta `json:"listenerRoleMetadata,omitempty"`
+	// +optional
+	ListenerRoleBindingMetadata *ResourceMeta `json:"listenerRoleBindingMetadata,omitempty"`
+	// +optional
+	ListenerConfigSecretMetadata *ResourceMeta `json:"listenerConfigSecretMetadata,omitempty"`
+	// +optional
+	EphemeralRunnerSetMetadata *ResourceMeta `json:"ephemeralRunnerSetMetadata,omitempty"`
+	// +optional
+	EphemeralRunnerMetadata *ResourceMeta `json:"ephemeralRunnerMetadata,omitempty"`
+	// +optional
+	EphemeralRunnerConfigSecretMetadata *ResourceMeta `json:"ephemeralRunnerConfigSecretMetadata,omitempty"`
+
+	// Most runners at a time, with and without a job. Absent means no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxRunners *int `json:"maxRunners,omitempty"`
+
+	// Idle runners to keep ready on top of those with a job.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MinRunners *int `json:"minRunners,omitempty"`
+
+	RunnerTimeouts `json:",inline"`
+
+	// How many runners that failed without a job are kept to look at. Default 3. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	FailedHistoryLimit *int `json:"failedHistoryLimit,omitempty"`
+}
+
+// RunnerTimeouts bound the waits of a runner's life. Not in ARC.
+type RunnerTimeouts struct {
+	// How long a runner pod may take to run before it is reported and, if it is bound to a node, re-created. Default 10m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
+
+	// How long a running runner may stay without a job while jobs wait before it is replaced. Default 10m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
+}
+
+// AutoscalingRunnerSetPhase sums the state up in a word. ARC's column shows it; conditions say more.
+type AutoscalingRunnerSetPhase string
+
+// Phases of an AutoscalingRunnerSet.
+const (
+	AutoscalingRunnerSetPhasePending  AutoscalingRunnerSetPhase = "Pending"
+	AutoscalingRunnerSetPhaseRunning  AutoscalingRunnerSetPhase = "Running"
+	AutoscalingRunnerSetPhaseOutdated AutoscalingRunnerSetPhase = "Outdated"
+)
+
+// AutoscalingRunnerSetStatus is what became of it.
+type AutoscalingRunnerSetStatus struct {
+	// Runners that exist, in any state but succeeded.
+	// +optional
+	CurrentRunners int `json:"currentRunners"`
+	// +optional
+	Phase AutoscalingRunnerSetPhase `json:"phase"`
+	// +optional
+	PendingEphemeralRunners int `json:"pendingEphemeralRunners"`
+	// +optional
+	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
+	// +optional
+	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
+
+	// Generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// The scale set as it is on GitHub. Needed to delete it after URL or credentials changed.
+	// +optional
+	Registration *ScaleSetRegistration `json:"registration,omitempty"`
+
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ScaleSetRegistration says where a scale set is registered on GitHub.
+type ScaleSetRegistration struct {
+	// Config URL it was registered under.
+	// +optional
+	URL string `json:"url,omitempty"`
+	// Name of its runner group.
+	// +optional
+	Group string `json:"group,omitempty"`
+	// Name on GitHub.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Id on GitHub.
+	// +optional
+	ID int `json:"id,omitempty"`
+}
+
+// AutoscalingRunnerSet is a set of self-hosted runners that grows and shrinks with the jobs GitHub assigns to it.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ars,categories=actions
+// +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.spec.minRunners`
+// +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.spec.maxRunners`
+// +kubebuilder:printcolumn:name="Current Runners",type=integer,JSONPath=`.status.currentRunners`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`
+// +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`
+// +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`,priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="GitHub Config URL",type=string,JSONPath=`.spec.githubConfigUrl`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type AutoscalingRunnerSet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   AutoscalingRunnerSetSpec   `json:"spec,omitempty"`
+	Status AutoscalingRunnerSetStatus `json:"status,omitempty"`
+}
+
+// AutoscalingRunnerSetList is a list of them.
+// +kubebuilder:object:root=true
+type AutoscalingRunnerSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []AutoscalingRunnerSet `json:"items"`
+}
+
+// EffectiveMinRunners is minRunners with its default of 0.
+func (s *AutoscalingRunnerSetSpec) EffectiveMinRunners() int {
+	if s.MinRunners == nil {
+		return 0
+	}
+	return *s.MinRunners
+}
+
+// EffectiveMaxRunners is maxRunners, or MaxRunnersUnlimited where it is unset.
+func (s *AutoscalingRunnerSetSpec) EffectiveMaxRunners() int {
+	if s.MaxRunners == nil {
+		return MaxRunnersUnlimited
+	}
+	return *s.MaxRunners
+}

@@ -1,0 +1,155 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EphemeralRunnerSpec is one runner: where it registers and the pod it runs in.
+type EphemeralRunnerSpec struct {
+	GitHubConfigUrl    string `json:"githubConfigUrl"`
+	GitHubConfigSecret string `json:"githubConfigSecret"`
+	// +optional
+	GitHubServerTLS  *TLSConfig `json:"githubServerTLS,omitempty"`
+	RunnerScaleSetID int        `json:"runnerScaleSetId"`
+	// +optional
+	Proxy *ProxyConfig `json:"proxy,omitempty"`
+	// Secret with keys http_proxy, https_proxy and no_proxy for the runner container.
+	// +optional
+	ProxySecretRef string `json:"proxySecretRef,omitempty"`
+	// +optional
+	VaultConfig *VaultConfig `json:"vaultConfig,omitempty"`
+	// +optional
+	EphemeralRunnerConfigSecretMetadata *ResourceMeta `json:"ephemeralRunnerConfigSecretMetadata,omitempty"`
+
+	RunnerTimeouts `json:",inline"`
+
+	// Metadata of the runner pod.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	PodMetadata metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec of the runner pod. Its schema is checked where the user writes it, in the AutoscalingRunnerSet.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	PodSpec corev1.PodSpec `json:"spec,omitempty"`
+}
+
+// EphemeralRunnerPhase is where in its life a runner is.
+type EphemeralRunnerPhase string
+
+// Phases of an EphemeralRunner. The empty phase means Pending.
+const (
+	EphemeralRunnerPhasePending   EphemeralRunnerPhase = "Pending"
+	EphemeralRunnerPhaseRunning   EphemeralRunnerPhase = "Running"
+	EphemeralRunnerPhaseSucceeded EphemeralRunnerPhase = "Succeeded"
+	EphemeralRunnerPhaseFailed    EphemeralRunnerPhase = "Failed"
+	// EphemeralRunnerPhaseOutdated: GitHub refuses the runner's version (exit code 7).
+	EphemeralRunnerPhaseOutdated EphemeralRunnerPhase = "Outdated"
+)
+
+// EphemeralRunnerStatus is written by two hands: the fields from jobRequestId to finishedAt by the listener, the rest by
+// the manager.
+type EphemeralRunnerStatus struct {
+	// The pod's Ready condition.
+	// +optional
+	Ready bool `json:"ready,omitempty"`
+	// +optional
+	Phase EphemeralRunnerPhase `json:"phase,omitempty"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Id of the runner on GitHub, 0 before it is known.
+	// +optional
+	RunnerID int `json:"runnerId,omitempty"`
+	// +optional
+	RunnerName string `json:"runnerName,omitempty"`
+	// When attempts to run it failed, by the UID of the attempt's pod.
+	// +optional
+	Failures map[string]metav1.Time `json:"failures,omitempty"`
+
+	// +optional
+	JobRequestID int64 `json:"jobRequestId,omitempty"`
+	// Not empty once the runner has, or had, a job.
+	// +optional
+	JobID string `json:"jobId,omitempty"`
+	// OWNER/REPO of the job.
+	// +optional
+	JobRepositoryName string `json:"jobRepositoryName,omitempty"`
+	// +optional
+	JobWorkflowRef string `json:"jobWorkflowRef,omitempty"`
+	// +optional
+	WorkflowRunID int64 `json:"workflowRunId,omitempty"`
+	// +optional
+	JobDisplayName string `json:"jobDisplayName,omitempty"`
+	// How the job ended, as GitHub says it: succeeded, failed, canceled. Empty while it runs. Not in ARC.
+	// +optional
+	JobResult string `json:"jobResult,omitempty"`
+	// The listener's patchID whose replicas already reflect the last report about this runner. Not in ARC.
+	// +optional
+	JobPatchID int `json:"jobPatchID,omitempty"`
+	// When the job was reported completed. Not in ARC.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// Generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// EphemeralRunner is one runner for one job.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=er,categories=actions
+// +kubebuilder:printcolumn:name="GitHub Config URL",type=string,JSONPath=`.spec.githubConfigUrl`,priority=1
+// +kubebuilder:printcolumn:name="RunnerId",type=number,JSONPath=`.status.runnerId`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="JobRepository",type=string,JSONPath=`.status.jobRepositoryName`
+// +kubebuilder:printcolumn:name="JobWorkflowRef",type=string,JSONPath=`.status.jobWorkflowRef`,priority=1
+// +kubebuilder:printcolumn:name="WorkflowRunId",type=number,JSONPath=`.status.workflowRunId`
+// +kubebuilder:printcolumn:name="JobDisplayName",type=string,JSONPath=`.status.jobDisplayName`
+// +kubebuilder:printcolumn:name="JobId",type=string,JSONPath=`.status.jobId`,priority=1
+// +kubebuilder:printcolumn:name="JobResult",type=string,JSONPath=`.status.jobResult`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type EphemeralRunner struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   EphemeralRunnerSpec   `json:"spec,omitempty"`
+	Status EphemeralRunnerStatus `json:"status,omitempty"`
+}
+
+// EphemeralRunnerList is a list of them.
+// +kubebuilder:object:root=true
+type EphemeralRunnerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EphemeralRunner `json:"items"`
+}
+
+// HasJob says that a job was reported to have started on the runner, or to have completed on it.
+func (s *EphemeralRunnerStatus) HasJob() bool { return s.JobID != "" || s.JobRequestID != 0 }
+
+// JobCompleted says that the runner's job was reported completed.
+func (s *EphemeralRunnerStatus) JobCompleted() bool { return s.JobResult != "" }
+
+// Done says that the runner will not run again.
+func (s *EphemeralRunnerStatus) Done() bool {
+	switch s.Phase {
+	case EphemeralRunnerPhaseSucceeded, EphemeralRunnerPhaseFailed, EphemeralRunnerPhaseOutdated:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,84 @@
+package v1alpha1
+
+// Labels on the objects of a scale set.
+const (
+	// LabelScaleSetName and LabelScaleSetNamespace name the AutoscalingRunnerSet an object belongs to. The manager's
+	// cache selects by LabelScaleSetName, so an object without it does not exist for us: it is set last on everything
+	// we create and is never excluded or overridden by a template.
+	LabelScaleSetName      = "actions.github.com/scale-set-name"
+	LabelScaleSetNamespace = "actions.github.com/scale-set-namespace"
+
+	// LabelEnterprise, LabelOrganization and LabelRepository repeat the scope of the GitHub config URL.
+	LabelEnterprise   = "actions.github.com/enterprise"
+	LabelOrganization = "actions.github.com/organization"
+	LabelRepository   = "actions.github.com/repository"
+
+	// LabelListenerName and LabelListenerNamespace lead from a listener's Role and RoleBinding, which live in another
+	// namespace than the AutoscalingListener and so cannot name it as their owner, back to it.
+	LabelListenerName      = "auto-scaling-listener-name"
+	LabelListenerNamespace = "auto-scaling-listener-namespace"
+
+	// LabelRunner marks runner pods with the value "True".
+	LabelRunner = "actions-ephemeral-runner"
+	// LabelRunnerPod is set by the runner's container hooks on the pods and Secrets of a job; its value is the name of
+	// the EphemeralRunner.
+	LabelRunnerPod = "runner-pod"
+
+	LabelPartOf    = "app.kubernetes.io/part-of"
+	LabelComponent = "app.kubernetes.io/component"
+	LabelVersion   = "app.kubernetes.io/version"
+)
+
+// Values of LabelPartOf and LabelComponent.
+const (
+	PartOfScaleSet = "gha-runner-scale-set"
+
+	ComponentAutoscalingRunnerSet = "autoscaling-runner-set"
+	ComponentListener             = "runner-scale-set-listener"
+	ComponentRunnerSet            = "runner-set"
+	ComponentRunner               = "runner"
+)
+
+// Annotations.
+const (
+	// AnnotationRunnerScaleSetID holds the decimal id of the scale set on GitHub. It has no prefix because ARC's has
+	// none; it stays next to status.registration so that a way back to ARC is open.
+	AnnotationRunnerScaleSetID   = "runner-scale-set-id"
+	AnnotationRunnerGroupName    = "actions.github.com/runner-group-name"
+	AnnotationRunnerScaleSetName = "actions.github.com/runner-scale-set-name"
+	// AnnotationPatchID is the patchID of the EphemeralRunnerSet at the moment a runner was created.
+	AnnotationPatchID = "actions.github.com/patch-id"
+	// AnnotationRunnerSpecHash, on an EphemeralRunner, is the hash of the ephemeralRunnerSpec it was made from; a runner
+	// whose hash differs from its set's belongs to an old template.
+	AnnotationRunnerSpecHash = "actions.github.com/runner-spec-hash"
+	// AnnotationRunnerID, on a runner pod, is the id of the runner on GitHub. It lets a runner be deregistered whose
+	// status was not written yet.
+	AnnotationRunnerID = "actions.github.com/runner-id"
+	// AnnotationListenerSession, on an EphemeralRunnerSet, is the id of the message session its listener holds. A new
+	// listener process deletes that session before it creates its own.
+	AnnotationListenerSession = "actions.github.com/listener-session-id"
+	// AnnotationIntegrityHash is the hash of what decides whether a dependent object has to be replaced.
+	AnnotationIntegrityHash = "actions.github.com/integrity-hash"
+	// AnnotationCleanupPrefix starts the annotations in which the chart names the objects that ARC protects with a
+	// finalizer of its own.
+	AnnotationCleanupPrefix = "actions.github.com/cleanup-"
+)
+
+// Finalizers.
+const (
+	FinalizerAutoscalingRunnerSet = "autoscalingrunnerset.actions.github.com/finalizer"
+	FinalizerAutoscalingListener  = "autoscalinglistener.actions.github.com/finalizer"
+	FinalizerEphemeralRunnerSet   = "ephemeralrunnerset.actions.github.com/finalizer"
+	FinalizerEphemeralRunner      = "ephemeralrunner.actions.github.com/finalizer"
+	// FinalizerRunnerRegistration is ARC's second finalizer on runners. Ours have only the first; this one is removed
+	// where it is found.
+	FinalizerRunnerRegistration = "ephemeralrunner.actions.github.com/runner-registration-finalizer"
+	// FinalizerCleanupProtection is ARC's finalizer on objects of its charts. We never set it and strip it where it is found.
+	FinalizerCleanupProtection = "actions.github.com/cleanup-protection"
+)
+
+// RunnerContainerName and ListenerContainerName are the containers of a pod template that mean something to us.
+const (
+	RunnerContainerName   = "runner"
+	ListenerContainerName = "listener"
+)
