@@ -1,0 +1,128 @@
+// Package config is the file by which the manager tells a listener what to do. The AutoscalingListener controller writes
+// it into the key config.json of a Secret, the listener reads it from where the Secret is mounted. Its JSON is that of
+// ARC, so that a listener of either kind can read a file of the other.
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+const (
+	// FileName is the key in the Secret, and so the name of the file.
+	FileName = "config.json"
+	// MountPath is the directory the Secret is mounted at. It must be mounted as a directory, not by subPath: only
+	// then does a change of the Secret reach the running listener.
+	MountPath = "/etc/gha-listener"
+	// FilePath is where the listener finds the file.
+	FilePath = MountPath + "/" + FileName
+	// PathVariable is the environment variable that holds FilePath.
+	PathVariable = "LISTENER_CONFIG_PATH"
+	// HealthPort serves /healthz and /readyz, whatever the metrics setting is.
+	HealthPort = 8081
+	// HealthAddressVariable overrides the address of the health server and MetricsAddressVariable that of the metrics
+	// server, for several listeners on one host.
+	HealthAddressVariable  = "LISTENER_HEALTH_ADDR"
+	MetricsAddressVariable = "LISTENER_METRICS_ADDR"
+	// MetricsDisabled as metrics_addr means no metrics, as the empty string does.
+	MetricsDisabled = "0"
+)
+
+// VaultTypeAzureKeyVault is the one vault_type there is.
+const VaultTypeAzureKeyVault = string(v1alpha1.VaultTypeAzureKeyVault)
+
+// Config is the whole file.
+type Config struct {
+	ConfigureURL string `json:"configure_url"`
+
+	// VaultType is empty, or names the vault that VaultLookupKey is looked up in instead of using Credentials.
+	VaultType      string         `json:"vault_type"`
+	VaultLookupKey string         `json:"vault_lookup_key"`
+	AzureKeyVault  *AzureKeyVault `json:"azure_key_vault,omitempty"`
+
+	// Credentials are flat in the JSON; nil leaves their keys out, as a vault wants it.
+	*Credentials
+
+	EphemeralRunnerSetNamespace string `json:"ephemeral_runner_set_namespace"`
+	EphemeralRunnerSetName      string `json:"ephemeral_runner_set_name"`
+	// MaxRunners is math.MaxInt32 where the user set no limit.
+	MaxRunners         int    `json:"max_runners"`
+	MinRunners         int    `json:"min_runners"`
+	RunnerScaleSetID   int    `json:"runner_scale_set_id"`
+	RunnerScaleSetName string `json:"runner_scale_set_name"`
+	// ServerRootCA is PEM that is added to the certificates the system trusts.
+	ServerRootCA    string `json:"server_root_ca"`
+	LogLevel        string `json:"log_level"`
+	LogFormat       string `json:"log_format"`
+	MetricsAddr     string `json:"metrics_addr"`
+	MetricsEndpoint string `json:"metrics_endpoint"`
+	// Metrics chooses metrics and labels; nil means the defaults.
+	Metrics *v1alpha1.MetricsConfig `json:"metrics"`
+}
+
+// Credentials are a token or an App, never both.
+type Credentials struct {
+	AppID             string `json:"github_app_id"`
+	AppInstallationID int64  `json:"github_app_installation_id"`
+	AppPrivateKey     string `json:"github_app_private_key"`
+	Token             string `json:"github_token"`
+}
+
+// AzureKeyVault is how the vault is reached.
+type AzureKeyVault struct {
+	TenantID        string `json:"tenant_id"`
+	ClientID        string `json:"client_id"`
+	URL             string `json:"url"`
+	CertificatePath string `json:"certificate_path"`
+	// Proxy for talking to the vault. Its keys are bare because ARC's are.
+	Proxy *VaultProxy `json:"proxy,omitempty"`
+}
+
+// VaultProxy is a proxy as the environment would name it.
+type VaultProxy struct {
+	HTTPProxy  string
+	HTTPSProxy string
+	NoProxy    string
+	CGI        bool
+}
+
+// Read reads and validates the file at path.
+func Read(path string) (*Config, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read listener configuration: %w", err)
+	}
+	return Parse(content)
+}
+
+// Parse decodes and validates what a file holds. An error never repeats content, which holds secrets.
+func Parse(content []byte) (*Config, error) {
+	config := new(Config)
+	if err := json.Unmarshal(content, config); err != nil {
+		return nil, fmt.Errorf("decode listener configuration: %w", err)
+	}
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// Encode validates the configuration and renders it as the file's one line.
+func (c *Config) Encode() ([]byte, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	content, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode listener configuration: %w", err)
+	}
+	return content, nil
+}
+
+// MetricsEnabled says that a metrics server is wanted.
+func (c *Config) MetricsEnabled() bool {
+	return c.MetricsAddr != "" && c.MetricsAddr != MetricsDisabled
+}
