@@ -1,0 +1,151 @@
+package testkube
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// controllers are those that tests rely on. Pod garbage collection and node lifecycle are left out: they delete pods
+// whose Node object is missing, and fake nodes have none.
+var controllers = []string{
+	"garbage-collector-controller", "namespace-controller", "resourcequota-controller",
+	"serviceaccount-controller", "root-ca-certificate-publisher-controller",
+	"deployment-controller", "replicaset-controller", "job-controller",
+}
+
+// adminKubeconfig, in the cluster's directory, is the administrator's.
+const adminKubeconfig = "admin.kubeconfig"
+
+// auditPolicy records who asked for what when and what came of it, without bodies.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+`
+
+// controlPlane is where the parts of a cluster meet: ports, files and the administrator's token.
+type controlPlane struct {
+	directory                   string
+	etcdPort, peerPort, apiPort int
+	certificate, adminToken     string
+	audit                       bool
+	apiServerFlags              []string
+}
+
+func (p *controlPlane) path(name string) string { return filepath.Join(p.directory, name) }
+
+func (p *controlPlane) url() string { return "https://127.0.0.1:" + strconv.Itoa(p.apiPort) }
+
+// prepare picks ports and writes certificates, keys, tokens and policy.
+func (p *controlPlane) prepare() error {
+	ports, err := FreePorts(3)
+	if err != nil {
+		return err
+	}
+	p.etcdPort, p.peerPort, p.apiPort = ports[0], ports[1], ports[2]
+	p.adminToken = rand.Text()
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	if err != nil {
+		return fmt.Errorf("make the API server's certificate: %w", err)
+	}
+	tokenKey, err := newTokenKey()
+	if err != nil {
+		return err
+	}
+	p.certificate = string(certificate)
+	return p.write(map[string]string{
+		"apiserver.crt": string(certificate),
+		"apiserver.key": string(key),
+		"tokens.key":    string(tokenKey),
+		"tokens.csv":    fmt.Sprintf("%s,admin,admin,system:masters\n", p.adminToken),
+		"audit.yaml":    auditPolicy,
+	})
+}
+
+func (p *controlPlane) write(files map[string]string) error {
+	for name, content := range files {
+		if err := os.WriteFile(p.path(name), []byte(content), 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// newTokenKey makes the key that signs ServiceAccount tokens, as PEM.
+func newTokenKey() ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of ServiceAccount tokens: %w", err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode the key of ServiceAccount tokens: %w", err)
+	}
+	return encoded, nil
+}
+
+func (p *controlPlane) etcdArguments() []string {
+	clients := "http://127.0.0.1:" + strconv.Itoa(p.etcdPort)
+	peers := "http://127.0.0.1:" + strconv.Itoa(p.peerPort)
+	return []string{
+		// A test's data needn't survive the machine.
+		"--unsafe-no-fsync", "--data-dir=" + p.path("etcd"), "--log-level=warn",
+		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers,
+	}
+}
+
+func (p *controlPlane) apiServerArguments() []string {
+	arguments := []string{
+		"--etcd-servers=http://127.0.0.1:" + strconv.Itoa(p.etcdPort),
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(p.apiPort),
+		"--tls-cert-file=" + p.path("apiserver.crt"), "--tls-private-key-file=" + p.path("apiserver.key"),
+		"--token-auth-file=" + p.path("tokens.csv"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + p.path("tokens.key"), "--service-account-signing-key-file=" + p.path("tokens.key"),
+		"--service-cluster-ip-range=10.96.0.0/16",
+		// A loopback address can't be an endpoint of the Service kubernetes.
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+		"--authorization-mode=RBAC", "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+		"--allow-privileged=true", "--profiling=false",
+	}
+	if p.audit {
+		// Blocking mode: a request that has been answered is in the log, or will be within a moment.
+		arguments = append(arguments, "--audit-policy-file="+p.path("audit.yaml"), "--audit-log-path="+p.path("audit.log"),
+			"--audit-log-mode=blocking")
+	}
+	return append(arguments, p.apiServerFlags...)
+}
+
+func (p *controlPlane) controllerManagerArguments() []string {
+	return []string{
+		"--kubeconfig=" + p.path(adminKubeconfig), "--leader-elect=false", "--secure-port=0",
+		"--controllers=" + strings.Join(controllers, ","),
+		"--root-ca-file=" + p.path("apiserver.crt"), "--kube-api-qps=1000", "--kube-api-burst=2000",
+	}
+}
+
+// FreePorts returns n TCP ports of 127.0.0.1 that nobody listened on a moment ago.
+func FreePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		// Closed at the end, so that no port is found twice.
+		defer listener.Close()
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

@@ -1,0 +1,48 @@
+package testkube
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// Options say what a cluster consists of. The zero value is etcd and kube-apiserver with the project's CRDs.
+type Options struct {
+	// ControllerManager runs kube-controller-manager: garbage collection, deletion of namespaces, ResourceQuota status,
+	// ServiceAccounts of namespaces, Deployments and Jobs. It has no controller that evicts or collects pods of nodes
+	// that have no Node object, because fake nodes have none.
+	ControllerManager bool
+	// AuditLog records every request; see Cluster.AuditEvents.
+	AuditLog bool
+	// CRDs are directories or files with CustomResourceDefinitions. Nil means apis/crds of this module, an empty slice none.
+	CRDs []string
+	// AddToScheme are registered with the scheme of Cluster.Client, on top of the kinds of Kubernetes.
+	AddToScheme []func(*runtime.Scheme) error
+	// APIServerFlags are appended to kube-apiserver's arguments and win over the built-in ones.
+	APIServerFlags []string
+}
+
+// crdPaths resolves the default.
+func (o Options) crdPaths() ([]string, error) {
+	if o.CRDs != nil {
+		return o.CRDs, nil
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	return []string{filepath.Join(root, "apis", "crds")}, nil
+}
+
+// scheme returns the kinds of Kubernetes and those of AddToScheme.
+func (o Options) scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range append([]func(*runtime.Scheme) error{clientgoscheme.AddToScheme}, o.AddToScheme...) {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build the client's scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}

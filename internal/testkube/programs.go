@@ -1,0 +1,53 @@
+package testkube
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// programsVariable names the environment variable with the directory that holds etcd, kube-apiserver and
+// kube-controller-manager.
+const programsVariable = "HARRIER_KUBERNETES"
+
+var errNoModule = errors.New("no hack/kubernetes.sh in this directory or above it")
+
+// programs returns the directory of the control plane's programs, built first if need be.
+func programs() (string, error) {
+	if directory := os.Getenv(programsVariable); directory != "" {
+		return directory, nil
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return "", fmt.Errorf("find the programs of a cluster (or set %s): %w", programsVariable, err)
+	}
+	var output bytes.Buffer
+	script := exec.Command(filepath.Join(root, "hack", "kubernetes.sh"))
+	script.Stdout, script.Stderr = &output, os.Stderr
+	if err := script.Run(); err != nil {
+		return "", fmt.Errorf("build the programs of a cluster with hack/kubernetes.sh: %w", err)
+	}
+	return strings.TrimSpace(output.String()), nil
+}
+
+// moduleRoot finds the project's directory from the working directory, which go test sets to the package's.
+func moduleRoot() (string, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "hack", "kubernetes.sh")); err == nil {
+			return directory, nil
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return "", errNoModule
+		}
+		directory = parent
+	}
+}
