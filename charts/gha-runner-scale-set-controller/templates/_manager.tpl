@@ -1,0 +1,156 @@
+{{/*
+Parts of the pod that runs the manager. The Deployment and the uninstall check share the environment.
+*/}}
+
+{{/*
+The port an address such as ":8080" ends in; 0 when it ends in none. Takes the address.
+*/}}
+{{- define "gha-runner-scale-set-controller.port" -}}
+{{- regexFind "[0-9]+$" (toString .) | default "0" }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.metrics-port" -}}
+{{- $port := include "gha-runner-scale-set-controller.port" .Values.metrics.controllerManagerAddr }}
+{{- if eq $port "0" }}
+{{- fail "Values.metrics.controllerManagerAddr must end with a numeric port" }}
+{{- end }}
+{{- $port }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.pprof-port" -}}
+{{- $port := include "gha-runner-scale-set-controller.port" .Values.pprof.addr }}
+{{- if eq $port "0" }}
+{{- fail "Values.pprof.addr must end with a numeric port" }}
+{{- end }}
+{{- $port }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.args" -}}
+- --auto-scaling-runner-set-only
+{{- if gt (int (default 1 .Values.replicaCount)) 1 }}
+- --enable-leader-election
+- --leader-election-id={{ include "gha-runner-scale-set-controller.fullname" . }}
+{{- end }}
+{{- range .Values.imagePullSecrets }}
+- --auto-scaler-image-pull-secrets={{ .name }}
+{{- end }}
+{{- with .Values.flags }}
+{{- with .logLevel }}
+- --log-level={{ . }}
+{{- end }}
+{{- with .logFormat }}
+- --log-format={{ . }}
+{{- end }}
+{{- with .watchSingleNamespace }}
+- --watch-single-namespace={{ . }}
+{{- end }}
+{{- with .runnerMaxConcurrentReconciles }}
+- --runner-max-concurrent-reconciles={{ int . }}
+{{- end }}
+{{- with .updateStrategy }}
+- --update-strategy={{ . }}
+{{- end }}
+{{- end }}
+{{- if .Values.metrics }}
+- --listener-metrics-addr={{ .Values.metrics.listenerAddr }}
+- --listener-metrics-endpoint={{ .Values.metrics.listenerEndpoint }}
+- --metrics-addr={{ .Values.metrics.controllerManagerAddr }}
+{{- else }}
+- --listener-metrics-addr=0
+- --listener-metrics-endpoint=
+- --metrics-addr=0
+{{- end }}
+{{- with .Values.pprof }}
+{{- with .addr }}
+- --pprof-addr={{ . }}
+{{- end }}
+{{- end }}
+{{- with .Values.flags }}
+{{- range .excludeLabelPropagationPrefixes }}
+- --exclude-label-propagation-prefix={{ . }}
+{{- end }}
+{{- with .k8sClientRateLimiterQPS }}
+- --k8s-client-rate-limiter-qps={{ int . }}
+{{- end }}
+{{- with .k8sClientRateLimiterBurst }}
+- --k8s-client-rate-limiter-burst={{ int . }}
+{{- end }}
+{{- with .rateLimiter }}
+{{- with .name }}
+- --workqueue-rate-limiter={{ . }}
+{{- end }}
+{{- end }}
+{{- with .healthProbeBindAddress }}
+- --health-probe-bind-address={{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The image is passed on because listener pods run the same one. */}}
+{{- define "gha-runner-scale-set-controller.env" -}}
+- name: CONTROLLER_MANAGER_CONTAINER_IMAGE
+  value: {{ include "gha-runner-scale-set-controller.image" . | quote }}
+- name: CONTROLLER_MANAGER_POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- if kindIs "slice" .Values.env }}
+{{- with .Values.env }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.ports" -}}
+{{- if .Values.metrics }}
+- name: metrics
+  containerPort: {{ include "gha-runner-scale-set-controller.metrics-port" . }}
+  protocol: TCP
+{{- end }}
+{{- with .Values.pprof }}
+{{- if .addr }}
+- name: pprof
+  containerPort: {{ include "gha-runner-scale-set-controller.pprof-port" $ }}
+  protocol: TCP
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.probes" -}}
+{{- $port := include "gha-runner-scale-set-controller.port" .Values.flags.healthProbeBindAddress }}
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: {{ $port }}
+  initialDelaySeconds: 15
+  periodSeconds: 20
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: {{ $port }}
+  initialDelaySeconds: 5
+  periodSeconds: 10
+{{- end }}
+
+{{/* What the user asked for; otherwise, from two replicas on, one node each if there are enough nodes. */}}
+{{- define "gha-runner-scale-set-controller.affinity" -}}
+{{- if .Values.affinity }}
+{{- toYaml .Values.affinity }}
+{{- else if gt (int (default 1 .Values.replicaCount)) 1 -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "gha-runner-scale-set-controller.selector-labels" . | nindent 12 }}
+{{- end }}
+{{- end }}
+
+{{/* Annotations of an object that lives only while `helm uninstall` runs its check. Takes the weight: lowest first. */}}
+{{- define "gha-runner-scale-set-controller.uninstall-hook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

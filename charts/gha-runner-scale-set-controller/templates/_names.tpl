@@ -1,0 +1,66 @@
+{{/*
+Names and labels of the chart's objects. The chart gha-runner-scale-set finds this installation by them, so they are
+the same as those of actions-runner-controller.
+*/}}
+
+{{- define "gha-runner-scale-set-controller.base-name" -}}
+gha-rs-controller
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.name" -}}
+{{- .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* 63 characters are what a label value can hold, and the name is one. */}}
+{{- define "gha-runner-scale-set-controller.fullname" -}}
+{{- $name := .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.image" -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion | toString) }}
+{{- end }}
+
+{{/*
+The ServiceAccount of the controller. "default" is refused: every pod of the namespace that names no account runs under
+it, and would hold the controller's rights.
+*/}}
+{{- define "gha-runner-scale-set-controller.service-account-name" -}}
+{{- if eq (default "" .Values.serviceAccount.name) "default" }}
+{{- fail "serviceAccount.name cannot be set to 'default'" }}
+{{- end }}
+{{- if .Values.serviceAccount.create }}
+{{- .Values.serviceAccount.name | default (include "gha-runner-scale-set-controller.fullname" .) }}
+{{- else if .Values.serviceAccount.name }}
+{{- .Values.serviceAccount.name }}
+{{- else }}
+{{- fail "serviceAccount.name must be set if serviceAccount.create is false" }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.selector-labels" -}}
+app.kubernetes.io/name: {{ include "gha-runner-scale-set-controller.name" . | quote }}
+app.kubernetes.io/namespace: {{ include "gha-runner-scale-set-controller.namespace" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" (include "gha-runner-scale-set-controller.base-name" .) .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "gha-runner-scale-set-controller.selector-labels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: {{ include "gha-runner-scale-set-controller.base-name" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- range $key, $value := .Values.labels }}
+{{ $key }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
