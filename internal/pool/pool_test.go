@@ -1,0 +1,111 @@
+package pool
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// run starts a pool inside a synctest bubble and stops it when the test ends.
+func run(t *testing.T, limit int) *Pool {
+	t.Helper()
+	pool := New(limit, clock.RealClock{})
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- pool.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Errorf("Start() = %v", err)
+		}
+	})
+	return pool
+}
+
+func hold(d time.Duration) func(context.Context) {
+	return func(ctx context.Context) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func TestPoolRunsAtMostLimitAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := run(t, 3)
+		inFlight := make(chan struct{}, 100)
+		var mu sync.Mutex
+		most := 0
+		for range 20 {
+			pool.Go("set", func(ctx context.Context) {
+				inFlight <- struct{}{}
+				mu.Lock()
+				most = max(most, len(inFlight))
+				mu.Unlock()
+				hold(time.Second)(ctx)
+				<-inFlight
+			})
+		}
+		start := time.Now()
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if most > 3 {
+			t.Errorf("%d tasks in flight at once, limit 3", most)
+		}
+		if len(inFlight) != 0 {
+			t.Errorf("%d tasks still run after %s", len(inFlight), time.Since(start))
+		}
+	})
+}
+
+func TestPoolGroupsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := run(t, 2)
+		for range 100 {
+			pool.Go("large", hold(time.Second))
+		}
+		start, waited := time.Now(), time.Duration(0)
+		pool.Go("small", func(context.Context) { waited = time.Since(start) })
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if waited > 2*time.Second {
+			t.Errorf("the small set's task waited %s behind the large set's", waited)
+		}
+	})
+}
+
+func TestPoolHangingGroupGivesItsPlacesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := run(t, 4)
+		for range 4 {
+			pool.Go("hangs", hold(30*time.Second))
+		}
+		start, waited := time.Now(), time.Duration(0)
+		pool.Go("other", func(context.Context) { waited = time.Since(start) })
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if waited > slowAfter {
+			t.Errorf("waited %s for a set that hangs, want at most %s", waited, slowAfter)
+		}
+	})
+}
+
+func TestPoolHangingGroupIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := run(t, 4)
+		started := make(chan struct{}, 100)
+		for range 50 {
+			pool.Go("hangs", func(ctx context.Context) { started <- struct{}{}; hold(time.Hour)(ctx) })
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if len(started) != 4 {
+			t.Errorf("%d hanging tasks of one set in flight, want the limit of 4", len(started))
+		}
+	})
+}
