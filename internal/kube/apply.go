@@ -1,0 +1,85 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// FieldOwner is the name under which the manager's fields are known to the API server.
+const FieldOwner = "harrier-manager"
+
+// Hash returns a short hash of the JSON form of value: two values that serialize alike hash alike, whatever version of
+// the Kubernetes libraries made them. It is for telling "changed" from "unchanged" and no protection against forgery.
+// It panics where value cannot be serialized, which no API type allows.
+func Hash(value any) string {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("hash %T: %v", value, err))
+	}
+	hash := fnv.New64a()
+	hash.Write(raw)
+	return rand.SafeEncodeString(fmt.Sprintf("%x", hash.Sum64()))
+}
+
+// Apply brings an object to the wanted state by server-side apply and says whether it had to. live is the object as the
+// cache has it, nil where there is none. Nothing is written when live was made from the same wanted state and still has
+// everything in it.
+//
+// Fields that somebody else writes are left out by naming their paths in omit, such as {"spec", "replicas"}. Labels and
+// annotations that others added stay; those of ours that are no longer wanted go.
+func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omit ...[]string) (bool, error) {
+	hash := Hash(wanted)
+	SetAnnotation(wanted, v1alpha1.AnnotationIntegrityHash, hash)
+	if live != nil && live.GetAnnotations()[v1alpha1.AnnotationIntegrityHash] == hash && equality.Semantic.DeepDerivative(wanted, live) {
+		return false, nil
+	}
+	configuration, err := applyConfiguration(c.Scheme(), wanted, omit)
+	if err != nil {
+		return false, err
+	}
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	if err != nil {
+		return false, fmt.Errorf("apply %s %s: %w", configuration.GetKind(), client.ObjectKeyFromObject(wanted), err)
+	}
+	return true, nil
+}
+
+// applyConfiguration returns the object as the fields we want to own: without status, server-set metadata, and what is
+// to be omitted.
+func applyConfiguration(scheme *runtime.Scheme, wanted client.Object, omit [][]string) (*unstructured.Unstructured, error) {
+	kind, err := apiutil.GVKForObject(wanted, scheme)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s: %w", kind.Kind, err)
+	}
+	for _, path := range append(omit, []string{"status"}, []string{"metadata", "creationTimestamp"}) {
+		unstructured.RemoveNestedField(content, path...)
+	}
+	configuration := &unstructured.Unstructured{Object: content}
+	configuration.SetGroupVersionKind(kind)
+	return configuration, nil
+}
+
+// SetAnnotation sets one annotation of an object.
+func SetAnnotation(object client.Object, key, value string) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	object.SetAnnotations(annotations)
+}

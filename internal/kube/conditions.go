@@ -1,0 +1,57 @@
+package kube
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition is what a controller says about one side of an object. The zero Status is "Unknown".
+type Condition struct {
+	Type    string
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+}
+
+// True, False and Unknown make conditions.
+func True(conditionType, reason, message string) Condition {
+	return Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+func False(conditionType, reason, message string) Condition {
+	return Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+func Unknown(conditionType, reason, message string) Condition {
+	return Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
+}
+
+// maxMessage is the longest message in characters: the schema allows 32,768, and a pod's own message, repeated in every
+// status, should not make an object large.
+const maxMessage = 1024
+
+// SetConditions sets conditions as of now and for the generation, and says whether anything but the generation changed.
+// The time of a condition changes with its status only.
+func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Time, set ...Condition) bool {
+	changed := false
+	for _, c := range set {
+		before := meta.FindStatusCondition(*conditions, c.Type)
+		changed = changed || before == nil || before.Status != c.Status || before.Reason != c.Reason || before.Message != truncated(c.Message)
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: truncated(c.Message),
+			ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	return changed
+}
+
+// truncated cuts a message that is too long at a whole character.
+func truncated(message string) string {
+	runes := []rune(message)
+	if len(runes) <= maxMessage {
+		return message
+	}
+	return string(runes[:maxMessage-1]) + "…"
+}

@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// maxName is the longest name in characters that also fits a label's value and a host name.
+const maxName = 63
+
+// NameHash is the eight characters by which ARC tells apart objects whose names would collide.
+func NameHash(text string) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(text))
+	encoded := rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
+	return encoded[:min(8, len(encoded))]
+}
+
+// ListenerName is the name of a new AutoscalingListener and of what belongs to it: ARC's, cut to what a host name may
+// have where the set's own name is longer than its chart allows. Listeners are found by label, so nothing depends on it.
+func ListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
+	suffix := "-" + NameHash(set.Namespace+"@"+set.Spec.RunnerGroup+"@"+set.Spec.GitHubConfigUrl) + "-listener"
+	return Shortened(set.Name, maxName-len(suffix)) + suffix
+}
+
+// Shortened returns a name of at most limit characters: itself, or its beginning with a hash of the whole.
+func Shortened(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	hash := NameHash(name)
+	return strings.TrimRight(name[:limit-len(hash)-1], "-.") + "-" + hash
+}
+
+// RunnerName returns a new name for a runner of the set. Five random characters of 27 make 14 million names: two of
+// 5,000 runners alike in one of two bursts, which the API server's AlreadyExists shows.
+func RunnerName(runnerSet string) string {
+	suffix := "-runner-" + rand.String(5)
+	return Shortened(runnerSet, maxName-len(suffix)) + suffix
+}
+
+// Labels returns the union of the label sets, later ones winning, without the keys that start with an excluded prefix.
+// The label the manager's cache selects by can be neither excluded nor overridden, so callers give it in the last set.
+func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, set := range sets {
+		maps.Copy(merged, set)
+	}
+	maps.DeleteFunc(merged, func(key, _ string) bool {
+		return key != v1alpha1.LabelScaleSetName && hasAnyPrefix(key, excludedPrefixes)
+	})
+	return merged
+}
+
+// Annotations returns the union of the annotation sets, later ones winning.
+func Annotations(sets ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, set := range sets {
+		maps.Copy(merged, set)
+	}
+	return merged
+}
+
+// ScaleSetLabels mark an object as one of the scale set's, in the given role.
+func ScaleSetLabels(set *v1alpha1.AutoscalingRunnerSet, component string) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelPartOf:            v1alpha1.PartOfScaleSet,
+		v1alpha1.LabelComponent:         component,
+		v1alpha1.LabelScaleSetName:      set.Name,
+		v1alpha1.LabelScaleSetNamespace: set.Namespace,
+	}
+}
+
+// LabelValue makes a text a valid label value the way ARC does: 58 characters and "-trim" where it is too long, without
+// punctuation at its ends otherwise.
+func LabelValue(text string) string {
+	if len(text) > maxName {
+		return strings.Trim(text[:58], "-_.") + "-trim"
+	}
+	return strings.Trim(text, "-_.")
+}
+
+// Metadata returns labels and annotations of a ResourceMeta that may be nil.
+func Metadata(meta *v1alpha1.ResourceMeta) (labels, annotations map[string]string) {
+	if meta == nil {
+		return nil, nil
+	}
+	return meta.Labels, meta.Annotations
+}
+
+func hasAnyPrefix(key string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if prefix != "" && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}

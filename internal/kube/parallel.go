@@ -1,0 +1,45 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Parallel is how many requests to the API server one reconcile has in flight. A request takes 2–10 ms, so 128 keep one
+// connection's 250 HTTP/2 streams busy without queueing, and a burst of 1,000 creations ends in eight rounds.
+const Parallel = 128
+
+// ForEach calls do for every item, at most limit at a time, and returns all errors joined. Items that were not begun
+// when the context ended are left out, and the context's error is part of the answer.
+func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.Context, T) error) error {
+	errs := make([]error, len(items))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(limit, len(items)) {
+		workers.Go(func() {
+			for i := range next {
+				errs[i] = do(ctx, items[i])
+			}
+		})
+	}
+	ended := feed(ctx, next, len(items))
+	close(next)
+	workers.Wait()
+	return errors.Join(append(errs, ended)...)
+}
+
+// feed sends 0 to n-1 until the context ends.
+func feed(ctx context.Context, next chan<- int, n int) error {
+	for i := range n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		select {
+		case next <- i:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

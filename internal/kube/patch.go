@@ -1,0 +1,99 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PatchStatus writes the difference in status between before and object, and nothing where there is none. It says
+// whether it wrote. object takes the server's answer.
+func PatchStatus(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
+	patch := client.MergeFrom(before)
+	data, err := patch.Data(object)
+	if err != nil {
+		return false, fmt.Errorf("compare status: %w", err)
+	}
+	if string(data) == "{}" {
+		return false, nil
+	}
+	if err := c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
+		return false, fmt.Errorf("patch status: %w", err)
+	}
+	return true, nil
+}
+
+// PatchMetadata writes the difference in metadata between before and object, and nothing where there is none. It says
+// whether it wrote.
+func PatchMetadata(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
+	patch := client.MergeFrom(before)
+	data, err := patch.Data(object)
+	if err != nil {
+		return false, fmt.Errorf("compare metadata: %w", err)
+	}
+	if string(data) == "{}" {
+		return false, nil
+	}
+	if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
+		return false, fmt.Errorf("patch metadata: %w", err)
+	}
+	return true, nil
+}
+
+// AddFinalizer adds a finalizer to an object that lacks it. It is refused, and tried again by the caller, when somebody
+// changed the object meanwhile: a merge patch replaces the whole list and must not drop another's finalizer.
+func AddFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) error {
+	if slices.Contains(object.GetFinalizers(), finalizer) {
+		return nil
+	}
+	before := object.DeepCopyObject().(client.Object)
+	object.SetFinalizers(append(object.GetFinalizers(), finalizer))
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, object, patch); err != nil {
+		return fmt.Errorf("add finalizer %s: %w", finalizer, err)
+	}
+	return nil
+}
+
+// RemoveFinalizers removes those of the finalizers that the object has, in one request. A finalizer is removed only
+// where it stands when the request arrives, so the listener's status patches, which change the object's resourceVersion
+// all the time, do not get in the way. An object that is gone already is no error.
+func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
+	patch, err := finalizerPatch(object.GetFinalizers(), finalizers)
+	if err != nil || patch == nil {
+		return err
+	}
+	if err := c.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizers %v: %w", finalizers, err)
+	}
+	return nil
+}
+
+// operation is one step of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// finalizerPatch returns the JSON patch that removes unwanted from have, each step preceded by a test that it still
+// stands where it was seen; nil where there is nothing to remove. It works from the end, so that positions stay right.
+func finalizerPatch(have, unwanted []string) ([]byte, error) {
+	var operations []operation
+	for i, finalizer := range slices.Backward(have) {
+		if slices.Contains(unwanted, finalizer) {
+			path := fmt.Sprintf("/metadata/finalizers/%d", i)
+			operations = append(operations,
+				operation{Op: "test", Path: path, Value: finalizer},
+				operation{Op: "remove", Path: path})
+		}
+	}
+	if operations == nil {
+		return nil, nil
+	}
+	return json.Marshal(operations)
+}
