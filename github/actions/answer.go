@@ -1,0 +1,107 @@
+package actions
+
+import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxMessageLength bounds what of a foreign error text goes into logs and conditions.
+const maxMessageLength = 512
+
+// answerError turns the last answer into the error to return.
+func (x *exchange) answerError() error {
+	failure := x.answer()
+	now := x.client.clock.Now()
+	until, limited := limitedUntil(failure.StatusCode, x.last.header, now)
+	if !limited && failure.StatusCode == http.StatusTooManyRequests {
+		until, limited = now.Add(limitedPause), true
+	}
+	if !limited {
+		return failure
+	}
+	failure.rateLimited = true
+	return &RateLimitedError{Endpoint: failure.Endpoint, Until: until, Err: failure}
+}
+
+// answer describes the last answer.
+func (x *exchange) answer() *Error {
+	message, typeName := explain(x.last)
+	return &Error{
+		Endpoint:   x.request.endpoint,
+		StatusCode: x.last.status,
+		TypeName:   typeName,
+		Message:    x.redact(message),
+		ActivityID: x.last.header.Get("ActivityId"),
+		RequestID:  x.last.header.Get("X-GitHub-Request-Id"),
+		Credential: x.request.credential,
+	}
+}
+
+// redact takes the request's credential out of a foreign text: a proxy's or debugging server's error page may echo it.
+func (x *exchange) redact(text string) string {
+	if _, secret, ok := strings.Cut(x.request.header.Get("Authorization"), " "); ok && secret != "" {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
+}
+
+// errorBody has the keys of the service's, the REST API's and the wrapped form of errors.
+type errorBody struct {
+	Message  string `json:"message"`
+	TypeName string `json:"typeName"`
+	// Error and Details are set instead when a component in between wrapped the service's answer.
+	Error   string `json:"error"`
+	Details string `json:"details"`
+}
+
+// explain reads what an answer says about its failure.
+func explain(answer *response) (message, typeName string) {
+	text := strings.TrimSpace(string(answer.body))
+	if text == "" {
+		return "no explanation was given", ""
+	}
+	var body errorBody
+	mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type"))
+	if mediaType == "text/plain" || json.Unmarshal([]byte(text), &body) != nil {
+		return shorten(text), ""
+	}
+	if body.Details != "" && body.TypeName == "" {
+		body.unwrap()
+	}
+	switch {
+	case body.Message != "":
+		return shorten(body.Message), body.TypeName
+	case body.Error != "":
+		return shorten(body.Error), body.TypeName
+	}
+	return shorten(text), body.TypeName
+}
+
+var exceptionName = regexp.MustCompile(`[\w.]+Exception`)
+
+// unwrap looks for the service's own error in the details: JSON somewhere in a text, or at least an exception's name.
+func (b *errorBody) unwrap() {
+	if start := strings.Index(b.Details, "{"); start >= 0 {
+		var inner errorBody
+		if json.NewDecoder(strings.NewReader(b.Details[start:])).Decode(&inner) == nil && inner.TypeName != "" {
+			b.TypeName, b.Message = inner.TypeName, inner.Message
+			return
+		}
+	}
+	b.TypeName, b.Message = exceptionName.FindString(b.Details), b.Details
+}
+
+func shorten(text string) string {
+	if len(text) <= maxMessageLength {
+		return text
+	}
+	end := maxMessageLength
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}

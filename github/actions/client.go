@@ -1,0 +1,91 @@
+package actions
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+)
+
+// Options of a Client. All may be left out.
+type Options struct {
+	UserAgent UserAgent
+	// RootCAs are the certificate authorities to trust, system's and own together; nil means the system's.
+	RootCAs *x509.CertPool
+	// Proxy chooses the proxy for a request; nil means HTTP_PROXY, HTTPS_PROXY and NO_PROXY as they are now.
+	Proxy func(*http.Request) (*url.URL, error)
+	// Logger gets renewals at info and repetitions at V(1); no credential is ever logged.
+	Logger logr.Logger
+	// Clock is for expiry and pauses; nil means the real one. Deadlines always run in real time, as contexts do.
+	Clock clock.WithTicker
+	// OnRequest is called after every attempt, concurrently, and must not block.
+	OnRequest func(RequestInfo)
+}
+
+// RequestInfo describes one attempt of a call, for metrics.
+type RequestInfo struct {
+	// Endpoint is one of the Endpoint… constants.
+	Endpoint string
+	// StatusCode is 0 when no complete answer came; then Err says why.
+	StatusCode int
+	Duration   time.Duration
+	// Attempt counts from 1 within a call.
+	Attempt int
+	Err     error
+}
+
+// Client talks to GitHub on behalf of one config URL with one set of credentials. It is safe for concurrent use.
+type Client struct {
+	config     *ConfigURL
+	source     credentialSource
+	userAgent  UserAgent
+	transport  *http.Transport
+	log        logr.Logger
+	clock      clock.WithTicker
+	observe    func(RequestInfo)
+	limits     limits
+	connection *shared[connection]
+}
+
+// limits are the deadlines; tests shorten them.
+type limits struct {
+	call, attempt, poll time.Duration
+}
+
+// NewClient checks its arguments and makes a client; it doesn't talk to GitHub yet. It fails with
+// *InvalidConfigURLError or ErrInvalidCredentials.
+func NewClient(configURL string, credentials Credentials, options Options) (*Client, error) {
+	config, err := ParseConfigURL(configURL)
+	if err != nil {
+		return nil, err
+	}
+	source, err := credentials.source()
+	if err != nil {
+		return nil, fmt.Errorf("credentials for %s: %w", config, err)
+	}
+	client := &Client{
+		config:    config,
+		source:    source,
+		userAgent: options.UserAgent,
+		transport: newTransport(options.RootCAs, options.Proxy),
+		log:       options.Logger,
+		clock:     options.Clock,
+		observe:   options.OnRequest,
+		limits:    limits{call: CallTimeout, attempt: AttemptTimeout, poll: PollTimeout},
+	}
+	if client.clock == nil {
+		client.clock = clock.RealClock{}
+	}
+	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: func() time.Duration { return client.limits.call }}
+	return client, nil
+}
+
+// ConfigURL returns where the client's runners register.
+func (c *Client) ConfigURL() *ConfigURL { return c.config }
+
+// CloseIdleConnections lets go of connections that carry no call. Use it when a client is replaced.
+func (c *Client) CloseIdleConnections() { c.transport.CloseIdleConnections() }

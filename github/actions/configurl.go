@@ -1,0 +1,151 @@
+package actions
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Scope is the level of GitHub at which a scale set is registered.
+type Scope string
+
+// The scopes that a config URL can name.
+const (
+	ScopeOrganization Scope = "organization"
+	ScopeRepository   Scope = "repository"
+	ScopeEnterprise   Scope = "enterprise"
+)
+
+// forceGHESVariable makes every host count as GitHub Enterprise Server. Being present is enough,
+// whatever its value: that is how users of ARC set it.
+const forceGHESVariable = "GITHUB_ACTIONS_FORCE_GHES"
+
+// ConfigURL says where runners register: the web address of an organization, repository or
+// enterprise, taken apart.
+type ConfigURL struct {
+	// URL is the address as configured, without leading and trailing slashes.
+	URL *url.URL
+	// Scope says which of the three names below are set.
+	Scope Scope
+	// Enterprise is set for ScopeEnterprise.
+	Enterprise string
+	// Organization is set for ScopeOrganization, and for ScopeRepository to the repository's owner.
+	Organization string
+	// Repository is set for ScopeRepository.
+	Repository string
+	// Hosted tells github.com and *.ghe.com from GitHub Enterprise Server: their REST addresses differ.
+	Hosted bool
+}
+
+// InvalidConfigURLError says why a config URL can't be used.
+type InvalidConfigURLError struct {
+	// URL is the text that was given, without a user name or password.
+	URL string
+	// Reason names what is wrong with it.
+	Reason string
+}
+
+// Error implements error.
+func (e *InvalidConfigURLError) Error() string {
+	return fmt.Sprintf("invalid config URL %q: %s; use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE",
+		e.URL, e.Reason)
+}
+
+// ParseConfigURL takes a config URL apart. It fails with *InvalidConfigURLError.
+func ParseConfigURL(in string) (*ConfigURL, error) {
+	trimmed := strings.Trim(strings.TrimSpace(in), "/")
+	parsed, err := url.Parse(trimmed)
+	if err != nil {
+		// The parser's text quotes the input, password and all.
+		return nil, &InvalidConfigURLError{URL: withoutUserinfo(trimmed), Reason: "it is not a URL"}
+	}
+	config := &ConfigURL{URL: parsed, Hosted: isHosted(parsed.Host)}
+	reason := problemOfAddress(parsed)
+	if reason == "" {
+		reason = config.setScope(strings.Split(strings.Trim(parsed.Path, "/"), "/"))
+	}
+	if reason != "" {
+		return nil, &InvalidConfigURLError{URL: withoutUserinfo(trimmed), Reason: reason}
+	}
+	return config, nil
+}
+
+// String returns the address as it is sent to GitHub.
+func (c *ConfigURL) String() string { return c.URL.String() }
+
+func problemOfAddress(u *url.URL) string {
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http":
+		return "it must begin with https://"
+	case u.Hostname() == "":
+		return "it names no host"
+	case u.User != nil:
+		return "it must not hold a user name or password"
+	}
+	return ""
+}
+
+// setScope fills in scope and names from the parts of the path and returns what is wrong with them.
+// An organization called "enterprises" can't have its repositories expressed; GitHub reserves the name.
+func (c *ConfigURL) setScope(parts []string) (problem string) {
+	if slices.ContainsFunc(parts, func(part string) bool { return part == "" || part == "." || part == ".." }) {
+		return "its path has an empty or relative part"
+	}
+	switch {
+	case len(parts) == 1:
+		c.Scope, c.Organization = ScopeOrganization, parts[0]
+	case len(parts) == 2 && strings.EqualFold(parts[0], "enterprises"):
+		c.Scope, c.Enterprise = ScopeEnterprise, parts[1]
+	case len(parts) == 2:
+		c.Scope, c.Organization, c.Repository = ScopeRepository, parts[0], parts[1]
+	default:
+		return fmt.Sprintf("its path has %d parts", len(parts))
+	}
+	return ""
+}
+
+// isHosted compares the host including its port, so that github.localhost is hosted and
+// github.localhost:8080 is not: this is how a test server is told from the real thing.
+func isHosted(host string) bool {
+	if _, forced := os.LookupEnv(forceGHESVariable); forced {
+		return false
+	}
+	host = strings.ToLower(host)
+	return host == "github.com" || host == "www.github.com" || host == "github.localhost" ||
+		strings.HasSuffix(host, ".ghe.com")
+}
+
+// restURL returns the address of a call to GitHub's REST API; parts are escaped.
+func (c *ConfigURL) restURL(parts ...string) *url.URL {
+	base := &url.URL{Scheme: c.URL.Scheme, Host: c.URL.Host, Path: "/api/v3"}
+	if c.Hosted {
+		base.Host = "api." + strings.TrimPrefix(strings.ToLower(c.URL.Host), "www.")
+		base.Path = "/"
+	}
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return base.JoinPath(parts...)
+}
+
+func (c *ConfigURL) registrationTokenURL() *url.URL {
+	var owner []string
+	switch c.Scope {
+	case ScopeEnterprise:
+		owner = []string{"enterprises", c.Enterprise}
+	case ScopeRepository:
+		owner = []string{"repos", c.Organization, c.Repository}
+	default:
+		owner = []string{"orgs", c.Organization}
+	}
+	return c.restURL(append(owner, "actions", "runners", "registration-token")...)
+}
+
+var userinfo = regexp.MustCompile(`^([^/]*//)?[^/]*@`)
+
+func withoutUserinfo(address string) string {
+	return userinfo.ReplaceAllString(address, "$1")
+}

@@ -1,0 +1,179 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/golang-jwt/jwt/v4"
+)
+
+const (
+	// renewBefore is how long before its end a token is replaced: longer than any one attempt lasts.
+	renewBefore = time.Minute
+	// unknownLifetime is assumed of an admin token that doesn't say when it ends. Hosted tokens last about an hour;
+	// a wrong guess costs one renewal more or one 401, which renews too.
+	unknownLifetime = 5 * time.Minute
+)
+
+// connection is where the Actions service is and the admin token for it. A renewal may change both.
+type connection struct {
+	serviceURL *url.URL
+	token      string
+	expires    time.Time
+}
+
+// currentConnection returns a connection that is good for another minute.
+func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
+	current := c.connection.get()
+	if current != nil && !c.clock.Now().Add(renewBefore).After(current.expires) {
+		return current, nil
+	}
+	return c.connection.replace(ctx, current)
+}
+
+// connectUnlessLimited returns the function that walks the chain of credentials, except while GitHub wants to be left
+// alone: every runner's call would ask again otherwise, and GitHub extends the limit of those who do. Its state needs
+// no lock because it never runs twice at a time.
+func (c *Client) connectUnlessLimited() func(context.Context, *connection) (*connection, error) {
+	var limited *RateLimitedError
+	return func(ctx context.Context, _ *connection) (*connection, error) {
+		if limited != nil && c.clock.Now().Before(limited.Until) {
+			return nil, limited
+		}
+		fresh, err := c.connect(ctx)
+		if !errors.As(err, &limited) {
+			limited = nil
+		}
+		return fresh, err
+	}
+}
+
+// connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed as
+// often as the admin token, which lasts as long.
+func (c *Client) connect(ctx context.Context) (*connection, error) {
+	token, kind, err := c.restCredential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	registration, err := c.createRegistrationToken(ctx, token, kind)
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := c.register(ctx, registration)
+	if err != nil {
+		return nil, err
+	}
+	c.log.Info("connected to the Actions service", "configURL", c.config.String(), "service", fresh.serviceURL.Host, "expires", fresh.expires)
+	return fresh, nil
+}
+
+// tokenAnswer is what GitHub's REST API answers where it makes tokens.
+type tokenAnswer struct {
+	Token string `json:"token"`
+}
+
+// restCredential returns the bearer token for GitHub's REST API and what it is called.
+func (c *Client) restCredential(ctx context.Context) (token, kind string, err error) {
+	if !c.source.isApp() {
+		return c.source.token, CredentialPersonalAccessToken, nil
+	}
+	appToken, err := c.source.appToken(c.clock.Now())
+	if err != nil {
+		return "", "", err
+	}
+	token, err = c.createToken(ctx, request{
+		endpoint:   EndpointInstallationToken,
+		url:        c.config.restURL("app", "installations", strconv.FormatInt(c.source.installationID, 10), "access_tokens"),
+		header:     c.restHeader("Bearer "+appToken, "application/vnd.github+json"),
+		credential: CredentialApp,
+	})
+	return token, CredentialInstallationToken, err
+}
+
+func (c *Client) createRegistrationToken(ctx context.Context, token, kind string) (string, error) {
+	return c.createToken(ctx, request{
+		endpoint:   EndpointRegistrationToken,
+		url:        c.config.registrationTokenURL(),
+		header:     c.restHeader("Bearer "+token, "application/vnd.github.v3+json"),
+		credential: kind,
+	})
+}
+
+func (c *Client) createToken(ctx context.Context, r request) (string, error) {
+	var answer tokenAnswer
+	if err := c.callREST(ctx, r, &answer); err != nil {
+		return "", err
+	}
+	if answer.Token == "" {
+		return "", unexpected(r.endpoint, errors.New("the answer has no token"))
+	}
+	return answer.Token, nil
+}
+
+// register exchanges a registration token for the address of the Actions service and an admin token. A registration
+// token is not known to all of GitHub's replicas at once, so that 401 and 403 are worth repeating here and nowhere else.
+func (c *Client) register(ctx context.Context, registrationToken string) (*connection, error) {
+	body, err := encode(struct {
+		URL         string `json:"url"`
+		RunnerEvent string `json:"runner_event"`
+	}{c.config.String(), "register"})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		URL   string `json:"url"`
+		Token string `json:"token"`
+	}
+	err = c.callREST(ctx, request{
+		endpoint:            EndpointRegister,
+		url:                 c.config.restURL("actions", "runner-registration"),
+		header:              c.restHeader("RemoteAuth "+registrationToken, "application/json"),
+		body:                body,
+		credential:          CredentialRegistrationToken,
+		repeatWhenForbidden: true,
+	}, &answer)
+	if err != nil {
+		return nil, err
+	}
+	service, err := url.Parse(answer.URL)
+	if err != nil || service.Host == "" {
+		return nil, unexpected(EndpointRegister, errors.New("the answer has no valid url"))
+	}
+	if answer.Token == "" {
+		return nil, unexpected(EndpointRegister, errors.New("the answer has no token"))
+	}
+	return &connection{serviceURL: service, token: answer.Token, expires: expiry(answer.Token, c.clock.Now())}, nil
+}
+
+// callREST makes a POST to GitHub's REST API.
+func (c *Client) callREST(ctx context.Context, r request, result any) error {
+	r.method, r.timeout, r.retries = http.MethodPost, c.limits.attempt, maxRetries
+	answer, err := c.exchange(ctx, r)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", c.config, err)
+	}
+	return answer.decode(r.endpoint, result)
+}
+
+func (c *Client) restHeader(authorization, contentType string) http.Header {
+	return http.Header{
+		"Authorization": {authorization},
+		"Content-Type":  {contentType},
+		"User-Agent":    {c.userAgent.header(0)},
+	}
+}
+
+// expiry reads when a token ends, without verifying it: that is GitHub's business. Tokens that don't say so, or are
+// no JWT at all, get unknownLifetime.
+func expiry(token string, now time.Time) time.Time {
+	var claims jwt.RegisteredClaims
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil {
+		return now.Add(unknownLifetime)
+	}
+	return claims.ExpiresAt.Time
+}

@@ -1,0 +1,113 @@
+package actions
+
+import (
+	"crypto/rsa"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v4"
+)
+
+// Credentials authenticate to GitHub's REST API: a personal access token or a GitHub App, exactly one of them.
+type Credentials struct {
+	// Token is a personal access token, classic or fine-grained.
+	Token string
+	// App is a GitHub App that is installed where the runners register.
+	App *AppCredentials
+}
+
+// AppCredentials are those of a GitHub App.
+type AppCredentials struct {
+	// ID is the app's numeric id or its client id.
+	ID string
+	// InstallationID is that of the app's installation in the organization or repository.
+	InstallationID int64
+	// PrivateKey is an RSA key in PEM form, PKCS#1 or PKCS#8.
+	PrivateKey string
+}
+
+// Names of the credentials in the chain, as Error.Credential has them.
+const (
+	CredentialPersonalAccessToken = "personal access token"
+	CredentialApp                 = "GitHub App key"
+	CredentialInstallationToken   = "installation access token"
+	CredentialRegistrationToken   = "registration token"
+	CredentialAdminToken          = "admin token"
+	CredentialQueueToken          = "message queue token"
+)
+
+var credentialAdvice = map[string]string{
+	CredentialPersonalAccessToken: "check that the token has not expired, that it may use single sign-on where that is required, and its scopes: " +
+		"repo for a repository, admin:org for an organization, manage_runners:enterprise for an enterprise; also check the config URL",
+	CredentialApp: "check the app's id, the installation id, that the private key belongs to the app, and this machine's clock",
+	CredentialInstallationToken: "check that the app is installed there and may write self-hosted runners (organization) " +
+		"or administration (repository); also check the config URL",
+	CredentialRegistrationToken: "GitHub issued it a moment ago; if this lasts, check that the config URL names what the token was made for " +
+		"and that self-hosted runners are allowed there",
+	CredentialAdminToken: "it was renewed and refused again; check that the personal access token or GitHub App was not revoked",
+	CredentialQueueToken: "it was renewed and refused again; the session may be gone",
+}
+
+// Validate says whether the credentials are complete and well-formed. It fails with ErrInvalidCredentials.
+func (c Credentials) Validate() error {
+	_, err := c.source()
+	return err
+}
+
+// source checks the credentials and prepares them for use.
+func (c Credentials) source() (credentialSource, error) {
+	token := strings.TrimSpace(c.Token) // files and Secrets like to end in a newline
+	switch {
+	case token != "" && c.App != nil:
+		return credentialSource{}, fmt.Errorf("%w: both a personal access token and a GitHub App are given; give one", ErrInvalidCredentials)
+	case c.App != nil:
+		return c.App.source()
+	case token == "":
+		return credentialSource{}, fmt.Errorf("%w: give a personal access token or a GitHub App", ErrInvalidCredentials)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return credentialSource{}, fmt.Errorf("%w: the personal access token holds white space or other characters that no token has", ErrInvalidCredentials)
+	}
+	return credentialSource{token: token}, nil
+}
+
+func (a *AppCredentials) source() (credentialSource, error) {
+	id := strings.TrimSpace(a.ID)
+	switch {
+	case id == "":
+		return credentialSource{}, fmt.Errorf("%w: the GitHub App's id or client id is missing", ErrInvalidCredentials)
+	case a.InstallationID <= 0:
+		return credentialSource{}, fmt.Errorf("%w: the GitHub App's installation id is missing", ErrInvalidCredentials)
+	}
+	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(a.PrivateKey))
+	if err != nil {
+		return credentialSource{}, fmt.Errorf("%w: the GitHub App's private key: %w", ErrInvalidCredentials, err)
+	}
+	return credentialSource{appID: id, installationID: a.InstallationID, appKey: key}, nil
+}
+
+// credentialSource is what the chain of credentials begins with: token, or the three others.
+type credentialSource struct {
+	token          string
+	appID          string
+	installationID int64
+	appKey         *rsa.PrivateKey
+}
+
+func (s credentialSource) isApp() bool { return s.appKey != nil }
+
+// appToken signs the token that authenticates as the app. It is dated back 60 s because GitHub refuses tokens from
+// the future, and ends 9 min after that: GitHub allows 10.
+func (s credentialSource) appToken(now time.Time) (string, error) {
+	issued := now.Add(-time.Minute)
+	claims := jwt.RegisteredClaims{
+		Issuer:    s.appID,
+		IssuedAt:  jwt.NewNumericDate(issued),
+		ExpiresAt: jwt.NewNumericDate(issued.Add(9 * time.Minute)),
+	}
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodRS256, claims).SignedString(s.appKey)
+	if err != nil {
+		return "", fmt.Errorf("sign the GitHub App's token: %w", err)
+	}
+	return signed, nil
+}

@@ -1,0 +1,61 @@
+package actions
+
+import "strings"
+
+// Names of GitHub's endpoints, for metrics and errors.
+const (
+	EndpointInstallationToken = "create_installation_token"
+	EndpointRegistrationToken = "create_registration_token"
+	EndpointRegister          = "register"
+	EndpointFindScaleSet      = "find_scale_set"
+	EndpointGetScaleSet       = "get_scale_set"
+	EndpointCreateScaleSet    = "create_scale_set"
+	EndpointUpdateScaleSet    = "update_scale_set"
+	EndpointDeleteScaleSet    = "delete_scale_set"
+	EndpointFindRunnerGroup   = "find_runner_group"
+	EndpointGenerateJITConfig = "generate_jit_config"
+	EndpointGetRunner         = "get_runner"
+	EndpointFindRunner        = "find_runner"
+	EndpointRemoveRunner      = "remove_runner"
+	EndpointGetAcquirableJobs = "get_acquirable_jobs"
+	EndpointCreateSession     = "create_session"
+	EndpointRefreshSession    = "refresh_session"
+	EndpointDeleteSession     = "delete_session"
+	EndpointAcquireJobs       = "acquire_jobs"
+	EndpointGetMessage        = "get_message"
+	EndpointDeleteMessage     = "delete_message"
+)
+
+// endpoint says what an answer means that names no exception.
+type endpoint struct {
+	// missing is the meaning of 404, conflict that of 409; nil when there is no particular one.
+	missing, conflict error
+	// rest marks GitHub's REST API, all others belong to the Actions service.
+	rest bool
+}
+
+var endpoints = map[string]endpoint{
+	EndpointInstallationToken: {rest: true},
+	EndpointRegistrationToken: {rest: true},
+	EndpointRegister:          {rest: true},
+	EndpointFindScaleSet:      {},
+	EndpointGetScaleSet:       {missing: ErrScaleSetNotFound},
+	EndpointCreateScaleSet:    {conflict: ErrScaleSetExists},
+	EndpointUpdateScaleSet:    {missing: ErrScaleSetNotFound, conflict: ErrScaleSetExists},
+	EndpointDeleteScaleSet:    {missing: ErrScaleSetNotFound},
+	EndpointFindRunnerGroup:   {missing: ErrRunnerGroupNotFound},
+	EndpointGenerateJITConfig: {missing: ErrScaleSetNotFound, conflict: ErrRunnerExists},
+	EndpointGetRunner:         {missing: ErrRunnerNotFound},
+	EndpointFindRunner:        {missing: ErrRunnerNotFound},
+	EndpointRemoveRunner:      {missing: ErrRunnerNotFound},
+	EndpointGetAcquirableJobs: {},
+	EndpointCreateSession:     {missing: ErrScaleSetNotFound, conflict: ErrSessionConflict},
+	EndpointRefreshSession:    {missing: ErrSessionNotFound},
+	EndpointDeleteSession:     {missing: ErrSessionNotFound},
+	EndpointAcquireJobs:       {missing: ErrScaleSetNotFound},
+	EndpointGetMessage:        {missing: ErrSessionNotFound},
+	EndpointDeleteMessage:     {},
+}
+
+// describe turns an endpoint's name into words.
+func describe(endpoint string) string { return strings.ReplaceAll(endpoint, "_", " ") }

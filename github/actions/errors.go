@@ -1,0 +1,210 @@
+package actions
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// What callers decide by. Those that end in NotFound also match ErrNotFound.
+var (
+	// ErrNotFound is any answer that says that the thing in question does not exist.
+	ErrNotFound            = errors.New("not found")
+	ErrRunnerNotFound      = fmt.Errorf("runner %w", ErrNotFound)
+	ErrScaleSetNotFound    = fmt.Errorf("scale set %w", ErrNotFound)
+	ErrRunnerGroupNotFound = fmt.Errorf("runner group %w", ErrNotFound)
+	// ErrSessionNotFound is a session that expired or was evicted: create a new one.
+	ErrSessionNotFound = fmt.Errorf("session %w", ErrNotFound)
+
+	ErrRunnerExists   = errors.New("runner name is taken")
+	ErrScaleSetExists = errors.New("scale set name is taken")
+	// ErrSessionConflict says that the scale set has a session already, be it of the same owner. There is no taking
+	// over; an abandoned session was seen to free itself between 60 and 91 s.
+	ErrSessionConflict = errors.New("another session of the scale set is open")
+	// ErrJobStillRunning says that a runner has a job and was not removed.
+	ErrJobStillRunning = errors.New("the runner has a job")
+	// ErrUnauthorized is a refused credential; Error.Credential says which.
+	ErrUnauthorized = errors.New("credential refused")
+	// ErrInvalidCredentials are credentials that can't work, found without asking GitHub.
+	ErrInvalidCredentials = errors.New("invalid credentials")
+	// ErrTruncated is an answer that broke off.
+	ErrTruncated = errors.New("the answer was cut short")
+)
+
+// exceptions maps the service's exception names to what they mean. Names are matched by substring because the
+// service sends them with a namespace and an assembly that changed over time; status codes differ between versions.
+var exceptions = []struct {
+	name    string
+	meaning error
+}{
+	{"AgentExistsException", ErrRunnerExists},
+	{"AgentNotFoundException", ErrRunnerNotFound},
+	{"JobStillRunningException", ErrJobStillRunning},
+	{"SessionConflictException", ErrSessionConflict},
+	{"SessionExpiredException", ErrSessionNotFound},
+	{"RunnerScaleSetNotFoundException", ErrScaleSetNotFound},
+	{"RunnerScaleSetExistsException", ErrScaleSetExists},
+}
+
+// Error is an answer of GitHub that is no success. errors.Is matches it with the sentinels above.
+type Error struct {
+	// Endpoint is one of the Endpoint… constants.
+	Endpoint string
+	// StatusCode is the HTTP status of the last attempt.
+	StatusCode int
+	// TypeName is the name of the service's exception, empty when it gave none.
+	TypeName string
+	// Message is GitHub's own explanation, at most maxMessageLength bytes of it.
+	Message string
+	// ActivityID and RequestID identify the call in GitHub's logs (headers ActivityId and X-GitHub-Request-Id).
+	ActivityID string
+	RequestID  string
+	// Credential names the credential that the call carried, one of the Credential… constants.
+	Credential string
+
+	// rateLimited keeps a 403 that means "later" from being taken for a refused credential.
+	rateLimited bool
+}
+
+// Error names the call, the answer, GitHub's reason, the ids to quote to GitHub's support, and what to check.
+func (e *Error) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: GitHub answered %d %s: %s", describe(e.Endpoint), e.StatusCode, http.StatusText(e.StatusCode), e.Message)
+	for _, detail := range []struct{ name, value string }{
+		{"type", e.TypeName}, {"ActivityId", e.ActivityID}, {"X-GitHub-Request-Id", e.RequestID},
+	} {
+		if detail.value != "" {
+			fmt.Fprintf(&text, " [%s %s]", detail.name, detail.value)
+		}
+	}
+	if advice := e.advice(); advice != "" {
+		fmt.Fprintf(&text, "; the %s was refused: %s", e.Credential, advice)
+	}
+	return text.String()
+}
+
+// Is reports whether the answer means target.
+func (e *Error) Is(target error) bool {
+	meaning := e.meaning()
+	return meaning != nil && errors.Is(meaning, target)
+}
+
+func (e *Error) meaning() error {
+	if e.rateLimited {
+		return nil
+	}
+	for _, exception := range exceptions {
+		if strings.Contains(e.TypeName, exception.name) {
+			return exception.meaning
+		}
+	}
+	switch e.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ErrUnauthorized
+	case http.StatusConflict:
+		return endpoints[e.Endpoint].conflict
+	case http.StatusNotFound, http.StatusGone:
+		if missing := endpoints[e.Endpoint].missing; missing != nil {
+			return missing
+		}
+		return ErrNotFound
+	}
+	return nil
+}
+
+// advice says what to check about a refused credential. GitHub answers 404 rather than 403 where the credential must
+// not even learn that the organization or repository exists.
+func (e *Error) advice() string {
+	hidden := e.StatusCode == http.StatusNotFound && endpoints[e.Endpoint].rest
+	if e.rateLimited || !hidden && !errors.Is(e, ErrUnauthorized) {
+		return ""
+	}
+	return credentialAdvice[e.Credential]
+}
+
+// RateLimitedError says that GitHub wants to be left alone until a moment that lies beyond the call's deadline, or
+// still did after the last repetition. It wraps the answer's *Error.
+type RateLimitedError struct {
+	Endpoint string
+	// Until is the earliest moment at which asking again makes sense.
+	Until time.Time
+	// Err is the answer, with status and request ids.
+	Err error
+}
+
+// Error implements error.
+func (e *RateLimitedError) Error() string {
+	return fmt.Sprintf("rate limited by GitHub until %s: %v", e.Until.UTC().Format(time.RFC3339), e.Err)
+}
+
+// Unwrap returns the answer.
+func (e *RateLimitedError) Unwrap() error { return e.Err }
+
+// NetworkError says that no complete answer came: GitHub, a proxy or the network between is at fault, or the call's
+// time was up. It wraps the cause, and the last complete answer if an earlier attempt had one.
+type NetworkError struct {
+	Endpoint string
+	Method   string
+	// URL has no query and no user name or password.
+	URL string
+	// Attempts that were made, 1 and up.
+	Attempts int
+	// Err is the cause.
+	Err error
+	// LastAnswer is nil unless an earlier attempt was answered.
+	LastAnswer *Error
+
+	// text is the cause's text without secrets.
+	text string
+}
+
+// Error implements error.
+func (e *NetworkError) Error() string {
+	text := fmt.Sprintf("%s: %s %s: attempt %d: %s", describe(e.Endpoint), e.Method, e.URL, e.Attempts, e.text)
+	if e.LastAnswer != nil {
+		text += "; before that: " + e.LastAnswer.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause and the last answer.
+func (e *NetworkError) Unwrap() []error {
+	if e.LastAnswer == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.LastAnswer}
+}
+
+// TimeoutError says which of this client's deadlines passed. It matches context.DeadlineExceeded.
+type TimeoutError struct {
+	// After is the time that was allowed.
+	After time.Duration
+}
+
+// UnexpectedResponseError is a success that lacks what the protocol promises.
+type UnexpectedResponseError struct {
+	Endpoint string
+	Err      error
+}
+
+// Error implements error.
+func (e *UnexpectedResponseError) Error() string {
+	return fmt.Sprintf("%s: GitHub's answer breaks the protocol: %v", describe(e.Endpoint), e.Err)
+}
+
+// Unwrap returns what is wrong with the answer.
+func (e *UnexpectedResponseError) Unwrap() error { return e.Err }
+
+func unexpected(endpoint string, err error) error {
+	return &UnexpectedResponseError{Endpoint: endpoint, Err: err}
+}
+
+// ignore returns nil for an error that means harmless.
+func ignore(harmless, err error) error {
+	if errors.Is(err, harmless) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package actions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// maxResponseBytes bounds what one answer may take of memory. 50 job messages are about 100 KB.
+const maxResponseBytes = 16 << 20
+
+var (
+	errTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxResponseBytes)
+	// byteOrderMark precedes the JSON of some of GitHub's answers.
+	byteOrderMark = []byte("\xef\xbb\xbf")
+)
+
+// request is a call that is ready to be sent, any number of times.
+type request struct {
+	endpoint string
+	method   string
+	url      *url.URL
+	header   http.Header
+	body     []byte
+	// credential is what the Authorization header carries.
+	credential string
+	// timeout ends one attempt.
+	timeout time.Duration
+	// retries is how often a failed attempt is repeated.
+	retries int
+	// repeatWhenForbidden makes 401 and 403 worth repeating.
+	repeatWhenForbidden bool
+}
+
+// response is an answer that was read to its end, so that its connection is free for the next call.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// exchange is one call with its repetitions. It is the transport under the retry layer: there it reads each answer
+// within the attempt's deadline, so that a body cut short is repeated like any network error, and keeps the last
+// answer, which the retry layer would lose.
+type exchange struct {
+	client  *Client
+	request request
+	attempt int
+	pause   time.Duration
+	last    *response
+}
+
+// exchange makes a call. It returns an answer with a 2xx status, or *Error, *RateLimitedError or *NetworkError.
+func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
+	x := &exchange{client: c, request: r}
+	var body any
+	if r.body != nil {
+		body = r.body
+	}
+	outgoing, err := retryablehttp.NewRequestWithContext(ctx, r.method, r.url.String(), body)
+	if err != nil {
+		return nil, x.networkError(err)
+	}
+	outgoing.Header = r.header
+	layer := retryablehttp.Client{
+		// The transport has no CloseIdleConnections on purpose: after a failure the retry layer would use it to close
+		// the connections of all other calls.
+		HTTPClient:     &http.Client{Transport: x},
+		RetryMax:       r.retries,
+		RequestLogHook: func(_ retryablehttp.Logger, _ *http.Request, repetition int) { x.attempt = repetition + 1 },
+		CheckRetry:     x.shouldRepeat,
+		// The retry layer's own pause can't be injected; x.wait makes it instead.
+		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 },
+		PrepareRetry: x.wait,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	// Bodies are in memory, there is nothing to close.
+	if _, err := layer.Do(outgoing); err != nil { //nolint:bodyclose
+		return nil, x.networkError(err)
+	}
+	if x.last.status/100 == 2 {
+		return x.last, nil
+	}
+	return nil, x.answerError()
+}
+
+// RoundTrip makes one attempt.
+func (x *exchange) RoundTrip(outgoing *http.Request) (*http.Response, error) {
+	start := x.client.clock.Now()
+	answer, err := x.roundTrip(outgoing)
+	info := RequestInfo{
+		Endpoint: x.request.endpoint,
+		Duration: x.client.clock.Since(start),
+		Attempt:  x.attempt,
+		Err:      err,
+	}
+	if answer != nil {
+		info.StatusCode = answer.StatusCode
+	}
+	if x.client.observe != nil {
+		x.client.observe(info)
+	}
+	return answer, err
+}
+
+func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
+	ctx, cancel := withTimeout(outgoing.Context(), x.request.timeout)
+	defer cancel()
+	answer, err := x.client.transport.RoundTrip(outgoing.WithContext(ctx))
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponseBytes+1))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, causeOf(ctx, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
+	case len(body) > maxResponseBytes:
+		return nil, errTooLarge
+	}
+	x.last = &response{status: answer.StatusCode, header: answer.Header, body: bytes.TrimPrefix(body, byteOrderMark)}
+	answer.Body = io.NopCloser(bytes.NewReader(x.last.body))
+	return answer, nil
+}
+
+// causeOf prefers the reason for which a context ended over the transport's account of it.
+func causeOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// networkError describes why no complete answer came. The cause loses the URL that net/http wraps around it: it has a
+// query, and for a proxy a password.
+func (x *exchange) networkError(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	failure := &NetworkError{
+		Endpoint: x.request.endpoint,
+		Method:   x.request.method,
+		URL:      (&url.URL{Scheme: x.request.url.Scheme, Host: x.request.url.Host, Path: x.request.url.Path}).String(),
+		Attempts: max(1, x.attempt),
+		Err:      err,
+		text:     x.redact(err.Error()),
+	}
+	if x.last != nil {
+		failure.LastAnswer = x.answer()
+	}
+	return failure
+}

@@ -1,0 +1,195 @@
+package actions
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// messageTypeJobs is the only type of envelope that exists.
+const messageTypeJobs = "RunnerScaleSetJobMessages"
+
+// Message is one message of a scale set's queue: up to 50 entries about jobs, sorted by kind, in the order they came.
+type Message struct {
+	// ID ascends within a scale set. It is neither small nor dense.
+	ID int64
+	// Statistics are current when the message is handed out, not when it was written.
+	Statistics    *Statistics
+	JobsAvailable []JobAvailable
+	JobsAssigned  []JobAssigned
+	JobsStarted   []JobStarted
+	JobsCompleted []JobCompleted
+	// Entries counts all elements of the message, including unknown ones.
+	Entries int
+	// Unknown lists the types of elements that this client doesn't know. They are no error.
+	Unknown []string
+}
+
+// JobMessageBase is what all entries about jobs have. Times are zero (IsZero) until they are known.
+type JobMessageBase struct {
+	RunnerRequestID    int64     `json:"runnerRequestId"`
+	RepositoryName     string    `json:"repositoryName"`
+	OwnerName          string    `json:"ownerName"`
+	JobID              string    `json:"jobId"`
+	JobWorkflowRef     string    `json:"jobWorkflowRef"`
+	JobDisplayName     string    `json:"jobDisplayName"`
+	WorkflowRunID      int64     `json:"workflowRunId"`
+	EventName          string    `json:"eventName"`
+	RequestLabels      []string  `json:"requestLabels"`
+	QueueTime          time.Time `json:"queueTime"`
+	ScaleSetAssignTime time.Time `json:"scaleSetAssignTime"`
+	RunnerAssignTime   time.Time `json:"runnerAssignTime"`
+	FinishTime         time.Time `json:"finishTime"`
+}
+
+// JobAvailable offers a job: acquire it by its RunnerRequestID.
+type JobAvailable struct {
+	JobMessageBase
+	AcquireJobURL string `json:"acquireJobUrl"`
+}
+
+// JobAssigned says that a job was given to the scale set.
+type JobAssigned struct {
+	JobMessageBase
+}
+
+// JobStarted says that a runner took a job.
+type JobStarted struct {
+	JobMessageBase
+	RunnerID   int    `json:"runnerId"`
+	RunnerName string `json:"runnerName"`
+}
+
+// JobCompleted says that a job ended, or was taken back before a runner had it (RunnerID 0).
+type JobCompleted struct {
+	JobMessageBase
+	// Result is succeeded, failed, canceled or another word of GitHub's.
+	Result     string `json:"result"`
+	RunnerID   int    `json:"runnerId"`
+	RunnerName string `json:"runnerName"`
+}
+
+// MalformedMessageError is a message that breaks the protocol. It can't become right by asking again: log it, use
+// what could be read, and delete it.
+type MalformedMessageError struct {
+	// MessageID is 0 when not even the id could be read; such a message can't be deleted.
+	MessageID int64
+	// MessageType is the type of the envelope, as far as it could be read.
+	MessageType string
+	// Message is what could be read; never nil. Its Statistics may be nil.
+	Message *Message
+	// Err lists all that is wrong.
+	Err error
+}
+
+// Error implements error.
+func (e *MalformedMessageError) Error() string {
+	return fmt.Sprintf("message %d (type %q) breaks the protocol: %v", e.MessageID, e.MessageType, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *MalformedMessageError) Unwrap() error { return e.Err }
+
+// envelope leaves each field undecoded: one that is wrong must not hide the others.
+type envelope struct {
+	MessageID   json.RawMessage `json:"messageId"`
+	MessageType json.RawMessage `json:"messageType"`
+	Body        json.RawMessage `json:"body"`
+	Statistics  json.RawMessage `json:"statistics"`
+}
+
+// parseMessage decodes a message. It fails with ErrTruncated when the text ends too early, else with
+// *MalformedMessageError.
+func parseMessage(text []byte) (*Message, error) {
+	var outer envelope
+	err := json.NewDecoder(bytes.NewReader(text)).Decode(&outer)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
+	}
+	if err != nil {
+		return nil, &MalformedMessageError{Message: &Message{}, Err: err}
+	}
+	message, kind := &Message{}, ""
+	problems := []error{
+		decodeField("messageId", outer.MessageID, &message.ID),
+		decodeField("messageType", outer.MessageType, &kind),
+		decodeField("statistics", outer.Statistics, &message.Statistics),
+	}
+	if kind == messageTypeJobs {
+		problems = append(problems, message.addBody(outer.Body))
+	} else {
+		problems = append(problems, fmt.Errorf("messageType %q is unknown", kind))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, &MalformedMessageError{MessageID: message.ID, MessageType: kind, Message: message, Err: err}
+	}
+	return message, nil
+}
+
+func decodeField(name string, text json.RawMessage, into any) error {
+	if len(text) == 0 || string(text) == "null" {
+		return fmt.Errorf("%s is missing", name)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// addBody decodes the entries: an array inside a string. An empty or missing string has none.
+func (m *Message) addBody(text json.RawMessage) error {
+	var body string
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &body); err != nil {
+			return fmt.Errorf("body: %w", err)
+		}
+	}
+	if body == "" {
+		return nil
+	}
+	var entries []json.RawMessage
+	if err := json.Unmarshal([]byte(body), &entries); err != nil {
+		return fmt.Errorf("body: %w", err)
+	}
+	m.Entries = len(entries)
+	var problems []error
+	for i, entry := range entries {
+		if err := m.addEntry(entry); err != nil {
+			problems = append(problems, fmt.Errorf("entry %d: %w", i, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (m *Message) addEntry(text json.RawMessage) error {
+	var kind struct {
+		MessageType string `json:"messageType"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return err
+	}
+	switch kind.MessageType {
+	case "JobAvailable":
+		return appendDecoded(&m.JobsAvailable, text)
+	case "JobAssigned":
+		return appendDecoded(&m.JobsAssigned, text)
+	case "JobStarted":
+		return appendDecoded(&m.JobsStarted, text)
+	case "JobCompleted":
+		return appendDecoded(&m.JobsCompleted, text)
+	}
+	m.Unknown = append(m.Unknown, kind.MessageType)
+	return nil
+}
+
+func appendDecoded[T any](to *[]T, text json.RawMessage) error {
+	var entry T
+	if err := json.Unmarshal(text, &entry); err != nil {
+		return err
+	}
+	*to = append(*to, entry)
+	return nil
+}

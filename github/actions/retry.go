@@ -1,0 +1,128 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+const (
+	// maxRetries makes five attempts of a call.
+	maxRetries = 4
+	// firstPause is doubled after each attempt: 1, 2, 4, 8 s, 15 s in all, half of CallTimeout.
+	firstPause = time.Second
+	// limitedPause is how long to keep away after a 429 that doesn't say; GitHub's documentation asks for a minute.
+	limitedPause = time.Minute
+)
+
+// shouldRepeat is the retry layer's policy. A complete answer counts even if the context ended meanwhile, and a pause
+// that can't end before the deadline is not begun: the caller has more use of the time.
+func (x *exchange) shouldRepeat(ctx context.Context, answer *http.Response, err error) (bool, error) {
+	if err == nil && !x.worthRepeating(answer) {
+		return false, nil
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if x.attempt > x.request.retries || err != nil && !worthRepeatingError(ctx, err) {
+		return false, nil
+	}
+	pause := x.pauseAfter(answer)
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause {
+		return false, nil
+	}
+	x.pause = pause
+	x.logRepetition(answer, err)
+	return true, nil
+}
+
+func (x *exchange) worthRepeating(answer *http.Response) bool {
+	switch status := answer.StatusCode; status {
+	case http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented:
+		return false
+	case http.StatusUnauthorized, http.StatusForbidden:
+		_, limited := limitedUntil(status, answer.Header, x.client.clock.Now())
+		return limited || x.request.repeatWhenForbidden
+	default:
+		return status >= http.StatusInternalServerError
+	}
+}
+
+// worthRepeatingError asks the retry layer, which knows certificate errors and the like to last.
+func worthRepeatingError(ctx context.Context, err error) bool {
+	if errors.Is(err, errProxy) || errors.Is(err, errTooLarge) {
+		return false
+	}
+	repeat, _ := retryablehttp.DefaultRetryPolicy(ctx, nil, err)
+	return repeat
+}
+
+// pauseAfter is what GitHub asked for, else exponential. The exponential pause is spread by ±20 %: runners of a burst
+// that failed together must not come back together.
+func (x *exchange) pauseAfter(answer *http.Response) time.Duration {
+	now := x.client.clock.Now()
+	if answer != nil {
+		if until, limited := limitedUntil(answer.StatusCode, answer.Header, now); limited && until.After(now) {
+			return until.Sub(now)
+		}
+	}
+	pause := firstPause << (x.attempt - 1)
+	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
+}
+
+// wait is called by the retry layer before each repetition.
+func (x *exchange) wait(outgoing *http.Request) error {
+	timer := x.client.clock.NewTimer(x.pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-outgoing.Context().Done():
+		return context.Cause(outgoing.Context())
+	}
+}
+
+func (x *exchange) logRepetition(answer *http.Response, err error) {
+	log := x.client.log.V(1).WithValues("endpoint", x.request.endpoint, "attempt", x.attempt, "pause", x.pause)
+	if err != nil {
+		log.Info("call to GitHub failed and will be repeated", "reason", x.networkError(err).Error())
+		return
+	}
+	log.Info("call to GitHub failed and will be repeated", "status", answer.StatusCode)
+}
+
+// limitedUntil reads how long GitHub wants to be left alone, if it says so: Retry-After (seconds or a date), or a used
+// up primary limit and the second at which it is refilled. Only some statuses make these headers mean that.
+func limitedUntil(status int, header http.Header, now time.Time) (until time.Time, limited bool) {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable:
+	default:
+		return time.Time{}, false
+	}
+	if until, ok := parseRetryAfter(header.Get("Retry-After"), now); ok {
+		return until, true
+	}
+	if header.Get("X-Ratelimit-Remaining") == "0" && status != http.StatusServiceUnavailable {
+		if reset, err := strconv.ParseInt(header.Get("X-Ratelimit-Reset"), 10, 64); err == nil {
+			return time.Unix(reset, 0), true
+		}
+	}
+	return time.Time{}, false
+}
+
+func parseRetryAfter(value string, now time.Time) (time.Time, bool) {
+	// More than a day is either an error or as good as one; the bound keeps the sum in range.
+	const most = 24 * 60 * 60
+	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return now.Add(time.Duration(min(seconds, most)) * time.Second), seconds >= 0
+	}
+	date, err := http.ParseTime(value)
+	return date, err == nil
+}

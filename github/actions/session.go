@@ -1,0 +1,120 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Session is the right to a scale set's message queue. A scale set has one at a time. Its methods may be called
+// concurrently; a poll in flight holds up nothing.
+type Session struct {
+	client     *Client
+	scaleSetID int
+	state      *shared[sessionState]
+}
+
+// sessionState is what one answer of GitHub said about a session. It is replaced as a whole, never changed.
+type sessionState struct {
+	ID         string          `json:"sessionId"`
+	OwnerName  string          `json:"ownerName"`
+	ScaleSet   *RunnerScaleSet `json:"runnerScaleSet"`
+	QueueURL   string          `json:"messageQueueUrl"`
+	QueueToken string          `json:"messageQueueAccessToken"`
+	Statistics *Statistics     `json:"statistics"`
+
+	queue *url.URL
+}
+
+// CreateSession opens the message queue of a scale set. Owner is shown to whoever is refused after us; host and pod
+// name are good ones. It fails with ErrSessionConflict while another session is open, also when that is our own whose
+// creation was repeated after a lost answer.
+func (c *Client) CreateSession(ctx context.Context, scaleSetID int, owner string) (*Session, error) {
+	session := &Session{client: c, scaleSetID: scaleSetID}
+	state, err := session.stateCall(ctx, serviceRequest{
+		endpoint: EndpointCreateSession, method: http.MethodPost, scaleSetID: scaleSetID,
+		path: scaleSetPath(scaleSetID) + "/sessions",
+		body: struct {
+			OwnerName string `json:"ownerName"`
+		}{owner},
+	}, &sessionState{})
+	if err != nil {
+		return nil, err
+	}
+	session.state = &shared[sessionState]{
+		current: state,
+		fetch:   session.refresh,
+		limit:   func() time.Duration { return c.limits.call },
+	}
+	return session, nil
+}
+
+// DeleteSession closes a session that may have been opened by another process. One that is gone counts as closed.
+func (c *Client) DeleteSession(ctx context.Context, scaleSetID int, sessionID string) error {
+	return ignore(ErrNotFound, c.callService(ctx, serviceRequest{
+		endpoint: EndpointDeleteSession, method: http.MethodDelete, scaleSetID: scaleSetID,
+		path: sessionPath(scaleSetID, sessionID),
+	}, nil))
+}
+
+// ID returns the session's id, a UUID.
+func (s *Session) ID() string { return s.state.get().ID }
+
+// OwnerName returns the owner the session was created for.
+func (s *Session) OwnerName() string { return s.state.get().OwnerName }
+
+// Statistics returns those that came with the session's creation or last renewal, nil when there were none.
+func (s *Session) Statistics() *Statistics { return s.state.get().Statistics }
+
+// ScaleSet returns the scale set as the session's creation or last renewal described it, nil when it did not.
+func (s *Session) ScaleSet() *RunnerScaleSet { return s.state.get().ScaleSet }
+
+// Close deletes the session on GitHub. It is an ordinary call: give it a context that is not cancelled yet.
+func (s *Session) Close(ctx context.Context) error {
+	return s.client.DeleteSession(ctx, s.scaleSetID, s.ID())
+}
+
+func sessionPath(scaleSetID int, sessionID string) string {
+	return scaleSetPath(scaleSetID) + "/sessions/" + url.PathEscape(sessionID)
+}
+
+// refresh renews the queue token. The answer replaces the whole session, queue URL included.
+func (s *Session) refresh(ctx context.Context, stale *sessionState) (*sessionState, error) {
+	state, err := s.stateCall(ctx, serviceRequest{
+		endpoint: EndpointRefreshSession, method: http.MethodPatch, scaleSetID: s.scaleSetID,
+		path: sessionPath(s.scaleSetID, stale.ID),
+	}, stale)
+	if err == nil {
+		s.client.log.Info("message queue token renewed", "scaleSetID", s.scaleSetID, "sessionID", state.ID)
+	}
+	return state, err
+}
+
+// stateCall decodes an answer that describes a session over what was known of it, without the token: an answer
+// without a new one is useless.
+func (s *Session) stateCall(ctx context.Context, r serviceRequest, known *sessionState) (*sessionState, error) {
+	state := &sessionState{ID: known.ID, OwnerName: known.OwnerName, ScaleSet: known.ScaleSet, QueueURL: known.QueueURL, Statistics: known.Statistics}
+	// Decoding through an old pointer would change what others are reading.
+	if known.Statistics != nil {
+		statistics := *known.Statistics
+		state.Statistics = &statistics
+	}
+	if known.ScaleSet != nil {
+		set := *known.ScaleSet
+		state.ScaleSet = &set
+	}
+	if err := s.client.callService(ctx, r, state); err != nil {
+		return nil, err
+	}
+	queue, err := url.Parse(state.QueueURL)
+	if err != nil || queue.Host == "" {
+		return nil, unexpected(r.endpoint, errors.New("the session has no valid messageQueueUrl"))
+	}
+	if state.ID == "" || state.QueueToken == "" {
+		return nil, unexpected(r.endpoint, errors.New("the session lacks its id or messageQueueAccessToken"))
+	}
+	state.queue = queue
+	return state, nil
+}
