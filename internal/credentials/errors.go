@@ -1,0 +1,69 @@
+package credentials
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MissingError says that something a Reference names, or a key in it, does not exist.
+type MissingError struct {
+	// Kind is Secret, ConfigMap or Azure Key Vault secret.
+	Kind string
+	// Namespace is empty for a vault's secret.
+	Namespace, Name string
+	// Key is empty when the whole object is missing. Several keys are separated by commas.
+	Key string
+}
+
+// Error names the object and the next step.
+func (e *MissingError) Error() string {
+	object := objectName(e.Kind, e.Namespace, e.Name)
+	if e.Name == "" {
+		return fmt.Sprintf("no %s is named; set its name in the AutoscalingRunnerSet", e.Kind)
+	}
+	if e.Key == "" {
+		return fmt.Sprintf("%s does not exist; create it or correct the name in the AutoscalingRunnerSet", object)
+	}
+	return fmt.Sprintf("%s lacks %s; add it", object, e.Key)
+}
+
+// InvalidError says that something exists and can't be used. It never holds a value.
+type InvalidError struct {
+	// Kind is that of the object, or empty when the fault is in a field of the AutoscalingRunnerSet itself.
+	Kind string
+	// Namespace and Name are empty where Kind is.
+	Namespace, Name string
+	// Key is the key in the object or the path of the field. It may be empty when the object as a whole is at fault.
+	Key string
+	// Reason says what is wrong and what would be right.
+	Reason string
+}
+
+// Error names object, key, cause and next step.
+func (e *InvalidError) Error() string {
+	where := "the AutoscalingRunnerSet"
+	if e.Kind != "" {
+		where = objectName(e.Kind, e.Namespace, e.Name)
+	}
+	if e.Key != "" {
+		where = e.Key + " in " + where
+	}
+	return fmt.Sprintf("%s is not usable: %s", where, e.Reason)
+}
+
+// UnsupportedError says that this version can't do what is asked for.
+type UnsupportedError struct {
+	// Feature is what was asked for.
+	Feature string
+	// Instead is what works.
+	Instead string
+}
+
+// Error names the feature and what works instead.
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s is not supported by this version; %s", e.Feature, e.Instead)
+}
+
+func objectName(kind, namespace, name string) string {
+	return kind + " " + strings.TrimPrefix(namespace+"/"+name, "/")
+}

@@ -1,0 +1,111 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+const (
+	// RereadAfter is the age at which what was read is read again. It bounds how long a rotated credential, CA or proxy
+	// goes unnoticed while the old one still works: one GET a minute for each Secret in use.
+	RereadAfter = 60 * time.Second
+	// RetryAfter is the shortest time between two reads of the same thing after a failure, a 401 or Invalidate, so that
+	// a thousand runners with a revoked token do not read a thousand times.
+	RetryAfter = 5 * time.Second
+	// ReadTimeout ends a read with everything that belongs to it. A GET takes milliseconds, a vault's answer a second.
+	ReadTimeout = 10 * time.Second
+	// KeepFor is how long a good result bridges failing reads (API server away, Role deleted before the runners are),
+	// and how long clients and results that nobody uses are kept.
+	KeepFor = 10 * time.Minute
+)
+
+// Options of a Provider. All may be left out.
+type Options struct {
+	// Clock is for ages; nil means the real one.
+	Clock clock.WithTicker
+	// Logger gets one line when credentials were replaced.
+	Logger logr.Logger
+	// UserAgent describes the manager to GitHub.
+	UserAgent actions.UserAgent
+	// OnRequest is called after every attempt of every client, concurrently, and must not block.
+	OnRequest func(actions.RequestInfo)
+}
+
+// Provider hands out what References lead to. It is safe for concurrent use.
+type Provider struct {
+	reader  reader
+	options Options
+	results results
+	clients clients
+}
+
+// New returns a provider. The reader must not be a cache: a cache would list and watch Secrets.
+func New(kube client.Reader, options Options) *Provider {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	p := &Provider{reader: reader{kube: kube}, options: options}
+	p.results.entries = map[sourceKey]*result{}
+	p.clients.entries = map[clientKey]*clientEntry{}
+	return p
+}
+
+// Resolve returns what the reference leads to, at most RereadAfter old. It fails with *MissingError, *InvalidError,
+// *UnsupportedError, or the API server's or vault's own error.
+func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
+	key := reference.source()
+	now := p.options.Clock.Now()
+	if resolved, err, fresh := p.results.get(key, now); fresh {
+		return resolved, err
+	}
+	// The read outlives the caller that started it, because others wait for it too.
+	flight := p.results.flights.DoChan(string(key), func() (any, error) {
+		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReadTimeout)
+		defer cancel()
+		resolved, err := p.reader.read(readCtx, reference)
+		return p.results.put(key, p.options.Clock.Now(), resolved, err)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read credentials of %s: %w", reference.GitHubConfigURL, ctx.Err())
+	case answer := <-flight:
+		resolved, _ := answer.Val.(*Resolved)
+		return resolved, answer.Err
+	}
+}
+
+// Invalidate makes the next use read again, unless the last read is younger than RetryAfter; then the use after that
+// does. Clients call it on their own after a 401.
+func (p *Provider) Invalidate(reference Reference) { p.results.invalidate(reference.source()) }
+
+// Client returns the client for the reference. Callers with equal config URL, credentials, CA and proxy share one. It
+// fails as Resolve does, and with *actions.InvalidConfigURLError. Ask for it anew for every call rather than keeping
+// it: that is how rotation takes effect.
+func (p *Provider) Client(ctx context.Context, reference Reference) (*actions.Client, error) {
+	resolved, err := p.Resolve(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	return p.client(reference, resolved, reference.source())
+}
+
+// ClientFrom returns the client for the reference's config URL with values from elsewhere: in finalization, those that
+// the listener's Secrets still hold when the credential Secret is gone.
+func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions.Client, error) {
+	return p.client(reference, resolved, "")
+}
+
+// Gone says that what a reference names is gone or may no longer be read, as happens when a scale set is uninstalled:
+// the time for ClientFrom.
+func Gone(err error) bool {
+	var missing *MissingError
+	return errors.As(err, &missing) || isForbidden(err)
+}

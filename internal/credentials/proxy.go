@@ -1,0 +1,84 @@
+package credentials
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Keys of a proxy's credential Secret.
+const (
+	KeyProxyUsername = "username"
+	KeyProxyPassword = "password"
+)
+
+// proxyLogin is what a proxy asks for.
+type proxyLogin struct {
+	username, password string
+}
+
+// proxyLogin reads a proxy's credential Secret.
+func (r reader) proxyLogin(ctx context.Context, namespace, name string) (proxyLogin, error) {
+	data, err := r.secret(ctx, namespace, name)
+	if err != nil {
+		return proxyLogin{}, err
+	}
+	login := proxyLogin{username: string(data[KeyProxyUsername]), password: string(data[KeyProxyPassword])}
+	for _, key := range []string{KeyProxyUsername, KeyProxyPassword} {
+		if _, present := data[key]; !present {
+			return proxyLogin{}, &MissingError{Kind: kindSecret, Namespace: namespace, Name: name, Key: key}
+		}
+	}
+	return login, nil
+}
+
+// resolveProxy fills user names and passwords in; lookup finds them by the name that the configuration gives. The
+// result is nil when there is no configuration.
+func resolveProxy(config *v1alpha1.ProxyConfig, lookup func(name string) (proxyLogin, error)) (*ProxySettings, error) {
+	if config == nil {
+		return nil, nil
+	}
+	settings := &ProxySettings{NoProxy: strings.Join(config.NoProxy, ",")}
+	for _, server := range []struct {
+		field  string
+		config *v1alpha1.ProxyServerConfig
+		into   *string
+	}{
+		{"spec.proxy.http.url", config.HTTP, &settings.HTTP},
+		{"spec.proxy.https.url", config.HTTPS, &settings.HTTPS},
+	} {
+		address, err := proxyAddress(server.field, server.config, lookup)
+		if err != nil {
+			return nil, err
+		}
+		*server.into = address
+	}
+	return settings, nil
+}
+
+// proxyAddress returns a proxy's URL with user name and password, "" when there is no proxy.
+func proxyAddress(field string, config *v1alpha1.ProxyServerConfig, lookup func(string) (proxyLogin, error)) (string, error) {
+	if config == nil || config.Url == "" {
+		return "", nil
+	}
+	text := config.Url
+	if !strings.Contains(text, "://") { // HOST:PORT is what environment variables may hold, too
+		text = "http://" + text
+	}
+	address, err := url.Parse(text)
+	if err != nil || address.Hostname() == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, address.Scheme) {
+		// The parser's own text would repeat the address, which may hold a password.
+		return "", &InvalidError{Key: field, Reason: "it is no address of a proxy; use http://HOST:PORT"}
+	}
+	if config.CredentialSecretRef != "" {
+		login, err := lookup(config.CredentialSecretRef)
+		if err != nil {
+			return "", err
+		}
+		address.User = url.UserPassword(login.username, login.password)
+	}
+	return address.String(), nil
+}

@@ -1,0 +1,81 @@
+package credentials
+
+import (
+	"encoding/json"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Reference says by name how GitHub is reached for one scale set.
+type Reference struct {
+	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
+	Namespace string
+	// GitHubConfigURL is where the runners register.
+	GitHubConfigURL string
+	// GitHubConfigSecret is the name of a Secret, or of a vault's secret when Vault says so.
+	GitHubConfigSecret string
+	// Proxy, TLS and Vault may be nil.
+	Proxy *v1alpha1.ProxyConfig
+	TLS   *v1alpha1.TLSConfig
+	Vault *v1alpha1.VaultConfig
+}
+
+// ForAutoscalingRunnerSet returns what the set's spec says.
+func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
+	return Reference{
+		Namespace:          set.Namespace,
+		GitHubConfigURL:    set.Spec.GitHubConfigUrl,
+		GitHubConfigSecret: set.Spec.GitHubConfigSecret,
+		Proxy:              set.Spec.Proxy,
+		TLS:                set.Spec.GitHubServerTLS,
+		Vault:              set.Spec.VaultConfig,
+	}
+}
+
+// ForAutoscalingListener returns what the listener's spec says. The listener lives in the manager's namespace, what it
+// names in that of its AutoscalingRunnerSet.
+func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
+	return Reference{
+		Namespace:          listener.Spec.AutoscalingRunnerSetNamespace,
+		GitHubConfigURL:    listener.Spec.GitHubConfigUrl,
+		GitHubConfigSecret: listener.Spec.GitHubConfigSecret,
+		Proxy:              listener.Spec.Proxy,
+		TLS:                listener.Spec.GitHubServerTLS,
+		Vault:              listener.Spec.VaultConfig,
+	}
+}
+
+// ForEphemeralRunnerSet returns what the spec of the set's runners says.
+func ForEphemeralRunnerSet(set *v1alpha1.EphemeralRunnerSet) Reference {
+	return forRunnerSpec(set.Namespace, &set.Spec.EphemeralRunnerSpec)
+}
+
+// ForEphemeralRunner returns what the runner's spec says.
+func ForEphemeralRunner(runner *v1alpha1.EphemeralRunner) Reference {
+	return forRunnerSpec(runner.Namespace, &runner.Spec)
+}
+
+func forRunnerSpec(namespace string, spec *v1alpha1.EphemeralRunnerSpec) Reference {
+	return Reference{
+		Namespace:          namespace,
+		GitHubConfigURL:    spec.GitHubConfigUrl,
+		GitHubConfigSecret: spec.GitHubConfigSecret,
+		Proxy:              spec.Proxy,
+		TLS:                spec.GitHubServerTLS,
+		Vault:              spec.VaultConfig,
+	}
+}
+
+// sourceKey identifies what is read for a Reference. The config URL is no part of it, so that all sets of a namespace
+// that name the same Secret, proxy and CA share one read.
+type sourceKey string
+
+func (r Reference) source() sourceKey {
+	r.GitHubConfigURL = ""
+	// Strings, booleans and lists of them can't fail to encode.
+	text, _ := json.Marshal(r)
+	return sourceKey(text)
+}
+
+// usesVault says that names are those of a vault.
+func (r Reference) usesVault() bool { return r.Vault != nil && r.Vault.Type != "" }

@@ -1,0 +1,111 @@
+package credentials
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// results remembers what was read, and lets those who want the same thing at the same time share one read.
+type results struct {
+	flights singleflight.Group
+
+	mu      sync.Mutex
+	entries map[sourceKey]*result
+	swept   time.Time
+}
+
+// result is the outcome of reads for one key.
+type result struct {
+	// resolved is the last good outcome, nil before there was one, and goodAt when it was read.
+	resolved *Resolved
+	goodAt   time.Time
+	// err is what the last read failed with, nil when it was good, and readAt when that was.
+	err    error
+	readAt time.Time
+	// invalid asks for a read as soon as RetryAfter allows.
+	invalid bool
+	usedAt  time.Time
+}
+
+// get returns what is known, and false when it has to be read (again).
+func (r *results) get(key sourceKey, now time.Time) (*Resolved, error, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep(now)
+	entry, known := r.entries[key]
+	if !known {
+		return nil, nil, false
+	}
+	entry.usedAt = now
+	limit := RereadAfter
+	if entry.invalid || entry.err != nil {
+		limit = RetryAfter
+	}
+	if now.Sub(entry.readAt) >= limit {
+		return nil, nil, false
+	}
+	resolved, err := entry.outcome(now)
+	return resolved, err, true
+}
+
+// put records a read and returns what those who waited for it get.
+func (r *results) put(key sourceKey, now time.Time, resolved *Resolved, err error) (*Resolved, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry, known := r.entries[key]
+	if !known {
+		entry = new(result)
+		r.entries[key] = entry
+	}
+	entry.err, entry.readAt, entry.usedAt, entry.invalid = err, now, now, false
+	if err == nil {
+		entry.resolved, entry.goodAt = resolved, now
+	}
+	return entry.outcome(now)
+}
+
+// outcome prefers the last good result over a failed read, for as long as KeepFor, unless the failure says that the
+// user took the credentials away or broke them.
+func (e *result) outcome(now time.Time) (*Resolved, error) {
+	if e.err == nil {
+		return e.resolved, nil
+	}
+	if e.resolved == nil || now.Sub(e.goodAt) >= KeepFor || isVerdict(e.err) {
+		return nil, e.err
+	}
+	return e.resolved, nil
+}
+
+// isVerdict tells what is wrong with the things that were read from what was wrong with the reading.
+func isVerdict(err error) bool {
+	var missing *MissingError
+	var invalid *InvalidError
+	var unsupported *UnsupportedError
+	return errors.As(err, &missing) || errors.As(err, &invalid) || errors.As(err, &unsupported)
+}
+
+func (r *results) invalidate(keys ...sourceKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range keys {
+		if entry, known := r.entries[key]; known {
+			entry.invalid = true
+		}
+	}
+}
+
+// sweep drops what nobody has used for KeepFor. The caller holds the lock.
+func (r *results) sweep(now time.Time) {
+	if now.Sub(r.swept) < RereadAfter {
+		return
+	}
+	r.swept = now
+	for key, entry := range r.entries {
+		if now.Sub(entry.usedAt) >= KeepFor {
+			delete(r.entries, key)
+		}
+	}
+}
