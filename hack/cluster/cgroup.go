@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// ourCgroups returns the pods' cgroup in every hierarchy: one with cgroup v2, about ten with v1.
+func ourCgroups() []string {
+	if isCgroupV2() {
+		return []string{filepath.Join(cgroupRoot, nodeName)}
+	}
+	entries, err := os.ReadDir(cgroupRoot)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, entry := range entries {
+		// Links are second names (cpu -> cpu,cpuacct); "unified" is the v2 half of a mixed set-up, which runc leaves aside.
+		if entry.IsDir() && entry.Name() != "unified" {
+			found = append(found, filepath.Join(cgroupRoot, entry.Name(), nodeName))
+		}
+	}
+	return found
+}
+
+func isCgroupV2() bool {
+	_, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	return err == nil
+}
+
+// makeCgroups makes the root that kubelet.yaml names; the kubelet refuses to start without it in every hierarchy.
+func makeCgroups() error {
+	if isCgroupV2() {
+		if err := delegateControllers(); err != nil {
+			return err
+		}
+	}
+	for _, directory := range ourCgroups() {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			return fmt.Errorf("make cgroup of pods: %w", err)
+		}
+	}
+	return nil
+}
+
+// delegateControllers lets children of the v2 root limit what it can limit itself. Those that refuse (the root of a
+// container is busy) are left: kubelet names the ones it misses.
+func delegateControllers() error {
+	available, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	if err != nil {
+		return fmt.Errorf("read cgroup controllers: %w", err)
+	}
+	for _, controller := range strings.Fields(string(available)) {
+		_ = os.WriteFile(filepath.Join(cgroupRoot, "cgroup.subtree_control"), []byte("+"+controller), 0)
+	}
+	return nil
+}
+
+// killPods ends every process in the cgroups of pods and waits until their shims have reaped them.
+func killPods(ctx context.Context) error {
+	err := poll(ctx, 15*time.Second, func() bool {
+		members := cgroupMembers()
+		for pid := range members {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between is as good
+		}
+		return len(members) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("processes of pods do not end after SIGKILL: %w", err)
+	}
+	return nil
+}
+
+func cgroupMembers() map[int]struct{} {
+	members := map[int]struct{}{}
+	for _, root := range ourCgroups() {
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.Name() != "cgroup.procs" {
+				return nil // directories vanish while they are walked
+			}
+			content, _ := os.ReadFile(path)
+			for _, field := range strings.Fields(string(content)) {
+				if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+					members[pid] = struct{}{}
+				}
+			}
+			return nil
+		})
+	}
+	return members
+}
+
+// removeCgroups removes the emptied cgroups, leaves first. The kernel may need a moment after the last process.
+func removeCgroups(ctx context.Context) error {
+	err := poll(ctx, 10*time.Second, func() bool {
+		left := false
+		for _, root := range ourCgroups() {
+			removeTree(root)
+			_, err := os.Stat(root)
+			left = left || !errors.Is(err, os.ErrNotExist)
+		}
+		return !left
+	})
+	if err != nil {
+		return fmt.Errorf("cgroups %s/*/%s can't be removed: %w", cgroupRoot, nodeName, err)
+	}
+	return nil
+}
+
+func removeTree(directory string) {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			removeTree(filepath.Join(directory, entry.Name()))
+		}
+	}
+	_ = os.Remove(directory) // the caller looks whether it worked
+}

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// clean removes everything that a cluster with this directory has on the machine, dead or alive, except for its logs. It goes
+// by what is there, not by what a run believes to have started, so it serves after a crash just as well.
+//
+// The order matters: whoever could start something new goes first, what others stand on goes last.
+func clean(ctx context.Context, l layout, h host) error {
+	recorded, err := readRecord(l)
+	if err != nil {
+		return fmt.Errorf("clean up cluster: %w", err)
+	}
+	if _, err := os.Stat(l.state()); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	steps := []func() error{
+		func() error { return kill(ctx, recorded) },
+		func() error { return killPods(ctx) },
+		func() error { return killShims(ctx, l) },
+		func() error { return unmountBelow(l.state()) },
+		func() error { return removeNetwork(ctx, h, recorded) },
+		func() error { return removeCgroups(ctx) },
+		func() error { return removeStrayFiles(l) },
+		func() error { return restoreSysctls(l) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("clean up cluster in %s: %w", l.dir, err)
+		}
+	}
+	if err := os.RemoveAll(l.state()); err != nil {
+		return fmt.Errorf("clean up cluster: %w", err)
+	}
+	return nil
+}
+
+// killShims ends the shims of our containerd, which outlive it. Their command line names its socket.
+func killShims(ctx context.Context, l layout) error {
+	err := poll(ctx, 10*time.Second, func() bool {
+		shims := shimsOf(l.containerd())
+		for _, pid := range shims {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(shims) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("containerd's shims do not end after SIGKILL: %w", err)
+	}
+	return nil
+}
+
+func shimsOf(socket string) []int {
+	commandLines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var found []int
+	for _, file := range commandLines {
+		content, err := os.ReadFile(file) // a zombie's is empty
+		if err != nil || !isShim(content, socket) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// isShim takes the content of /proc/PID/cmdline: arguments that end in NUL.
+func isShim(commandLine []byte, socket string) bool {
+	arguments := strings.Split(string(bytes.TrimRight(commandLine, "\x00")), "\x00")
+	address := slices.Index(arguments, "-address")
+	return filepath.Base(arguments[0]) == "containerd-shim-runc-v2" &&
+		address >= 0 && address+1 < len(arguments) && arguments[address+1] == socket
+}
+
+// unmountBelow detaches everything mounted below directory, innermost first, and fails if something stays: removing files
+// through a mount would remove somebody else's.
+func unmountBelow(directory string) error {
+	for range 2 { // a mount on top of another shows only when the upper one is gone
+		points, err := mountPointsBelow(directory)
+		if err != nil {
+			return err
+		}
+		for _, point := range slices.Backward(points) {
+			if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+				return fmt.Errorf("unmount %s: %w", point, err)
+			}
+		}
+	}
+	points, err := mountPointsBelow(directory)
+	if err == nil && len(points) > 0 {
+		return fmt.Errorf("still mounted: %s", strings.Join(points, ", "))
+	}
+	return err
+}
+
+func mountPointsBelow(directory string) ([]string, error) {
+	content, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	return parseMountPoints(string(content), directory), nil
+}
+
+// escapes of /proc/self/mountinfo, which separates fields by spaces.
+var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// parseMountPoints reads field 5 of every line and returns those below directory, in the order they were mounted.
+func parseMountPoints(mountInfo, directory string) []string {
+	var points []string
+	for line := range strings.Lines(mountInfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if point := escapes.Replace(fields[4]); strings.HasPrefix(point, directory+"/") {
+			points = append(points, point)
+		}
+	}
+	return points
+}
+
+// removeNetwork removes tables and links. The tables of kube-proxy have the same name on every node, so they are removed only
+// if this cluster had one; links to pods vanish with their namespaces.
+func removeNetwork(ctx context.Context, h host, recorded []recordedProcess) error {
+	tables := [][2]string{{"ip", natTable}}
+	if slices.ContainsFunc(recorded, func(r recordedProcess) bool { return r.Name == "kube-proxy" }) {
+		tables = append(tables, [2]string{"ip", "kube-proxy"}, [2]string{"ip6", "kube-proxy"})
+	}
+	for _, table := range tables {
+		// Adding a table that exists does nothing, so this works whether or not it is there.
+		if _, err := run(ctx, h.nft, fmt.Sprintf("add table %[1]s %[2]s; delete table %[1]s %[2]s", table[0], table[1])); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(filepath.Join("/sys/class/net", dummyLink)); err == nil {
+		_, err := run(ctx, h.ip, "link", "delete", dummyLink)
+		return err
+	}
+	return nil
+}
+
+// removeStrayFiles removes what containerd, the CNI library and the kubelet write to places that can't be configured.
+func removeStrayFiles(l layout) error {
+	var failures []error
+	addresses, _ := filepath.Glob(l.in("containerd-run/io.containerd.runtime.v2.task/*/*/address"))
+	for _, file := range addresses {
+		if socket, err := os.ReadFile(file); err == nil {
+			failures = append(failures, removeIfThere(strings.TrimPrefix(string(socket), "unix://")))
+		}
+	}
+	results, _ := filepath.Glob("/var/lib/cni/results/" + nodeName + "-*")
+	for _, file := range results {
+		failures = append(failures, removeIfThere(file))
+	}
+	links, _ := filepath.Glob("/var/log/containers/*.log")
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, l.state()+"/") {
+			failures = append(failures, removeIfThere(link))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func removeIfThere(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/harrier-ci/harrier/hack/cache"
+	"github.com/harrier-ci/harrier/hack/images/recipe"
+)
+
+// Cluster is a running Kubernetes of one node. Whoever has it must call Down, or leave it running on purpose: its processes
+// do not end with the one that started them.
+type Cluster struct {
+	layout      layout
+	ports       ports
+	host        host
+	programs    string
+	nodeAddress string
+	progress    progress
+	processes   *processes
+	lock        *os.File
+}
+
+// Up starts a cluster and returns when its node is ready and pods can be created. A cluster that an earlier run left in the
+// same directory is removed first. It fails, with everything cleaned up again, if the machine does not fit, another process
+// uses the directory, a port is taken, or a component does not come up.
+//
+// It takes 6 s when all programs are built; building them takes minutes once.
+func Up(ctx context.Context, options Options) (*Cluster, error) {
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := Preflight(ctx, options.Progress); err != nil {
+		return nil, err
+	}
+	c, err := newCluster(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.up(ctx, options.Root); err != nil {
+		// The caller's context may be what failed; cleaning up has its own deadlines.
+		return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
+	}
+	return c, nil
+}
+
+// Remove cleans up after a cluster that was left running, or whose run was killed. Only Dir and Progress are used. It does
+// nothing if there is none, and fails if another process is using it.
+func Remove(ctx context.Context, options Options) error {
+	options.Root = "." // not built from
+	options, err := options.withDefaults()
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("removing a cluster needs root; run the same with sudo")
+	}
+	c, err := newCluster(options)
+	if err != nil {
+		return err
+	}
+	return c.Down(ctx)
+}
+
+func newCluster(options Options) (*Cluster, error) {
+	found, err := findHost()
+	if err != nil {
+		return nil, err
+	}
+	l := layout{dir: options.Dir}
+	lock, err := takeLock(l)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{
+		layout: l, ports: portsFrom(options.FirstPort), host: found,
+		progress: progress{options.Progress}, processes: newProcesses(l), lock: lock,
+	}, nil
+}
+
+// takeLock keeps two processes from working in one directory. The lock goes with the process, however it ends.
+func takeLock(l layout) (*os.File, error) {
+	lock, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock of the cluster: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close() // nothing was written
+		return nil, fmt.Errorf("another process is using the cluster in %s; wait for it or stop it with Ctrl-C: %w", l.dir, err)
+	}
+	return lock, nil
+}
+
+func (c *Cluster) up(ctx context.Context, root string) error {
+	pause, err := c.build(ctx, root)
+	if err != nil {
+		return err
+	}
+	if err := c.progress.step("removing what an earlier run left", func() error { return clean(ctx, c.layout, c.host) }); err != nil {
+		return err
+	}
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	return c.start(ctx, pause)
+}
+
+// build returns the archive of the pause image, with the programs of Kubernetes found or built.
+func (c *Cluster) build(ctx context.Context, root string) (string, error) {
+	programs, err := Programs(ctx, root, c.progress.target)
+	if err != nil {
+		return "", err
+	}
+	c.programs = programs
+	work, err := cache.Dir("images")
+	if err != nil {
+		return "", err
+	}
+	image, err := recipe.Pause().Build(ctx, root, work, recipe.Version{Version: "1", Commit: "1"})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(work, "pause.tar")
+	return file, image.Save(file, pauseImage)
+}
+
+// prepare makes everything that has to be there before the first process, on a machine that was found fit.
+func (c *Cluster) prepare(ctx context.Context) error {
+	if err := c.fits(ctx); err != nil {
+		return err
+	}
+	for _, directory := range []string{c.layout.state(), c.layout.path("log")} {
+		if err := os.MkdirAll(directory, 0o700); err != nil {
+			return fmt.Errorf("make cluster directory: %w", err)
+		}
+	}
+	address, err := nodeAddress(ctx, c.host)
+	if err != nil {
+		return err
+	}
+	c.nodeAddress = address
+	for _, step := range []func() error{
+		func() error {
+			return writeCredentials(c.layout, address, "https://"+hostPort(address, c.ports.apiServer))
+		},
+		func() error { return writeConfig(c.layout, c.ports, c.host.cniPlugins) },
+		func() error { return forwardPackets(c.layout) },
+		func() error { return masquerade(ctx, c.host) },
+		makeCgroups,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Down stops the cluster and removes everything it made but the logs. It is safe to call twice.
+func (c *Cluster) Down(ctx context.Context) error {
+	if c.lock == nil {
+		return nil
+	}
+	c.processes.expectEnd()
+	err := c.progress.step("removing the cluster", func() error { return clean(ctx, c.layout, c.host) })
+	if err == nil {
+		c.processes.reaped.Wait()
+	}
+	c.Leave()
+	return err
+}
+
+// Leave lets go of the cluster without stopping it. Remove, or the next Up in the same directory, finds it.
+func (c *Cluster) Leave() {
+	if c.lock != nil {
+		_ = c.lock.Close() // gives up the lock; nothing was written
+		c.lock = nil
+	}
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// host is where this machine has the programs that come from packages.
+type host struct {
+	containerd, ctr, nft, ip string
+	// cniPlugins is a directory.
+	cniPlugins string
+}
+
+// needs maps each program a cluster takes from the machine to the Debian package that has it.
+var needs = map[string]string{
+	"containerd": "containerd", "containerd-shim-runc-v2": "containerd", "ctr": "containerd",
+	"runc": "runc", "nft": "nftables", "ip": "iproute2",
+}
+
+// cniDirectories is where packages put CNI plugins: Debian's own, and what others follow.
+var cniDirectories = []string{"/usr/lib/cni", "/opt/cni/bin"}
+
+const cniPackage = "containernetworking-plugins"
+
+// Preflight checks that a cluster can run on this machine and installs packages that are missing, which needs the network.
+// Its errors say what to do.
+func Preflight(ctx context.Context, progress io.Writer) error {
+	if os.Geteuid() != 0 {
+		return errors.New("a cluster on this machine needs root (containers, network namespaces, cgroups); run the same with sudo")
+	}
+	missing := missingPackages(lookProgram, cniPlugins)
+	if len(missing) == 0 {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("missing: %s. They can only be installed automatically on Debian and systems derived from it; install them and try again",
+			strings.Join(missing, ", "))
+	}
+	_, _ = fmt.Fprintf(progress, "installing packages: %s\n", strings.Join(missing, " "))
+	if err := apt(ctx, "update"); err != nil {
+		return err
+	}
+	return apt(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
+}
+
+// missingPackages returns packages in the order of their names' first need, each once.
+func missingPackages(look func(string) (string, error), cni func() (string, error)) []string {
+	var missing []string
+	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip"} {
+		if _, err := look(program); err != nil && (len(missing) == 0 || missing[len(missing)-1] != needs[program]) {
+			missing = append(missing, needs[program])
+		}
+	}
+	if _, err := cni(); err != nil {
+		missing = append(missing, cniPackage)
+	}
+	return missing
+}
+
+// apt runs apt-get without questions and returns its last lines in the error.
+func apt(ctx context.Context, arguments ...string) error {
+	command := exec.CommandContext(ctx, "apt-get", append([]string{"-q"}, arguments...)...)
+	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	output, err := command.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+		return fmt.Errorf("apt-get %s: %w\n%s", arguments[0], err, strings.Join(lines[max(0, len(lines)-10):], "\n"))
+	}
+	return nil
+}
+
+func cniPlugins() (string, error) {
+	for _, directory := range cniDirectories {
+		if _, err := os.Stat(filepath.Join(directory, "ptp")); err == nil {
+			return directory, nil
+		}
+	}
+	return "", fmt.Errorf("no CNI plugins in %s", strings.Join(cniDirectories, " or "))
+}
+
+// findHost locates everything after Preflight. Programs of sbin are found even if PATH lacks it, as it does for su.
+func findHost() (host, error) {
+	var found host
+	var failures []error
+	for name, target := range map[string]*string{
+		"containerd": &found.containerd, "ctr": &found.ctr, "nft": &found.nft, "ip": &found.ip,
+	} {
+		path, err := lookProgram(name)
+		*target = path
+		failures = append(failures, err)
+	}
+	plugins, err := cniPlugins()
+	found.cniPlugins = plugins
+	return found, errors.Join(append(failures, err)...)
+}
+
+func lookProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	for _, directory := range []string{"/usr/sbin", "/sbin"} {
+		if path, sbinErr := exec.LookPath(filepath.Join(directory, name)); sbinErr == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("find program %s: %w", name, err)
+}
+
+// run executes a program of the host and returns what it prints; the error has what it complained about.
+func run(ctx context.Context, program string, arguments ...string) (string, error) {
+	command := exec.CommandContext(ctx, program, arguments...)
+	var output, complaint strings.Builder
+	command.Stdout, command.Stderr = &output, &complaint
+	if err := command.Run(); err != nil {
+		return output.String(), fmt.Errorf("%s %s: %w: %s",
+			filepath.Base(program), strings.Join(arguments, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return output.String(), nil
+}

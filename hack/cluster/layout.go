@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+// Names and addresses that are the same for every cluster. Clean finds what a cluster left by them.
+const (
+	// nodeName is also the name of the cgroup below which all pods run, and of the CNI network.
+	nodeName = "harrier"
+	// natTable is the nftables table that lets pods reach what is outside of the machine.
+	natTable = "harrier-cluster"
+	// dummyLink carries the node's address on a machine that has no other than loopback.
+	dummyLink    = "harrier0"
+	dummyAddress = "198.51.100.10"
+
+	podCIDR     = "10.244.0.0/24"
+	serviceCIDR = "10.96.0.0/16"
+	// apiServiceAddress is the first of serviceCIDR: what pods have in KUBERNETES_SERVICE_HOST.
+	apiServiceAddress = "10.96.0.1"
+
+	pauseImage = "localhost/harrier/pause:1"
+)
+
+// layout knows the paths below a cluster's directory.
+type layout struct{ dir string }
+
+func (l layout) path(elements ...string) string {
+	return filepath.Join(append([]string{l.dir}, elements...)...)
+}
+
+func (l layout) state() string              { return l.path("state") }
+func (l layout) in(name string) string      { return l.path("state", name) }
+func (l layout) pki(name string) string     { return l.path("state", "pki", name) }
+func (l layout) log(name string) string     { return l.path("log", name+".log") }
+func (l layout) containerd() string         { return l.in("containerd.sock") }
+func (l layout) kubeconfig() string         { return l.in("kubeconfig") }
+func (l layout) record() string             { return l.in("processes.json") }
+func (l layout) sysctls() string            { return l.in("sysctls.json") }
+func (l layout) lock() string               { return l.dir + ".lock" }
+func (l layout) config(name string) string  { return l.in(name) }
+func (l layout) userConfig(n string) string { return l.in(n + ".kubeconfig") }
+
+func hostPort(host string, port int) string { return host + ":" + strconv.Itoa(port) }

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/harrier-ci/harrier/hack/cache"
+)
+
+// Options say where a cluster lives. Root is required, everything else has a default.
+type Options struct {
+	// Root is the directory of this module's go.mod; hack/kubernetes.sh and the pause image are built from it.
+	Root string
+	// Dir holds certificates, data, images and logs, 0.5 GiB and more. Default: "cluster" in the cache of hack/cache.
+	Dir string
+	// FirstPort is the first of ten consecutive TCP ports. Default: 17440, below the range from which Linux picks ports for
+	// outgoing connections.
+	FirstPort int
+	// Progress gets one line per step. Default: nowhere.
+	Progress io.Writer
+}
+
+const defaultFirstPort = 17440
+
+// withDefaults fills in what is not set and resolves links, because the kernel lists mounts by their real path.
+func (options Options) withDefaults() (Options, error) {
+	if options.Root == "" {
+		return options, errors.New("cluster options: Root is not set")
+	}
+	if options.Progress == nil {
+		options.Progress = io.Discard
+	}
+	if options.FirstPort == 0 {
+		options.FirstPort = defaultFirstPort
+	}
+	if options.Dir == "" {
+		dir, err := cache.Dir("cluster")
+		if err != nil {
+			return options, err
+		}
+		options.Dir = dir
+	}
+	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
+		return options, fmt.Errorf("make cluster directory: %w", err)
+	}
+	resolved, err := filepath.EvalSymlinks(options.Dir)
+	if err != nil {
+		return options, fmt.Errorf("resolve cluster directory: %w", err)
+	}
+	options.Dir, err = filepath.Abs(resolved)
+	return options, err
+}
+
+// ports of everything that listens, counted from Options.FirstPort.
+type ports struct {
+	apiServer, etcdClient, etcdPeer, controllerManager, scheduler int
+	kubelet, kubeletHealth, proxyMetrics, proxyHealth             int
+}
+
+func portsFrom(first int) ports {
+	return ports{
+		apiServer:  first + 3, // ends in 443 with the default
+		etcdClient: first, etcdPeer: first + 1, controllerManager: first + 2, scheduler: first + 4,
+		kubelet: first + 5, kubeletHealth: first + 6, proxyMetrics: first + 7, proxyHealth: first + 8,
+	}
+}
+
+// mustBeFree fails with the name of the first port that somebody else listens on.
+func (p ports) mustBeFree() error {
+	for _, use := range []struct {
+		name string
+		port int
+	}{
+		{"etcd", p.etcdClient}, {"etcd's peers", p.etcdPeer}, {"the API server", p.apiServer},
+		{"the controller manager", p.controllerManager}, {"the scheduler", p.scheduler},
+		{"the kubelet", p.kubelet}, {"the kubelet's health", p.kubeletHealth},
+		{"kube-proxy's metrics", p.proxyMetrics}, {"kube-proxy's health", p.proxyHealth},
+	} {
+		listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(use.port)))
+		if err != nil {
+			return fmt.Errorf("port %d, wanted for %s, is not free; stop what uses it (see: ss -ltnp) or choose another first port: %w",
+				use.port, use.name, err)
+		}
+		if err := listener.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

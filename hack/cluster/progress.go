@@ -1,0 +1,22 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// progress tells somebody who waits what is being waited for.
+type progress struct{ target io.Writer }
+
+// step names what is about to happen and, when it is over, how long it took. A target that can't be written to is no reason
+// to stop.
+func (p progress) step(what string, do func() error) error {
+	begin := time.Now()
+	_, _ = fmt.Fprintf(p.target, "cluster: %s\n", what)
+	if err := do(); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(p.target, "cluster: %s: done in %.1f s\n", what, time.Since(begin).Seconds())
+	return nil
+}
