@@ -62,16 +62,12 @@ func New(kube client.Reader, options Options) *Provider {
 // *UnsupportedError, or the API server's or vault's own error.
 func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
 	key := reference.source()
-	now := p.options.Clock.Now()
-	if resolved, err, fresh := p.results.get(key, now); fresh {
+	if resolved, err, fresh := p.results.get(key, p.options.Clock.Now()); fresh {
 		return resolved, err
 	}
-	// The read outlives the caller that started it, because others wait for it too.
 	flight := p.results.flights.DoChan(string(key), func() (any, error) {
-		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReadTimeout)
-		defer cancel()
-		resolved, err := p.reader.read(readCtx, reference)
-		return p.results.put(key, p.options.Clock.Now(), resolved, err)
+		// The read outlives the caller that started it, because others wait for it too.
+		return p.read(context.WithoutCancel(ctx), key, reference)
 	})
 	select {
 	case <-ctx.Done():
@@ -80,6 +76,23 @@ func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved,
 		resolved, _ := answer.Val.(*Resolved)
 		return resolved, answer.Err
 	}
+}
+
+// read reads what the reference names, unless somebody has just done so, and remembers the outcome.
+func (p *Provider) read(ctx context.Context, key sourceKey, reference Reference) (*Resolved, error) {
+	if resolved, err, fresh := p.results.get(key, p.options.Clock.Now()); fresh {
+		return resolved, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	defer cancel()
+	resolved, err := p.reader.read(ctx, reference)
+	now := p.options.Clock.Now()
+	entry, replaced := p.results.put(key, now, resolved, err)
+	if replaced {
+		p.options.Logger.Info("Credentials, proxy or certificate authorities changed; new calls use the new ones",
+			"namespace", reference.Namespace, "githubConfigSecret", reference.GitHubConfigSecret)
+	}
+	return entry.outcome(now)
 }
 
 // Invalidate makes the next use read again, unless the last read is younger than RetryAfter; then the use after that
@@ -104,8 +117,10 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 }
 
 // Gone says that what a reference names is gone or may no longer be read, as happens when a scale set is uninstalled:
-// the time for ClientFrom.
-func Gone(err error) bool {
+// the time for FromListener.
+func Gone(err error) bool { return isMissing(err) || isForbidden(err) }
+
+func isMissing(err error) bool {
 	var missing *MissingError
-	return errors.As(err, &missing) || isForbidden(err)
+	return errors.As(err, &missing)
 }

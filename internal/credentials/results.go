@@ -51,20 +51,21 @@ func (r *results) get(key sourceKey, now time.Time) (*Resolved, error, bool) {
 	return resolved, err, true
 }
 
-// put records a read and returns what those who waited for it get.
-func (r *results) put(key sourceKey, now time.Time, resolved *Resolved, err error) (*Resolved, error) {
+// put records a read. It returns a copy of what is known now, and whether good values were replaced by different ones.
+func (r *results) put(key sourceKey, now time.Time, resolved *Resolved, err error) (known result, replaced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	entry, known := r.entries[key]
-	if !known {
-		entry = new(result)
+	entry := r.entries[key]
+	if entry == nil {
+		entry = &result{usedAt: now}
 		r.entries[key] = entry
 	}
-	entry.err, entry.readAt, entry.usedAt, entry.invalid = err, now, now, false
+	entry.err, entry.readAt, entry.invalid = err, now, false
 	if err == nil {
+		replaced = entry.resolved != nil && keyOf("", entry.resolved) != keyOf("", resolved)
 		entry.resolved, entry.goodAt = resolved, now
 	}
-	return entry.outcome(now)
+	return *entry, replaced
 }
 
 // outcome prefers the last good result over a failed read, for as long as KeepFor, unless the failure says that the

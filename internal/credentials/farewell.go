@@ -1,0 +1,64 @@
+package credentials
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// Suffixes of the names of a listener's Secrets.
+const (
+	ListenerConfigSuffix = "-config"
+	ListenerProxySuffix  = "-proxy"
+)
+
+// FromListener reads what the Secrets of an AutoscalingListener still hold. An uninstall deletes the credential Secret
+// before the runners; the listener's Secrets are in the manager's namespace and go last. Use the result with ClientFrom.
+// With a vault it fails with *MissingError, because the listener's Secret then has no credentials: the vault has.
+func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
+	name := listener.Name + ListenerConfigSuffix
+	data, err := p.reader.secret(ctx, listener.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	content, present := data[config.FileName]
+	if !present {
+		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName}
+	}
+	written, err := config.Parse(content)
+	if err != nil {
+		return nil, &InvalidError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName, Reason: err.Error()}
+	}
+	if written.Credentials == nil {
+		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: "credentials in " + config.FileName}
+	}
+	proxy, err := p.listenerProxy(ctx, listener)
+	if err != nil {
+		return nil, err
+	}
+	return &Resolved{Credentials: credentialsOf(written.Credentials), RootCAs: written.ServerRootCA, Proxy: proxy}, nil
+}
+
+// listenerProxy returns nil where the listener has no proxy Secret: then it has no proxy.
+func (p *Provider) listenerProxy(ctx context.Context, listener client.ObjectKey) (*ProxySettings, error) {
+	data, err := p.reader.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix)
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ProxyFromSecretData(data), nil
+}
+
+func credentialsOf(written *config.Credentials) actions.Credentials {
+	if written.Token != "" {
+		return actions.Credentials{Token: written.Token}
+	}
+	return actions.Credentials{App: &actions.AppCredentials{
+		ID: written.AppID, InstallationID: written.AppInstallationID, PrivateKey: written.AppPrivateKey,
+	}}
+}
