@@ -1,0 +1,99 @@
+{{/*
+Labels and annotations. Their order of precedence, lowest first: the values `labels` and `annotations`, those of
+`resourceMeta.<kind>`, and what the chart sets itself.
+*/}}
+
+{{/*
+A scalar as the user wrote it. YAML numbers arrive as floats, and a float of seven digits or more prints as 1.2e+07.
+*/}}
+{{- define "gha-runner-scale-set.scalar" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) }}
+{{- . | int64 }}
+{{- else }}
+{{- . | toString }}
+{{- end }}
+{{- end }}
+
+{{/* The map given, every value a string. JSON. */}}
+{{- define "gha-runner-scale-set.strings" -}}
+{{- $strings := dict }}
+{{- range $key, $value := . }}
+{{- $_ := set $strings $key (include "gha-runner-scale-set.scalar" $value) }}
+{{- end }}
+{{- toJson $strings }}
+{{- end }}
+
+{{/* Labels every object carries. JSON. */}}
+{{- define "gha-runner-scale-set.chart-labels" -}}
+{{- $name := include "gha-runner-scale-set.scale-set-name" . }}
+{{- dict
+    "helm.sh/chart" (printf "gha-rs-%s" .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+    "app.kubernetes.io/name" $name
+    "app.kubernetes.io/instance" $name
+    "app.kubernetes.io/version" .Chart.AppVersion
+    "app.kubernetes.io/managed-by" .Release.Service
+    "app.kubernetes.io/part-of" "gha-rs"
+    "actions.github.com/scale-set-name" $name
+    "actions.github.com/scale-set-namespace" (include "gha-runner-scale-set.namespace" .)
+    | toJson }}
+{{- end }}
+
+{{/*
+Those of the labels given that don't clash with the chart's: the controller decides by them. Takes root and labels.
+JSON.
+*/}}
+{{- define "gha-runner-scale-set.allowed-labels" -}}
+{{- $reserved := include "gha-runner-scale-set.chart-labels" .root | fromJson }}
+{{- $allowed := dict }}
+{{- range $key, $value := .labels }}
+{{- if not (or (hasKey $reserved $key) (eq $key "app.kubernetes.io/component") (hasPrefix "actions.github.com/" $key)) }}
+{{- $_ := set $allowed $key $value }}
+{{- end }}
+{{- end }}
+{{- toJson $allowed }}
+{{- end }}
+
+{{/*
+Those of the annotations given that the controller doesn't read on an AutoscalingRunnerSet. JSON.
+*/}}
+{{- define "gha-runner-scale-set.allowed-annotations" -}}
+{{- $allowed := dict }}
+{{- range $key, $value := . }}
+{{- if not (or (hasPrefix "actions.github.com/cleanup-" $key) (eq $key "actions.github.com/values-hash")) }}
+{{- $_ := set $allowed $key $value }}
+{{- end }}
+{{- end }}
+{{- toJson $allowed }}
+{{- end }}
+
+{{/*
+The metadata block of an object. Takes
+  root         the chart's context
+  name         of the object
+  kind         its key in resourceMeta
+  component    its app.kubernetes.io/component, if it has one
+  annotations  the chart's own annotations, given for the AutoscalingRunnerSet alone: there, what the user wrote may not
+               set what the controller reads
+*/}}
+{{- define "gha-runner-scale-set.metadata" -}}
+{{- $meta := get (.root.Values.resourceMeta | default dict) .kind | default dict }}
+{{- $reserved := include "gha-runner-scale-set.chart-labels" .root | fromJson }}
+{{- with .component }}
+{{- $_ := set $reserved "app.kubernetes.io/component" . }}
+{{- end }}
+{{- $global := include "gha-runner-scale-set.allowed-labels" (dict "root" .root "labels" .root.Values.labels) | fromJson }}
+{{- $labels := $meta.labels | default dict }}
+{{- $annotations := mergeOverwrite dict (.root.Values.annotations | default dict) ($meta.annotations | default dict) }}
+{{- if .annotations }}
+{{- $labels = include "gha-runner-scale-set.allowed-labels" (dict "root" .root "labels" $labels) | fromJson }}
+{{- $annotations = include "gha-runner-scale-set.allowed-annotations" $annotations | fromJson }}
+{{- end -}}
+name: {{ .name }}
+namespace: {{ include "gha-runner-scale-set.namespace" .root | quote }}
+labels:
+  {{- include "gha-runner-scale-set.strings" (mergeOverwrite dict $global $labels $reserved) | fromJson | toYaml | nindent 2 }}
+{{- with mergeOverwrite dict $annotations (.annotations | default dict) }}
+annotations:
+  {{- include "gha-runner-scale-set.strings" . | fromJson | toYaml | nindent 2 }}
+{{- end }}
+{{- end }}

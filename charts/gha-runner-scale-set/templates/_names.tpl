@@ -1,0 +1,83 @@
+{{/*
+Names of the chart's objects and their validation. They are those of actions-runner-controller, so that an upgrade from
+it changes objects in place.
+*/}}
+
+{{/*
+Name of the scale set on GitHub: what workflows write after "runs-on:". 45 characters leave room for the suffixes of
+the objects made from it.
+*/}}
+{{- define "gha-runner-scale-set.scale-set-name" -}}
+{{- $name := .Values.runnerScaleSetName | default .Release.Name | toString }}
+{{- if or (empty $name) (gt (len $name) 45) }}
+{{- fail "Name must have up to 45 characters" }}
+{{- end }}
+{{- $name }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.namespace" -}}
+{{- $namespace := .Values.namespaceOverride | default .Release.Namespace }}
+{{- if gt (len $namespace) 63 }}
+{{- fail "Namespace must have up to 63 characters" }}
+{{- end }}
+{{- $namespace }}
+{{- end }}
+
+{{/* Kubernetes takes no "_" in a name, GitHub does. */}}
+{{- define "gha-runner-scale-set.resource-name" -}}
+{{- include "gha-runner-scale-set.scale-set-name" . | replace "_" "-" }}
+{{- end }}
+
+{{/* What the names of all other objects begin with. */}}
+{{- define "gha-runner-scale-set.fullname" -}}
+{{- printf "%s-gha-rs" (include "gha-runner-scale-set.resource-name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.manager-role-name" -}}
+{{- include "gha-runner-scale-set.fullname" . }}-manager
+{{- end }}
+
+{{- define "gha-runner-scale-set.pod-metadata-role-name" -}}
+{{- include "gha-runner-scale-set.fullname" . }}-pod-metadata
+{{- end }}
+
+{{- define "gha-runner-scale-set.kube-mode-name" -}}
+{{- include "gha-runner-scale-set.fullname" . }}-kube-mode
+{{- end }}
+
+{{- define "gha-runner-scale-set.no-permission-name" -}}
+{{- include "gha-runner-scale-set.fullname" . }}-no-permission
+{{- end }}
+
+{{/* Name of the Secret with the credentials: the user's, or that of the chart. */}}
+{{- define "gha-runner-scale-set.github-secret-name" -}}
+{{- if kindIs "string" .Values.githubConfigSecret }}
+{{- .Values.githubConfigSecret }}
+{{- else }}
+{{- include "gha-runner-scale-set.fullname" . }}-github-secret
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.container-mode" -}}
+{{- (.Values.containerMode | default dict).type | default "" }}
+{{- end }}
+
+{{/* "true" in the modes that run job containers as pods. */}}
+{{- define "gha-runner-scale-set.is-kubernetes-mode" -}}
+{{- if has (include "gha-runner-scale-set.container-mode" .) (list "kubernetes" "kubernetes-novolume") }}true{{ end }}
+{{- end }}
+
+{{/* The account the user named for the runner pods; with one, the chart makes no account and no role for them. */}}
+{{- define "gha-runner-scale-set.own-service-account" -}}
+{{- ((.Values.template | default dict).spec | default dict).serviceAccountName | default "" }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.runner-service-account-name" -}}
+{{- if include "gha-runner-scale-set.own-service-account" . }}
+{{- include "gha-runner-scale-set.own-service-account" . }}
+{{- else if include "gha-runner-scale-set.is-kubernetes-mode" . }}
+{{- include "gha-runner-scale-set.kube-mode-name" . }}
+{{- else }}
+{{- include "gha-runner-scale-set.no-permission-name" . }}
+{{- end }}
+{{- end }}

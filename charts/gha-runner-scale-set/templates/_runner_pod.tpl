@@ -1,0 +1,222 @@
+{{/*
+The runner pod: the user's template.spec with what the container mode and the CA certificate add. Parts are handed
+from one template to the next as JSON; lists are wrapped in an object under "items".
+
+The rule for all additions is the same: the user's entry of a name stays as it is and where it is, and what the user
+has no entry for is added behind.
+*/}}
+
+{{/* The entries of own and, behind them, those of defaults whose name own doesn't have. */}}
+{{- define "gha-runner-scale-set.add-missing" -}}
+{{- $items := .own | default list }}
+{{- $names := list }}
+{{- range $items }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- range .defaults }}
+{{- if not (has .name $names) }}
+{{- $items = append $items . }}
+{{- end }}
+{{- end }}
+{{- dict "items" $items | toJson }}
+{{- end }}
+
+{{/* The volumes of defaults, replaced by the user's of that name, and behind them the user's others. */}}
+{{- define "gha-runner-scale-set.merge-volumes" -}}
+{{- $own := dict }}
+{{- range .own }}
+{{- $_ := set $own .name . }}
+{{- end }}
+{{- $first := list }}
+{{- range .defaults }}
+{{- $first = append $first (get $own .name | default .) }}
+{{- end }}
+{{- include "gha-runner-scale-set.add-missing" (dict "own" $first "defaults" .own) }}
+{{- end }}
+
+{{/* The user's container named runner, or an empty object. */}}
+{{- define "gha-runner-scale-set.own-runner" -}}
+{{- $runner := dict }}
+{{- range .Values.template.spec.containers }}
+{{- if eq .name "runner" }}
+{{- $runner = . }}
+{{- end }}
+{{- end }}
+{{- toJson $runner }}
+{{- end }}
+
+{{/* Where the runner finds the CA certificate; "" unless it is to be mounted. */}}
+{{- define "gha-runner-scale-set.certificate-path" -}}
+{{- $tls := .Values.githubServerTLS | default dict }}
+{{- with $tls.runnerMountPath }}
+{{- clean (printf "%s/%s" . $tls.certificateFrom.configMapKeyRef.key) }}
+{{- end }}
+{{- end }}
+
+{{/* env and volumeMounts that the mode and the certificate give the runner container. YAML. */}}
+{{- define "gha-runner-scale-set.runner-defaults" -}}
+{{- $mode := include "gha-runner-scale-set.container-mode" . -}}
+env:
+{{- if eq $mode "dind" }}
+  - name: DOCKER_HOST
+    value: unix:///var/run/docker.sock
+  - name: RUNNER_WAIT_FOR_DOCKER_IN_SECONDS
+    value: "120"
+{{- else if include "gha-runner-scale-set.is-kubernetes-mode" . }}
+  - name: ACTIONS_RUNNER_CONTAINER_HOOKS
+    value: {{ ternary "/home/runner/k8s/index.js" "/home/runner/k8s-novolume/index.js" (eq $mode "kubernetes") }}
+  - name: ACTIONS_RUNNER_POD_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
+  - name: ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER
+    value: "true"
+{{- end }}
+{{- if eq $mode "kubernetes-novolume" }}
+  - name: ACTIONS_RUNNER_IMAGE
+    value: {{ (include "gha-runner-scale-set.own-runner" . | fromJson).image | default "" | quote }}
+{{- end }}
+{{- with include "gha-runner-scale-set.certificate-path" . }}
+  - name: NODE_EXTRA_CA_CERTS
+    value: {{ . | quote }}
+  - name: RUNNER_UPDATE_CA_CERTS
+    value: "1"
+{{- end }}
+volumeMounts:
+{{- if has $mode (list "dind" "kubernetes") }}
+  - name: work
+    mountPath: /home/runner/_work
+{{- end }}
+{{- if eq $mode "dind" }}
+  - name: dind-sock
+    mountPath: /var/run
+{{- end }}
+{{- with include "gha-runner-scale-set.certificate-path" . }}
+  - name: github-server-tls-cert
+    mountPath: {{ . | quote }}
+    subPath: {{ $.Values.githubServerTLS.certificateFrom.configMapKeyRef.key | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The runner container. JSON. */}}
+{{- define "gha-runner-scale-set.runner-container" -}}
+{{- $own := include "gha-runner-scale-set.own-runner" . | fromJson }}
+{{- $defaults := include "gha-runner-scale-set.runner-defaults" . | fromYaml }}
+{{- $container := mergeOverwrite (dict "name" "runner") (omit $own "env" "volumeMounts") }}
+{{- range $field := list "env" "volumeMounts" }}
+{{- $merged := include "gha-runner-scale-set.add-missing" (dict "own" (get $own $field) "defaults" (get $defaults $field)) | fromJson }}
+{{- if $merged.items }}
+{{- $_ := set $container $field $merged.items }}
+{{- end }}
+{{- end }}
+{{- if and (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes-novolume") (not $container.volumeMounts) }}
+{{- $_ := set $container "volumeMounts" list }}
+{{- end }}
+{{- toJson $container }}
+{{- end }}
+
+{{/* Volumes of the mode and the certificate, before the user's are merged in. YAML. */}}
+{{- define "gha-runner-scale-set.volume-defaults" -}}
+{{- $mode := include "gha-runner-scale-set.container-mode" . -}}
+items:
+{{- if include "gha-runner-scale-set.certificate-path" . }}
+  - name: github-server-tls-cert
+    configMap:
+      name: {{ .Values.githubServerTLS.certificateFrom.configMapKeyRef.name | quote }}
+      items:
+        - key: {{ .Values.githubServerTLS.certificateFrom.configMapKeyRef.key | quote }}
+          path: {{ .Values.githubServerTLS.certificateFrom.configMapKeyRef.key | quote }}
+{{- end }}
+{{- if eq $mode "dind" }}
+  - name: dind-sock
+    emptyDir: {}
+  - name: dind-externals
+    emptyDir: {}
+  - name: work
+    emptyDir: {}
+{{- else if eq $mode "kubernetes" }}
+  - name: work
+    ephemeral:
+      volumeClaimTemplate:
+        {{- with .Values.containerMode.kubernetesModeWorkVolumeClaim }}
+        spec:
+          {{- toYaml . | nindent 10 }}
+        {{- else }} {}
+        {{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+In kubernetes mode the job pods work on the runner's volume, so there has to be one. Asked for only where the cluster
+knows our kinds (helm install and upgrade, Argo CD): a bare `helm template` of actions-runner-controller's chart works
+without, and tests of values files rely on that.
+*/}}
+{{- define "gha-runner-scale-set.require-work-volume" -}}
+{{- if and (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes") (.Capabilities.APIVersions.Has "actions.github.com/v1alpha1") }}
+{{- $named := .Values.containerMode.kubernetesModeWorkVolumeClaim }}
+{{- range .Values.template.spec.volumes }}
+{{- $named = or $named (eq .name "work") }}
+{{- end }}
+{{- if not $named }}
+{{- fail "containerMode.kubernetesModeWorkVolumeClaim is required when containerMode.type is kubernetes: give the spec of the volume claim that runner and job pods share, a volume named work in template.spec.volumes, or use containerMode.type kubernetes-novolume" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.init-containers" -}}
+{{- $items := list }}
+{{- if eq (include "gha-runner-scale-set.container-mode" .) "dind" }}
+{{- $items = append $items (include "gha-runner-scale-set.init-dind-externals" . | fromYaml) }}
+{{- if include "gha-runner-scale-set.has-sidecars" . }}
+{{- $items = append $items (include "gha-runner-scale-set.dind-container" . | fromYaml) }}
+{{- end }}
+{{- end }}
+{{- dict "items" (concat $items (.Values.template.spec.initContainers | default list)) | toJson }}
+{{- end }}
+
+{{/*
+All containers. In the default mode they stay in the user's order; in the others the runner comes first, and in dind
+mode a container the user named dind gives way to ours.
+*/}}
+{{- define "gha-runner-scale-set.containers" -}}
+{{- $mode := include "gha-runner-scale-set.container-mode" . }}
+{{- $runner := include "gha-runner-scale-set.runner-container" . | fromJson }}
+{{- $first := list }}
+{{- $reserved := list }}
+{{- if or (eq $mode "dind") (include "gha-runner-scale-set.is-kubernetes-mode" .) }}
+{{- $first = list $runner }}
+{{- $reserved = list "runner" }}
+{{- end }}
+{{- if eq $mode "dind" }}
+{{- $reserved = append $reserved "dind" }}
+{{- if not (include "gha-runner-scale-set.has-sidecars" .) }}
+{{- $first = append $first (include "gha-runner-scale-set.dind-container" . | fromYaml) }}
+{{- end }}
+{{- end }}
+{{- range .Values.template.spec.containers }}
+{{- if not (has .name $reserved) }}
+{{- $first = append $first (ternary $runner . (eq .name "runner")) }}
+{{- end }}
+{{- end }}
+{{- dict "items" $first | toJson }}
+{{- end }}
+
+{{/* The pod's spec. YAML. */}}
+{{- define "gha-runner-scale-set.runner-pod-spec" -}}
+{{- include "gha-runner-scale-set.require-work-volume" . }}
+{{- $spec := omit .Values.template.spec "containers" "initContainers" "volumes" "serviceAccountName" }}
+{{- if not $spec.restartPolicy }}
+{{- $_ := set $spec "restartPolicy" "Never" }}
+{{- end }}
+{{- $_ := set $spec "serviceAccountName" (include "gha-runner-scale-set.runner-service-account-name" .) }}
+{{- with (include "gha-runner-scale-set.init-containers" . | fromJson).items }}
+{{- $_ := set $spec "initContainers" . }}
+{{- end }}
+{{- $_ := set $spec "containers" (include "gha-runner-scale-set.containers" . | fromJson).items }}
+{{- $defaults := (include "gha-runner-scale-set.volume-defaults" . | fromYaml).items }}
+{{- $volumes := (include "gha-runner-scale-set.merge-volumes" (dict "own" .Values.template.spec.volumes "defaults" $defaults) | fromJson).items }}
+{{- if or $volumes (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes-novolume") }}
+{{- $_ := set $spec "volumes" ($volumes | default list) }}
+{{- end }}
+{{- toYaml $spec }}
+{{- end }}

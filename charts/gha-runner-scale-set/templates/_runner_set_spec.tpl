@@ -1,0 +1,105 @@
+{{/*
+Parts of the AutoscalingRunnerSet's spec and annotations.
+*/}}
+
+{{/* A proxy configuration without what isn't set. Takes the value. YAML. */}}
+{{- define "gha-runner-scale-set.proxy" -}}
+{{- $proxy := dict }}
+{{- range $scheme := list "http" "https" }}
+{{- with get $ $scheme }}
+{{- $_ := set $proxy $scheme (dict "url" .url) }}
+{{- with .credentialSecretRef }}
+{{- $_ := set (get $proxy $scheme) "credentialSecretRef" . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .noProxy (kindIs "slice" .noProxy) }}
+{{- $_ := set $proxy "noProxy" .noProxy }}
+{{- end }}
+{{- toYaml $proxy }}
+{{- end }}
+
+{{/*
+spec.vaultConfig. The vault's keys are read in camel case and, because actions-runner-controller's values.yaml showed
+them so, in snake case. Takes keyVault. YAML.
+*/}}
+{{- define "gha-runner-scale-set.vault" -}}
+{{- if ne .type "azure_key_vault" }}
+{{- fail (printf "Unsupported keyVault type: %s; the supported one is azure_key_vault" .type) }}
+{{- end }}
+{{- $azure := .azureKeyVault | default .azure_key_vault | default dict }}
+{{- $vault := dict }}
+{{- range $key := list "url" "tenantId" "clientId" "certificatePath" }}
+{{- $value := get $azure $key | default (get $azure (snakecase $key)) }}
+{{- if not $value }}
+{{- fail (printf "keyVault.azureKeyVault.%s is required when keyVault.type is azure_key_vault" $key) }}
+{{- end }}
+{{- $_ := set $vault $key $value }}
+{{- end }}
+{{- $config := dict "type" .type "azureKeyVault" $vault }}
+{{- with .proxy }}
+{{- $_ := set $config "proxy" (include "gha-runner-scale-set.proxy" . | fromYaml) }}
+{{- end }}
+{{- toYaml $config }}
+{{- end }}
+
+{{/*
+Metadata that the controller gives the objects it makes: field of the spec, from its key in resourceMeta. YAML.
+*/}}
+{{- define "gha-runner-scale-set.dependents-metadata" -}}
+{{- $fields := dict
+    "autoscalingListener" "autoscalingListener"
+    "listenerServiceAccount" "listenerServiceAccountMetadata"
+    "listenerRole" "listenerRoleMetadata"
+    "listenerRoleBinding" "listenerRoleBindingMetadata"
+    "listenerConfigSecret" "listenerConfigSecretMetadata"
+    "ephemeralRunnerSet" "ephemeralRunnerSetMetadata"
+    "ephemeralRunner" "ephemeralRunnerMetadata"
+    "ephemeralRunnerConfigSecret" "ephemeralRunnerConfigSecretMetadata" }}
+{{- $metadata := dict }}
+{{- range $kind, $field := $fields }}
+{{- with get ($.Values.resourceMeta | default dict) $kind }}
+{{- $_ := set $metadata $field (include "gha-runner-scale-set.labels-and-annotations" . | fromJson) }}
+{{- end }}
+{{- end }}
+{{- with $metadata }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* labels and annotations of the map given, values as strings, what is empty left out. JSON. */}}
+{{- define "gha-runner-scale-set.labels-and-annotations" -}}
+{{- $metadata := dict }}
+{{- range $field := list "labels" "annotations" }}
+{{- with get $ $field }}
+{{- $_ := set $metadata $field (include "gha-runner-scale-set.strings" . | fromJson) }}
+{{- end }}
+{{- end }}
+{{- toJson $metadata }}
+{{- end }}
+
+{{/*
+The chart's own annotations. Those named cleanup-* tell a controller which of the chart's objects belong to the set;
+ours needs none of them, actions-runner-controller's does, should somebody go back to it. JSON.
+*/}}
+{{- define "gha-runner-scale-set.runner-set-annotations" -}}
+{{- $role := include "gha-runner-scale-set.manager-role-name" . }}
+{{- $annotations := dict
+    "actions.github.com/values-hash" (toJson .Values | sha256sum | trunc 63)
+    "actions.github.com/cleanup-manager-role-binding" $role
+    "actions.github.com/cleanup-manager-role-name" $role }}
+{{- if not (kindIs "string" .Values.githubConfigSecret) }}
+{{- $_ := set $annotations "actions.github.com/cleanup-github-secret-name" (include "gha-runner-scale-set.github-secret-name" .) }}
+{{- end }}
+{{- if not (include "gha-runner-scale-set.own-service-account" .) }}
+{{- $account := include "gha-runner-scale-set.runner-service-account-name" . }}
+{{- if include "gha-runner-scale-set.is-kubernetes-mode" . }}
+{{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-role-binding-name" $account }}
+{{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-role-name" $account }}
+{{- $_ := set $annotations "actions.github.com/cleanup-kubernetes-mode-service-account-name" $account }}
+{{- else }}
+{{- $_ := set $annotations "actions.github.com/cleanup-no-permission-service-account-name" $account }}
+{{- end }}
+{{- end }}
+{{- toJson $annotations }}
+{{- end }}

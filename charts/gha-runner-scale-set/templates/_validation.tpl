@@ -1,0 +1,65 @@
+{{/*
+Values that can't work are refused here, before anything reaches the cluster. The texts are those of
+actions-runner-controller where it has one.
+*/}}
+
+{{- define "gha-runner-scale-set.validate" -}}
+{{- if not .Values.githubConfigUrl }}
+{{- fail ".Values.githubConfigUrl is required" }}
+{{- end }}
+{{- include "gha-runner-scale-set.validate-secret" .Values.githubConfigSecret }}
+{{- include "gha-runner-scale-set.validate-counts" . }}
+{{- range .Values.scaleSetLabels }}
+{{- $label := toString . }}
+{{- if empty $label }}
+{{- fail "scaleSetLabels contains an empty string, each label must be a non-empty string of less than 256 characters" }}
+{{- else if ge (len $label) 256 }}
+{{- fail "scaleSetLabels contains a label that is 256 characters or more, each label must be a non-empty string of less than 256 characters" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Takes githubConfigSecret: the name of a Secret, or the data of one. */}}
+{{- define "gha-runner-scale-set.validate-secret" -}}
+{{- if not . }}
+{{- fail "Values.githubConfigSecret is required for setting auth with GitHub server." }}
+{{- end }}
+{{- if kindIs "map" . }}
+{{- if not (or .github_token .github_app_id) }}
+{{- fail "A valid .Values.githubConfigSecret is required for setting auth with GitHub server, provide .Values.githubConfigSecret.github_token or .Values.githubConfigSecret.github_app_id." }}
+{{- end }}
+{{- if and .github_app_id (not (and .github_app_installation_id .github_app_private_key)) }}
+{{- fail "A valid .Values.githubConfigSecret is required for setting auth with GitHub server, provide .Values.githubConfigSecret.github_app_installation_id and .Values.githubConfigSecret.github_app_private_key." }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set.validate-counts" -}}
+{{- $max := include "gha-runner-scale-set.count" (dict "key" "maxRunners" "value" .Values.maxRunners) }}
+{{- $min := include "gha-runner-scale-set.count" (dict "key" "minRunners" "value" .Values.minRunners) }}
+{{- if and $max $min (lt (int64 $max) (int64 $min)) }}
+{{- fail "maxRunners has to be greater or equal to minRunners" }}
+{{- end }}
+{{- if and $max (lt (int64 $max) 0) }}
+{{- fail "maxRunners has to be greater or equal to 0" }}
+{{- end }}
+{{- if and $min (lt (int64 $min) 0) }}
+{{- fail "minRunners has to be greater or equal to 0" }}
+{{- end }}
+{{- end }}
+
+{{/*
+A number of runners in digits, "" when none is given. A number in quotes counts; anything else is refused, because a
+limit that is silently dropped is no limit. Takes key and value.
+*/}}
+{{- define "gha-runner-scale-set.count" -}}
+{{- if not (kindIs "invalid" .value) }}
+{{- $count := include "gha-runner-scale-set.scalar" .value }}
+{{- if $count }}
+{{- if not (regexMatch "^-?[0-9]{1,9}$" $count) }}
+{{- fail (printf "%s has to be a whole number, not %q" .key $count) }}
+{{- end }}
+{{- $count }}
+{{- end }}
+{{- end }}
+{{- end }}
