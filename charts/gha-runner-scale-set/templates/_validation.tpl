@@ -3,12 +3,20 @@ Values that can't work are refused here, before anything reaches the cluster. Th
 actions-runner-controller where it has one.
 */}}
 
+{{/* Names first: they have templates of their own, which fail by themselves. */}}
 {{- define "gha-runner-scale-set.validate" -}}
+{{- $_ := include "gha-runner-scale-set.scale-set-name" . }}
+{{- $_ = include "gha-runner-scale-set.namespace" . }}
 {{- if not .Values.githubConfigUrl }}
 {{- fail ".Values.githubConfigUrl is required" }}
 {{- end }}
 {{- include "gha-runner-scale-set.validate-secret" .Values.githubConfigSecret }}
 {{- include "gha-runner-scale-set.validate-counts" . }}
+{{- with .Values.githubServerTLS }}
+{{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}
+{{- fail "githubServerTLS.certificateFrom.configMapKeyRef.key is required when githubServerTLS.runnerMountPath is set" }}
+{{- end }}
+{{- end }}
 {{- range .Values.scaleSetLabels }}
 {{- $label := toString . }}
 {{- if empty $label }}
