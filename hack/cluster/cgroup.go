@@ -26,8 +26,7 @@ func ourCgroups() []string {
 	}
 	var found []string
 	for _, entry := range entries {
-		// Links are second names (cpu -> cpu,cpuacct); "unified" is the v2 half of a mixed set-up, which runc leaves aside.
-		if entry.IsDir() && entry.Name() != "unified" {
+		if entry.IsDir() { // links are second names: cpu -> cpu,cpuacct
 			found = append(found, filepath.Join(cgroupRoot, entry.Name(), nodeName))
 		}
 	}

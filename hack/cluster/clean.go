@@ -49,17 +49,38 @@ func clean(ctx context.Context, l layout, h host) error {
 
 // killShims ends the shims of our containerd, which outlive it. Their command line names its socket.
 func killShims(ctx context.Context, l layout) error {
+	killed := map[int]struct{}{}
 	err := poll(ctx, 10*time.Second, func() bool {
-		shims := shimsOf(l.containerd())
-		for _, pid := range shims {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		for _, pid := range shimsOf(l.containerd()) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between is as good
+			killed[pid] = struct{}{}
 		}
-		return len(shims) == 0
+		reapAdopted(killed)
+		return len(killed) == 0 && len(shimsOf(l.containerd())) == 0
 	})
 	if err != nil {
 		return fmt.Errorf("containerd's shims do not end after SIGKILL: %w", err)
 	}
 	return nil
+}
+
+// adoptOrphans makes this process the parent of shims, which detach themselves from containerd. In containers and small
+// virtual machines the first process often leaves zombies behind, so that is not left to it.
+func adoptOrphans() error {
+	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of linux/prctl.h; package syscall has no name for it
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
+		return fmt.Errorf("become the parent of containerd's shims: %w", errno)
+	}
+	return nil
+}
+
+// reapAdopted collects those that have ended. A shim of an earlier run is not our child, which is no error.
+func reapAdopted(pids map[int]struct{}) {
+	for pid := range pids {
+		if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || err != nil {
+			delete(pids, pid)
+		}
+	}
 }
 
 func shimsOf(socket string) []int {
@@ -147,35 +168,6 @@ func removeNetwork(ctx context.Context, h host, recorded []recordedProcess) erro
 	}
 	if _, err := os.Stat(filepath.Join("/sys/class/net", dummyLink)); err == nil {
 		_, err := run(ctx, h.ip, "link", "delete", dummyLink)
-		return err
-	}
-	return nil
-}
-
-// removeStrayFiles removes what containerd, the CNI library and the kubelet write to places that can't be configured.
-func removeStrayFiles(l layout) error {
-	var failures []error
-	addresses, _ := filepath.Glob(l.in("containerd-run/io.containerd.runtime.v2.task/*/*/address"))
-	for _, file := range addresses {
-		if socket, err := os.ReadFile(file); err == nil {
-			failures = append(failures, removeIfThere(strings.TrimPrefix(string(socket), "unix://")))
-		}
-	}
-	results, _ := filepath.Glob("/var/lib/cni/results/" + nodeName + "-*")
-	for _, file := range results {
-		failures = append(failures, removeIfThere(file))
-	}
-	links, _ := filepath.Glob("/var/log/containers/*.log")
-	for _, link := range links {
-		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, l.state()+"/") {
-			failures = append(failures, removeIfThere(link))
-		}
-	}
-	return errors.Join(failures...)
-}
-
-func removeIfThere(file string) error {
-	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

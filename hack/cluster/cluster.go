@@ -77,6 +77,9 @@ func newCluster(options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := adoptOrphans(); err != nil {
+		return nil, err
+	}
 	return &Cluster{
 		layout: l, ports: portsFrom(options.FirstPort), host: found,
 		progress: progress{options.Progress}, processes: newProcesses(l), lock: lock,

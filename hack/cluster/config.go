@@ -15,8 +15,8 @@ var configTemplates = template.Must(template.New("").Option("missingkey=error").
 
 // settings are what the templates below config may name.
 type settings struct {
-	State, PKI, ContainerdSocket, CNIPlugins, NodeName, PodCIDR, PauseImage string
-	KubeletPort, KubeletHealthPort, ProxyMetricsPort, ProxyHealthPort       int
+	State, PKI, ContainerdSocket, CNIPlugins, NodeName, PodCIDR, PauseImage, DNSAddress string
+	KubeletPort, KubeletHealthPort, ProxyMetricsPort, ProxyHealthPort                   int
 }
 
 // writeConfig writes the configuration file of everything that is not configured by flags. kube-proxy exits when its file
@@ -24,7 +24,7 @@ type settings struct {
 func writeConfig(l layout, p ports, cniPlugins string) error {
 	values := settings{
 		State: l.state(), PKI: l.pki(""), ContainerdSocket: l.containerd(), CNIPlugins: cniPlugins,
-		NodeName: nodeName, PodCIDR: podCIDR, PauseImage: pauseImage,
+		NodeName: nodeName, PodCIDR: podCIDR, PauseImage: pauseImage, DNSAddress: dnsAddress,
 		KubeletPort: p.kubelet, KubeletHealthPort: p.kubeletHealth,
 		ProxyMetricsPort: p.proxyMetrics, ProxyHealthPort: p.proxyHealth,
 	}

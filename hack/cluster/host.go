@@ -116,12 +116,15 @@ func lookProgram(name string) (string, error) {
 
 // run executes a program of the host and returns what it prints; the error has what it complained about.
 func run(ctx context.Context, program string, arguments ...string) (string, error) {
-	command := exec.CommandContext(ctx, program, arguments...)
+	return outputOf(exec.CommandContext(ctx, program, arguments...))
+}
+
+func outputOf(command *exec.Cmd) (string, error) {
 	var output, complaint strings.Builder
 	command.Stdout, command.Stderr = &output, &complaint
 	if err := command.Run(); err != nil {
 		return output.String(), fmt.Errorf("%s %s: %w: %s",
-			filepath.Base(program), strings.Join(arguments, " "), err, strings.TrimSpace(complaint.String()))
+			filepath.Base(command.Path), strings.Join(command.Args[1:], " "), err, strings.TrimSpace(complaint.String()))
 	}
 	return output.String(), nil
 }

@@ -19,6 +19,7 @@ const (
 	serviceCIDR = "10.96.0.0/16"
 	// apiServiceAddress is the first of serviceCIDR: what pods have in KUBERNETES_SERVICE_HOST.
 	apiServiceAddress = "10.96.0.1"
+	dnsAddress        = "10.96.0.10"
 
 	pauseImage = "localhost/harrier/pause:1"
 )

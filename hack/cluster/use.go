@@ -41,12 +41,21 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 
 // Kubectl runs kubectl as administrator and returns what it prints; the error carries its complaint.
 func (c *Cluster) Kubectl(ctx context.Context, arguments ...string) (string, error) {
-	return run(ctx, c.program("kubectl"), append([]string{"--kubeconfig=" + c.Kubeconfig()}, arguments...)...)
+	return c.runTool(ctx, "kubectl", arguments)
 }
 
 // Helm runs helm as administrator, like Kubectl.
 func (c *Cluster) Helm(ctx context.Context, arguments ...string) (string, error) {
-	return run(ctx, c.program("helm"), append([]string{"--kubeconfig=" + c.Kubeconfig()}, arguments...)...)
+	return c.runTool(ctx, "helm", arguments)
+}
+
+// runTool keeps the tools' caches and settings inside of the cluster's directory, away from those of the user.
+func (c *Cluster) runTool(ctx context.Context, name string, arguments []string) (string, error) {
+	command := exec.CommandContext(ctx, c.program(name), append([]string{"--kubeconfig=" + c.Kubeconfig()}, arguments...)...)
+	home := c.layout.in("tools")
+	command.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(home, "kube"), "HELM_CACHE_HOME="+filepath.Join(home, "helm-cache"),
+		"HELM_CONFIG_HOME="+filepath.Join(home, "helm-config"), "HELM_DATA_HOME="+filepath.Join(home, "helm-data"))
+	return outputOf(command)
 }
 
 // Programs returns the directory with all programs of Kubernetes, built by hack/kubernetes.sh of the tree at root if it is
