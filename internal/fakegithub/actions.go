@@ -1,0 +1,175 @@
+package fakegithub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub/state"
+)
+
+// maxJobs is how many jobs one call may queue; they all stay in memory.
+const maxJobs = 100_000
+
+// JobRequest asks for jobs.
+type JobRequest struct {
+	// Count defaults to 1.
+	Count int `json:"count,omitempty"`
+	// ScaleSet, if set, is one more label; with Labels it is the runs-on of the jobs.
+	ScaleSet string   `json:"scaleSet,omitempty"`
+	Labels   []string `json:"labels,omitempty"`
+	// How long a job runs: Duration; or Durations, taken in turn; or random
+	// between MinDuration and MaxDuration. None of them means no time at all.
+	Duration    Duration   `json:"duration,omitempty"`
+	Durations   []Duration `json:"durations,omitempty"`
+	MinDuration Duration   `json:"minDuration,omitempty"`
+	MaxDuration Duration   `json:"maxDuration,omitempty"`
+	// Result defaults to succeeded.
+	Result string `json:"result,omitempty"`
+	// Name, Event, WorkflowRef are free text; Owner and Repository also limit which
+	// scopes may run the jobs.
+	Name        string `json:"name,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	Repository  string `json:"repository,omitempty"`
+	WorkflowRef string `json:"workflowRef,omitempty"`
+	Event       string `json:"event,omitempty"`
+}
+
+func (q *JobRequest) validate() error {
+	setDefault(&q.Count, 1)
+	if q.Count < 1 || q.Count > maxJobs {
+		return fmt.Errorf("count %d is not between 1 and %d", q.Count, maxJobs)
+	}
+	if q.ScaleSet == "" && len(q.Labels) == 0 {
+		return fmt.Errorf("scaleSet or labels must say who shall run the jobs")
+	}
+	if q.Duration < 0 || q.MinDuration < 0 || (q.MaxDuration != 0 && q.MaxDuration < q.MinDuration) {
+		return fmt.Errorf("durations must not be negative, and maxDuration not below minDuration")
+	}
+	for _, d := range q.Durations {
+		if d < 0 {
+			return fmt.Errorf("duration %s is negative", time.Duration(d))
+		}
+	}
+	return nil
+}
+
+// duration is how long the i-th job runs.
+func (q *JobRequest) duration(i int, random *rand.Rand) time.Duration {
+	switch {
+	case len(q.Durations) > 0:
+		return time.Duration(q.Durations[i%len(q.Durations)])
+	case q.MaxDuration > 0:
+		return time.Duration(q.MinDuration) + time.Duration(random.Int64N(int64(q.MaxDuration-q.MinDuration)+1))
+	}
+	return time.Duration(q.Duration)
+}
+
+func (q *JobRequest) spec() state.JobSpec {
+	spec := state.JobSpec{
+		Result: q.Result, Name: q.Name, Event: q.Event,
+		Owner: q.Owner, Repository: q.Repository, WorkflowRef: q.WorkflowRef,
+	}
+	if q.ScaleSet != "" {
+		spec.Labels = append(spec.Labels, q.ScaleSet)
+	}
+	spec.Labels = append(spec.Labels, q.Labels...)
+	return spec
+}
+
+// QueueJobs queues jobs at this moment and returns their request ids.
+func (s *Server) QueueJobs(q JobRequest) ([]int64, error) {
+	if err := q.validate(); err != nil {
+		return nil, fmt.Errorf("queue jobs: %w", err)
+	}
+	ids := make([]int64, 0, q.Count)
+	s.do(func(now time.Time) {
+		specs := make([]state.JobSpec, q.Count)
+		for i := range specs {
+			specs[i] = q.spec()
+			specs[i].Duration = q.duration(i, s.random)
+		}
+		for _, job := range s.state.QueueJobs(now, specs...) {
+			ids = append(ids, job.RequestID)
+		}
+	})
+	return ids, nil
+}
+
+// Jobs returns all jobs ever queued, oldest first, or those in one state.
+func (s *Server) Jobs(in JobState) (jobs []Job) {
+	s.do(func(time.Time) { jobs = s.state.Jobs(in) })
+	return jobs
+}
+
+// CancelJob cancels a job that is not completed, as a user would. It fails for
+// an unknown or completed one.
+func (s *Server) CancelJob(requestID int64) (err error) {
+	s.do(func(now time.Time) { err = s.state.CancelJob(now, requestID) })
+	return err
+}
+
+// Snapshot describes everything as it is now.
+func (s *Server) Snapshot() (snapshot Snapshot) {
+	s.do(func(time.Time) { snapshot = s.state.Snapshot() })
+	return snapshot
+}
+
+// Anomalies returns what no correct controller causes; tests want it empty.
+func (s *Server) Anomalies() (anomalies []Anomaly) {
+	s.do(func(time.Time) { anomalies = s.state.Anomalies() })
+	return anomalies
+}
+
+// AddRunnerGroup creates a runner group and returns its id.
+func (s *Server) AddRunnerGroup(name string) (id int) {
+	s.do(func(time.Time) { id = s.state.AddRunnerGroup(name).ID })
+	return id
+}
+
+// ExpireAdminTokens makes the admin tokens given out so far worthless, although
+// their exp says otherwise.
+func (s *Server) ExpireAdminTokens() {
+	s.do(func(time.Time) { s.tokens.epoch++ })
+}
+
+// RevokePAT makes the REST API refuse a token; with revoked false it is good again.
+func (s *Server) RevokePAT(token string, revoked bool) {
+	s.do(func(time.Time) { s.tokens.revoked[token] = revoked })
+}
+
+// ExpireQueueTokens makes the queue tokens given out so far worthless; sessions live on.
+func (s *Server) ExpireQueueTokens() {
+	s.do(func(time.Time) { s.state.ExpireQueueTokens() })
+}
+
+// EvictSessions ends the session of a scale set, or all with an id of 0, and
+// returns how many there were.
+func (s *Server) EvictSessions(scaleSetID int) (evicted int) {
+	s.do(func(time.Time) { evicted = s.state.EvictSessions(scaleSetID) })
+	return evicted
+}
+
+// DeleteScaleSet deletes a scale set behind its client's back.
+func (s *Server) DeleteScaleSet(id int) (err error) {
+	s.do(func(now time.Time) { err = s.state.DeleteScaleSet(now, nil, id, false) })
+	return err
+}
+
+// RemoveRunner deletes an idle runner behind its client's back.
+func (s *Server) RemoveRunner(id int) (err error) {
+	s.do(func(time.Time) { err = s.state.RemoveRunner(nil, id) })
+	return err
+}
+
+// MoveService gives the Actions service a new address: the old one answers 404,
+// and the next registration tells the new one.
+func (s *Server) MoveService() {
+	s.do(func(time.Time) { s.tokens.generation++ })
+}
+
+// DeprecateRunnerVersion makes runners of a version, or all with "*", end as
+// outdated; with deprecated false they are welcome again.
+func (s *Server) DeprecateRunnerVersion(version string, deprecated bool) {
+	s.do(func(time.Time) { s.state.DeprecateVersion(version, deprecated) })
+}

@@ -1,0 +1,193 @@
+package fakegithub
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Duration is a time.Duration that JSON writes as "1m30s".
+type Duration time.Duration
+
+// MarshalJSON writes the duration as a string.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// UnmarshalJSON reads a string such as "1m30s"; negative ones are refused.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return fmt.Errorf("a duration is a string such as \"1m30s\": %w", err)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	if parsed < 0 {
+		return fmt.Errorf("duration %s is negative", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// When a fault drops the connection: before the call is carried out, or after
+// it, so that only the answer is lost.
+const (
+	DropBefore = "before"
+	DropAfter  = "after"
+)
+
+// Fault is a rule by which calls go wrong. Of several rules that fit, the oldest
+// applies.
+type Fault struct {
+	// ID is given by AddFault.
+	ID string `json:"id,omitempty"`
+	// Endpoint is a pattern as of path.Match over endpoint names, such as
+	// "get-message", "*-session" or "*". Private endpoints ("simulated-runner/…")
+	// are hit only when named with their slash.
+	Endpoint string `json:"endpoint"`
+	// Status, unless 0, is answered instead of carrying the call out, with Body,
+	// ContentType (default application/json) and Headers.
+	Status      int               `json:"status,omitempty"`
+	Body        string            `json:"body,omitempty"`
+	ContentType string            `json:"contentType,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	// Delay holds the call first. Hang never answers: the connection ends when
+	// the client gives up or the fault is removed.
+	Delay Duration `json:"delay,omitempty"`
+	Hang  bool     `json:"hang,omitempty"`
+	// Drop closes the connection: DropBefore or DropAfter.
+	Drop string `json:"drop,omitempty"`
+	// Truncate sends half of the body; BOM puts a byte order mark before it.
+	Truncate bool `json:"truncate,omitempty"`
+	BOM      bool `json:"bom,omitempty"`
+	// Probability is the share of fitting calls hit; 0 means all.
+	Probability float64 `json:"probability,omitempty"`
+	// Count is how many calls are hit before the fault is used up; 0 means no limit.
+	Count int `json:"count,omitempty"`
+	// Skip lets that many fitting calls through first.
+	Skip int `json:"skip,omitempty"`
+	// From and Until limit the time; zero means no limit.
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+
+	lifted chan struct{} // closed when the fault is removed
+}
+
+func (f *Fault) validate() error {
+	if _, err := path.Match(f.Endpoint, ""); err != nil || f.Endpoint == "" {
+		return fmt.Errorf("endpoint %q is not a pattern", f.Endpoint)
+	}
+	if f.Status != 0 && (f.Status < 200 || f.Status > 599) {
+		return fmt.Errorf("status %d is not between 200 and 599", f.Status)
+	}
+	if f.Drop != "" && f.Drop != DropBefore && f.Drop != DropAfter {
+		return fmt.Errorf("drop %q is neither %q nor %q", f.Drop, DropBefore, DropAfter)
+	}
+	if f.Probability < 0 || f.Probability > 1 {
+		return fmt.Errorf("probability %v is not between 0 and 1", f.Probability)
+	}
+	if f.Count < 0 || f.Skip < 0 || f.Delay < 0 {
+		return fmt.Errorf("count, skip and delay must not be negative")
+	}
+	return nil
+}
+
+func (f *Fault) answer() reply {
+	if f.Status == 0 {
+		return reply{}
+	}
+	rep := reply{status: f.Status, body: []byte(f.Body), contentType: f.ContentType, header: f.Headers}
+	setDefault(&rep.contentType, "application/json; charset=utf-8")
+	return rep
+}
+
+// faults are the rules in force.
+type faults struct {
+	mu     sync.Mutex
+	random *rand.Rand
+	lastID int
+	rules  []*Fault
+}
+
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 2)) }
+
+// match returns a copy of the rule that hits this call, or nil.
+func (fs *faults) match(endpoint string, now time.Time) *Fault {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for i, f := range fs.rules {
+		if !f.fits(endpoint, now) || (f.Probability > 0 && fs.random.Float64() >= f.Probability) {
+			continue
+		}
+		if f.Skip > 0 {
+			f.Skip--
+			continue
+		}
+		hit := *f
+		if f.Count > 0 {
+			if f.Count--; f.Count == 0 {
+				fs.rules = slices.Delete(fs.rules, i, i+1)
+			}
+		}
+		return &hit
+	}
+	return nil
+}
+
+func (f *Fault) fits(endpoint string, now time.Time) bool {
+	if now.Before(f.From) || (!f.Until.IsZero() && !now.Before(f.Until)) {
+		return false
+	}
+	matched, _ := path.Match(f.Endpoint, endpoint)
+	return matched
+}
+
+// AddFault puts a rule in force and returns its id. It fails when the rule makes
+// no sense.
+func (s *Server) AddFault(f Fault) (string, error) {
+	if err := f.validate(); err != nil {
+		return "", fmt.Errorf("add fault: %w", err)
+	}
+	fs := &s.faults
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.lastID++
+	f.ID, f.lifted = strconv.Itoa(fs.lastID), make(chan struct{})
+	fs.rules = append(fs.rules, &f)
+	return f.ID, nil
+}
+
+// Faults returns the rules in force.
+func (s *Server) Faults() []Fault {
+	fs := &s.faults
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	rules := []Fault{}
+	for _, f := range fs.rules {
+		rules = append(rules, *f)
+	}
+	return rules
+}
+
+// RemoveFault lifts a rule, or all with an empty id; calls hanging in it end. It
+// returns how many were lifted. A rule that is used up is lifted already, but
+// calls hanging in it go on until their client gives up.
+func (s *Server) RemoveFault(id string) int {
+	fs := &s.faults
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	before := len(fs.rules)
+	fs.rules = slices.DeleteFunc(fs.rules, func(f *Fault) bool {
+		if id == "" || f.ID == id {
+			close(f.lifted)
+			return true
+		}
+		return false
+	})
+	return before - len(fs.rules)
+}

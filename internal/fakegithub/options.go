@@ -1,0 +1,91 @@
+package fakegithub
+
+import (
+	"crypto/rsa"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub/state"
+)
+
+// The vocabulary of package state that users of a Server meet.
+type (
+	// Rules are the settings of what GitHub does; state.Config has the defaults.
+	Rules = state.Config
+	// Flow is how jobs come to a scale set: Acquire or AutoAssign.
+	Flow = state.Flow
+	// Job is one job with its history.
+	Job = state.JobView
+	// JobState is where a job stands.
+	JobState = state.JobState
+	// Anomaly is something a correct controller never causes.
+	Anomaly = state.Anomaly
+	// AnomalyKind names it.
+	AnomalyKind = state.AnomalyKind
+	// Snapshot is everything worth knowing at one moment.
+	Snapshot = state.Snapshot
+	// Statistics is the service's view of one scale set.
+	Statistics = state.Statistics
+)
+
+// The two flows.
+const (
+	Acquire    = state.Acquire
+	AutoAssign = state.AutoAssign
+)
+
+// App is a GitHub App that may authenticate.
+type App struct {
+	// ID and ClientID are both accepted as issuer; either may be empty.
+	ID, ClientID string
+	// Installations lists the installation ids the app has; empty accepts any.
+	Installations []int64
+	PublicKey     *rsa.PublicKey
+}
+
+// Options are the settings of a Server. The zero value is a hosted GitHub as
+// of today with the real service's times, accepting any non-empty PAT.
+type Options struct {
+	Rules
+
+	// PATs are the tokens accepted; nil accepts any that is not empty.
+	PATs []string
+	// Apps are the apps accepted.
+	Apps []App
+	// RunnerGroups are created beside the default group.
+	RunnerGroups []string
+	// AdminTokenLifetime is the life of an admin token; default 1 h.
+	AdminTokenLifetime time.Duration
+	// PollLength is how long an empty long poll is held; default 50 s.
+	PollLength time.Duration
+	// JITLatency and Latency delay generatejitconfig and every other call of the
+	// REST API, the service and the queue.
+	JITLatency, Latency time.Duration
+	// Clock defaults to the real one.
+	Clock clock.WithTicker
+	// PublicURL is the address put into answers (service, queue); by default the
+	// one the request was sent to.
+	PublicURL string
+	// RunnerURL is the address runners use; default PublicURL, else the address
+	// the request was sent to. Needed when runners see the fake under another name.
+	RunnerURL string
+	// Seed makes random durations and the probability of faults repeatable; default 1.
+	Seed uint64
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.AdminTokenLifetime, time.Hour)
+	setDefault(&o.PollLength, 50*time.Second)
+	setDefault(&o.Seed, 1)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

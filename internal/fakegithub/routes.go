@@ -1,0 +1,162 @@
+package fakegithub
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// maxBody is the largest request body read; the biggest legitimate ones are a
+// few KB.
+const maxBody = 1 << 20
+
+// request is one call with its body already read.
+type request struct {
+	*http.Request
+	body []byte
+}
+
+// endpoint is one call of the fake. Faults and counters go by its name; names
+// with a slash are private ones that a fault for "*" does not hit.
+type endpoint struct {
+	name, pattern string
+	handle        func(*Server, *request) reply
+}
+
+// private marks the names of endpoints that GitHub does not have.
+const (
+	runnerEndpoints  = "simulated-runner/"
+	controlEndpoints = "control/"
+)
+
+func endpoints() []endpoint {
+	const (
+		sets     = "/services/{service}/_apis/runtime/runnerscalesets"
+		set      = sets + "/{id}"
+		sessions = set + "/sessions"
+		groups   = "/services/{service}/_apis/runtime/runnergroups"
+		agents   = "/services/{service}/_apis/distributedtask/pools/0/agents"
+	)
+	return []endpoint{
+		{"access-token", "POST /rest/app/installations/{installation}/access_tokens", (*Server).createAccessToken},
+		{"registration-token", "POST /rest/{kind}/{owner}/actions/runners/registration-token", (*Server).createRegistrationToken},
+		{"registration-token", "POST /rest/{kind}/{owner}/{repo}/actions/runners/registration-token", (*Server).createRegistrationToken},
+		{"runner-registration", "POST /rest/actions/runner-registration", (*Server).registerClient},
+		{"find-scale-sets", "GET " + sets, admin(findScaleSets)},
+		{"get-scale-set", "GET " + set, admin(getScaleSet)},
+		{"create-scale-set", "POST " + sets, admin(createScaleSet)},
+		{"update-scale-set", "PATCH " + set, admin(updateScaleSet)},
+		{"delete-scale-set", "DELETE " + set, admin(deleteScaleSet)},
+		{"find-runner-groups", "GET " + groups + "/{$}", admin(findRunnerGroups)},
+		{"find-runner-groups", "GET " + groups, admin(findRunnerGroups)},
+		{"create-session", "POST " + sessions, admin(createSession)},
+		{"refresh-session", "PATCH " + sessions + "/{session}", admin(refreshSession)},
+		{"delete-session", "DELETE " + sessions + "/{session}", admin(deleteSession)},
+		{"acquire-jobs", "POST " + set + "/acquirejobs", (*Server).acquireJobs},
+		{"acquirable-jobs", "GET " + set + "/acquirablejobs", admin(acquirableJobs)},
+		{"generate-jit-config", "POST " + set + "/generatejitconfig", admin(generateJITConfig)},
+		{"get-runner", "GET " + agents + "/{id}", admin(getRunner)},
+		{"find-runners", "GET " + agents, admin(findRunners)},
+		{"remove-runner", "DELETE " + agents + "/{id}", admin(removeRunner)},
+		{"get-message", "GET /scalesets/message", (*Server).getMessage},
+		{"delete-message", "DELETE /scalesets/message/{message}", (*Server).deleteMessage},
+		{runnerEndpoints + "connect", "POST /_runner/connect", (*Server).runnerConnect},
+		{runnerEndpoints + "wait", "POST /_runner/wait", (*Server).runnerWait},
+		{runnerEndpoints + "leave", "POST /_runner/leave", (*Server).runnerLeave},
+	}
+}
+
+func (s *Server) newHandler() http.Handler {
+	mux := http.NewServeMux()
+	for _, ep := range append(endpoints(), controls()...) {
+		mux.HandleFunc(ep.pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(ep, w, r) })
+	}
+	unknown := endpoint{name: "unknown", handle: func(_ *Server, r *request) reply {
+		return restError(http.StatusNotFound, "Not Found")
+	}}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.serve(unknown, w, r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.ServeHTTP(w, canonical(r))
+	})
+}
+
+var slashes = regexp.MustCompile(`/{2,}`)
+
+// canonical brings both REST bases to one prefix and collapses the double
+// slashes that old clients send; the mux would redirect those.
+func canonical(r *http.Request) *http.Request {
+	r = r.Clone(r.Context())
+	path := slashes.ReplaceAllString(r.URL.Path, "/")
+	hosted := strings.HasPrefix(r.Host, "api.")
+	if rest, ok := strings.CutPrefix(path, "/api/v3/"); ok && !hosted {
+		path = "/rest/" + rest
+	} else if hosted {
+		path = "/rest" + path
+	} else if strings.HasPrefix(path, "/rest/") {
+		path = "/unknown" // the internal prefix is nobody's address
+	}
+	r.URL.Path, r.URL.RawPath = path, ""
+	return r
+}
+
+// serve carries a call through faults, delays and its handler, and notes it.
+func (s *Server) serve(ep endpoint, w http.ResponseWriter, r *http.Request) {
+	begin := s.opts.Clock.Now()
+	entry := LogEntry{Time: begin, Endpoint: ep.name, Method: r.Method, Path: r.URL.Path}
+	defer func() {
+		entry.Duration = Duration(s.opts.Clock.Since(begin))
+		s.traffic.note(entry)
+	}()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		entry.Status = http.StatusBadRequest
+		restError(entry.Status, "Problems reading the request body").send(w, nil)
+		return
+	}
+	fault := s.faults.match(ep.name, begin)
+	rep, ok := s.prevented(r, ep, fault)
+	if !ok {
+		rep = ep.handle(s, &request{Request: r, body: body})
+	}
+	if rep.status == 0 || (fault != nil && fault.Drop == DropAfter) {
+		panic(http.ErrAbortHandler)
+	}
+	entry.Status = rep.status
+	rep.send(w, fault)
+}
+
+// prevented applies what happens before the call is carried out. ok tells that
+// it must not be carried out and rep is the answer.
+func (s *Server) prevented(r *http.Request, ep endpoint, fault *Fault) (rep reply, ok bool) {
+	delay := s.latency(ep.name)
+	if fault != nil {
+		delay += time.Duration(fault.Delay)
+	}
+	if !s.sleep(r.Context(), delay) {
+		return reply{}, true
+	}
+	if fault == nil {
+		return reply{}, false
+	}
+	if fault.Hang {
+		select {
+		case <-r.Context().Done():
+		case <-fault.lifted:
+		case <-s.done:
+		}
+		return reply{}, true
+	}
+	return fault.answer(), fault.Status != 0 || fault.Drop == DropBefore
+}
+
+func (s *Server) latency(name string) time.Duration {
+	switch {
+	case strings.Contains(name, "/"):
+		return 0
+	case name == "generate-jit-config":
+		return s.opts.JITLatency
+	}
+	return s.opts.Latency
+}

@@ -1,0 +1,63 @@
+package state
+
+import "time"
+
+// Flow is the way in which jobs come to a scale set.
+type Flow string
+
+const (
+	// AutoAssign is today's hosted service: JobAssigned comes at once, as far as
+	// the advertised capacity allows.
+	AutoAssign Flow = "auto-assign"
+	// Acquire is GHES and the older hosted service: jobs are offered with
+	// JobAvailable and the client asks for them.
+	Acquire Flow = "acquire"
+)
+
+// Config holds the rules of one State. Durations of zero switch the behaviour
+// off, unless the field says otherwise.
+type Config struct {
+	// Flow defaults to AutoAssign.
+	Flow Flow
+	// MultiLabel lets scale sets have more labels than their name.
+	MultiLabel bool
+	// FirstMessageID defaults to 100000000, where the hosted service starts.
+	FirstMessageID int64
+	// SessionLifetime is how long an abandoned session blocks its scale set;
+	// default 90 s: the real service still refuses after 60 s and has let go at 91 s.
+	SessionLifetime time.Duration
+	// QueueTokenLifetime defaults to 50 min.
+	QueueTokenLifetime time.Duration
+	// PickupTimeout cancels an assigned job that no runner has started.
+	PickupTimeout time.Duration
+	// ReassignDelay is the pause before such a job is assigned again; it doubles
+	// each time. Default 10 s.
+	ReassignDelay time.Duration
+	// OfferRepeat sends JobAvailable again for offers nobody has taken.
+	OfferRepeat time.Duration
+	// RunnerLinger keeps the record of a finished runner, still "running", for a while.
+	RunnerLinger time.Duration
+	// RunnerLostAfter is how long a runner may be out of touch before it counts as
+	// offline and its job as failed; default 60 s.
+	RunnerLostAfter time.Duration
+	// RemoveUnknown404 answers 404 instead of success to removing an unknown runner.
+	RemoveUnknown404 bool
+}
+
+func (c *Config) setDefaults() {
+	if c.Flow == "" {
+		c.Flow = AutoAssign
+	}
+	setDefault(&c.FirstMessageID, 100_000_000)
+	setDefault(&c.SessionLifetime, 90*time.Second)
+	setDefault(&c.QueueTokenLifetime, 50*time.Minute)
+	setDefault(&c.ReassignDelay, 10*time.Second)
+	setDefault(&c.RunnerLostAfter, time.Minute)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,179 @@
+package state
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// JobState is where a job stands.
+type JobState string
+
+// The states of a job, in order. Acquired is bound to a scale set and waiting
+// for room in it; an assigned job that nobody picked up goes back there.
+const (
+	Queued    JobState = "queued"
+	Acquired  JobState = "acquired"
+	Assigned  JobState = "assigned"
+	Running   JobState = "running"
+	Completed JobState = "completed"
+)
+
+// Results of jobs that did not end by themselves.
+const (
+	ResultSucceeded = "succeeded"
+	ResultFailed    = "failed"
+	ResultCanceled  = "canceled"
+)
+
+// maxAttempts is how often the service assigns a job that no runner picks up:
+// the first time and three more.
+const maxAttempts = 4
+
+// JobSpec describes one job to queue. Owner and Repository left empty fit the
+// scope of whatever scale set takes the job.
+type JobSpec struct {
+	Labels      []string
+	Duration    time.Duration
+	Result      string
+	Name        string
+	Owner       string
+	Repository  string
+	WorkflowRef string
+	Event       string
+}
+
+// Job is one job and its history; times are zero until they happen.
+type Job struct {
+	RequestID int64
+	JobID     string
+	RunID     int64
+	Spec      JobSpec
+	State     JobState
+	Result    string
+	Attempts  int
+
+	QueuedAt, AvailableAt, AcquiredAt, AssignedAt, StartedAt, CompletedAt time.Time
+
+	set       *ScaleSet
+	runner    *Runner
+	notBefore time.Time    // earliest new assignment after a missed pick-up
+	offered   map[int]bool // scale sets that got JobAvailable
+}
+
+// QueueJobs queues jobs at once and returns them.
+func (s *State) QueueJobs(now time.Time, specs ...JobSpec) []*Job {
+	queued := make([]*Job, 0, len(specs))
+	s.lastRun++
+	for _, spec := range specs {
+		setDefault(&spec.Result, ResultSucceeded)
+		setDefault(&spec.Name, "build")
+		setDefault(&spec.Event, "push")
+		s.lastRequest++
+		job := &Job{
+			RequestID: s.lastRequest, JobID: uuid.NewString(), RunID: s.lastRun, Spec: spec,
+			State: Queued, QueuedAt: now, offered: map[int]bool{},
+		}
+		s.jobs[job.RequestID] = job
+		s.jobOrder = append(s.jobOrder, job)
+		s.waiting = append(s.waiting, job)
+		queued = append(queued, job)
+	}
+	for _, set := range s.sets {
+		s.offerJobs(now, set, queued)
+	}
+	s.place(now)
+	return queued
+}
+
+// CancelJob ends a job that is not completed; its runner is told. It fails with
+// JobNotFound for an unknown or completed one.
+func (s *State) CancelJob(now time.Time, requestID int64) error {
+	job, ok := s.jobs[requestID]
+	if !ok || job.State == Completed {
+		return refuse(JobNotFound, "No active job found with request identifier %d.", requestID)
+	}
+	s.complete(now, job, ResultCanceled)
+	return nil
+}
+
+// complete ends a job for good and tells the set it belongs to, if any.
+func (s *State) complete(now time.Time, job *Job, result string) {
+	if job.State == Queued {
+		s.waiting = without(s.waiting, job)
+	}
+	job.State, job.Result, job.CompletedAt = Completed, result, now
+	set := job.set
+	if set == nil {
+		return
+	}
+	delete(set.jobs, job.RequestID)
+	set.unpicked = without(set.unpicked, job)
+	set.post(JobCompleted, job)
+	if job.runner != nil {
+		s.finish(now, job.runner)
+	}
+	s.place(now, set)
+}
+
+// start hands an assigned job to a waiting runner.
+func (s *State) start(now time.Time, job *Job, r *Runner) {
+	if job.runner != nil {
+		s.anomaly(now, JobRunTwice, r, job, "the job was run by "+job.runner.Name+" before")
+	}
+	job.State, job.StartedAt, job.runner = Running, now, r
+	r.job = job
+	job.set.post(JobStarted, job)
+	signal(r.wake)
+	s.after(now.Add(job.Spec.Duration), func(now time.Time) { s.finishIfDue(now, r) })
+}
+
+// finishIfDue completes the job of a runner whose time has come, provided the
+// runner is there to report it; otherwise it is done when the runner comes back.
+func (s *State) finishIfDue(now time.Time, r *Runner) {
+	job := r.job
+	if job == nil || r.polls == 0 || now.Before(job.StartedAt.Add(job.Spec.Duration)) {
+		return
+	}
+	s.complete(now, job, job.Spec.Result)
+}
+
+// missPickup takes back an assignment that no runner has followed: the client
+// sees it canceled, and after a growing pause the same job is assigned again.
+func (s *State) missPickup(now time.Time, job *Job, attempt int) {
+	if job.State != Assigned || job.Attempts != attempt {
+		return
+	}
+	if attempt >= maxAttempts {
+		s.complete(now, job, ResultCanceled)
+		return
+	}
+	set := job.set
+	set.unpicked = without(set.unpicked, job)
+	assigned := job.AssignedAt
+	job.State, job.Result, job.CompletedAt = Acquired, ResultCanceled, now
+	set.post(JobCompleted, job)
+	job.Result, job.CompletedAt = "", time.Time{}
+	job.AssignedAt = assigned
+	job.notBefore = now.Add(s.cfg.ReassignDelay << (attempt - 1))
+	s.after(job.notBefore, func(now time.Time) { s.place(now, set) })
+	s.place(now, set)
+}
+
+// requeue takes a job that is not running away from its set.
+func (s *State) requeue(job *Job) {
+	delete(job.set.jobs, job.RequestID)
+	job.set.unpicked = without(job.set.unpicked, job)
+	job.State, job.set, job.notBefore = Queued, nil, time.Time{}
+	job.AcquiredAt, job.AssignedAt = time.Time{}, time.Time{}
+	s.waiting = append(s.waiting, job)
+}
+
+func without[T comparable](list []T, item T) []T {
+	for i := range list {
+		if list[i] == item {
+			return append(list[:i], list[i+1:]...)
+		}
+	}
+	return list
+}

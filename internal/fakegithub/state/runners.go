@@ -1,0 +1,135 @@
+package state
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// maxRunnerName is the service's limit for runner names, in bytes.
+const maxRunnerName = 64
+
+// Runner is the record of one runner. It stays known after its removal, so that
+// a late process can be told from an unknown one.
+type Runner struct {
+	ID           int
+	Name         string
+	Set          *ScaleSet
+	WorkFolder   string
+	ClientID     string // the secret in the JIT config
+	RegisteredAt time.Time
+	OnlineAt     time.Time // zero until the process connects
+	Online       bool
+
+	instance string // the process that used the JIT config
+	job      *Job
+	lastJob  *Job
+	finished bool // ran its job; the record may linger
+	removed  bool
+	polls    int // requests in flight
+	contact  int // counts contacts, so that an old timer sees a new one
+	wake     chan struct{}
+}
+
+// RegisterRunner makes the record behind a new JIT config. It fails with
+// RunnerExists when the name is taken in the scope.
+func (s *State) RegisterRunner(now time.Time, scope *Scope, setID int, name, workFolder string) (*Runner, error) {
+	set, err := s.ScaleSet(scope, setID)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" || len(name) > maxRunnerName {
+		return nil, refuse(Invalid, "Runner name must have between 1 and %d characters.", maxRunnerName)
+	}
+	key := strings.ToLower(name)
+	if _, taken := set.Scope.names[key]; taken {
+		return nil, refuse(RunnerExists, "Already exists - A runner with the name %s is registered.", name)
+	}
+	s.lastRunner++
+	r := &Runner{
+		ID: s.lastRunner, Name: name, Set: set, WorkFolder: workFolder,
+		ClientID: uuid.NewString(), RegisteredAt: now, wake: make(chan struct{}, 1),
+	}
+	s.runners[r.ID] = r
+	set.runners[r.ID] = r
+	set.Scope.names[key] = r
+	return r, nil
+}
+
+// Runner returns a registered runner, or fails with RunnerNotFound.
+func (s *State) Runner(scope *Scope, id int) (*Runner, error) {
+	r, ok := s.runners[id]
+	if !ok || r.removed || (scope != nil && r.Set.Scope != scope) {
+		return nil, refuse(RunnerNotFound, "No runner found with identifier %d.", id)
+	}
+	return r, nil
+}
+
+// RunnersByName returns the runners of a scope, or the one of that name.
+func (s *State) RunnersByName(scope *Scope, name string) []*Runner {
+	if r, ok := scope.names[strings.ToLower(name)]; ok {
+		return []*Runner{r}
+	}
+	found := []*Runner{}
+	for _, r := range scope.names {
+		if name == "" {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// RemoveRunner deletes a registration. A busy runner, or one whose finished
+// record lingers, is refused with JobStillRunning. Removing an unknown one is
+// a success, unless configured otherwise.
+func (s *State) RemoveRunner(scope *Scope, id int) error {
+	r, err := s.Runner(scope, id)
+	if err != nil {
+		if s.cfg.RemoveUnknown404 {
+			return err
+		}
+		return nil
+	}
+	if r.Busy() {
+		return refuse(JobStillRunning, "Runner %s is currently running a job and cannot be deleted.", r.Name)
+	}
+	s.forget(r)
+	return nil
+}
+
+// Busy tells whether the service would call the runner busy.
+func (r *Runner) Busy() bool { return r.job != nil || r.finished }
+
+// forget ends a registration; a waiting process learns of it.
+func (s *State) forget(r *Runner) {
+	if r.removed {
+		return
+	}
+	r.removed, r.Online = true, false
+	delete(r.Set.runners, r.ID)
+	delete(r.Set.Scope.names, strings.ToLower(r.Name))
+	r.Set.idle = without(r.Set.idle, r)
+	signal(r.wake)
+}
+
+// finish ends the life of a runner after its job.
+func (s *State) finish(now time.Time, r *Runner) {
+	r.lastJob, r.job, r.finished = r.job, nil, true
+	signal(r.wake)
+	if s.cfg.RunnerLinger <= 0 {
+		s.forget(r)
+		return
+	}
+	s.after(now.Add(s.cfg.RunnerLinger), func(time.Time) { s.forget(r) })
+}
+
+// DeprecateVersion makes runners of that version be refused, "*" all of them;
+// on false takes it back.
+func (s *State) DeprecateVersion(version string, on bool) {
+	if on {
+		s.deprecated[version] = true
+	} else {
+		delete(s.deprecated, version)
+	}
+}

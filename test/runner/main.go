@@ -1,0 +1,43 @@
+// Command runner is the binary of the simulated runner image that clusters run
+// against fakegithub: it takes the place of /home/runner/run.sh, reads its JIT
+// config from the environment, runs one job and exits as the real container
+// would. SIGTERM ends it: idle at once, busy with its job canceled.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	code, err := run(ctx)
+	stop()
+	if err != nil {
+		log.Printf("no job was run to its end: %v", err)
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context) (int, error) {
+	config := os.Getenv("ACTIONS_RUNNER_INPUT_JITCONFIG")
+	if config == "" {
+		return fakegithub.ExitBadCommand, errors.New("ACTIONS_RUNNER_INPUT_JITCONFIG is not set")
+	}
+	// A real runner keeps the config from the processes it starts.
+	if err := os.Unsetenv("ACTIONS_RUNNER_INPUT_JITCONFIG"); err != nil {
+		return fakegithub.ExitBadCommand, fmt.Errorf("hide the JIT config: %w", err)
+	}
+	return fakegithub.RunRunner(ctx, config, fakegithub.RunnerOptions{
+		Version:                 os.Getenv("RUNNER_VERSION"),
+		ReturnVersionDeprecated: os.Getenv("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE") == "1",
+		Log:                     func(line string) { log.Print(line) },
+	})
+}
