@@ -1,0 +1,195 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// GitHub is what this controller asks of the Actions service.
+type GitHub interface {
+	// RemoveRunner fails with actions.ErrJobStillRunning where the runner has a job; one that is gone is removed.
+	RemoveRunner(ctx context.Context, id int) error
+	// GetRunner fails with actions.ErrRunnerNotFound where there is no such runner.
+	GetRunner(ctx context.Context, id int) (*actions.RunnerReference, error)
+}
+
+// Options are what the controller is made of.
+type Options struct {
+	// Client reads from the manager's cache and writes to the API server.
+	Client client.Client
+	// GitHub returns the client for a scale set's credentials.
+	GitHub func(context.Context, credentials.Reference) (GitHub, error)
+	// Proxy returns the data of the Secret that gives runners their proxy, nil where there is none.
+	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
+	// Pool runs the calls to GitHub.
+	Pool     *pool.Pool
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Workers is how many sets are reconciled at once.
+	Workers int
+	// PublishMetrics turns the gauges on.
+	PublishMetrics bool
+}
+
+// Controller reconciles EphemeralRunnerSets.
+type Controller struct {
+	Options
+	expectations *kube.Expectations
+	questions    *questions
+	// again brings sets back whose question to GitHub was answered.
+	again chan event.GenericEvent
+
+	mu       sync.Mutex
+	memories map[types.NamespacedName]*setMemory
+}
+
+// setMemory is everything that is remembered of one set between passes. A set is reconciled by one worker at a time, so
+// only the map that holds it needs a lock.
+type setMemory struct {
+	*memory
+	// unanswered are names of runners whose creation had no answer: the same names are tried again.
+	unanswered []string
+	// reported is when the status was last written.
+	reported time.Time
+	// proxyHash identifies the proxy Secret last applied.
+	proxyHash string
+}
+
+// NewController returns a controller that does nothing until SetupWithManager has registered it.
+func NewController(options Options) *Controller {
+	c := &Controller{
+		Options:      options,
+		expectations: kube.NewExpectations(options.Clock),
+		again:        make(chan event.GenericEvent, 1024),
+		memories:     map[types.NamespacedName]*setMemory{},
+	}
+	c.questions = newQuestions(options, c.wake)
+	return c
+}
+
+// Reconcile brings one set's runners to what its spec asks for.
+func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	set := &v1alpha1.EphemeralRunnerSet{}
+	if err := c.Client.Get(ctx, request.NamespacedName, set); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("get EphemeralRunnerSet: %w", err)
+	}
+	runners, err := c.runners(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !set.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, c.finalize(ctx, set, runners)
+	}
+	if err := kube.AddFinalizer(ctx, c.Client, set, v1alpha1.FinalizerEphemeralRunnerSet); err != nil {
+		return ctrl.Result{}, ignoreConflict(err)
+	}
+
+	memory := c.memoryOf(request.NamespacedName)
+	specHash := templateHash(set)
+	views := observe(runners, specHash)
+	gone := memory.note(views, set.Spec.PatchID, specHash, c.Clock.Now())
+	c.questions.forget(request.NamespacedName, gone)
+	c.questions.note(memory.memory, request.NamespacedName, views)
+	expected := c.expected(set, views)
+	plan := memory.plan(views, demandOf(&set.Spec), expected)
+
+	err = c.apply(ctx, set, memory, plan, specHash)
+	reportErr := c.report(ctx, set, memory, views, plan)
+	return c.result(plan), firstError(err, reportErr)
+}
+
+// result brings the set back when the plan wants to look again.
+func (c *Controller) result(p *plan) ctrl.Result {
+	if p.again.IsZero() {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: max(time.Millisecond, p.again.Sub(c.Clock.Now()))}
+}
+
+// runners returns the set's runners as the cache holds them: not copied, so not to be changed.
+func (c *Controller) runners(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) ([]v1alpha1.EphemeralRunner, error) {
+	list := &v1alpha1.EphemeralRunnerList{}
+	err := c.Client.List(ctx, list, client.InNamespace(set.Namespace),
+		client.MatchingFields{ownerIndex: string(set.UID)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list runners: %w", err)
+	}
+	return list.Items, nil
+}
+
+// expected counts the runners that were created and are not among those seen.
+func (c *Controller) expected(set *v1alpha1.EphemeralRunnerSet, runners []*runner) int {
+	key := client.ObjectKeyFromObject(set)
+	for _, r := range runners {
+		c.expectations.Met(key, r.name)
+	}
+	pending := c.expectations.Pending(key)
+	for name, since := range pending {
+		if c.Clock.Since(since) > expectedAtMost {
+			c.expectations.Met(key, name)
+			delete(pending, name)
+		}
+	}
+	return len(pending)
+}
+
+func (c *Controller) memoryOf(key types.NamespacedName) *setMemory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memories[key] == nil {
+		c.memories[key] = &setMemory{memory: newMemory()}
+	}
+	return c.memories[key]
+}
+
+func (c *Controller) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.memories, key)
+	c.expectations.Forget(key)
+	deleteMetrics(key)
+}
+
+// wake reconciles a set again, from anywhere.
+func (c *Controller) wake(key types.NamespacedName) {
+	set := &v1alpha1.EphemeralRunnerSet{}
+	set.Namespace, set.Name = key.Namespace, key.Name
+	c.again <- event.GenericEvent{Object: set}
+}
+
+// ignoreConflict drops the error of a write that lost against another one: the watch brings the newer object.
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package ephemeralrunnerset
+
+import (
+	"time"
+)
+
+const (
+	// idlePatience is how long a runner may be up without the job that figures say it should have.
+	idlePatience = 30 * time.Second
+	// askAgain is the pause between two questions about the same runner, and missingAgain the one after the first
+	// answer that it is not registered: the service takes some seconds to show a new registration everywhere.
+	askAgain     = time.Minute
+	missingAgain = 15 * time.Second
+	// workingAsk is how often a runner with a job is asked about: it finds completions that were lost.
+	workingAsk = 10 * time.Minute
+	// lingerPatience is how long a pod may live on after its job was reported completed.
+	lingerPatience = time.Minute
+)
+
+// planDoubt asks GitHub where what is seen and what was reported do not go together.
+func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
+	// The figure of jobs is the listener's; the runners' own is what was reported for each.
+	starved := want.assignedJobs > m.tally(runners).working
+	for _, r := range runners {
+		past := m.past(r)
+		switch {
+		case r.deleting || r.ended() || r.registration == 0 || past.lost || !past.removed.IsZero():
+		case r.completed:
+			m.ask(p, &p.remove, r, latest(past.completed, past.asked), lingerPatience)
+		case m.slotOf(r) == working:
+			m.ask(p, &p.lookUp, r, latest(past.up, past.asked), m.pauseAfter(past, workingAsk))
+		case starved && r.up() && past.asked.IsZero():
+			m.ask(p, &p.lookUp, r, past.up, idlePatience)
+		case starved && r.up():
+			m.ask(p, &p.lookUp, r, past.asked, m.pauseAfter(past, askAgain))
+		}
+	}
+}
+
+// pauseAfter is how long to wait after the last question: not long if the answer was that the runner is missing.
+func (m *memory) pauseAfter(past *past, usual time.Duration) time.Duration {
+	if !past.missing.IsZero() {
+		return missingAgain
+	}
+	return usual
+}
+
+// ask adds the runner to the questions if the pause since the last one is over, or sees to it that the pause's end is
+// not missed.
+func (m *memory) ask(p *plan, questions *[]*runner, r *runner, last time.Time, pause time.Duration) {
+	due := last.Add(pause)
+	if m.now.Before(due) {
+		p.wake(due)
+		return
+	}
+	*questions = append(*questions, r)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

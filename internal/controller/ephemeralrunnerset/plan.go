@@ -1,0 +1,241 @@
+package ephemeralrunnerset
+
+import (
+	"slices"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+const (
+	// surplusPatience is how long a runner has to be too many before it is removed. Job assignment and figures travel
+	// by different ways and differ for seconds; a runner removed too early is a job that waits for a new pod.
+	surplusPatience = 30 * time.Second
+	// completionWindow: a completion that was reported this recently may be in the figures twice.
+	completionWindow = 10 * time.Second
+	// defaultFailedHistory is how many runners that failed without a job are kept to look at, and historyAge how long.
+	defaultFailedHistory = 3
+	historyAge           = time.Hour
+	// expectedAtMost is how long a runner that was created may stay unseen. Watches deliver within seconds; one that is
+	// later was deleted again before it was seen.
+	expectedAtMost = time.Minute
+)
+
+// demand is what the set's spec asks for.
+type demand struct {
+	replicas, assignedJobs, maxRunners int
+	failedHistory                      int
+}
+
+func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
+	d := demand{
+		replicas: spec.Replicas, assignedJobs: spec.AssignedJobs,
+		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistory: defaultFailedHistory,
+	}
+	if spec.MaxRunners != nil {
+		d.maxRunners = *spec.MaxRunners
+	}
+	if spec.FailedHistoryLimit != nil {
+		d.failedHistory = *spec.FailedHistoryLimit
+	}
+	return d
+}
+
+// plan is what one pass decided to do.
+type plan struct {
+	// create is how many runners to make.
+	create int
+	// drop are runners to delete without asking: GitHub has nothing to say about them any more, or their own
+	// finalization asks.
+	drop []*runner
+	// dropUnseen are runners that were not registered when they were seen, to be deleted only if that is still so.
+	dropUnseen []*runner
+	// remove are runners that GitHub is asked to remove; they are deleted when it has agreed.
+	remove []*runner
+	// lookUp are runners about which GitHub is asked whether they are registered.
+	lookUp []*runner
+	// exitedIdle are runners that ended well without ever having had a job.
+	exitedIdle []*runner
+	// again is when to plan anew even if nothing changes; zero means never.
+	again time.Time
+}
+
+// wake makes sure that the set is planned anew at t.
+func (p *plan) wake(t time.Time) {
+	if !t.IsZero() && (p.again.IsZero() || t.Before(p.again)) {
+		p.again = t
+	}
+}
+
+// plan decides. expected is how many runners were created that are not among those seen. The memory's clocks of surplus
+// are wound on; nothing else changes.
+func (m *memory) plan(runners []*runner, want demand, expected int) *plan {
+	p := &plan{}
+	m.planRelease(p, runners)
+	m.planHistory(p, runners, want.failedHistory)
+	m.planReplacement(p, runners)
+	m.planDoubt(p, runners, want)
+	m.planCreation(p, runners, want, expected)
+	m.planSurplus(p, runners, want, expected)
+	return p
+}
+
+// planCreation fills up to replicas, within maxRunners and what trouble allows.
+func (m *memory) planCreation(p *plan, runners []*runner, want demand, expected int) {
+	t := m.tally(runners)
+	missing := want.replicas - t.waiting - t.working - t.held - expected
+	room := want.maxRunners - t.notEnded - expected
+	var due time.Time
+	p.create, due = m.trouble.allows(max(0, min(missing, room)), t.starting+expected, m.now)
+	p.wake(due)
+}
+
+// planSurplus winds the clocks of the runners that are too many and picks a victim for each that has run out.
+func (m *memory) planSurplus(p *plan, runners []*runner, want demand, expected int) {
+	t := m.tally(runners)
+	surplus := max(0, t.waiting+t.working+expected-want.replicas-len(m.completions))
+	m.surplus = m.surplus[:min(surplus, len(m.surplus))]
+	for len(m.surplus) < surplus {
+		m.surplus = append(m.surplus, m.now)
+	}
+	due := 0
+	for _, since := range m.surplus {
+		expiry := since.Add(surplusPatience)
+		if m.now.Before(expiry) {
+			p.wake(expiry)
+		} else if !m.patchSeen.Before(expiry) {
+			due++
+		}
+	}
+	m.pickVictims(p, runners, due)
+}
+
+// pickVictims spares as many runners as are due, those counted that go for another reason.
+func (m *memory) pickVictims(p *plan, runners []*runner, due int) {
+	for _, going := range [][]*runner{p.drop, p.dropUnseen, p.remove} {
+		for _, r := range going {
+			if m.slotOf(r) == waiting {
+				due--
+			}
+		}
+	}
+	for _, r := range m.candidates(p, runners) {
+		if due <= 0 {
+			return
+		}
+		m.spare(p, r)
+		due--
+	}
+}
+
+// candidates returns the runners that can be spared, best first: not registered yet, registered but not up, idle; each
+// oldest first. One with a job is never among them.
+func (m *memory) candidates(p *plan, runners []*runner) []*runner {
+	var spare []*runner
+	for _, r := range runners {
+		if m.slotOf(r) == waiting && !p.gets(r) {
+			spare = append(spare, r)
+		}
+	}
+	slices.SortStableFunc(spare, func(a, b *runner) int { return rank(a) - rank(b) })
+	return spare
+}
+
+// gets says that the plan gets rid of the runner already.
+func (p *plan) gets(r *runner) bool {
+	return slices.Contains(p.drop, r) || slices.Contains(p.dropUnseen, r) || slices.Contains(p.remove, r)
+}
+
+func rank(r *runner) int {
+	switch {
+	case r.registration == 0:
+		return 0
+	case !r.up():
+		return 1
+	default:
+		return 2
+	}
+}
+
+// spare gets rid of a runner without a job: by GitHub's leave where it is registered.
+func (m *memory) spare(p *plan, r *runner) {
+	switch past := m.past(r); {
+	case r.registration == 0:
+		p.dropUnseen = append(p.dropUnseen, r)
+	case m.now.Before(past.retry):
+		p.wake(past.retry)
+	default:
+		p.remove = append(p.remove, r)
+	}
+}
+
+// planReplacement gets rid of runners of an old template that have no job; those with one finish.
+func (m *memory) planReplacement(p *plan, runners []*runner) {
+	for _, r := range runners {
+		if r.oldTemplate && m.slotOf(r) == waiting && !p.gets(r) {
+			m.spare(p, r)
+		}
+	}
+}
+
+// planRelease deletes runners that ended and whose slot is free, and those GitHub has agreed to remove.
+func (m *memory) planRelease(p *plan, runners []*runner) {
+	for _, r := range runners {
+		past := m.past(r)
+		switch {
+		case r.deleting || r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.alive():
+			if !past.removed.IsZero() || past.lost {
+				p.drop = append(p.drop, r)
+			}
+		case m.slotOf(r) == held:
+			m.planHeld(p, r, past)
+		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hasJob && !r.completed:
+			p.exitedIdle = append(p.exitedIdle, r)
+		default:
+			p.drop = append(p.drop, r)
+		}
+	}
+}
+
+// planHeld finds out whether GitHub has let go of a failed runner.
+func (m *memory) planHeld(p *plan, r *runner, past *past) {
+	if r.phase != v1alpha1.EphemeralRunnerPhaseFailed {
+		return // the next patchID releases it
+	}
+	p.wake(past.ended.Add(heldAtMost))
+	if past.removed.IsZero() && r.registration != 0 {
+		m.ask(p, &p.remove, r, past.asked, askAgain)
+	}
+}
+
+// planHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old,
+// and the newest outdated one, which is what the set's being outdated is known by after a restart.
+func (m *memory) planHistory(p *plan, runners []*runner, limit int) {
+	room := map[v1alpha1.EphemeralRunnerPhase]int{
+		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
+	}
+	for _, r := range slices.Backward(runners) {
+		if r.deleting || !r.failedIdle() && r.phase != v1alpha1.EphemeralRunnerPhaseOutdated {
+			continue
+		}
+		if room[r.phase] == 0 || m.obsolete(p, r) {
+			p.drop = append(p.drop, r)
+			continue
+		}
+		room[r.phase]--
+	}
+}
+
+// obsolete says that a failed runner has nothing to tell any more.
+func (m *memory) obsolete(p *plan, r *runner) bool {
+	if r.oldTemplate || r.created.Before(m.trouble.lastWorking) {
+		return true
+	}
+	if r.phase == v1alpha1.EphemeralRunnerPhaseOutdated {
+		return false
+	}
+	expiry := m.past(r).ended.Add(historyAge)
+	p.wake(expiry)
+	return !m.now.Before(expiry)
+}

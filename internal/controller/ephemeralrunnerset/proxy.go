@@ -1,0 +1,50 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// ensureProxySecret writes the Secret that gives runner containers their proxy, if there is one and it changed since
+// the last time, and returns its name.
+func (c *Controller) ensureProxySecret(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory) (string, error) {
+	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
+		return "", nil
+	}
+	data, err := c.Proxy(ctx, credentials.ForEphemeralRunnerSet(set))
+	if err != nil {
+		return "", fmt.Errorf("resolve the runners' proxy: %w", err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: proxySecretName(set),
+			Labels: map[string]string{
+				v1alpha1.LabelScaleSetName:      set.Labels[v1alpha1.LabelScaleSetName],
+				v1alpha1.LabelScaleSetNamespace: set.Labels[v1alpha1.LabelScaleSetNamespace],
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))},
+		},
+		Data: data,
+	}
+	hash := kube.Hash(secret)
+	if hash == m.proxyHash {
+		return secret.Name, nil
+	}
+	if _, err := kube.Apply(ctx, c.Client, secret, nil); err != nil {
+		return "", err
+	}
+	m.proxyHash = hash
+	return secret.Name, nil
+}
+
+// proxySecretName is ARC's.
+func proxySecretName(set *v1alpha1.EphemeralRunnerSet) string {
+	return fmt.Sprintf("%s-%s-runner-proxy", set.Name, kube.NameHash(set.Namespace))
+}

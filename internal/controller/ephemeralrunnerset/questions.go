@@ -1,0 +1,123 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// retryQuestion is the pause after a question that GitHub did not answer. The client has repeated it for 30 s by then.
+const retryQuestion = 15 * time.Second
+
+// answer is what GitHub says of a runner.
+type answer int
+
+const (
+	removed answer = iota
+	busy
+	registered
+	missing
+)
+
+// question is about one runner.
+type question struct {
+	set types.NamespacedName
+	uid types.UID
+}
+
+// questions asks GitHub about runners in the background and keeps the answers until the next pass.
+type questions struct {
+	github func(context.Context, credentials.Reference) (GitHub, error)
+	calls  *pool.Calls[question, answer]
+}
+
+func newQuestions(options Options, wake func(types.NamespacedName)) *questions {
+	return &questions{
+		github: options.GitHub,
+		calls:  pool.NewCalls[question, answer](options.Pool, options.Clock, func(q question) { wake(q.set) }),
+	}
+}
+
+// remove asks GitHub to remove a runner, lookUp whether it is registered. Both are no-ops while one is under way.
+func (q *questions) remove(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner) {
+	q.ask(set, m, r, func(ctx context.Context, github GitHub) (answer, error) {
+		err := github.RemoveRunner(ctx, r.registration)
+		if errors.Is(err, actions.ErrJobStillRunning) {
+			return busy, nil
+		}
+		return removed, err
+	})
+}
+
+func (q *questions) lookUp(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner) {
+	q.ask(set, m, r, func(ctx context.Context, github GitHub) (answer, error) {
+		_, err := github.GetRunner(ctx, r.registration)
+		if errors.Is(err, actions.ErrRunnerNotFound) {
+			return missing, nil
+		}
+		return registered, err
+	})
+}
+
+func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner, do func(context.Context, GitHub) (answer, error)) {
+	key := client.ObjectKeyFromObject(set)
+	reference := credentials.ForEphemeralRunnerSet(set)
+	asked := q.calls.Go(key.String(), question{set: key, uid: r.uid}, func(ctx context.Context) (answer, error) {
+		github, err := q.github(ctx, reference)
+		if err != nil {
+			return 0, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
+		}
+		return do(ctx, github)
+	})
+	if asked {
+		m.past(r).asked = m.now
+	}
+}
+
+// note moves the answers that have come into the memory.
+func (q *questions) note(m *memory, set types.NamespacedName, runners []*runner) {
+	for _, r := range runners {
+		key := question{set: set, uid: r.uid}
+		call, known := q.calls.Last(key)
+		if !known || call.Running() {
+			continue
+		}
+		q.calls.Forget(key)
+		m.past(r).note(call, m.now)
+	}
+}
+
+// forget drops what was asked about runners that are gone.
+func (q *questions) forget(set types.NamespacedName, gone []types.UID) {
+	for _, uid := range gone {
+		q.calls.Forget(question{set: set, uid: uid})
+	}
+}
+
+func (p *past) note(call pool.Call[answer], now time.Time) {
+	if call.Err != nil {
+		p.retry = now.Add(retryQuestion)
+		return
+	}
+	switch call.Result {
+	case removed:
+		first(&p.removed, now)
+	case busy:
+		p.busy, p.missing = true, time.Time{}
+	case registered:
+		p.missing = time.Time{}
+	case missing:
+		if !first(&p.missing, now) && now.Sub(p.missing) >= missingAgain {
+			p.lost = true
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// ownerIndex finds the runners of a set by the set's UID.
+const ownerIndex = "metadata.controllerUID"
+
+// SetupWithManager registers the controller, its index and its watches.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.EphemeralRunner{}, ownerIndex, ownerUID)
+	if err != nil {
+		return fmt.Errorf("index runners by their set: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("ephemeralrunnerset").
+		For(&v1alpha1.EphemeralRunnerSet{}).
+		Watches(&v1alpha1.EphemeralRunner{}, c.runnerEvents()).
+		WatchesRawSource(source.Channel(c.again, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
+		Complete(c)
+}
+
+func ownerUID(object client.Object) []string {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
+		return nil
+	}
+	return []string{string(owner.UID)}
+}
+
+// runnerEvents brings a set back for every change of a runner of its own, and notes that a runner was seen even if it
+// is gone again before the set is reconciled.
+func (c *Controller) runnerEvents() handler.EventHandler {
+	see := func(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		owner := metav1.GetControllerOf(object)
+		if owner == nil {
+			return
+		}
+		key := types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}
+		queue.Add(reconcile.Request{NamespacedName: key})
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { see(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { see(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if owner := metav1.GetControllerOf(e.Object); owner != nil {
+				c.expectations.Met(types.NamespacedName{Namespace: e.Object.GetNamespace(), Name: owner.Name}, e.Object.GetName())
+			}
+			see(e.Object, q)
+		},
+	}
+}

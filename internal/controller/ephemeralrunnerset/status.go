@@ -1,0 +1,125 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// reportEvery is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
+const reportEvery = time.Second
+
+// report writes the status if it changed, at most once a second, then the Events that go with it.
+func (c *Controller) report(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner, p *plan) error {
+	before := set.DeepCopy()
+	m.describe(&set.Status, set, runners, p)
+	if c.PublishMetrics {
+		publishMetrics(set)
+	}
+	if due := m.reported.Add(reportEvery); m.now.Before(due) {
+		p.wake(due)
+		return nil
+	}
+	wrote, err := kube.PatchStatus(ctx, c.Client, set, before)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if wrote {
+		m.reported = m.now
+		c.announce(before, set)
+	}
+	return nil
+}
+
+// describe fills the status with what was seen.
+func (m *memory) describe(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runner, p *plan) {
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners = 0, 0, 0
+	for _, r := range runners {
+		switch {
+		case r.deleting || r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
+			status.FailedEphemeralRunners++
+		case r.up():
+			status.RunningEphemeralRunners++
+		default:
+			status.PendingEphemeralRunners++
+		}
+	}
+	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
+	status.ObservedGeneration = set.Generation
+	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
+	if m.trouble.isOutdated() {
+		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
+	}
+	status.Capacity = m.capacity(runners, p)
+	kube.SetConditions(&status.Conditions, set.Generation, m.now, m.conditions(set)...)
+}
+
+// capacity is how many jobs the set may be given: while its runners cannot work, those that run and one for the next
+// try, so that GitHub gives the others to sets that can; no limit of its own otherwise.
+func (m *memory) capacity(runners []*runner, p *plan) *int {
+	if !m.trouble.isOutdated() && !m.trouble.isDegraded() {
+		return nil
+	}
+	t := m.tally(runners)
+	trying := 0
+	if t.waiting > 0 || p.create > 0 {
+		trying = 1
+	}
+	return ptr.To(t.working + trying)
+}
+
+func (m *memory) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
+	degraded, outdated := m.degraded(), m.outdated(set)
+	ready := kube.True(v1alpha1.ConditionReady, "RunnersScale", "runners follow the jobs that GitHub assigns")
+	switch {
+	case outdated.Status == "True":
+		ready = kube.False(v1alpha1.ConditionReady, outdated.Reason, outdated.Message)
+	case degraded.Status == "True":
+		ready = kube.False(v1alpha1.ConditionReady, degraded.Reason, degraded.Message)
+	}
+	return []kube.Condition{ready, degraded, outdated}
+}
+
+func (m *memory) degraded() kube.Condition {
+	t := &m.trouble
+	if !t.isDegraded() {
+		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
+	}
+	return kube.True(v1alpha1.ConditionDegraded, orElse(t.reason, "RunnersFail"), fmt.Sprintf(
+		"%d runners in a row failed before they got a job, the last because: %s; one at a time is tried until one works or the template changes",
+		t.failures, orElse(t.message, t.reason)))
+}
+
+func (m *memory) outdated(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
+	if !m.trouble.isOutdated() {
+		return kube.False(v1alpha1.ConditionOutdated, "VersionAccepted", "GitHub has refused no runner of this template")
+	}
+	return kube.True(v1alpha1.ConditionOutdated, "RunnerVersionRefused", fmt.Sprintf(
+		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, for the case that the image behind the tag was renewed",
+		runnerImage(&set.Spec.EphemeralRunnerSpec.PodSpec)))
+}
+
+// runnerImage is the image of the container that is the runner.
+func runnerImage(spec *corev1.PodSpec) string {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == v1alpha1.RunnerContainerName {
+			return spec.Containers[i].Image
+		}
+	}
+	return "(none)"
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
