@@ -15,6 +15,13 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/archive"
 )
 
+const (
+	// LocalName is the product's name where no registry is involved.
+	LocalName = "localhost/harrier/gha-runner-scale-set-controller:dev"
+	// DemoSuffix after the product's tag names the image of Demo.
+	DemoSuffix = "-demo"
+)
+
 // Recipe is an image to be built from packages of this module.
 type Recipe struct {
 	// Name is used in messages and as the name of the archive.

@@ -2,32 +2,51 @@ package recipe
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Version is what programs report as their own.
 type Version struct {
-	// Version is the nearest tag with what came after it, or "dev".
+	// Version is that of the charts.
 	Version string
 	// Commit is the full hash, or "unknown".
 	Commit string
 }
 
-// VersionOf asks git about the tree at root. A tree without git, an export for example, is "dev" and "unknown".
-func VersionOf(ctx context.Context, root string) Version {
-	return Version{
-		Version: gitOr(ctx, root, "dev", "describe", "--tags", "--always", "--dirty"),
-		Commit:  gitOr(ctx, root, "unknown", "rev-parse", "HEAD"),
+// controllerChart names the version that both charts, the image and the manager's own label share.
+const controllerChart = "charts/gha-runner-scale-set-controller/Chart.yaml"
+
+// VersionOf reads the version from the chart and asks git for the commit of the tree at root. A tree without git, an export
+// for example, has an unknown commit.
+func VersionOf(ctx context.Context, root string) (Version, error) {
+	content, err := os.ReadFile(filepath.Join(root, controllerChart))
+	if err != nil {
+		return Version{}, fmt.Errorf("find out the version: %w", err)
 	}
+	var chart struct {
+		AppVersion string `json:"appVersion"`
+	}
+	if err := yaml.Unmarshal(content, &chart); err != nil {
+		return Version{}, fmt.Errorf("find out the version from %s: %w", controllerChart, err)
+	}
+	if chart.AppVersion == "" {
+		return Version{}, fmt.Errorf("find out the version: %s has no appVersion", controllerChart)
+	}
+	return Version{Version: chart.AppVersion, Commit: commitOf(ctx, root)}, nil
 }
 
-func gitOr(ctx context.Context, root, otherwise string, arguments ...string) string {
-	command := exec.CommandContext(ctx, "git", arguments...)
+func commitOf(ctx context.Context, root string) string {
+	command := exec.CommandContext(ctx, "git", "rev-parse", "HEAD")
 	command.Dir = root
 	output, err := command.Output()
-	if answer := strings.TrimSpace(string(output)); err == nil && answer != "" {
-		return answer
+	if err != nil {
+		return "unknown"
 	}
-	return otherwise
+	return strings.TrimSpace(string(output))
 }

@@ -1,0 +1,189 @@
+package registry
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/harrier-ci/harrier/hack/images/archive"
+)
+
+const (
+	manifestType = "application/vnd.oci.image.manifest.v1+json"
+	configType   = "application/vnd.oci.image.config.v1+json"
+	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
+)
+
+// descriptor points to a blob.
+type descriptor struct {
+	MediaType string `json:"mediaType"`
+	Digest    string `json:"digest"`
+	Size      int    `json:"size"`
+}
+
+type manifest struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Config        descriptor   `json:"config"`
+	Layers        []descriptor `json:"layers"`
+}
+
+// StatusError is an answer of the registry that was not the wanted one.
+type StatusError struct {
+	// Action is what was being done.
+	Action string
+	// Status such as "403 Forbidden".
+	Status string
+	// Code of the status.
+	Code int
+	// Body is the beginning of the answer.
+	Body string
+}
+
+func (e *StatusError) Error() string {
+	advice := ""
+	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
+		advice = "; log in to the registry as a user who may push there (docker login writes the file that is read here)"
+	}
+	return fmt.Sprintf("%s: the registry answered %s: %s%s", e.Action, e.Status, e.Body, advice)
+}
+
+// Push uploads what the registry does not have yet and returns the digest under which the image can be pulled. Errors of the
+// registry are *StatusError.
+func Push(ctx context.Context, client *http.Client, image *archive.Image, target Reference, credentials Credentials) (string, error) {
+	layer, err := compress(image.Layer)
+	if err != nil {
+		return "", err
+	}
+	s := &session{client: client, target: target, credentials: credentials}
+	config, err := s.upload(ctx, configType, image.Config)
+	if err != nil {
+		return "", err
+	}
+	packed, err := s.upload(ctx, layerType, layer)
+	if err != nil {
+		return "", err
+	}
+	content, err := json.Marshal(manifest{SchemaVersion: 2, MediaType: manifestType, Config: config, Layers: []descriptor{packed}})
+	if err != nil {
+		return "", fmt.Errorf("encode manifest: %w", err)
+	}
+	_, err = s.call(ctx, "push manifest", request{
+		method: http.MethodPut, url: target.url("/manifests/" + target.Tag), contentType: manifestType, body: content,
+		want: http.StatusCreated,
+	})
+	return archive.Digest(content), err
+}
+
+// compress is as reproducible as what it compresses: the header has no name and no date.
+func compress(layer []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write(layer); err != nil {
+		return nil, fmt.Errorf("compress layer: %w", err)
+	}
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("compress layer: %w", err)
+	}
+	return packed.Bytes(), nil
+}
+
+// upload stores a blob unless the registry has it.
+func (s *session) upload(ctx context.Context, mediaType string, content []byte) (descriptor, error) {
+	blob := descriptor{MediaType: mediaType, Digest: archive.Digest(content), Size: len(content)}
+	_, err := s.call(ctx, "look for blob", request{
+		method: http.MethodHead, url: s.target.url("/blobs/" + blob.Digest), want: http.StatusOK,
+	})
+	var refused *StatusError
+	if err == nil || !errors.As(err, &refused) || refused.Code != http.StatusNotFound {
+		return blob, err
+	}
+	opened, err := s.call(ctx, "open upload", request{
+		method: http.MethodPost, url: s.target.url("/blobs/uploads/"), want: http.StatusAccepted,
+	})
+	if err != nil {
+		return blob, err
+	}
+	location, err := uploadURL(opened, blob.Digest)
+	if err != nil {
+		return blob, err
+	}
+	_, err = s.call(ctx, "upload blob", request{
+		method: http.MethodPut, url: location, contentType: "application/octet-stream", body: content, want: http.StatusCreated,
+	})
+	return blob, err
+}
+
+// uploadURL resolves the Location of an opened upload, which may be relative and may have a query of its own.
+func uploadURL(opened *http.Response, digest string) (string, error) {
+	location, err := opened.Location()
+	if err != nil {
+		return "", fmt.Errorf("open upload: the registry gave no address to upload to: %w", err)
+	}
+	query := location.Query()
+	query.Set("digest", digest)
+	location.RawQuery = query.Encode()
+	return location.String(), nil
+}
+
+type request struct {
+	method, url, contentType string
+	body                     []byte
+	want                     int
+}
+
+// session remembers how to authorize from the first challenge on.
+type session struct {
+	client        *http.Client
+	target        Reference
+	credentials   Credentials
+	authorization string
+}
+
+// call sends a request, once more if the registry challenges it. The answer's body is read and closed.
+func (s *session) call(ctx context.Context, action string, r request) (*http.Response, error) {
+	response, body, err := s.send(ctx, r)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		if err := s.authorize(ctx, response.Header.Get("WWW-Authenticate")); err != nil {
+			return nil, fmt.Errorf("%s: %w", action, err)
+		}
+		response, body, err = s.send(ctx, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", action, err)
+	}
+	if response.StatusCode != r.want {
+		return nil, &StatusError{Action: action, Status: response.Status, Code: response.StatusCode, Body: body}
+	}
+	return response, nil
+}
+
+func (s *session) send(ctx context.Context, r request) (*http.Response, string, error) {
+	outgoing, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, "", err
+	}
+	if r.contentType != "" {
+		outgoing.Header.Set("Content-Type", r.contentType)
+	}
+	// Uploads may be sent to a storage elsewhere, which must not see the registry's token.
+	if s.authorization != "" && sameHost(outgoing.URL, s.target.Host) {
+		outgoing.Header.Set("Authorization", s.authorization)
+	}
+	response, err := s.client.Do(outgoing)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = response.Body.Close() }() // read to the end or given up
+	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	return response, strings.TrimSpace(string(body)), err
+}
+
+func sameHost(address *url.URL, host string) bool { return strings.EqualFold(address.Host, host) }
