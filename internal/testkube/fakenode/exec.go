@@ -1,0 +1,157 @@
+package fakenode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/harrier-ci/harrier/internal/testkube/process"
+)
+
+// Exit codes of a program that doesn't start, as in a shell.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// Exec is a Runner that runs a real program of this machine in the place of the container's image and command.
+//
+// It gets the container's args and environment, HOSTNAME with the pod's name, and KUBECONFIG with the pod's
+// ServiceAccount. Volumes are mounted in a temporary directory; values and args that are paths in a volume lead there, and
+// changes of Secrets and ConfigMaps get there, too. SIGTERM and SIGKILL come as from a container runtime.
+type Exec struct {
+	// Path of the program.
+	Path string
+	// Args come before those of the container.
+	Args []string
+	// Environment is added to the container's and wins over it.
+	Environment map[string]string
+	// Ports names, for each container port, the environment variable that tells the program which address of this machine
+	// to listen on instead. Probes and Node.Address find it there. A port that isn't named isn't probed.
+	Ports map[int32]string
+}
+
+// Listener runs the listener program: health on 8081, metrics on 8080.
+func Listener(path string) Exec {
+	return Exec{Path: path, Ports: map[int32]string{8081: "LISTENER_HEALTH_ADDR", 8080: "LISTENER_METRICS_ADDR"}}
+}
+
+func (e Exec) portVariables() map[int32]string { return e.Ports }
+
+// Run runs the program to its end.
+func (e Exec) Run(ctx context.Context, c *Container) int {
+	log, err := os.OpenFile(c.player.node.logPath(c.player.key(), c.Spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return exitNotExecutable
+	}
+	defer log.Close()
+	started, err := e.start(c, log)
+	if err != nil {
+		fmt.Fprintln(log, "fakenode:", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			return exitNotFound
+		}
+		return exitNotExecutable
+	}
+	select {
+	case <-started.Done():
+		return started.ExitCode()
+	case <-ctx.Done():
+	}
+	return end(started, c)
+}
+
+// end sends SIGTERM, and SIGKILL once the container is killed. A signal that can't be sent finds no process any more.
+func end(started *process.Process, c *Container) int {
+	if !c.wasKilled() {
+		_ = started.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-started.Done():
+	case <-c.Killed():
+		_ = started.Stop(0)
+	}
+	return started.ExitCode()
+}
+
+func (e Exec) start(c *Container, log *os.File) (*process.Process, error) {
+	root, err := c.linkMounts()
+	if err != nil {
+		return nil, err
+	}
+	arguments := e.Args[:len(e.Args):len(e.Args)]
+	for _, argument := range c.Spec.Args {
+		arguments = append(arguments, c.inRoot(root, expand(argument, c.Environment)))
+	}
+	command := exec.Command(e.Path, arguments...)
+	command.Stdout, command.Stderr = log, log
+	command.Env = e.environment(c, root)
+	return process.Start(command)
+}
+
+func (e Exec) environment(c *Container, root string) []string {
+	variables := map[string]string{
+		"PATH": os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "TMPDIR": os.TempDir(),
+		"HOSTNAME": c.Pod.Name, "KUBECONFIG": c.player.kubeconfig(),
+	}
+	for name, value := range c.Environment {
+		variables[name] = c.inRoot(root, value)
+	}
+	maps.Copy(variables, e.Environment)
+	environment := make([]string, 0, len(variables))
+	for name, value := range variables {
+		environment = append(environment, name+"="+value)
+	}
+	return environment
+}
+
+// linkMounts makes the container's view of the pod's volumes and returns its root directory.
+func (c *Container) linkMounts() (string, error) {
+	root := filepath.Join(c.player.directory, "containers", c.Spec.Name)
+	for _, mount := range c.Spec.VolumeMounts {
+		link := filepath.Join(root, mount.MountPath)
+		if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+			return "", fmt.Errorf("make a place for volume %s: %w", mount.Name, err)
+		}
+		target := filepath.Join(c.player.volumeDirectory(mount.Name), mount.SubPath)
+		if err := os.Symlink(target, link); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("mount volume %s: %w", mount.Name, err)
+		}
+	}
+	return root, nil
+}
+
+// inRoot maps a path in one of the container's volumes to this machine; other values stay.
+func (c *Container) inRoot(root, value string) string {
+	for _, mount := range c.Spec.VolumeMounts {
+		path := strings.TrimSuffix(mount.MountPath, "/")
+		if value == path || strings.HasPrefix(value, path+"/") {
+			return filepath.Join(root, value)
+		}
+	}
+	return value
+}
+
+// assignPorts finds an address for every port and adds it to the environment.
+func assignPorts(variables map[int32]string, environment map[string]string) (map[int32]string, error) {
+	addresses := map[int32]string{}
+	for port, variable := range variables {
+		listener, err := net.Listen("tcp", nodeAddress+":0")
+		if err != nil {
+			return nil, fmt.Errorf("find an address for port %d: %w", port, err)
+		}
+		// Closed at the end, so that no address is found twice.
+		defer listener.Close()
+		addresses[port] = listener.Addr().String()
+		environment[variable] = addresses[port]
+	}
+	return addresses, nil
+}

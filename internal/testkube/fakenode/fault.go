@@ -1,0 +1,85 @@
+package fakenode
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Fault is what goes wrong before a pod's first container starts. The zero value is nothing.
+type Fault struct {
+	// Delay comes on top of the start latency.
+	Delay time.Duration
+	// NeverStart leaves the pod bound and its containers in ContainerCreating.
+	NeverStart bool
+	// Unschedulable leaves the pod unbound, with this message of the scheduler.
+	Unschedulable string
+	// ImagePull leaves the containers in ErrImagePull, then ImagePullBackOff.
+	ImagePull bool
+	// Reject fails the pod at admission to the node with this reason, such as OutOfcpu or NodeAffinity.
+	Reject string
+}
+
+// OnStart installs the function that decides which fault a pod starts with; nil means none. It applies to pods that are
+// first seen afterwards.
+func (n *Node) OnStart(decide func(*corev1.Pod) Fault) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	n.onStart = decide
+}
+
+func (n *Node) faultFor(pod *corev1.Pod) Fault {
+	n.mutex.Lock()
+	decide := n.onStart
+	n.mutex.Unlock()
+	if decide == nil {
+		return Fault{}
+	}
+	return decide(pod)
+}
+
+// Evict ends the pod as a node under pressure does: containers killed, phase Failed, reason Evicted. It fails when the
+// pod isn't on this node.
+func (n *Node) Evict(pod types.NamespacedName, message string) error {
+	p, err := n.player(pod)
+	if err != nil {
+		return err
+	}
+	p.fail(outcome{reason: "Evicted", message: message, disruption: true})
+	return nil
+}
+
+// OOMKill kills a running container for want of memory. It fails when the container doesn't run on this node.
+func (n *Node) OOMKill(pod types.NamespacedName, container string) error {
+	return n.killContainer(pod, container, "OOMKilled")
+}
+
+// Kill ends a running container with SIGKILL, as a crash. It fails when the container doesn't run on this node.
+func (n *Node) Kill(pod types.NamespacedName, container string) error {
+	return n.killContainer(pod, container, "Error")
+}
+
+func (n *Node) killContainer(pod types.NamespacedName, container, reason string) error {
+	p, err := n.player(pod)
+	if err != nil {
+		return err
+	}
+	for _, run := range p.running() {
+		if run.Spec.Name == container {
+			run.kill(reason)
+			return nil
+		}
+	}
+	return notRunning{pod: pod, container: container}
+}
+
+// notRunning says that there is nothing to kill.
+type notRunning struct {
+	pod       types.NamespacedName
+	container string
+}
+
+func (e notRunning) Error() string {
+	return "container " + e.container + " of pod " + e.pod.String() + " doesn't run"
+}

@@ -1,0 +1,103 @@
+package fakenode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Loss is how a node gets lost.
+type Loss int
+
+const (
+	// PowerOff ends all containers without a word.
+	PowerOff Loss = iota
+	// Partition leaves them running; they can still reach whatever they talk to.
+	Partition
+)
+
+// Lose makes the pods that match look like those of a node that went NotReady: the node lifecycle controller has set
+// Ready to False, ContainersReady stays as it was, nothing is reported any more, and a deleted pod stays Terminating
+// until it is deleted with grace 0. It fails when the API server can't be told.
+func (n *Node) Lose(ctx context.Context, match func(*corev1.Pod) bool, loss Loss) error {
+	var failures []error
+	for _, p := range n.matching(match) {
+		p.freeze()
+		if loss == PowerOff {
+			for _, run := range p.running() {
+				run.kill("Error")
+			}
+		}
+		failures = append(failures, p.markNotReady(ctx))
+	}
+	return errors.Join(failures...)
+}
+
+// Restore brings the node of the pods that match back: it reports what has become of them, starts again what the restart
+// policy wants started, and finishes the deletions that were asked for.
+func (n *Node) Restore(match func(*corev1.Pod) bool) {
+	for _, p := range n.matching(match) {
+		p.thaw()
+	}
+}
+
+// freeze stops all writes; none is on its way when it returns.
+func (p *player) freeze() {
+	p.mutex.Lock()
+	select {
+	case <-p.thawed:
+		p.thawed = make(chan struct{})
+	default:
+	}
+	p.mutex.Unlock()
+	p.writing.Lock()
+	defer p.writing.Unlock()
+}
+
+func (p *player) thaw() {
+	if !p.lost() {
+		return
+	}
+	p.mutex.Lock()
+	close(p.thawed)
+	p.mutex.Unlock()
+	p.publishing.Lock()
+	// Somebody else has written the conditions meanwhile.
+	p.lastStatus = nil
+	p.publishing.Unlock()
+	signal(p.changed)
+}
+
+func (p *player) lost() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	select {
+	case <-p.thawed:
+		return false
+	default:
+		return true
+	}
+}
+
+// markNotReady does what the node lifecycle controller does to the pods of a node it has lost.
+func (p *player) markNotReady(ctx context.Context) error {
+	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(p.node.options.Clock.Now())}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": p.pod.UID},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the condition of pod %s: %w", p.key(), err)
+	}
+	_, err = p.node.clientset.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("mark pod %s not ready: %w", p.key(), err)
+	}
+	return nil
+}

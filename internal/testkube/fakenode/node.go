@@ -1,0 +1,252 @@
+package fakenode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// Options say how a node plays. The zero value plays all pods of all namespaces as node "fake-node".
+type Options struct {
+	// Name is the node's name; pods bound to another node are left alone. No Node object is made.
+	Name string
+	// Namespace limits the node to one namespace.
+	Namespace string
+	// Accepts says which unbound pods this node binds to itself. Nil accepts all.
+	Accepts func(*corev1.Pod) bool
+	// StartLatency passes between the binding and the start of the first container. Default 50 ms.
+	StartLatency time.Duration
+	// Runners are what containers do, by container name. Containers without one: init containers exit 0 at once, others
+	// run until they are stopped.
+	Runners map[string]Runner
+	// RestartBackOff is the pause before the second restart of a container, which doubles with every further one up to
+	// 5 min, as a kubelet does. The first restart is immediate. Default 10 s.
+	RestartBackOff time.Duration
+	// ProbePeriod replaces the periods of all probes. Zero keeps those of the pods. A startup probe fails after the same
+	// time as before, because programs take their time on a busy machine.
+	ProbePeriod time.Duration
+	// Writes bounds the requests in flight. Default 32.
+	Writes int
+	// Clock drives latencies, back-offs, grace periods and probes. Default the real one.
+	Clock clock.WithTicker
+}
+
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = "fake-node"
+	}
+	if o.Accepts == nil {
+		o.Accepts = func(*corev1.Pod) bool { return true }
+	}
+	if o.StartLatency == 0 {
+		o.StartLatency = 50 * time.Millisecond
+	}
+	if o.RestartBackOff == 0 {
+		o.RestartBackOff = 10 * time.Second
+	}
+	if o.Writes == 0 {
+		o.Writes = 32
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}
+
+// Node plays pods until it is stopped.
+type Node struct {
+	options   Options
+	config    *rest.Config
+	clientset kubernetes.Interface
+	directory string
+	writes    chan struct{}
+	cancel    context.CancelFunc
+	playing   sync.WaitGroup
+
+	mutex   sync.Mutex
+	players map[types.UID]*player
+	onStart func(*corev1.Pod) Fault
+}
+
+// Start launches a node that ends with the test. The test fails when the API server can't be reached.
+func Start(t testing.TB, config *rest.Config, options Options) *Node {
+	t.Helper()
+	node, err := Launch(context.Background(), config, options)
+	if err != nil {
+		t.Fatalf("start a fake node: %v", err)
+	}
+	t.Cleanup(node.Stop)
+	return node
+}
+
+// Launch starts a node that acts with config, which has to be an administrator's: it issues tokens, reads Secrets and
+// writes pod status. It ends with ctx or Stop.
+func Launch(ctx context.Context, config *rest.Config, options Options) (*Node, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.UserAgent = -1, "fakenode"
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the node's client: %w", err)
+	}
+	directory, err := os.MkdirTemp("", "fakenode-")
+	if err != nil {
+		return nil, fmt.Errorf("make the node's directory: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	options = options.withDefaults()
+	n := &Node{
+		options: options, config: config, clientset: clientset, directory: directory, cancel: cancel,
+		writes: make(chan struct{}, options.Writes), players: map[types.UID]*player{},
+	}
+	if err := n.watch(ctx); err != nil {
+		n.Stop()
+		return nil, err
+	}
+	return n, nil
+}
+
+// Stop kills every container, waits for them and removes the node's files. Pods stay as they are, as on a machine that
+// lost its power.
+func (n *Node) Stop() {
+	n.cancel()
+	n.playing.Wait()
+	// Nothing of interest is left in a temporary directory.
+	_ = os.RemoveAll(n.directory)
+}
+
+// watch follows the pods and returns when those that are there are known.
+func (n *Node) watch(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(n.clientset, 0,
+		informers.WithNamespace(n.options.Namespace), informers.WithTransform(withoutManagedFields))
+	informer := factory.Core().V1().Pods().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { n.seen(ctx, object.(*corev1.Pod)) },
+		UpdateFunc: func(before, after any) { n.updated(ctx, before.(*corev1.Pod), after.(*corev1.Pod)) },
+		DeleteFunc: n.removed,
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	n.playing.Go(func() { informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return errors.New("watch pods: stopped before the first list came")
+	}
+	return nil
+}
+
+// withoutManagedFields halves the memory of a pod.
+func withoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// updated also covers a pod that was replaced by one of the same name while the watch was away.
+func (n *Node) updated(ctx context.Context, before, after *corev1.Pod) {
+	if before.UID != after.UID {
+		n.removed(before)
+	}
+	n.seen(ctx, after)
+}
+
+// seen tells the pod's player what is new, and starts one for a pod that is this node's.
+func (n *Node) seen(ctx context.Context, pod *corev1.Pod) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if known := n.players[pod.UID]; known != nil {
+		known.observe(pod)
+		return
+	}
+	if ctx.Err() != nil || !n.plays(pod) {
+		return
+	}
+	p := newPlayer(ctx, n, pod)
+	n.players[pod.UID] = p
+	n.playing.Go(p.play)
+}
+
+func (n *Node) plays(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName == n.options.Name
+	}
+	return pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 && n.options.Accepts(pod)
+}
+
+func (n *Node) removed(object any) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if known := n.players[pod.UID]; known != nil {
+		delete(n.players, pod.UID)
+		known.gone()
+	}
+}
+
+// player finds the one of a pod by name.
+func (n *Node) player(key types.NamespacedName) (*player, error) {
+	for _, p := range n.matching(func(pod *corev1.Pod) bool { return pod.Namespace == key.Namespace && pod.Name == key.Name }) {
+		return p, nil
+	}
+	return nil, fmt.Errorf("pod %s isn't on node %s", key, n.options.Name)
+}
+
+func (n *Node) matching(match func(*corev1.Pod) bool) []*player {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	var found []*player
+	for _, p := range n.players {
+		if match(p.pod) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Address returns where a port of the pod can be reached on this machine. It fails when the pod isn't here or nothing
+// that runs in it has asked for the port.
+func (n *Node) Address(pod types.NamespacedName, port int32) (string, error) {
+	p, err := n.player(pod)
+	if err != nil {
+		return "", err
+	}
+	for _, running := range p.running() {
+		if address := running.addresses[port]; address != "" {
+			return address, nil
+		}
+	}
+	return "", fmt.Errorf("pod %s has no port %d on this machine", pod, port)
+}
+
+// Log returns what the programs (Exec) of a container have written, over all its restarts. It outlives the pod.
+func (n *Node) Log(pod types.NamespacedName, container string) (string, error) {
+	content, err := os.ReadFile(n.logPath(pod, container))
+	if err != nil {
+		return "", fmt.Errorf("read the log of container %s of pod %s: %w", container, pod, err)
+	}
+	return string(content), nil
+}
+
+func (n *Node) logPath(pod types.NamespacedName, container string) string {
+	return filepath.Join(n.directory, pod.Namespace+"_"+pod.Name+"_"+container+".log")
+}

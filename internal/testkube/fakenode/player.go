@@ -1,0 +1,260 @@
+package fakenode
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// player plays one pod. Three things run beside each other: play waits for the deletion, body takes the containers from
+// start to end, and publish writes what has changed to the API server.
+type player struct {
+	node      *Node
+	pod       *corev1.Pod // as first seen, but with its node name; not changed afterwards
+	bind      bool        // nobody has bound it yet
+	directory string      // of its volumes
+
+	// Contexts, each made from the one before, that end when
+	present  context.Context // the object is gone, or the node stopped
+	gone     context.CancelFunc
+	kept     context.Context // its deletion was asked for
+	deletion context.CancelFunc
+	wanted   context.Context // its containers have to stop: deletion, eviction
+	stop     context.CancelFunc
+
+	ended   chan struct{} // closed when all containers have ended for good
+	changed chan struct{} // there is something to publish
+	hurried chan struct{} // the grace period has changed
+
+	mutex      sync.Mutex
+	containers map[string]*corev1.ContainerStatus
+	runs       map[string]*Container
+	view       view // without what the fields above say
+	grace      time.Duration
+	thawed     chan struct{} // closed unless the node is lost
+	killed     bool          // nothing starts any more
+
+	writing    sync.Mutex // held during a request
+	publishing sync.Mutex // held from looking at the state to the API server's answer
+	lastStatus *corev1.PodStatus
+	mounting   sync.Mutex
+	mounted    bool
+}
+
+func newPlayer(ctx context.Context, node *Node, pod *corev1.Pod) *player {
+	p := &player{
+		node: node, pod: pod.DeepCopy(), bind: pod.Spec.NodeName == "", directory: filepath.Join(node.directory, string(pod.UID)),
+		ended: make(chan struct{}), changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), thawed: make(chan struct{}),
+		containers: map[string]*corev1.ContainerStatus{}, runs: map[string]*Container{},
+	}
+	p.pod.Spec.NodeName = node.options.Name
+	p.present, p.gone = context.WithCancel(ctx)
+	p.kept, p.deletion = context.WithCancel(p.present)
+	p.wanted, p.stop = context.WithCancel(p.present)
+	close(p.thawed)
+	p.view = view{pod: p.pod, previous: pod.Status.Conditions, started: metav1.NewTime(node.options.Clock.Now())}
+	p.observe(pod)
+	return p
+}
+
+func (p *player) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.pod.Namespace, Name: p.pod.Name}
+}
+
+// observe notes a deletion and its grace period, which a further deletion can shorten.
+func (p *player) observe(pod *corev1.Pod) {
+	if pod.DeletionTimestamp == nil {
+		return
+	}
+	var grace time.Duration
+	if pod.DeletionGracePeriodSeconds != nil {
+		grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	}
+	p.mutex.Lock()
+	p.grace = grace
+	p.mutex.Unlock()
+	signal(p.hurried)
+	p.deletion()
+}
+
+// signal wakes a receiver, who then looks at everything that has happened so far.
+func signal(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
+}
+
+func (p *player) play() {
+	defer p.removeDirectory()
+	// With the object, or the node, all processes go.
+	defer context.AfterFunc(p.present, func() { p.kill("Error") })()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(p.publish)
+	parts.Go(func() {
+		defer close(p.ended)
+		p.body()
+	})
+	<-p.kept.Done()
+	p.awaitThaw()
+	p.stop()
+	p.awaitEnd()
+	p.remove()
+	<-p.present.Done()
+	p.kill("Error")
+}
+
+// awaitEnd gives the containers their grace period, then kills them.
+func (p *player) awaitEnd() {
+	begin := p.node.options.Clock.Now()
+	for {
+		p.mutex.Lock()
+		left := p.grace - p.node.options.Clock.Since(begin)
+		p.mutex.Unlock()
+		timer := p.node.options.Clock.NewTimer(left)
+		select {
+		case <-p.ended:
+			timer.Stop()
+			return
+		case <-p.hurried:
+			timer.Stop()
+		case <-timer.C():
+			p.kill("Error")
+			<-p.ended
+			return
+		}
+	}
+}
+
+// body takes the pod from binding to the end of its containers.
+func (p *player) body() {
+	if p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed {
+		p.resume()
+		return
+	}
+	if p.pod.Status.Phase == corev1.PodRunning && p.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		p.fail(outcome{reason: "ContainerStatusUnknown", message: "The node was started anew and doesn't know the pod's containers."})
+		return
+	}
+	fault := p.node.faultFor(p.pod)
+	if !p.schedule(fault) || !p.begin(fault) {
+		return
+	}
+	sidecars, stopSidecars := context.WithCancel(p.present)
+	defer stopSidecars()
+	var running sync.WaitGroup
+	defer running.Wait()
+	if p.initialize(sidecars, &running) {
+		p.runMain()
+	}
+	stopSidecars()
+}
+
+// resume takes over the status of a pod that had ended before this node saw it, so that nothing is written.
+func (p *player) resume() {
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	p.lastStatus = &p.pod.Status
+}
+
+// initialize runs init containers one after the other and leaves sidecars running. It returns whether the others may start.
+func (p *player) initialize(sidecars context.Context, running *sync.WaitGroup) bool {
+	for _, container := range p.pod.Spec.InitContainers {
+		if p.wanted.Err() != nil {
+			return false
+		}
+		if isSidecar(container) {
+			up := make(chan struct{})
+			running.Go(func() { p.loop(sidecars, container, corev1.RestartPolicyAlways, up) })
+			select {
+			case <-up:
+			case <-p.wanted.Done():
+			}
+			continue
+		}
+		policy := p.pod.Spec.RestartPolicy
+		if policy == corev1.RestartPolicyAlways {
+			policy = corev1.RestartPolicyOnFailure
+		}
+		if p.loop(p.wanted, container, policy, nil) != 0 {
+			return false
+		}
+	}
+	return p.wanted.Err() == nil
+}
+
+func (p *player) runMain() {
+	var running sync.WaitGroup
+	for _, container := range p.pod.Spec.Containers {
+		running.Go(func() { p.loop(p.wanted, container, p.pod.Spec.RestartPolicy, nil) })
+	}
+	running.Wait()
+}
+
+// pause waits and returns whether the pod is still wanted.
+func (p *player) pause(ctx context.Context, duration time.Duration) bool {
+	if duration <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := p.node.options.Clock.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
+// running returns the containers that run now.
+func (p *player) running() []*Container {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	running := make([]*Container, 0, len(p.runs))
+	for _, run := range p.runs {
+		running = append(running, run)
+	}
+	return running
+}
+
+// kill ends all containers at once; none starts afterwards.
+func (p *player) kill(reason string) {
+	p.mutex.Lock()
+	p.killed = true
+	p.mutex.Unlock()
+	p.stop()
+	for _, run := range p.running() {
+		run.kill(reason)
+	}
+}
+
+// fail ends the pod as a whole.
+func (p *player) fail(how outcome) {
+	p.update(func() { p.view.scheduled, p.view.outcome = true, &how })
+	p.kill("Error")
+}
+
+// update changes the state and has it published.
+func (p *player) update(change func()) {
+	p.mutex.Lock()
+	change()
+	p.mutex.Unlock()
+	signal(p.changed)
+}
+
+// awaitThaw waits while the pod's node is lost.
+func (p *player) awaitThaw() {
+	p.mutex.Lock()
+	thawed := p.thawed
+	p.mutex.Unlock()
+	select {
+	case <-thawed:
+	case <-p.present.Done():
+	}
+}

@@ -1,0 +1,152 @@
+package fakenode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Pauses between attempts at a request while the API server is away.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 3 * time.Second
+)
+
+// schedule binds the pod to the node, as the scheduler would. It returns false when the pod can't be placed.
+func (p *player) schedule(fault Fault) bool {
+	if p.bind {
+		if fault.Unschedulable != "" {
+			p.update(func() { p.view.unplaced = fault.Unschedulable })
+			return false
+		}
+		binding := &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: p.node.options.Name},
+		}
+		if !p.write(func(ctx context.Context) error {
+			return p.node.clientset.CoreV1().Pods(p.pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+		}) {
+			return false
+		}
+	}
+	p.mutex.Lock()
+	p.view.scheduled = true
+	p.mutex.Unlock()
+	return true
+}
+
+// publish writes the status whenever it has changed; changes that come while a request is on its way share the next one.
+func (p *player) publish() {
+	for {
+		select {
+		case <-p.changed:
+			p.publishNow()
+		case <-p.present.Done():
+			return
+		}
+	}
+}
+
+// publishNow returns when the API server has the present status, or the pod is gone.
+func (p *player) publishNow() {
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	p.awaitThaw()
+	status := p.status()
+	if p.lastStatus != nil && equality.Semantic.DeepEqual(*p.lastStatus, status) {
+		return
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.pod.UID}, "status": status})
+	if err != nil {
+		return
+	}
+	if p.write(func(ctx context.Context) error {
+		_, err := p.node.clientset.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
+		return err
+	}) {
+		p.lastStatus = &status
+	}
+}
+
+func (p *player) status() corev1.PodStatus {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	v := p.view
+	v.stopped = p.killed || p.wanted.Err() != nil
+	v.now = metav1.NewTime(p.node.options.Clock.Now())
+	v.containers = make(map[string]corev1.ContainerStatus, len(p.containers))
+	for name, status := range p.containers {
+		v.containers[name] = *status.DeepCopy()
+	}
+	status := v.status()
+	p.view.previous = status.Conditions
+	return status
+}
+
+// remove reports the end of the containers and takes the object away, as a kubelet does last.
+func (p *player) remove() {
+	if p.present.Err() != nil {
+		return
+	}
+	p.publishNow()
+	now := int64(0)
+	options := metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.pod.UID}}
+	p.write(func(ctx context.Context) error {
+		return p.node.clientset.CoreV1().Pods(p.pod.Namespace).Delete(ctx, p.pod.Name, options)
+	})
+}
+
+// write makes a request, again and again while the API server is away or overloaded, and returns whether it succeeded.
+func (p *player) write(request func(context.Context) error) bool {
+	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		p.awaitThaw()
+		err := p.attempt(request)
+		if err == nil {
+			return true
+		}
+		if refused(err) || !p.pause(p.present, retry) {
+			return false
+		}
+	}
+}
+
+var errLost = errors.New("the node is lost")
+
+// attempt makes the request unless the node was lost meanwhile.
+func (p *player) attempt(request func(context.Context) error) error {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	if p.lost() {
+		return errLost
+	}
+	return p.node.bounded(p.present, request)
+}
+
+// refused tells an answer that will not change: the pod is gone, replaced, bound elsewhere, or may not become so.
+func refused(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+}
+
+// bounded makes one request when there is room for it.
+func (n *Node) bounded(ctx context.Context, request func(context.Context) error) error {
+	select {
+	case n.writes <- struct{}{}:
+		defer func() { <-n.writes }()
+		return request(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// removeDirectory takes the volumes away. Nothing of interest is left in them.
+func (p *player) removeDirectory() { _ = os.RemoveAll(p.directory) }

@@ -1,0 +1,176 @@
+package fakenode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/harrier-ci/harrier/internal/testkube/identity"
+)
+
+// rootCertificates is the ConfigMap that a controller manager puts into every namespace. The node knows its content, so
+// that pods run without a controller manager, too.
+const rootCertificates = "kube-root-ca.crt"
+
+// mountVolumes makes the pod's volumes and its ServiceAccount's kubeconfig. Secrets and ConfigMaps are followed until the
+// pod is gone. It waits for those that aren't there yet and fails when ctx ends before they come.
+func (p *player) mountVolumes(ctx context.Context) error {
+	p.mounting.Lock()
+	defer p.mounting.Unlock()
+	if p.mounted {
+		return nil
+	}
+	for _, volume := range p.pod.Spec.Volumes {
+		directory := p.volumeDirectory(volume.Name)
+		if err := os.MkdirAll(directory, 0o700); err != nil {
+			return fmt.Errorf("make volume %s: %w", volume.Name, err)
+		}
+		if err := p.fill(ctx, directory, volume.VolumeSource); err != nil {
+			return fmt.Errorf("mount volume %s: %w", volume.Name, err)
+		}
+	}
+	config, err := identity.ServiceAccount(ctx, p.node.config, p.pod.Namespace, p.pod.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	if err := identity.WriteKubeconfig(p.kubeconfig(), config, p.pod.Namespace); err != nil {
+		return err
+	}
+	p.mounted = true
+	return nil
+}
+
+func (p *player) volumeDirectory(name string) string {
+	return filepath.Join(p.directory, "volumes", name)
+}
+
+func (p *player) kubeconfig() string { return filepath.Join(p.directory, "kubeconfig") }
+
+// fill writes a volume's content. Kinds without content of the API server's (emptyDir, claims) are empty directories.
+func (p *player) fill(ctx context.Context, directory string, source corev1.VolumeSource) error {
+	switch {
+	case source.Secret != nil:
+		return p.follow(ctx, "secrets", &corev1.Secret{}, source.Secret.SecretName, isTrue(source.Secret.Optional), func(object any) error {
+			return writeAtomically(directory, selected(object.(*corev1.Secret).Data, source.Secret.Items))
+		})
+	case source.ConfigMap != nil:
+		return p.follow(ctx, "configmaps", &corev1.ConfigMap{}, source.ConfigMap.Name, isTrue(source.ConfigMap.Optional), func(object any) error {
+			return writeAtomically(directory, selected(content(object.(*corev1.ConfigMap)), source.ConfigMap.Items))
+		})
+	case source.Projected != nil:
+		return p.project(ctx, directory, source.Projected.Sources)
+	default:
+		return nil
+	}
+}
+
+// follow hands over the named object now and whenever it changes. It returns after the first time; for an optional one
+// that isn't there, when that is known.
+func (p *player) follow(ctx context.Context, resource string, kind runtime.Object, name string, optional bool, apply func(any) error) error {
+	var once sync.Once
+	first := make(chan error, 1)
+	handle := func(object any) {
+		err := apply(object)
+		once.Do(func() { first <- err })
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(p.node.clientset.CoreV1().RESTClient(), resource, p.pod.Namespace,
+			fields.OneTermEqualSelector("metadata.name", name)),
+		ObjectType: kind,
+		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }},
+	})
+	p.node.playing.Go(func() { informer.RunWithContext(p.present) })
+	if optional && cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil
+	}
+	select {
+	case err := <-first:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%s %q not found", resource, name)
+	}
+}
+
+// project writes a projected volume, as that of a ServiceAccount token, once.
+func (p *player) project(ctx context.Context, directory string, sources []corev1.VolumeProjection) error {
+	files := map[string][]byte{}
+	for _, source := range sources {
+		part, err := p.projection(ctx, source)
+		if err != nil {
+			return err
+		}
+		maps.Copy(files, part)
+	}
+	return writeAtomically(directory, files)
+}
+
+func (p *player) projection(ctx context.Context, source corev1.VolumeProjection) (map[string][]byte, error) {
+	switch {
+	case source.ServiceAccountToken != nil:
+		config, err := identity.ServiceAccount(ctx, p.node.config, p.pod.Namespace, p.pod.Spec.ServiceAccountName)
+		if err != nil {
+			return nil, err
+		}
+		return map[string][]byte{source.ServiceAccountToken.Path: []byte(config.BearerToken)}, nil
+	case source.ConfigMap != nil && source.ConfigMap.Name == rootCertificates:
+		return selected(map[string][]byte{"ca.crt": p.node.config.CAData}, source.ConfigMap.Items), nil
+	case source.ConfigMap != nil:
+		values, err := p.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Optional)
+		return selected(bytesOf(values), source.ConfigMap.Items), err
+	case source.Secret != nil:
+		values, err := p.secret(ctx, source.Secret.Name, source.Secret.Optional)
+		return selected(bytesOf(values), source.Secret.Items), err
+	case source.DownwardAPI != nil:
+		return p.downward(source.DownwardAPI.Items), nil
+	default:
+		return nil, errors.New("unknown kind of projection")
+	}
+}
+
+func (p *player) downward(items []corev1.DownwardAPIVolumeFile) map[string][]byte {
+	files := map[string][]byte{}
+	for _, item := range items {
+		if item.FieldRef != nil {
+			value, _ := p.field(item.FieldRef.FieldPath)
+			files[item.Path] = []byte(value)
+		}
+	}
+	return files
+}
+
+// selected renames keys to the paths of items; without items every key is a file.
+func selected(content map[string][]byte, items []corev1.KeyToPath) map[string][]byte {
+	if len(items) == 0 {
+		return content
+	}
+	files := map[string][]byte{}
+	for _, item := range items {
+		if value, found := content[item.Key]; found {
+			files[item.Path] = value
+		}
+	}
+	return files
+}
+
+func content(configMap *corev1.ConfigMap) map[string][]byte {
+	files := bytesOf(configMap.Data)
+	maps.Copy(files, configMap.BinaryData)
+	return files
+}
+
+func bytesOf(values map[string]string) map[string][]byte {
+	converted := make(map[string][]byte, len(values))
+	for key, value := range values {
+		converted[key] = []byte(value)
+	}
+	return converted
+}
