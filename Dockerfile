@@ -1,0 +1,30 @@
+# The image of manager and listener. Build it with
+#   docker build --build-arg VERSION=0.1.0 --build-arg COMMIT_SHA=$(git rev-parse HEAD) .
+# VERSION must be the charts' appVersion: the manager compares it with the version label of what the charts made.
+
+# The compiler runs on the builder's platform and makes code for the target's.
+FROM --platform=$BUILDPLATFORM golang:1.26 AS builder
+WORKDIR /src
+# Modules first: their layer survives changes of the code.
+COPY go.mod go.sum ./
+RUN go mod download
+COPY apis apis
+COPY github github
+COPY internal internal
+COPY cmd cmd
+ARG VERSION=dev
+ARG COMMIT_SHA=dev
+ARG TARGETOS
+ARG TARGETARCH
+# Static, because the base image has no C library.
+ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
+RUN flags="-s -w -X github.com/harrier-ci/harrier/internal/build.Version=${VERSION} -X github.com/harrier-ci/harrier/internal/build.CommitSHA=${COMMIT_SHA}" \
+    && go build -trimpath -ldflags "$flags" -o /out/manager ./cmd/manager \
+    && go build -trimpath -ldflags "$flags" -o /out/ghalistener ./cmd/listener
+
+# Certificates of public authorities and nothing to run but the two programs.
+FROM gcr.io/distroless/static:nonroot
+WORKDIR /
+COPY --from=builder /out/manager /out/ghalistener /
+USER 65532:65532
+ENTRYPOINT ["/manager"]

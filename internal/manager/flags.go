@@ -1,0 +1,96 @@
+package manager
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// ParseOptions makes options from the command line and the environment. Usage goes to output. It fails with
+// flag.ErrHelp when help was asked for, otherwise with everything that is wrong at once.
+func ParseOptions(arguments []string, environment func(string) string, output io.Writer) (Options, error) {
+	options := Options{
+		Namespace:          environment(envNamespace),
+		Image:              environment(envImage),
+		ListenerEntrypoint: environment(envListenerEntrypoint),
+	}
+	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
+	flags.SetOutput(output)
+	singleNamespace := options.register(flags)
+	registerIgnored(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return Options{}, err
+	}
+	if flags.NArg() > 0 {
+		return Options{}, fmt.Errorf("unexpected argument %q; flags begin with --", flags.Arg(0))
+	}
+	if *singleNamespace != "" {
+		options.WatchNamespace = *singleNamespace
+	}
+	return options, options.validate()
+}
+
+// register defines the flags. It returns the value of --watch-single-namespace, which wins over --watch-namespace.
+func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
+	flags.StringVar(&o.WatchNamespace, "watch-namespace", "", "watch scale sets of this namespace only")
+	singleNamespace = flags.String("watch-single-namespace", "", "the same as --watch-namespace, and wins over it")
+	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "take part in the election of a leader; needed from two replicas on")
+	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the leader holds")
+	flags.StringVar(&o.MetricsAddress, "metrics-addr", ":8080", "address of the metrics server; 0 turns it off")
+	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", "", "address of /healthz and /readyz; empty turns them off")
+	flags.StringVar(&o.PprofAddress, "pprof-addr", "", "address of Go's profiler; empty turns it off")
+	flags.StringVar(&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080", "address of each listener's metrics server; 0 turns it off")
+	flags.StringVar(&o.ListenerMetricsEndpoint, "listener-metrics-endpoint", "/metrics", "path of the listeners' metrics")
+	flags.Var((*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets", "Secret to pull the listener's image with; may be repeated")
+	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
+		"beginning of labels that aren't passed on from an AutoscalingRunnerSet; may be repeated")
+	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
+		"workers that look at runners; calls to GitHub run beside them, so this doesn't limit a burst")
+	flags.StringVar(&o.RateLimiter, "workqueue-rate-limiter", "",
+		"back-off of failing objects: "+rateLimiterDefault+" (5 ms to 1000 s) or "+rateLimiterTyped+" (1 ms to 1000 s)")
+	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is looked at although nothing changed")
+	flags.IntVar(&o.QPS, "k8s-client-rate-limiter-qps", defaultQPS, "requests to the API server a second")
+	flags.IntVar(&o.Burst, "k8s-client-rate-limiter-burst", defaultBurst, "requests to the API server at once")
+	flags.StringVar(&o.LogLevel, "log-level", levelDebug, "debug, info, warn, error, or a zap level such as -2")
+	flags.StringVar(&o.LogFormat, "log-format", formatText, "text or json")
+	flags.BoolVar(&o.CheckUninstall, "check-uninstall", false, "fail if there are scale sets, instead of running; for the chart's uninstall check")
+	flags.Bool("auto-scaling-runner-set-only", true, "accepted for ARC's charts; there is no other mode")
+	return singleNamespace
+}
+
+// ignoredFlags are those of ARC that mean nothing here: most of them belong to its legacy mode, which is not built.
+// They are accepted so that a command line written for ARC works.
+var ignoredFlags = []string{
+	"update-strategy", "port",
+	"runner-image", "docker-image", "docker-gid", "runner-image-pull-secret", "docker-registry-mirror",
+	"github-token", "github-enterprise-url", "github-app-id", "github-app-installation-id", "github-app-private-key",
+	"github-url", "github-upload-url", "github-basicauth-username", "github-basicauth-password", "runner-github-url",
+	"runner-status-update-hook", "default-scale-down-delay", "common-runner-labels",
+}
+
+func registerIgnored(flags *flag.FlagSet) {
+	for _, name := range ignoredFlags {
+		flags.Var(ignored{}, name, "accepted for ARC's command lines and ignored")
+	}
+}
+
+// ignored takes any value and forgets it: some of the flags hold secrets.
+type ignored struct{}
+
+func (ignored) String() string   { return "" }
+func (ignored) Set(string) error { return nil }
+
+// list is a flag that may be repeated.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(value string) error {
+	if value == "" {
+		return errors.New("it must not be empty")
+	}
+	*l = append(*l, value)
+	return nil
+}

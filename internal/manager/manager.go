@@ -1,0 +1,141 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/build"
+)
+
+const (
+	// shutdownGrace lets reconciles end and the Lease be released within the 10 s that the chart gives the pod.
+	shutdownGrace = 8 * time.Second
+	// reconcileTimeout ends the context of a reconcile. None waits for GitHub; one that creates a thousand objects takes
+	// some seconds.
+	reconcileTimeout = time.Minute
+	// setWorkers reconcile each of the other three kinds, so that a burst in one scale set leaves seven for others.
+	setWorkers = 8
+)
+
+// Run runs the manager, or the check that --check-uninstall asks for, until the context ends. The cluster is the one
+// that KUBECONFIG names or the pod is in. It returns nil after an ordinary end.
+func Run(ctx context.Context, options Options, log logr.Logger) error {
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	cluster, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	if options.CheckUninstall {
+		reader, err := client.New(cluster, client.Options{Scheme: newScheme()})
+		if err != nil {
+			return fmt.Errorf("connect to the API server: %w", err)
+		}
+		return checkUninstall(ctx, reader, options.WatchNamespace)
+	}
+	return run(ctx, cluster, options, log)
+}
+
+// run runs the manager on the cluster.
+func run(ctx context.Context, cluster *rest.Config, options Options, log logr.Logger) error {
+	log.Info("Starting", "version", build.Version, "commit", build.CommitSHA, "options", options)
+	cluster = limited(cluster, options)
+	health := newHealth(metrics.Registry)
+	stop, err := health.serve(options.HealthAddress)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	schemas, err := newSchemaCheck(cluster)
+	if err != nil {
+		return err
+	}
+	if err := awaitSchema(ctx, schemas.check, clock.RealClock{}, log, health.block); err != nil {
+		return ignoreCanceled(err)
+	}
+	manager, err := newManager(cluster, options, log)
+	if err != nil {
+		return err
+	}
+	if err := addControllers(ctx, manager, options); err != nil {
+		return err
+	}
+	health.started(manager.GetCache().WaitForCacheSync)
+	if err := manager.Start(ctx); err != nil {
+		return fmt.Errorf("run the manager: %w", err)
+	}
+	return nil
+}
+
+// limited returns a copy of the configuration with the client's limits and name.
+func limited(cluster *rest.Config, options Options) *rest.Config {
+	cluster = rest.CopyConfig(cluster)
+	cluster.QPS, cluster.Burst = float32(options.QPS), options.Burst
+	cluster.UserAgent = "harrier-manager/" + build.Version
+	return cluster
+}
+
+func newManager(cluster *rest.Config, options Options, log logr.Logger) (ctrl.Manager, error) {
+	manager, err := ctrl.NewManager(cluster, managerOptions(options, log))
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	return manager, nil
+}
+
+func managerOptions(options Options, log logr.Logger) ctrl.Options {
+	grace, yes := shutdownGrace, true
+	metricsAddress := options.MetricsAddress
+	if !serves(metricsAddress) {
+		metricsAddress = disabledAddress // controller-runtime takes an empty address for its default
+	}
+	return ctrl.Options{
+		Scheme: newScheme(),
+		Logger: log,
+		Cache:  options.cacheOptions(),
+		Client: clientOptions(),
+
+		LeaderElection:          options.LeaderElection,
+		LeaderElectionID:        options.LeaderElectionID,
+		LeaderElectionNamespace: options.Namespace,
+		// The process ends right after, so the next leader needn't wait 15 s for the Lease to run out.
+		LeaderElectionReleaseOnCancel: true,
+
+		Metrics:                 metricsserver.Options{BindAddress: metricsAddress},
+		PprofBindAddress:        options.PprofAddress,
+		HealthProbeBindAddress:  disabledAddress,
+		GracefulShutdownTimeout: &grace,
+
+		Controller: config.Controller{
+			MaxConcurrentReconciles: setWorkers,
+			GroupKindConcurrency: map[string]int{
+				"EphemeralRunner." + v1alpha1.GroupVersion.Group: options.RunnerWorkers,
+			},
+			ReconciliationTimeout: reconcileTimeout,
+			// A manager that stands by fills its caches, so that it acts as soon as it leads.
+			EnableWarmup: &yes,
+			// Names are constants of different packages. Tests run several managers in one process.
+			SkipNameValidation: &yes,
+		},
+	}
+}
+
+func ignoreCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

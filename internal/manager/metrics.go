@@ -1,0 +1,47 @@
+package manager
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/build"
+)
+
+// What the manager exports besides controller-runtime's metrics and those of its controllers. Endpoints are a fixed
+// list of about 20 names, so these are some hundred series however many scale sets there are.
+var (
+	buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gha_controller_build_info",
+		Help: "Always 1; the labels say which build this is.",
+	}, []string{"version", "commit"})
+
+	githubRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "gha_controller_github_requests_total",
+		Help: "Requests to GitHub by endpoint and HTTP status; status none means that no complete answer came.",
+	}, []string{"endpoint", "status"})
+
+	githubDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "gha_controller_github_request_duration_seconds",
+		Help: "Duration of single requests to GitHub by endpoint.",
+		// Doubling from the fastest answer to the 15 s after which an attempt is given up.
+		Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15},
+	}, []string{"endpoint"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(buildInfo, githubRequests, githubDuration)
+	buildInfo.WithLabelValues(build.Version, build.CommitSHA).Set(1)
+}
+
+// observeGitHub counts one attempt of a call.
+func observeGitHub(info actions.RequestInfo) {
+	status := "none"
+	if info.StatusCode != 0 {
+		status = strconv.Itoa(info.StatusCode)
+	}
+	githubRequests.WithLabelValues(info.Endpoint, status).Inc()
+	githubDuration.WithLabelValues(info.Endpoint).Observe(info.Duration.Seconds())
+}

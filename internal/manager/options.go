@@ -1,0 +1,171 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Environment variables. The first two are required, because the chart sets them and nothing sensible replaces them.
+const (
+	envNamespace          = "CONTROLLER_MANAGER_POD_NAMESPACE"
+	envImage              = "CONTROLLER_MANAGER_CONTAINER_IMAGE"
+	envListenerEntrypoint = "LISTENER_ENTRYPOINT"
+)
+
+const (
+	// A runner costs at most 12 requests (DESIGN §8), so 1,000 runners at once are 12,000: 11 s at this rate with the
+	// burst spent first. The API server's own priority and fairness is what protects it; a lower limit here would only
+	// make one scale set's burst wait for another's.
+	defaultQPS   = 1000
+	defaultBurst = 2000
+
+	// defaultRunnerWorkers look at runners. A look takes about 2 ms of CPU and no call to GitHub, so 16 keep several
+	// cores busy; 2, which ARC's chart asks for, still make 500 looks a second when each writes once.
+	defaultRunnerWorkers = 16
+
+	// A resync visits every object again although nothing changed. Watches deliver every change, and what has to be
+	// looked at without one has a timer, so this is a safety net only. It is controller-runtime's own default.
+	defaultSyncPeriod = 10 * time.Hour
+
+	// disabledAddress turns a server off.
+	disabledAddress = "0"
+)
+
+// Values of --workqueue-rate-limiter.
+const (
+	rateLimiterDefault = "bucket_rate_limiter"
+	rateLimiterTyped   = "typed_rate_limiter"
+)
+
+// Options are everything a manager is told from outside. ParseOptions makes them.
+type Options struct {
+	// Namespace is the manager's own; listeners live there, too.
+	Namespace string
+	// Image is what listeners run, and ListenerEntrypoint what they start in it ("" means the usual).
+	Image              string
+	ListenerEntrypoint string
+
+	// WatchNamespace restricts the manager to the scale sets of one namespace. Empty means all.
+	WatchNamespace string
+
+	LeaderElection   bool
+	LeaderElectionID string
+
+	// Addresses of the manager's servers. "0" is off; HealthAddress and PprofAddress are also off when empty.
+	MetricsAddress string
+	HealthAddress  string
+	PprofAddress   string
+
+	// ListenerMetricsAddress and ListenerMetricsEndpoint go into the configuration of listeners.
+	ListenerMetricsAddress  string
+	ListenerMetricsEndpoint string
+	// ListenerPullSecrets are names of Secrets with which nodes pull the listener's image.
+	ListenerPullSecrets []string
+
+	// ExcludedLabelPrefixes are those of labels that aren't passed on from an AutoscalingRunnerSet.
+	ExcludedLabelPrefixes []string
+
+	// RunnerWorkers reconcile EphemeralRunners. They never wait for GitHub, so they don't limit a burst.
+	RunnerWorkers int
+	// RateLimiter is one of the values of --workqueue-rate-limiter.
+	RateLimiter string
+	SyncPeriod  time.Duration
+
+	// QPS and Burst limit the requests to the API server.
+	QPS, Burst int
+
+	LogLevel, LogFormat string
+
+	// CheckUninstall makes this a check that no scale set is left, instead of a manager.
+	CheckUninstall bool
+}
+
+// validate returns all that is wrong, each with the flag or variable to change.
+func (o Options) validate() error {
+	var wrong []error
+	check := func(ok bool, format string, arguments ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, arguments...))
+		}
+	}
+	check(o.CheckUninstall || o.Namespace != "", "environment variable %s is empty; set it to the manager's namespace", envNamespace)
+	check(o.CheckUninstall || o.Image != "", "environment variable %s is empty; set it to the image that listeners run", envImage)
+	_, err := parseLevel(o.LogLevel)
+	check(err == nil, "--log-level=%q is unknown; use debug, info, warn, error or a whole number", o.LogLevel)
+	check(slices.Contains([]string{formatText, formatJSON}, o.LogFormat), "--log-format=%q is unknown; use text or json", o.LogFormat)
+	check(slices.Contains([]string{"", rateLimiterDefault, rateLimiterTyped}, o.RateLimiter),
+		"--workqueue-rate-limiter=%q is unknown; use %s or %s", o.RateLimiter, rateLimiterDefault, rateLimiterTyped)
+	check(o.RunnerWorkers > 0, "--runner-max-concurrent-reconciles=%d; use 1 or more", o.RunnerWorkers)
+	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
+	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)
+	check(o.SyncPeriod > 0, "--sync-period=%s; use a positive duration", o.SyncPeriod)
+	check(!o.LeaderElection || o.LeaderElectionID != "", "--leader-election-id is empty; name the Lease")
+	for _, server := range []struct{ flag, address string }{
+		{"metrics-addr", o.MetricsAddress}, {"health-probe-bind-address", o.HealthAddress},
+		{"pprof-addr", o.PprofAddress}, {"listener-metrics-addr", o.ListenerMetricsAddress},
+	} {
+		check(validAddress(server.address), "--%s=%q is no address; use HOST:PORT or :PORT, or 0 to turn it off", server.flag, server.address)
+	}
+	return errors.Join(wrong...)
+}
+
+func validAddress(address string) bool {
+	if !serves(address) {
+		return true
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// serves says that an address means a server.
+func serves(address string) bool { return address != "" && address != disabledAddress }
+
+// watched returns the namespaces to watch, nil for all. The manager's own is always among them: listeners are there.
+func (o Options) watched() []string {
+	switch o.WatchNamespace {
+	case "":
+		return nil
+	case o.Namespace:
+		return []string{o.Namespace}
+	}
+	return []string{o.WatchNamespace, o.Namespace}
+}
+
+// listenerLogging returns the level and format for listeners, which know fewer levels than the manager does.
+func (o Options) listenerLogging() (level, format string) {
+	if _, err := strconv.Atoi(o.LogLevel); err == nil {
+		return levelDebug, formatText
+	}
+	return o.LogLevel, o.LogFormat
+}
+
+// rateLimiter returns a new limiter for one controller's failing objects, nil for controller-runtime's: 5 ms, doubled up
+// to 1000 s. Each controller gets its own, because failures are counted by namespace and name.
+func (o Options) rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	if o.RateLimiter != rateLimiterTyped {
+		return nil
+	}
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, 1000*time.Second)
+}
+
+func parseLevel(text string) (zapcore.Level, error) {
+	if number, err := strconv.ParseInt(text, 10, 8); err == nil {
+		return zapcore.Level(number), nil
+	}
+	if !slices.Contains([]string{levelDebug, "info", "warn", "error"}, text) {
+		return 0, fmt.Errorf("unknown level %q", text)
+	}
+	return zapcore.ParseLevel(text)
+}
