@@ -1,0 +1,262 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/utils/ptr"
+)
+
+const controllerImage = "ghcr.io/harrier-ci/gha-runner-scale-set-controller:0.1.0"
+
+func deployment(t *testing.T, values ...string) appsv1.Deployment {
+	t.Helper()
+	return one[appsv1.Deployment](t, render(t, controller, values...), "deployment.yaml")
+}
+
+func manager(t *testing.T, values ...string) corev1.Container {
+	t.Helper()
+	containers := deployment(t, values...).Spec.Template.Spec.Containers
+	if len(containers) != 1 {
+		t.Fatalf("the controller's pod has %d containers, want 1", len(containers))
+	}
+	return containers[0]
+}
+
+func TestDeploymentByDefault(t *testing.T) {
+	t.Parallel()
+	got := deployment(t)
+	selector := map[string]string{
+		"app.kubernetes.io/name":      "gha-rs-controller",
+		"app.kubernetes.io/namespace": "arc-systems",
+		"app.kubernetes.io/instance":  "arc",
+	}
+	check(t, "name", got.Namespace+"/"+got.Name, "arc-systems/arc-gha-rs-controller")
+	check(t, "labels", got.Labels, extended(selector, map[string]string{
+		"helm.sh/chart":                                           "gha-rs-controller-0.1.0",
+		"app.kubernetes.io/version":                               "0.1.0",
+		"app.kubernetes.io/part-of":                               "gha-rs-controller",
+		"app.kubernetes.io/managed-by":                            "Helm",
+		"actions.github.com/controller-service-account-namespace": "arc-systems",
+		"actions.github.com/controller-service-account-name":      "arc-gha-rs-controller",
+	}))
+	check(t, "selector", got.Spec.Selector.MatchLabels, selector)
+	check(t, "pod labels", got.Spec.Template.Labels, extended(selector, map[string]string{
+		"app.kubernetes.io/part-of":   "gha-rs-controller",
+		"app.kubernetes.io/component": "controller-manager",
+		"app.kubernetes.io/version":   "0.1.0",
+	}))
+	check(t, "pod annotations", got.Spec.Template.Annotations, map[string]string{"kubectl.kubernetes.io/default-container": "manager"})
+	check(t, "replicas", got.Spec.Replicas, ptr.To(int32(1)))
+	check(t, "strategy", got.Spec.Strategy.Type, appsv1.RecreateDeploymentStrategyType)
+	check(t, "pod", got.Spec.Template.Spec, corev1.PodSpec{
+		ServiceAccountName:            "arc-gha-rs-controller",
+		TerminationGracePeriodSeconds: ptr.To(int64(10)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:   ptr.To(true),
+			RunAsUser:      ptr.To(int64(65532)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		Containers: []corev1.Container{{
+			Name:            "manager",
+			Image:           controllerImage,
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Command:         []string{"/manager"},
+			Args: []string{
+				"--auto-scaling-runner-set-only", "--log-level=debug", "--log-format=text",
+				"--runner-max-concurrent-reconciles=2",
+				"--listener-metrics-addr=0", "--listener-metrics-endpoint=", "--metrics-addr=0",
+			},
+			Env:          managerEnv(controllerImage),
+			VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				ReadOnlyRootFilesystem:   ptr.To(true),
+				RunAsNonRoot:             ptr.To(true),
+			},
+		}},
+	})
+}
+
+func managerEnv(image string) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "CONTROLLER_MANAGER_CONTAINER_IMAGE", Value: image},
+		{Name: "CONTROLLER_MANAGER_POD_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"},
+		}},
+	}
+}
+
+// Every value that becomes an argument, in the order the arguments have.
+func TestManagerArguments(t *testing.T) {
+	t.Parallel()
+	got := manager(t, `
+replicaCount: 2
+imagePullSecrets: [{name: one}, {name: two}]
+metrics: {controllerManagerAddr: ":8080", listenerAddr: ":8081", listenerEndpoint: /metrics}
+pprof: {addr: ":6060"}
+flags:
+  logLevel: info
+  logFormat: json
+  watchSingleNamespace: team-a
+  runnerMaxConcurrentReconciles: 4
+  updateStrategy: eventual
+  excludeLabelPropagationPrefixes: [argocd.argoproj.io/, example.com/]
+  k8sClientRateLimiterQPS: 1000000
+  k8sClientRateLimiterBurst: 60
+  rateLimiter: {name: typed_rate_limiter}
+  healthProbeBindAddress: ":8082"
+`)
+	check(t, "arguments", got.Args, []string{
+		"--auto-scaling-runner-set-only",
+		"--enable-leader-election", "--leader-election-id=arc-gha-rs-controller",
+		"--auto-scaler-image-pull-secrets=one", "--auto-scaler-image-pull-secrets=two",
+		"--log-level=info", "--log-format=json",
+		"--watch-single-namespace=team-a",
+		"--runner-max-concurrent-reconciles=4",
+		"--update-strategy=eventual",
+		"--listener-metrics-addr=:8081", "--listener-metrics-endpoint=/metrics", "--metrics-addr=:8080",
+		"--pprof-addr=:6060",
+		"--exclude-label-propagation-prefix=argocd.argoproj.io/", "--exclude-label-propagation-prefix=example.com/",
+		"--k8s-client-rate-limiter-qps=1000000", "--k8s-client-rate-limiter-burst=60",
+		"--workqueue-rate-limiter=typed_rate_limiter",
+		"--health-probe-bind-address=:8082",
+	})
+	check(t, "ports", got.Ports, []corev1.ContainerPort{
+		{Name: "metrics", ContainerPort: 8080, Protocol: corev1.ProtocolTCP},
+		{Name: "pprof", ContainerPort: 6060, Protocol: corev1.ProtocolTCP},
+	})
+	check(t, "liveness probe", got.LivenessProbe.HTTPGet.Path+got.LivenessProbe.HTTPGet.Port.String(), "/healthz8082")
+	check(t, "its times", []int32{got.LivenessProbe.InitialDelaySeconds, got.LivenessProbe.PeriodSeconds}, []int32{15, 20})
+	check(t, "readiness probe", got.ReadinessProbe.HTTPGet.Path+got.ReadinessProbe.HTTPGet.Port.String(), "/readyz8082")
+	check(t, "its times", []int32{got.ReadinessProbe.InitialDelaySeconds, got.ReadinessProbe.PeriodSeconds}, []int32{5, 10})
+}
+
+// Values that go into the pod as they are.
+func TestControllerPodValues(t *testing.T) {
+	t.Parallel()
+	got := deployment(t, `
+labels: {team: ci, number: 5}
+image: {repository: registry.example.com/controller, tag: 1, pullPolicy: Always}
+imagePullSecrets: [{name: registry}]
+env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+podAnnotations: {example.com/a: b}
+podLabels: {example.com/c: d}
+podSecurityContext: {runAsUser: 1000, fsGroup: 2000}
+securityContext: {readOnlyRootFilesystem: false}
+resources: {limits: {memory: 512Mi}}
+nodeSelector: {disk: ssd}
+tolerations: [{key: ci, operator: Exists}]
+affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+volumes: [{name: ca, configMap: {name: ca}}]
+volumeMounts: [{name: ca, mountPath: /ca}]
+priorityClassName: system-cluster-critical
+`)
+	pod := got.Spec.Template.Spec
+	container := pod.Containers[0]
+	check(t, "label", got.Labels["team"]+got.Labels["number"], "ci5")
+	check(t, "image", container.Image, "registry.example.com/controller:1")
+	check(t, "pull policy", container.ImagePullPolicy, corev1.PullAlways)
+	check(t, "pull secrets", pod.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "registry"}})
+	check(t, "environment", container.Env,
+		append(managerEnv("registry.example.com/controller:1"), corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}))
+	check(t, "pod annotation", got.Spec.Template.Annotations["example.com/a"], "b")
+	check(t, "pod label", got.Spec.Template.Labels["example.com/c"], "d")
+	check(t, "pod security", []int64{*pod.SecurityContext.RunAsUser, *pod.SecurityContext.FSGroup}, []int64{1000, 2000})
+	check(t, "security", container.SecurityContext.ReadOnlyRootFilesystem, ptr.To(false))
+	check(t, "memory", container.Resources.Limits.Memory().String(), "512Mi")
+	check(t, "node selector", pod.NodeSelector, map[string]string{"disk": "ssd"})
+	check(t, "tolerations", pod.Tolerations, []corev1.Toleration{{Key: "ci", Operator: corev1.TolerationOpExists}})
+	check(t, "affinity", pod.Affinity.NodeAffinity != nil && pod.Affinity.PodAntiAffinity == nil, true)
+	check(t, "spread", pod.TopologySpreadConstraints[0].TopologyKey, "zone")
+	check(t, "volumes", names(pod.Volumes, func(v corev1.Volume) string { return v.Name }), []string{"tmp", "ca"})
+	check(t, "mounts", names(container.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath }), []string{"/tmp", "/ca"})
+	check(t, "priority class", pod.PriorityClassName, "system-cluster-critical")
+}
+
+func TestEnvironmentIsIgnoredUnlessList(t *testing.T) {
+	t.Parallel()
+	check(t, "environment", manager(t, "env: {NAME: value}").Env, managerEnv(controllerImage))
+}
+
+// Two replicas: an upgrade overlaps, they keep apart, and a node drain takes one at a time.
+func TestSeveralReplicas(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, controller, "replicaCount: 2")
+	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
+	check(t, "strategy", got.Spec.Strategy, appsv1.DeploymentStrategy{})
+	terms := got.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	check(t, "anti-affinity", terms[0].PodAffinityTerm.LabelSelector, got.Spec.Selector)
+	budget := one[policyv1.PodDisruptionBudget](t, rendered, "poddisruptionbudget.yaml")
+	check(t, "budget", budget.Spec.MaxUnavailable.IntValue(), 1)
+	check(t, "its pods", budget.Spec.Selector, got.Spec.Selector)
+}
+
+func TestControllerNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 70)
+	for _, test := range []struct{ release, values, want, label string }{
+		{"arc", "", "arc-gha-rs-controller", "gha-rs-controller"},
+		{"my-gha-rs-controller", "", "my-gha-rs-controller", "gha-rs-controller"},
+		{"arc", "nameOverride: ci", "arc-ci", "ci"},
+		{"arc", "fullnameOverride: ci", "ci", "gha-rs-controller"},
+		{"arc", "fullnameOverride: " + long, long[:63], "gha-rs-controller"},
+		{"arc", "fullnameOverride: " + long[:62] + "-x", long[:62], "gha-rs-controller"},
+		{"arc", "nameOverride: " + long, "arc-" + long[:59], long[:63]},
+	} {
+		got := one[appsv1.Deployment](t, render(t, controller.as(test.release, "arc-systems"), test.values), "deployment.yaml")
+		check(t, "name with "+test.values, got.Name, test.want)
+		check(t, "label with "+test.values, got.Labels["app.kubernetes.io/name"], test.label)
+	}
+	overridden := deployment(t, "namespaceOverride: elsewhere")
+	check(t, "namespace", overridden.Namespace, "elsewhere")
+	check(t, "label", overridden.Labels["actions.github.com/controller-service-account-namespace"], "elsewhere")
+	single := deployment(t, singleNamespace)
+	check(t, "label", single.Labels["actions.github.com/controller-watch-single-namespace"], "team-a")
+}
+
+func TestControllerServiceAccount(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, controller, "serviceAccount: {name: own, annotations: {a: b}}\nlabels: {team: ci}")
+	account := one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml")
+	check(t, "account", account.Namespace+"/"+account.Name+" "+account.Annotations["a"]+" "+account.Labels["team"], "arc-systems/own b ci")
+
+	rendered = render(t, controller, "serviceAccount: {create: false, name: own}")
+	check(t, "accounts made", len(rendered["serviceaccount.yaml"]), 0)
+	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
+	check(t, "account of the pod", got.Spec.Template.Spec.ServiceAccountName, "own")
+	check(t, "account for scale sets", got.Labels["actions.github.com/controller-service-account-name"], "own")
+}
+
+func TestControllerRefusals(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ values, want string }{
+		{"serviceAccount: {name: default}", "serviceAccount.name cannot be set to 'default'"},
+		{"serviceAccount: {create: false}", "serviceAccount.name must be set if serviceAccount.create is false"},
+		{"metrics: {controllerManagerAddr: here}", "Values.metrics.controllerManagerAddr must end with a numeric port"},
+		{"pprof: {addr: here}", "Values.pprof.addr must end with a numeric port"},
+		{"relicaCount: 2", "'relicaCount' not allowed"},
+		{"flags: {logLvel: info}", "'logLvel' not allowed"},
+		{"replicaCount: 0", "/replicaCount"},
+	} {
+		checkContains(t, refusal(t, controller, test.values), test.want)
+	}
+	checkContains(t, refusal(t, controller.with("--kube-version", "1.29.0")), "kubeVersion: >=1.30.0-0")
+}
+
+// extended returns base with more.
+func extended(base, more map[string]string) map[string]string {
+	result := map[string]string{}
+	for _, labels := range []map[string]string{base, more} {
+		for key, value := range labels {
+			result[key] = value
+		}
+	}
+	return result
+}

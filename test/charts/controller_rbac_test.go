@@ -1,0 +1,170 @@
+package charts
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+const (
+	everything = "create delete get list patch update watch"
+	status     = "get patch update"
+	finalizers = "patch update"
+
+	actionsGroup = "actions.github.com/"
+	rbacGroup    = "rbac.authorization.k8s.io/"
+
+	singleNamespace = `flags: {watchSingleNamespace: team-a}`
+)
+
+var events = []string{",events.k8s.io/events: create patch"}
+
+func TestControllerRules(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		file, values, kind, name, namespace string
+		want                                []string
+	}{
+		{"manager_cluster_role.yaml", "", "ClusterRole", "arc-gha-rs-controller", "", []string{
+			actionsGroup + "autoscalingrunnersets: " + everything,
+			actionsGroup + "autoscalingrunnersets/finalizers: " + finalizers,
+			actionsGroup + "autoscalingrunnersets/status: " + status,
+			actionsGroup + "autoscalinglisteners: " + everything,
+			actionsGroup + "autoscalinglisteners/status: " + status,
+			actionsGroup + "autoscalinglisteners/finalizers: " + finalizers,
+			actionsGroup + "ephemeralrunnersets: " + everything,
+			actionsGroup + "ephemeralrunnersets/status: " + status,
+			actionsGroup + "ephemeralrunnersets/finalizers: " + finalizers,
+			actionsGroup + "ephemeralrunners: " + everything,
+			actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
+			actionsGroup + "ephemeralrunners/status: " + status,
+			"/pods: list watch",
+			"/serviceaccounts: list watch",
+			rbacGroup + "rolebindings: list watch",
+			rbacGroup + "roles: list watch patch",
+		}},
+		{"manager_listener_role.yaml", "", "Role", "arc-gha-rs-controller-listener", "arc-systems", []string{
+			"/pods: create delete get",
+			"/pods/status: get",
+			"/secrets: create delete get patch update",
+			"/serviceaccounts: create delete get patch update",
+		}},
+		{"leader_election_role.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", []string{
+			"coordination.k8s.io/leases: get watch list delete update create",
+			"/events: create patch",
+		}},
+		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems", []string{
+			actionsGroup + "autoscalinglisteners: " + everything,
+			actionsGroup + "autoscalinglisteners/status: " + status,
+			actionsGroup + "autoscalinglisteners/finalizers: " + finalizers,
+			"/pods: list watch",
+			"/serviceaccounts: list watch",
+			rbacGroup + "rolebindings: list watch",
+			rbacGroup + "roles: list watch",
+			actionsGroup + "autoscalingrunnersets: list watch",
+			actionsGroup + "ephemeralrunnersets: list watch",
+			actionsGroup + "ephemeralrunners: list watch",
+		}},
+		{"manager_single_namespace_watch_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a", []string{
+			actionsGroup + "autoscalingrunnersets: " + everything,
+			actionsGroup + "autoscalingrunnersets/finalizers: " + finalizers,
+			actionsGroup + "autoscalingrunnersets/status: " + status,
+			actionsGroup + "ephemeralrunnersets: " + everything,
+			actionsGroup + "ephemeralrunnersets/status: " + status,
+			actionsGroup + "ephemeralrunnersets/finalizers: " + finalizers,
+			actionsGroup + "ephemeralrunners: " + everything,
+			actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
+			actionsGroup + "ephemeralrunners/status: " + status,
+			actionsGroup + "autoscalinglisteners: list watch",
+			"/pods: list watch",
+			"/serviceaccounts: list watch",
+			rbacGroup + "rolebindings: list watch",
+			rbacGroup + "roles: list watch patch",
+		}},
+		{"manager_events_role.yaml", "", "ClusterRole", "arc-gha-rs-controller-events", "", events},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			t.Parallel()
+			// ClusterRole has the fields of Role and one more.
+			role := one[rbacv1.ClusterRole](t, render(t, controller, test.values), test.file)
+			check(t, "kind", role.Kind, test.kind)
+			check(t, "name", role.Name, test.name)
+			check(t, "namespace", role.Namespace, test.namespace)
+			check(t, "labels", len(role.Labels), 0)
+			check(t, "rules", rules(role.Rules), test.want)
+		})
+	}
+}
+
+func TestControllerBindings(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ file, values, kind, name, namespace string }{
+		{"manager_cluster_role_binding.yaml", "", "ClusterRole", "arc-gha-rs-controller", ""},
+		{"manager_events_role_binding.yaml", "", "ClusterRole", "arc-gha-rs-controller-events", ""},
+		{"manager_listener_role_binding.yaml", "", "Role", "arc-gha-rs-controller-listener", "arc-systems"},
+		{"leader_election_role_binding.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems"},
+		{"manager_single_namespace_controller_role_binding.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems"},
+		{"manager_single_namespace_watch_role_binding.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a"},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			t.Parallel()
+			binding := one[rbacv1.RoleBinding](t, render(t, controller, test.values), test.file)
+			check(t, "kind", binding.Kind, test.kind+"Binding")
+			check(t, "name", binding.Name, test.name)
+			check(t, "namespace", binding.Namespace, test.namespace)
+			check(t, "role", binding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: test.kind, Name: test.name})
+			check(t, "subjects", binding.Subjects, []rbacv1.Subject{
+				{Kind: rbacv1.ServiceAccountKind, Name: "arc-gha-rs-controller", Namespace: "arc-systems"},
+			})
+		})
+	}
+}
+
+// In single-namespace mode Events are allowed in the watched namespace and the controller's, once where they coincide.
+func TestControllerEventRoles(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		watched string
+		want    []string
+	}{
+		{"team-a", []string{"arc-systems", "team-a"}},
+		{"arc-systems", []string{"arc-systems"}},
+	} {
+		rendered := render(t, controller, "flags: {watchSingleNamespace: "+test.watched+"}")
+		roles := all[rbacv1.Role](t, rendered, "manager_events_role.yaml")
+		bindings := all[rbacv1.RoleBinding](t, rendered, "manager_events_role_binding.yaml")
+		for _, role := range roles {
+			check(t, "rules", rules(role.Rules), events)
+		}
+		check(t, "namespaces of roles", names(roles, func(r rbacv1.Role) string { return r.Namespace }), test.want)
+		check(t, "namespaces of bindings", names(bindings, func(b rbacv1.RoleBinding) string { return b.Namespace }), test.want)
+	}
+}
+
+// A template that isn't wanted renders nothing at all: tests for ARC's chart select by file name and expect an error.
+func TestControllerTemplatesByMode(t *testing.T) {
+	t.Parallel()
+	always := []string{
+		"actions.github.com_autoscalinglisteners.yaml", "actions.github.com_autoscalingrunnersets.yaml",
+		"actions.github.com_ephemeralrunners.yaml", "actions.github.com_ephemeralrunnersets.yaml",
+		"deployment.yaml", "manager_events_role.yaml", "manager_events_role_binding.yaml", "manager_listener_role.yaml",
+		"manager_listener_role_binding.yaml", "serviceaccount.yaml", "uninstall_check.yaml",
+	}
+	cluster := []string{"manager_cluster_role.yaml", "manager_cluster_role_binding.yaml"}
+	single := []string{
+		"manager_single_namespace_controller_role.yaml", "manager_single_namespace_controller_role_binding.yaml",
+		"manager_single_namespace_watch_role.yaml", "manager_single_namespace_watch_role_binding.yaml",
+	}
+	several := []string{"leader_election_role.yaml", "leader_election_role_binding.yaml", "poddisruptionbudget.yaml"}
+	for values, want := range map[string][]string{
+		"":                                    slices.Concat(always, cluster),
+		singleNamespace:                       slices.Concat(always, single),
+		"replicaCount: 2\n" + singleNamespace: slices.Concat(always, single, several),
+	} {
+		slices.Sort(want)
+		check(t, "templates of "+values, sortedKeys(render(t, controller, values)), want)
+	}
+	_, stderr, _ := controller.with("--show-only", "templates/manager_cluster_role.yaml").template(t, singleNamespace)
+	checkContains(t, stderr, "could not find template templates/manager_cluster_role.yaml in chart")
+}

@@ -1,0 +1,165 @@
+// Package charts tests the two Helm charts: what they render for which values, which values they refuse and with what
+// words, and that a real API server takes what they render. It runs the helm that hack/kubernetes.sh builds.
+//
+// The file names of templates, names, labels, the order of arguments and rules and the texts of refusals are what users
+// of actions-runner-controller's charts, and tests written for those, rely on.
+package charts
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// TestMain gives the tests that need one a cluster without our CRDs: the chart brings them.
+func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{CRDs: []string{}})) }
+
+const root = "../.."
+
+// findHelm returns helm's path: in the directory HARRIER_KUBERNETES names, or built by hack/kubernetes.sh.
+var findHelm = sync.OnceValues(func() (string, error) {
+	directory := os.Getenv("HARRIER_KUBERNETES")
+	if directory == "" {
+		output, err := exec.Command(filepath.Join(root, "hack", "kubernetes.sh")).Output()
+		if err != nil {
+			return "", fmt.Errorf("build helm with hack/kubernetes.sh: %w", err)
+		}
+		directory = strings.TrimSpace(string(output))
+	}
+	return filepath.Join(directory, "helm"), nil
+})
+
+// helm runs helm and returns its two outputs.
+func helm(t *testing.T, arguments ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	program, err := findHelm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), program, arguments...)
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	err = command.Run()
+	return out.String(), errs.String(), err
+}
+
+// chart is a chart as a test renders it.
+type chart struct {
+	name, release, namespace string
+	arguments                []string
+}
+
+var (
+	controller = chart{name: "gha-runner-scale-set-controller", release: "arc", namespace: "arc-systems"}
+	scaleSet   = chart{name: "gha-runner-scale-set", release: "test-runners", namespace: "arc-runners"}
+)
+
+// minimal are the values without which a scale set can't be rendered.
+const minimal = `
+githubConfigUrl: https://github.com/actions
+githubConfigSecret: {github_token: gh_token12345}
+controllerServiceAccount: {name: arc, namespace: arc-system}
+`
+
+// with returns the chart with more arguments for helm.
+func (c chart) with(arguments ...string) chart {
+	c.arguments = append(append([]string{}, c.arguments...), arguments...)
+	return c
+}
+
+// as returns the chart as another release in another namespace.
+func (c chart) as(release, namespace string) chart {
+	c.release, c.namespace = release, namespace
+	return c
+}
+
+func (c chart) directory() string { return filepath.Join(root, "charts", c.name) }
+
+// template runs helm template with the values, YAML documents of which later ones win.
+func (c chart) template(t *testing.T, values ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	return c.run(t, "template", values...)
+}
+
+func (c chart) run(t *testing.T, command string, values ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	arguments := []string{command, c.release, c.directory(), "--namespace", c.namespace}
+	for i, document := range values {
+		file := filepath.Join(t.TempDir(), fmt.Sprintf("values-%d.yaml", i))
+		if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		arguments = append(arguments, "--values", file)
+	}
+	return helm(t, append(arguments, c.arguments...)...)
+}
+
+// manifests are the documents of a render by the file name of their template, without its directory.
+type manifests map[string][]string
+
+// render returns what the chart makes of the values; the test fails when that is an error.
+func render(t *testing.T, c chart, values ...string) manifests {
+	t.Helper()
+	stdout, stderr, err := c.template(t, values...)
+	if err != nil {
+		t.Fatalf("helm template %s: %v\n%s", c.name, err, stderr)
+	}
+	rendered := manifests{}
+	for document := range strings.SplitSeq("\n"+stdout, "\n---\n") {
+		source, _, found := strings.Cut(strings.TrimPrefix(document, "# Source: "), "\n")
+		if !found {
+			continue
+		}
+		rendered[path.Base(source)] = append(rendered[path.Base(source)], document)
+	}
+	return rendered
+}
+
+// refusal returns what helm says when it refuses the values; the test fails when it takes them.
+func refusal(t *testing.T, c chart, values ...string) string {
+	t.Helper()
+	_, stderr, err := c.template(t, values...)
+	if err == nil {
+		t.Fatalf("helm template %s took the values:\n%s", c.name, strings.Join(values, "\n"))
+	}
+	return stderr
+}
+
+// one decodes the only document of a template. Fields that the type doesn't have and keys given twice fail the test.
+func one[T any](t *testing.T, rendered manifests, file string) T {
+	t.Helper()
+	objects := all[T](t, rendered, file)
+	if len(objects) != 1 {
+		t.Fatalf("%s renders %d objects, want 1", file, len(objects))
+	}
+	return objects[0]
+}
+
+// all decodes the documents of a template.
+func all[T any](t *testing.T, rendered manifests, file string) []T {
+	t.Helper()
+	var objects []T
+	for _, document := range rendered[file] {
+		objects = append(objects, decode[T](t, document))
+	}
+	return objects
+}
+
+func decode[T any](t *testing.T, document string) T {
+	t.Helper()
+	var object T
+	if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+		t.Fatalf("decode: %v\n%s", err, document)
+	}
+	return object
+}
