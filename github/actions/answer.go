@@ -74,7 +74,7 @@ func explain(answer *response) (message, typeName string) {
 	}
 	switch {
 	case body.Message != "":
-		return shorten(body.Message), body.TypeName
+		return shorten(body.Message), shorten(body.TypeName)
 	case body.Error != "":
 		return shorten(body.Error), body.TypeName
 	}

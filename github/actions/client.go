@@ -80,7 +80,7 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 	if client.clock == nil {
 		client.clock = clock.RealClock{}
 	}
-	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: func() time.Duration { return client.limits.call }}
+	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: client.limits.call}
 	return client, nil
 }
 

@@ -168,10 +168,18 @@ func (c *Client) restHeader(authorization, contentType string) http.Header {
 	}
 }
 
+// expiryClaim reads no other claim: one of an unexpected type would hide this one.
+type expiryClaim struct {
+	ExpiresAt *jwt.NumericDate `json:"exp"`
+}
+
+// Valid implements jwt.Claims.
+func (expiryClaim) Valid() error { return nil }
+
 // expiry reads when a token ends, without verifying it: that is GitHub's business. Tokens that don't say so, or are
 // no JWT at all, get unknownLifetime.
 func expiry(token string, now time.Time) time.Time {
-	var claims jwt.RegisteredClaims
+	var claims expiryClaim
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil {
 		return now.Add(unknownLifetime)
 	}

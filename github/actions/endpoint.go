@@ -30,14 +30,27 @@ const (
 type endpoint struct {
 	// missing is the meaning of 404, conflict that of 409; nil when there is no particular one.
 	missing, conflict error
-	// rest marks GitHub's REST API, all others belong to the Actions service.
-	rest bool
+	// missingByAnyName applies missing also when the answer names an exception that says nothing to us.
+	missingByAnyName bool
 }
 
+// meaningOfNotFound is careful with exceptions it doesn't know: "no such tenant" must not pass for "no such runner",
+// because whoever removes runners takes that for success.
+func (e endpoint) meaningOfNotFound(exception string) error {
+	if e.missing != nil && (exception == "" || e.missingByAnyName) {
+		return e.missing
+	}
+	return ErrNotFound
+}
+
+// hidden is what 404 means of the REST API: GitHub says it instead of 403 where a credential must not even learn that
+// an organization or repository exists.
+var hidden = endpoint{missing: ErrUnauthorized, missingByAnyName: true}
+
 var endpoints = map[string]endpoint{
-	EndpointInstallationToken: {rest: true},
-	EndpointRegistrationToken: {rest: true},
-	EndpointRegister:          {rest: true},
+	EndpointInstallationToken: hidden,
+	EndpointRegistrationToken: hidden,
+	EndpointRegister:          hidden,
 	EndpointFindScaleSet:      {},
 	EndpointGetScaleSet:       {missing: ErrScaleSetNotFound},
 	EndpointCreateScaleSet:    {conflict: ErrScaleSetExists},
@@ -50,7 +63,7 @@ var endpoints = map[string]endpoint{
 	EndpointRemoveRunner:      {missing: ErrRunnerNotFound},
 	EndpointGetAcquirableJobs: {},
 	EndpointCreateSession:     {missing: ErrScaleSetNotFound, conflict: ErrSessionConflict},
-	EndpointRefreshSession:    {missing: ErrSessionNotFound},
+	EndpointRefreshSession:    {missing: ErrSessionNotFound, missingByAnyName: true}, // RunnerAdminException
 	EndpointDeleteSession:     {missing: ErrSessionNotFound},
 	EndpointAcquireJobs:       {missing: ErrScaleSetNotFound},
 	EndpointGetMessage:        {missing: ErrSessionNotFound},

@@ -106,19 +106,14 @@ func (e *Error) meaning() error {
 	case http.StatusConflict:
 		return endpoints[e.Endpoint].conflict
 	case http.StatusNotFound, http.StatusGone:
-		if missing := endpoints[e.Endpoint].missing; missing != nil {
-			return missing
-		}
-		return ErrNotFound
+		return endpoints[e.Endpoint].meaningOfNotFound(e.TypeName)
 	}
 	return nil
 }
 
-// advice says what to check about a refused credential. GitHub answers 404 rather than 403 where the credential must
-// not even learn that the organization or repository exists.
+// advice says what to check about a refused credential.
 func (e *Error) advice() string {
-	hidden := e.StatusCode == http.StatusNotFound && endpoints[e.Endpoint].rest
-	if e.rateLimited || !hidden && !errors.Is(e, ErrUnauthorized) {
+	if !errors.Is(e, ErrUnauthorized) {
 		return ""
 	}
 	return credentialAdvice[e.Credential]
@@ -201,8 +196,8 @@ func unexpected(endpoint string, err error) error {
 	return &UnexpectedResponseError{Endpoint: endpoint, Err: err}
 }
 
-// ignore returns nil for an error that means harmless.
-func ignore(harmless, err error) error {
+// unless returns err, or nil when it means harmless.
+func unless(harmless, err error) error {
 	if errors.Is(err, harmless) {
 		return nil
 	}

@@ -18,6 +18,8 @@ const (
 	firstPause = time.Second
 	// limitedPause is how long to keep away after a 429 that doesn't say; GitHub's documentation asks for a minute.
 	limitedPause = time.Minute
+	// longestPause bounds what is believed of a server's wish: a limit lasts an hour, a wrong date must not last for ever.
+	longestPause = 24 * time.Hour
 )
 
 // shouldRepeat is the retry layer's policy. A complete answer counts even if the context ended meanwhile, and a pause
@@ -106,22 +108,21 @@ func limitedUntil(status int, header http.Header, now time.Time) (until time.Tim
 	default:
 		return time.Time{}, false
 	}
-	if until, ok := parseRetryAfter(header.Get("Retry-After"), now); ok {
-		return until, true
+	until, limited = parseRetryAfter(header.Get("Retry-After"), now)
+	if !limited && header.Get("X-Ratelimit-Remaining") == "0" && status != http.StatusServiceUnavailable {
+		reset, err := strconv.ParseInt(header.Get("X-Ratelimit-Reset"), 10, 64)
+		until, limited = time.Unix(reset, 0), err == nil
 	}
-	if header.Get("X-Ratelimit-Remaining") == "0" && status != http.StatusServiceUnavailable {
-		if reset, err := strconv.ParseInt(header.Get("X-Ratelimit-Reset"), 10, 64); err == nil {
-			return time.Unix(reset, 0), true
-		}
+	if latest := now.Add(longestPause); until.After(latest) {
+		until = latest
 	}
-	return time.Time{}, false
+	return until, limited
 }
 
 func parseRetryAfter(value string, now time.Time) (time.Time, bool) {
-	// More than a day is either an error or as good as one; the bound keeps the sum in range.
-	const most = 24 * 60 * 60
 	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
-		return now.Add(time.Duration(min(seconds, most)) * time.Second), seconds >= 0
+		seconds = min(seconds, int64(longestPause/time.Second)) // the product below must not overflow
+		return now.Add(time.Duration(seconds) * time.Second), seconds >= 0
 	}
 	date, err := http.ParseTime(value)
 	return date, err == nil

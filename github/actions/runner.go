@@ -61,6 +61,9 @@ func (c *Client) GetRunner(ctx context.Context, id int) (*RunnerReference, error
 	if err != nil {
 		return nil, err
 	}
+	if answer.ID == 0 {
+		return nil, unexpected(EndpointGetRunner, errors.New("the runner in the answer has no id"))
+	}
 	return &answer, nil
 }
 
@@ -85,7 +88,7 @@ func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerRefer
 // RemoveRunner removes a runner's registration; one that is gone already counts as removed. Success proves that the
 // runner takes no job any more. It fails with ErrJobStillRunning when the runner has one.
 func (c *Client) RemoveRunner(ctx context.Context, id int) error {
-	return ignore(ErrNotFound, c.callService(ctx, serviceRequest{
+	return unless(ErrRunnerNotFound, c.callService(ctx, serviceRequest{
 		endpoint: EndpointRemoveRunner, method: http.MethodDelete, path: runnersPath + "/" + strconv.Itoa(id),
 	}, nil))
 }
@@ -98,5 +101,5 @@ func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAv
 		endpoint: EndpointGetAcquirableJobs, method: http.MethodGet, scaleSetID: scaleSetID,
 		path: scaleSetPath(scaleSetID) + "/acquirablejobs",
 	}, &found)
-	return found.Value, ignore(ErrNotFound, err)
+	return found.Value, unless(ErrNotFound, err)
 }

@@ -1,11 +1,12 @@
 package actions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
+	"regexp"
 )
 
 // Session is the right to a scale set's message queue. A scale set has one at a time. Its methods may be called
@@ -46,17 +47,25 @@ func (c *Client) CreateSession(ctx context.Context, scaleSetID int, owner string
 	session.state = &shared[sessionState]{
 		current: state,
 		fetch:   session.refresh,
-		limit:   func() time.Duration { return c.limits.call },
+		limit:   c.limits.call,
 	}
 	return session, nil
 }
 
-// DeleteSession closes a session that may have been opened by another process. One that is gone counts as closed.
+// sessionIDPattern fits UUIDs. An id comes from where people can write; one like ".." would delete something else.
+var sessionIDPattern = regexp.MustCompile(`^[0-9A-Za-z-]+$`)
+
+// DeleteSession closes a session that may have been opened by another process. One that is gone counts as closed, and
+// so does an id that no session can have.
 func (c *Client) DeleteSession(ctx context.Context, scaleSetID int, sessionID string) error {
-	return ignore(ErrNotFound, c.callService(ctx, serviceRequest{
+	if !sessionIDPattern.MatchString(sessionID) {
+		return nil
+	}
+	err := c.callService(ctx, serviceRequest{
 		endpoint: EndpointDeleteSession, method: http.MethodDelete, scaleSetID: scaleSetID,
 		path: sessionPath(scaleSetID, sessionID),
-	}, nil))
+	}, nil)
+	return unless(ErrSessionNotFound, unless(ErrScaleSetNotFound, err))
 }
 
 // ID returns the session's id, a UUID.
@@ -92,22 +101,18 @@ func (s *Session) refresh(ctx context.Context, stale *sessionState) (*sessionSta
 	return state, err
 }
 
-// stateCall decodes an answer that describes a session over what was known of it, without the token: an answer
-// without a new one is useless.
+// stateCall makes a call whose answer describes a session. What the answer leaves out stays as it was known, except
+// the token: an answer without a new one is useless.
 func (s *Session) stateCall(ctx context.Context, r serviceRequest, known *sessionState) (*sessionState, error) {
-	state := &sessionState{ID: known.ID, OwnerName: known.OwnerName, ScaleSet: known.ScaleSet, QueueURL: known.QueueURL, Statistics: known.Statistics}
-	// Decoding through an old pointer would change what others are reading.
-	if known.Statistics != nil {
-		statistics := *known.Statistics
-		state.Statistics = &statistics
-	}
-	if known.ScaleSet != nil {
-		set := *known.ScaleSet
-		state.ScaleSet = &set
-	}
+	state := &sessionState{}
 	if err := s.client.callService(ctx, r, state); err != nil {
 		return nil, err
 	}
+	state.ID = cmp.Or(state.ID, known.ID)
+	state.OwnerName = cmp.Or(state.OwnerName, known.OwnerName)
+	state.QueueURL = cmp.Or(state.QueueURL, known.QueueURL)
+	state.ScaleSet = cmp.Or(state.ScaleSet, known.ScaleSet)
+	state.Statistics = cmp.Or(state.Statistics, known.Statistics)
 	queue, err := url.Parse(state.QueueURL)
 	if err != nil || queue.Host == "" {
 		return nil, unexpected(r.endpoint, errors.New("the session has no valid messageQueueUrl"))

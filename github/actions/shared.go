@@ -16,7 +16,7 @@ type shared[T any] struct {
 	// fetch makes a new value; stale is the one to be replaced, nil at first. It never runs twice at a time.
 	fetch func(ctx context.Context, stale *T) (*T, error)
 	// limit is how long a fetch may take.
-	limit func() time.Duration
+	limit time.Duration
 
 	flight  singleflight.Group
 	mu      sync.Mutex
@@ -45,7 +45,7 @@ func (s *shared[T]) replace(ctx context.Context, stale *T) (*T, error) {
 		if current := s.get(); current != stale {
 			return current, nil // another fetch ended between the look above and here
 		}
-		ctx, cancel := withTimeout(context.WithoutCancel(ctx), s.limit())
+		ctx, cancel := withTimeout(context.WithoutCancel(ctx), s.limit)
 		defer cancel()
 		fresh, err := s.fetch(ctx, stale)
 		if err != nil {

@@ -38,9 +38,9 @@ func newTransport(roots *x509.CertPool, proxy func(*http.Request) (*url.URL, err
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true, // a TLSClientConfig of one's own turns it off otherwise
-		// An HTTP/2 connection outlives the attempts on it. 5 s of silence and 5 s without an answer to a ping end a dead
+		// An HTTP/2 connection outlives the attempts on it. 10 s of silence and 4 s without an answer to a ping end a dead
 		// one before AttemptTimeout (15 s), so that the repetition gets a fresh connection.
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 4 * time.Second},
 		MaxIdleConns:        2 * maxConcurrentCalls, // Actions service and REST API
 		MaxIdleConnsPerHost: maxConcurrentCalls,
 		IdleConnTimeout:     90 * time.Second,

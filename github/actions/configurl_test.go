@@ -1,0 +1,134 @@
+package actions
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestConfigURL(t *testing.T) {
+	for in, want := range map[string]struct {
+		scope                    Scope
+		enterprise, org, repo    string
+		hosted                   bool
+		registrationToken, start string
+	}{
+		"https://github.com/acme": {ScopeOrganization, "", "acme", "", true,
+			"https://api.github.com/orgs/acme/actions/runners/registration-token", "https://github.com/acme"},
+		"/https://github.com/acme//": {ScopeOrganization, "", "acme", "", true,
+			"https://api.github.com/orgs/acme/actions/runners/registration-token", "https://github.com/acme"},
+		"https://www.github.com/acme/web": {ScopeRepository, "", "acme", "web", true,
+			"https://api.github.com/repos/acme/web/actions/runners/registration-token", "https://www.github.com/acme/web"},
+		"https://github.com/Enterprises/big": {ScopeEnterprise, "big", "", "", true,
+			"https://api.github.com/enterprises/big/actions/runners/registration-token", "https://github.com/Enterprises/big"},
+		"https://acme.ghe.com/o": {ScopeOrganization, "", "o", "", true,
+			"https://api.acme.ghe.com/orgs/o/actions/runners/registration-token", "https://acme.ghe.com/o"},
+		"http://localhost/o/r": {ScopeRepository, "", "o", "r", false,
+			"http://localhost/api/v3/repos/o/r/actions/runners/registration-token", "http://localhost/o/r"},
+		"https://ghes.example:8443/o%20o": {ScopeOrganization, "", "o o", "", false,
+			"https://ghes.example:8443/api/v3/orgs/o%20o/actions/runners/registration-token", "https://ghes.example:8443/o%20o"},
+		"https://github.com/enterprises": {ScopeOrganization, "", "enterprises", "", true,
+			"https://api.github.com/orgs/enterprises/actions/runners/registration-token", "https://github.com/enterprises"},
+	} {
+		got, err := ParseConfigURL(in)
+		if err != nil {
+			t.Errorf("%q: %v", in, err)
+			continue
+		}
+		if got.Scope != want.scope || got.Enterprise != want.enterprise || got.Organization != want.org ||
+			got.Repository != want.repo || got.Hosted != want.hosted || got.String() != want.start {
+			t.Errorf("%q: got %+v, want %+v", in, got, want)
+		}
+		if address := got.registrationTokenURL().String(); address != want.registrationToken {
+			t.Errorf("%q: registration token from %s, want %s", in, address, want.registrationToken)
+		}
+	}
+}
+
+// Checklist line 30.
+func TestChecklist30HostedComparesHostWithPort(t *testing.T) {
+	hosted := map[string]bool{
+		"github.com": true, "GitHub.com": true, "www.github.com": true, "github.localhost": true, "x.ghe.com": true,
+		"github.localhost:8080": false, "github.com:443": false, "localhost": false, "127.0.0.1:1": false,
+		"ghe.com": false, "notghe.com": false, "github.com.example": false,
+	}
+	for host, want := range hosted {
+		config, err := ParseConfigURL("https://" + host + "/o")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Hosted != want {
+			t.Errorf("%s: hosted %v, want %v", host, config.Hosted, want)
+		}
+	}
+}
+
+// Checklist line 30: the variable counts if merely present.
+func TestChecklist30ForceGHESCountsWhenEmpty(t *testing.T) {
+	t.Setenv(forceGHESVariable, "")
+	config, err := ParseConfigURL("https://github.com/o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Hosted {
+		t.Error("github.com counts as hosted although the variable is present")
+	}
+	if got, want := config.restURL("x").String(), "https://github.com/api/v3/x"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestInvalidConfigURLSaysWhyAndHidesPasswords(t *testing.T) {
+	for in, reason := range map[string]string{
+		"":                                  "https://",
+		"github.com/acme":                   "https://",
+		"ftp://github.com/acme":             "https://",
+		"https:///acme":                     "no host",
+		"https://:443/acme":                 "no host",
+		"https://github.com":                "empty",
+		"https://github.com/a/b/c":          "3 parts",
+		"https://github.com/a//b":           "empty",
+		"https://github.com/../b":           "relative",
+		"https://me:hunter2@github.com/o":   "password",
+		"https://me:hunter2@github.com:x/o": "not a URL",
+		"https://me:hun@ter2@git hub/o":     "not a URL",
+		"https://github.com/%zz":            "not a URL",
+	} {
+		_, err := ParseConfigURL(in)
+		var invalid *InvalidConfigURLError
+		if !errors.As(err, &invalid) {
+			t.Errorf("%q: got %v, want *InvalidConfigURLError", in, err)
+			continue
+		}
+		if !strings.Contains(invalid.Reason, reason) {
+			t.Errorf("%q: reason %q, want one with %q", in, invalid.Reason, reason)
+		}
+		if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "ter2") {
+			t.Errorf("%q: the password is in %q", in, err)
+		}
+	}
+}
+
+func FuzzParseConfigURL(f *testing.F) {
+	for _, seed := range []string{"https://github.com/acme", "http://h:1/enterprises/e", "https://u:p@h/o/r", "//", "https://h/%2f/b", "https://[::1]:8/o"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		config, err := ParseConfigURL(in)
+		if err != nil {
+			if strings.Contains(err.Error(), "p4ssw0rd") && strings.Contains(in, ":p4ssw0rd@") {
+				t.Errorf("the password is in %q", err)
+			}
+			return
+		}
+		again, err := ParseConfigURL(config.String())
+		if err != nil || again.Scope != config.Scope || again.Organization != config.Organization || again.Repository != config.Repository {
+			t.Errorf("%q: parsed again: %+v, %v; first %+v", in, again, err, config)
+		}
+		address := config.registrationTokenURL()
+		if parsed, err := url.Parse(address.String()); err != nil || parsed.Host != address.Host {
+			t.Errorf("%q: address %s: %v", in, address, err)
+		}
+	})
+}

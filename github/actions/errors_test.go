@@ -1,0 +1,112 @@
+package actions
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var sentinels = map[string]error{
+	"ErrNotFound": ErrNotFound, "ErrRunnerNotFound": ErrRunnerNotFound, "ErrScaleSetNotFound": ErrScaleSetNotFound,
+	"ErrRunnerGroupNotFound": ErrRunnerGroupNotFound, "ErrSessionNotFound": ErrSessionNotFound, "ErrRunnerExists": ErrRunnerExists,
+	"ErrScaleSetExists": ErrScaleSetExists, "ErrSessionConflict": ErrSessionConflict, "ErrJobStillRunning": ErrJobStillRunning,
+	"ErrUnauthorized": ErrUnauthorized,
+}
+
+// Checklist line 19: exceptions match by substring, whatever the status.
+func TestChecklist19WhatAnAnswerMeans(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  Error
+		want []string
+	}{
+		"runner exists": {Error{Endpoint: EndpointGenerateJITConfig, StatusCode: 409, TypeName: "GitHub.DistributedTask.WebApi.TaskAgentExistsException, GitHub.DistributedTask.WebApi"},
+			[]string{"ErrRunnerExists"}},
+		"runner exists, another status": {Error{StatusCode: 400, TypeName: "AgentExistsException"}, []string{"ErrRunnerExists"}},
+		"runner not found":              {Error{StatusCode: 404, TypeName: "x.TaskAgentNotFoundException"}, []string{"ErrNotFound", "ErrRunnerNotFound"}},
+		"job running":                   {Error{StatusCode: 400, TypeName: "x.JobStillRunningException"}, []string{"ErrJobStillRunning"}},
+		"session conflict":              {Error{StatusCode: 409, TypeName: "GitHub.Actions.Runtime.WebApi.RunnerScaleSetSessionConflictException"}, []string{"ErrSessionConflict"}},
+		"session conflict, no name":     {Error{Endpoint: EndpointCreateSession, StatusCode: 409}, []string{"ErrSessionConflict"}},
+		"session expired":               {Error{StatusCode: 400, TypeName: "x.RunnerScaleSetSessionExpiredException"}, []string{"ErrNotFound", "ErrSessionNotFound"}},
+		"refresh of a session evicted": {Error{Endpoint: EndpointRefreshSession, StatusCode: 404, TypeName: "x.RunnerAdminException"},
+			[]string{"ErrNotFound", "ErrSessionNotFound"}},
+		"scale set not found":         {Error{StatusCode: 404, TypeName: "x.RunnerScaleSetNotFoundException"}, []string{"ErrNotFound", "ErrScaleSetNotFound"}},
+		"scale set of a session gone": {Error{Endpoint: EndpointCreateSession, StatusCode: 404}, []string{"ErrNotFound", "ErrScaleSetNotFound"}},
+		"scale set exists":            {Error{StatusCode: 400, TypeName: "x.RunnerScaleSetExistsException"}, []string{"ErrScaleSetExists"}},
+		"runner group not found":      {Error{Endpoint: EndpointFindRunnerGroup, StatusCode: 404}, []string{"ErrNotFound", "ErrRunnerGroupNotFound"}},
+		"tenant not found":            {Error{Endpoint: EndpointRemoveRunner, StatusCode: 404, TypeName: "x.HostDoesNotExistException"}, []string{"ErrNotFound"}},
+		"message not found":           {Error{Endpoint: EndpointDeleteMessage, StatusCode: 404}, []string{"ErrNotFound"}},
+		"hidden organization":         {Error{Endpoint: EndpointRegistrationToken, StatusCode: 404}, []string{"ErrUnauthorized"}},
+		"unauthorized":                {Error{StatusCode: 401}, []string{"ErrUnauthorized"}},
+		"forbidden":                   {Error{StatusCode: 403}, []string{"ErrUnauthorized"}},
+		"limited":                     {Error{StatusCode: 403, rateLimited: true}, nil},
+		"gone":                        {Error{Endpoint: EndpointGetRunner, StatusCode: 410}, []string{"ErrNotFound", "ErrRunnerNotFound"}},
+		"conflict nobody knows":       {Error{Endpoint: EndpointGetRunner, StatusCode: 409}, nil},
+		"bad request":                 {Error{StatusCode: 400, TypeName: "x.ArgumentException"}, nil},
+		"server error":                {Error{StatusCode: 500}, nil},
+	} {
+		var got []string
+		for sentinel, err := range sentinels {
+			if errors.Is(&test.err, err) {
+				got = append(got, sentinel)
+			}
+		}
+		if diff := cmp.Diff(test.want, got, sorted); diff != "" {
+			t.Errorf("%s matches (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+var sorted = cmp.Transformer("set", func(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+})
+
+// Checklist lines 19 and 27: bodies of errors, a taken name that another component wrapped, and plain text.
+func TestChecklist27BodiesOfErrors(t *testing.T) {
+	const plain, html = "text/plain; charset=utf-8", "text/html"
+	wrapped := `{"error":"Bad request","details":"upstream said: ` + strings.ReplaceAll(exception("RunnerScaleSetExistsException", "taken"), `"`, `\"`) + `"}`
+	for name, test := range map[string]struct{ contentType, body, message, typeName string }{
+		"service":          {"application/json", exception("XException", "why"), "why", "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
+		"REST":             {"application/json", `{"message":"Not Found","documentation_url":"https://x"}`, "Not Found", ""},
+		"plain text":       {plain, `{"message":"not JSON"}`, `{"message":"not JSON"}`, ""},
+		"HTML":             {html, "<h1>502</h1>", "<h1>502</h1>", ""},
+		"empty":            {"", "", "no explanation was given", ""},
+		"white space":      {"", " \n", "no explanation was given", ""},
+		"an array":         {"application/json", `["x"]`, `["x"]`, ""},
+		"no known key":     {"application/json", `{"reason":"x"}`, `{"reason":"x"}`, ""},
+		"only error":       {"application/json", `{"error":"x"}`, "x", ""},
+		"wrapped JSON":     {"application/json", wrapped, "taken", "GitHub.Some.WebApi.RunnerScaleSetExistsException, GitHub.Some.WebApi"},
+		"wrapped text":     {"application/json", `{"error":"e","details":"a.b.RunnerScaleSetExistsException: taken"}`, "a.b.RunnerScaleSetExistsException: taken", "a.b.RunnerScaleSetExistsException"},
+		"wrapped nonsense": {"application/json", `{"error":"e","details":"{{{"}`, "{{{", ""},
+	} {
+		message, typeName := explain(&response{header: map[string][]string{"Content-Type": {test.contentType}}, body: []byte(test.body)})
+		if message != test.message || typeName != test.typeName {
+			t.Errorf("%s: got %q, %q; want %q, %q", name, message, typeName, test.message, test.typeName)
+		}
+	}
+}
+
+func TestLongMessageIsShortenedBetweenRunes(t *testing.T) {
+	for offset := range 3 {
+		text := strings.Repeat("x", offset) + strings.Repeat("€", maxMessageLength)
+		got := shorten(text)
+		if len(got) > maxMessageLength+len("…") || !utf8.ValidString(got) {
+			t.Errorf("got %d bytes, valid: %v", len(got), utf8.ValidString(got))
+		}
+	}
+}
+
+func TestErrorDoesNotEchoTheCredential(t *testing.T) {
+	s := newServer(t)
+	s.on(registrationTokenCall, reply{status: 400, body: "you sent Bearer " + testToken, header: map[string]string{"Content-Type": "text/plain"}})
+	_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+	if err == nil || strings.Contains(err.Error(), testToken) || !strings.Contains(err.Error(), "[redacted]") {
+		t.Errorf("got %v, want the token redacted", err)
+	}
+}

@@ -1,0 +1,104 @@
+package actions
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Checklist line 25: Retry-After can be long.
+func TestChecklist25LongLimitReturnsAtOnce(t *testing.T) {
+	inTwoMinutes := epoch.Add(2 * time.Minute)
+	for name, test := range map[string]struct {
+		status int
+		header map[string]string
+	}{
+		"429, seconds":          {429, map[string]string{"Retry-After": "120"}},
+		"503, seconds":          {503, map[string]string{"Retry-After": "120"}},
+		"503, date":             {503, map[string]string{"Retry-After": inTwoMinutes.Format(http.TimeFormat)}},
+		"403, secondary limit":  {403, map[string]string{"Retry-After": "120"}},
+		"403, primary limit":    {403, map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
+		"429, primary limit":    {429, map[string]string{"x-ratelimit-remaining": "0", "x-ratelimit-reset": strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
+		"429, both: the waiter": {429, map[string]string{"Retry-After": "120", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			test.header["ActivityId"] = "activity"
+			s.on(getSetCall, reply{status: test.status, body: `{"message":"slow down"}`, header: test.header})
+			_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+			var limited *RateLimitedError
+			if !errors.As(err, &limited) {
+				t.Fatalf("got %v, want *RateLimitedError", err)
+			}
+			if !limited.Until.Equal(inTwoMinutes) || limited.Endpoint != EndpointGetScaleSet {
+				t.Errorf("%s until %s, want %s", limited.Endpoint, limited.Until, inTwoMinutes)
+			}
+			var answer *Error
+			if !errors.As(err, &answer) || answer.StatusCode != test.status || answer.ActivityID != "activity" {
+				t.Errorf("the answer is lost: %v", err)
+			}
+			if errors.Is(err, ErrUnauthorized) {
+				t.Error("a limit passes for a refused credential")
+			}
+			if len(s.clock.pauses) != 0 || len(s.calls(getSetCall)) != 1 {
+				t.Errorf("%d attempts, pauses %v; want one, none", len(s.calls(getSetCall)), s.clock.pauses)
+			}
+		})
+	}
+}
+
+// Checklist line 25: a short Retry-After is waited for.
+func TestChecklist25ShortLimitIsWaitedFor(t *testing.T) {
+	for _, status := range []int{429, 503, 403} {
+		s := newServer(t)
+		s.on(getSetCall, reply{status: status, header: map[string]string{"Retry-After": "7"}}, reply{body: `{"id":7}`})
+		if _, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.clock.pauses) != 1 || s.clock.pauses[0] != 7*time.Second {
+			t.Errorf("%d: pauses %v, want 7 s", status, s.clock.pauses)
+		}
+	}
+}
+
+func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{status: 429})
+	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+	var limited *RateLimitedError
+	if !errors.As(err, &limited) {
+		t.Fatalf("got %v, want *RateLimitedError", err)
+	}
+	if want := s.clock.Now().Add(time.Minute); !limited.Until.Equal(want) {
+		t.Errorf("until %s, want %s", limited.Until, want)
+	}
+}
+
+func TestLimitedUntil(t *testing.T) {
+	day := epoch.Add(24 * time.Hour)
+	for name, test := range map[string]struct {
+		status  int
+		header  http.Header
+		until   time.Time
+		limited bool
+	}{
+		"no header":               {429, http.Header{}, time.Time{}, false},
+		"other status":            {500, http.Header{"Retry-After": {"5"}}, time.Time{}, false},
+		"zero":                    {429, http.Header{"Retry-After": {"0"}}, epoch, true},
+		"negative":                {429, http.Header{"Retry-After": {"-1"}}, time.Time{}, false},
+		"nonsense":                {429, http.Header{"Retry-After": {"later"}}, time.Time{}, false},
+		"seconds beyond a day":    {429, http.Header{"Retry-After": {"9223372036854775807"}}, day, true},
+		"date beyond a day":       {503, http.Header{"Retry-After": {"Fri, 01 Jan 2100 00:00:00 GMT"}}, day, true},
+		"reset beyond a day":      {403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"99999999999"}}, day, true},
+		"requests remain":         {403, http.Header{"X-Ratelimit-Remaining": {"1"}, "X-Ratelimit-Reset": {"99999999999"}}, time.Time{}, false},
+		"reset is nonsense":       {403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"x"}}, time.Time{}, false},
+		"503 has no quota to use": {503, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"99999999999"}}, time.Time{}, false},
+	} {
+		until, limited := limitedUntil(test.status, test.header, epoch)
+		if limited != test.limited || limited && !until.Equal(test.until) {
+			t.Errorf("%s: got %s, %v; want %s, %v", name, until, limited, test.until, test.limited)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package actions
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v4"
+)
+
+const (
+	registrationTokenCall = "POST /api/v3/orgs/acme/actions/runners/registration-token"
+	registerCall          = "POST /api/v3/actions/runner-registration"
+	getSetCall            = "GET " + scaleSetsURL + "/7"
+)
+
+func TestRegistrationWalksTheChain(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: `{"id":7,"name":"big"}`})
+	if _, err := s.client().GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	token := s.only(registrationTokenCall)
+	if got, want := token.header.Get("Authorization"), "Bearer "+testToken; got != want {
+		t.Errorf("registration token: Authorization %q, want %q", got, want)
+	}
+	if got, want := token.header.Get("Content-Type"), "application/vnd.github.v3+json"; got != want {
+		t.Errorf("registration token: Content-Type %q, want %q", got, want)
+	}
+	if token.body != "" {
+		t.Errorf("registration token: body %q, want none", token.body)
+	}
+	register := s.only(registerCall)
+	if got, want := register.header.Get("Authorization"), "RemoteAuth "+testRegistration; got != want {
+		t.Errorf("register: Authorization %q, want %q", got, want)
+	}
+	if got, want := register.header.Get("Content-Type"), "application/json"; got != want {
+		t.Errorf("register: Content-Type %q, want %q", got, want)
+	}
+	if got, want := register.body, `{"url":"`+s.URL+`/acme","runner_event":"register"}`+"\n"; got != want {
+		t.Errorf("register: body %q, want %q", got, want)
+	}
+}
+
+// Checklist line 6: the service's address has a path and a trailing slash; a renewal changes it.
+func TestChecklist06ServiceAddressIsKeptAndReadAgain(t *testing.T) {
+	s := newServer(t)
+	moved := jsonText(t, map[string]string{
+		"url":   s.URL + "/rest/elsewhere//?tenant=x",
+		"token": adminToken(t, jwt.MapClaims{"exp": epoch.Add(5 * time.Hour).Unix()}),
+	})
+	s.on(registerCall, reply{do: s.register}, reply{status: 201, body: moved})
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	s.on("GET /rest/elsewhere/_apis/runtime/runnerscalesets/7", reply{body: `{"id":7}`})
+	client := s.client()
+	for range 2 {
+		if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Step(time.Hour)
+	}
+	if got, want := s.only(getSetCall).rawQuery, "api-version=6.0-preview"; got != want {
+		t.Errorf("query %q, want %q", got, want)
+	}
+	after := s.only("GET /rest/elsewhere/_apis/runtime/runnerscalesets/7")
+	if got, want := after.rawQuery, "api-version=6.0-preview&tenant=x"; got != want {
+		t.Errorf("query after the move %q, want %q", got, want)
+	}
+}
+
+// Checklist line 8: renewal when now + 60 s > exp.
+func TestChecklist08RenewsAMinuteBeforeExpiry(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	client := s.client()
+	get := func() {
+		t.Helper()
+		if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get()
+	s.clock.Step(59 * time.Minute)
+	get()
+	if got := s.registrations(); got != 1 {
+		t.Fatalf("%d registrations exactly 60 s before the end, want 1", got)
+	}
+	s.clock.Step(time.Second)
+	get()
+	if got := s.registrations(); got != 2 {
+		t.Fatalf("%d registrations 59 s before the end, want 2", got)
+	}
+}
+
+// Checklist line 8: a token without exp, or that is no JWT, must not crash; it lasts five minutes.
+func TestChecklist08TokenWithoutExpiry(t *testing.T) {
+	for name, token := range map[string]string{
+		"no exp":        adminToken(t, jwt.MapClaims{"sub": "x"}),
+		"exp is a text": adminToken(t, jwt.MapClaims{"exp": "tomorrow"}),
+		"opaque":        "opaque-token",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.on(registerCall, reply{body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": token})})
+			s.on(getSetCall, reply{body: `{"id":7}`})
+			client := s.client()
+			for _, step := range []time.Duration{0, 4 * time.Minute, time.Second} {
+				s.clock.Step(step)
+				if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := s.registrations(); got != 2 {
+				t.Errorf("%d registrations, want 2", got)
+			}
+		})
+	}
+}
+
+func TestTokenShorterThanAMinuteIsRenewedForEveryCall(t *testing.T) {
+	s := newServer(t)
+	token := adminToken(t, jwt.MapClaims{"exp": epoch.Add(30 * time.Second).Unix()})
+	s.on(registerCall, reply{body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": token})})
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	client := s.client()
+	for range 3 {
+		if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.registrations(); got != 3 {
+		t.Errorf("%d registrations, want 3", got)
+	}
+}
+
+// Checklist line 9: runner-registration is repeated on 401 and 403 with its body.
+func TestChecklist09RegistrationIsRepeatedWithItsBody(t *testing.T) {
+	s := newServer(t)
+	refused := `{"message":"Bad credentials","documentation_url":"https://docs.github.com"}`
+	s.on(registerCall, reply{status: 401, body: refused}, reply{status: 403, body: refused}, reply{do: s.register})
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	if _, err := s.client().GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	attempts := s.calls(registerCall)
+	if len(attempts) != 3 {
+		t.Fatalf("%d attempts, want 3", len(attempts))
+	}
+	for i, attempt := range attempts {
+		if attempt.body != attempts[0].body || attempt.body == "" {
+			t.Errorf("attempt %d has body %q, the first %q", i+1, attempt.body, attempts[0].body)
+		}
+	}
+	if got := len(s.calls(registrationTokenCall)); got != 1 {
+		t.Errorf("%d registration tokens, want 1", got)
+	}
+}
+
+// Checklist line 10: token calls answer 201, runner-registration any 2xx, creation of a scale set 200.
+func TestChecklist10SuccessStatuses(t *testing.T) {
+	for _, status := range []int{200, 201} {
+		s := newServer(t)
+		s.on(registerCall, reply{status: status, body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": "opaque"})})
+		s.on("POST "+scaleSetsURL, reply{status: 200, body: `{"id":7,"name":"big"}`})
+		set, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{Name: "big"})
+		if err != nil {
+			t.Fatalf("runner-registration answered %d: %v", status, err)
+		}
+		if set.ID != 7 {
+			t.Errorf("got scale set %d, want 7", set.ID)
+		}
+	}
+}
+
+func TestRefusedCredentialIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		call       string
+		status     int
+		attempts   int
+		credential string
+		advice     string
+	}{
+		"token refused":              {registrationTokenCall, 401, 1, CredentialPersonalAccessToken, "expired"},
+		"token lacks a scope":        {registrationTokenCall, 403, 1, CredentialPersonalAccessToken, "admin:org"},
+		"organization hidden":        {registrationTokenCall, 404, 1, CredentialPersonalAccessToken, "config URL"},
+		"registration token refused": {registerCall, 401, 5, CredentialRegistrationToken, "config URL"},
+		"admin token refused twice":  {getSetCall, 401, 2, CredentialAdminToken, "revoked"},
+		"admin token forbidden":      {getSetCall, 403, 1, CredentialAdminToken, "revoked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.on(getSetCall, reply{body: `{"id":7}`})
+			s.on(test.call, reply{status: test.status, body: `{"message":"go away"}`, header: map[string]string{"X-GitHub-Request-Id": "AB:12"}})
+			_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+			var failure *Error
+			if !errors.As(err, &failure) || !errors.Is(err, ErrUnauthorized) {
+				t.Fatalf("got %v, want *Error that matches ErrUnauthorized", err)
+			}
+			if errors.Is(err, ErrNotFound) {
+				t.Error("a hidden organization passes for a scale set that doesn't exist")
+			}
+			if failure.Credential != test.credential || failure.StatusCode != test.status || failure.RequestID != "AB:12" {
+				t.Errorf("got %+v", failure)
+			}
+			for _, part := range []string{test.credential, test.advice, "go away", "AB:12"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			if got := len(s.calls(test.call)); got != test.attempts {
+				t.Errorf("%d attempts, want %d", got, test.attempts)
+			}
+		})
+	}
+}
+
+func TestRefusedAppIsNamed(t *testing.T) {
+	s := newServer(t)
+	s.on("POST /api/v3/app/installations/42/access_tokens", reply{status: 404, body: `{"message":"Not Found"}`})
+	app := &AppCredentials{ID: "1", InstallationID: 42, PrivateKey: pkcs1()}
+	client, err := NewClient(s.URL+"/acme", Credentials{App: app}, Options{Clock: s.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = client.RemoveRunner(t.Context(), 1)
+	if !errors.Is(err, ErrUnauthorized) || !strings.Contains(err.Error(), "installation id") {
+		t.Errorf("got %v, want one that says to check the installation id", err)
+	}
+}
+
+func TestIncompleteRegistrationIsAnError(t *testing.T) {
+	for call, bodies := range map[string][]string{
+		registrationTokenCall: {`{}`, `{"token":""}`, ``, `<html>`},
+		registerCall:          {`{}`, `{"url":"https://x/"}`, `{"token":"t"}`, `{"url":"%zz","token":"t"}`, `null`, `[]`},
+	} {
+		for _, body := range bodies {
+			s := newServer(t)
+			s.on(call, reply{status: 201, body: body})
+			_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+			var broken *UnexpectedResponseError
+			if !errors.As(err, &broken) {
+				t.Errorf("%s answers %q: got %v, want *UnexpectedResponseError", call, body, err)
+			}
+		}
+	}
+}

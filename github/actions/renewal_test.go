@@ -1,0 +1,171 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// newestTokenOnly answers 401 to all admin tokens but the newest.
+func (s *server) newestTokenOnly(next string) reply {
+	return reply{do: func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		current := s.newest
+		s.mu.Unlock()
+		if r.Header.Get("Authorization") != "Bearer "+current {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		reply{body: next}.write(w, r)
+	}}
+}
+
+// Checklist line 8: renewal on 401, and one repetition.
+func TestChecklist08RefusedAdminTokenIsRenewedOnce(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, s.newestTokenOnly(`{"id":7}`))
+	client := s.client()
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	s.revoke()
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.registrations(); got != 2 {
+		t.Errorf("%d registrations, want 2", got)
+	}
+	if got := len(s.calls(getSetCall)); got != 3 {
+		t.Errorf("%d attempts, want 3", got)
+	}
+}
+
+func TestConcurrentCallsShareOneRenewal(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, s.newestTokenOnly(`{"id":7}`))
+	client := s.client()
+	for round := 1; round <= 3; round++ {
+		var calls sync.WaitGroup
+		for range 50 {
+			calls.Go(func() {
+				if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		if got := s.registrations(); got != round {
+			t.Fatalf("round %d: %d registrations, want %d", round, got, round)
+		}
+		s.revoke()
+	}
+}
+
+func TestSlowRenewalHoldsUpNoOtherCall(t *testing.T) {
+	s := newServer(t)
+	release := make(chan struct{})
+	client := s.client()
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	s.on(registerCall, reply{do: func(w http.ResponseWriter, r *http.Request) { <-release; s.register(w, r) }})
+	s.on("GET "+runnersURL+"/1", reply{status: 401}, reply{body: `{"id":1}`})
+
+	renewing := make(chan error, 1)
+	go func() {
+		_, err := client.GetRunner(t.Context(), 1)
+		renewing <- err
+	}()
+	gomega.NewWithT(t).Eventually(s.registrations).Should(gomega.Equal(2))
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Errorf("a call with a token that is still good: %v", err)
+	}
+	close(release)
+	if err := <-renewing; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCallerWhoseContextEndsLeavesARenewalToTheOthers(t *testing.T) {
+	s := newServer(t)
+	release := make(chan struct{})
+	s.on(registerCall, reply{do: func(w http.ResponseWriter, r *http.Request) { <-release; s.register(w, r) }})
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	client := s.client()
+
+	impatient, cancel := context.WithCancel(t.Context())
+	left, stayed := make(chan error, 1), make(chan error, 1)
+	call := func(ctx context.Context, result chan<- error) {
+		_, err := client.GetRunnerScaleSetByID(ctx, 7)
+		result <- err
+	}
+	go call(impatient, left) // starts the renewal
+	gomega.NewWithT(t).Eventually(s.registrations).Should(gomega.Equal(1))
+	go call(t.Context(), stayed)
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	close(release)
+	if err := <-stayed; err != nil {
+		t.Errorf("the other caller: %v", err)
+	}
+	if got := s.registrations(); got != 1 {
+		t.Errorf("%d registrations, want 1", got)
+	}
+}
+
+func TestRateLimitedRenewalIsNotRepeatedBeforeItsTime(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	s.on(registrationTokenCall,
+		reply{status: 403, body: `{"message":"You have exceeded a secondary rate limit"}`, header: map[string]string{"Retry-After": "90"}},
+		reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
+	client := s.client()
+	for _, step := range []time.Duration{0, time.Second, 88 * time.Second} {
+		s.clock.Step(step)
+		_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
+		var limited *RateLimitedError
+		if !errors.As(err, &limited) || !limited.Until.Equal(epoch.Add(90*time.Second)) {
+			t.Fatalf("got %v, want *RateLimitedError until 90 s after the first call", err)
+		}
+		if errors.Is(err, ErrUnauthorized) {
+			t.Error("a limit passes for a refused credential")
+		}
+	}
+	if got := len(s.calls(registrationTokenCall)); got != 1 {
+		t.Errorf("GitHub was asked %d times within the limit, want once", got)
+	}
+	s.clock.Step(2 * time.Second)
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Errorf("after the limit: %v", err)
+	}
+}
+
+// A value that was fetched after the caller got its own counts as the renewal the caller wants.
+func TestReplaceTakesAValueThatIsNewerThanTheCallers(t *testing.T) {
+	var fetches atomic.Int32
+	first := new(int)
+	values := &shared[int]{current: first, limit: time.Minute, fetch: func(context.Context, *int) (*int, error) {
+		fetches.Add(1)
+		return new(int), nil
+	}}
+	second, err := values.replace(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := values.replace(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again != second || fetches.Load() != 1 {
+		t.Errorf("%d fetches, same value %v; want 1, true", fetches.Load(), again == second)
+	}
+}

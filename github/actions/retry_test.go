@@ -1,0 +1,242 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// connected returns a client that has an admin token, so that pauses and requests are the next call's own.
+func (s *server) connected(options ...func(*Options)) *Client {
+	s.t.Helper()
+	s.on("GET "+runnersURL+"/0", reply{body: `{"id":1}`})
+	client := s.client(options...)
+	if _, err := client.GetRunner(s.t.Context(), 0); err != nil {
+		s.t.Fatal(err)
+	}
+	return client
+}
+
+// Checklist line 25: network errors, 429 and 5xx except 501 are repeated, POSTs too, and nothing else.
+func TestChecklist25WhatIsRepeated(t *testing.T) {
+	for name, test := range map[string]struct {
+		reply    reply
+		attempts int
+	}{
+		"400": {reply{status: 400}, 1}, "403": {reply{status: 403}, 1}, "404": {reply{status: 404}, 1}, "409": {reply{status: 409}, 1},
+		"429": {reply{status: 429}, 5}, "500": {reply{status: 500}, 5}, "501": {reply{status: 501}, 1}, "502": {reply{status: 502}, 5},
+		"503": {reply{status: 503}, 5}, "599": {reply{status: 599}, 5},
+		"cut short":         {cutShort(`{"runner":{"id":1},"encodedJITConfig":"x"}`), 5},
+		"connection closed": {reply{do: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			call := "POST " + scaleSetsURL + "/7/generatejitconfig"
+			s.on(call, test.reply)
+			client := s.connected()
+			if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"}); err == nil {
+				t.Fatal("no error")
+			}
+			attempts := s.calls(call)
+			if len(attempts) != test.attempts {
+				t.Errorf("%d attempts, want %d", len(attempts), test.attempts)
+			}
+			for i, attempt := range attempts {
+				if got, want := attempt.body, `{"name":"r-1","workFolder":""}`+"\n"; got != want {
+					t.Errorf("attempt %d: body %q, want %q", i+1, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPausesDoubleAndAreSpread(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{status: 500})
+	if _, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7); err == nil {
+		t.Fatal("no error")
+	}
+	if len(s.clock.pauses) != 4 {
+		t.Fatalf("pauses %v, want four", s.clock.pauses)
+	}
+	for i, pause := range s.clock.pauses {
+		middle := time.Second << i
+		if pause < middle*8/10 || pause > middle*12/10 {
+			t.Errorf("pause %d is %s, want %s ± 20 %%", i+1, pause, middle)
+		}
+	}
+}
+
+func TestFailureThatHealsIsNoError(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{status: 502, body: "bad gateway"}, cutShort(`{"id":7`), reply{body: `{"id":7}`})
+	set, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.ID != 7 {
+		t.Errorf("got scale set %d, want 7", set.ID)
+	}
+}
+
+// Checklist line 26: status, body and request ids of the last attempt survive.
+func TestChecklist26LastAnswerSurvivesTheRetries(t *testing.T) {
+	s := newServer(t)
+	last := reply{
+		status: 503, body: exception("CircuitBreakerException", "the last one"),
+		header: map[string]string{"ActivityId": "activity-5", "X-GitHub-Request-Id": "request-5"},
+	}
+	s.on(getSetCall, reply{status: 500, body: "first"}, reply{status: 500}, reply{status: 500}, reply{status: 500}, last)
+	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+	var got *Error
+	if !errors.As(err, &got) {
+		t.Fatalf("got %v, want *Error", err)
+	}
+	want := Error{
+		Endpoint: EndpointGetScaleSet, StatusCode: 503, Message: "the last one", ActivityID: "activity-5", RequestID: "request-5",
+		TypeName: "GitHub.Some.WebApi.CircuitBreakerException, GitHub.Some.WebApi", Credential: CredentialAdminToken,
+	}
+	if *got != want {
+		t.Errorf("got %+v, want %+v", *got, want)
+	}
+	for _, part := range []string{"get scale set", "503", "the last one", "activity-5", "request-5", "CircuitBreakerException"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+}
+
+// Checklist line 26: an answer survives a network error after it.
+func TestChecklist26AnswerBeforeANetworkErrorSurvives(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{status: 500, body: "overloaded"}, cutShort("{"))
+	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+	var network *NetworkError
+	var answer *Error
+	if !errors.As(err, &network) || !errors.Is(err, ErrTruncated) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("got %v, want *NetworkError for a truncated answer", err)
+	}
+	if network.Attempts != 5 || network.Method != "GET" || !strings.HasSuffix(network.URL, scaleSetsURL+"/7") {
+		t.Errorf("got %+v", network)
+	}
+	if !errors.As(err, &answer) || answer.StatusCode != 500 || !strings.Contains(err.Error(), "overloaded") {
+		t.Errorf("got %v, want the 500 in it", err)
+	}
+}
+
+// Checklist line 27: a BOM is dropped, of successes and of errors.
+func TestChecklist27ByteOrderMarkIsDropped(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: "\xef\xbb\xbf" + `{"id":7}`},
+		reply{status: 404, body: "\xef\xbb\xbf" + exception("RunnerScaleSetNotFoundException", "No runner scale set found with identifier 7.")})
+	client := s.connected()
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, ErrScaleSetNotFound) {
+		t.Errorf("got %v, want ErrScaleSetNotFound", err)
+	}
+}
+
+func TestPauseThatCannotEndInTimeIsNotBegun(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{status: 503, header: map[string]string{"Retry-After": "20"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // CallTimeout would allow the pause
+	defer cancel()
+	_, err := s.connected().GetRunnerScaleSetByID(ctx, 7)
+	var limited *RateLimitedError
+	if !errors.As(err, &limited) {
+		t.Errorf("got %v, want *RateLimitedError", err)
+	}
+	if len(s.clock.pauses) != 0 {
+		t.Errorf("pauses %v, want none that lasts longer than the context", s.clock.pauses)
+	}
+}
+
+func TestHangingAttemptIsRepeated(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{do: hang}, reply{body: `{"id":7}`})
+	client := s.connected()
+	client.limits.attempt = 50 * time.Millisecond
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Error(err)
+	}
+	if got := len(s.calls(getSetCall)); got != 2 {
+		t.Errorf("%d attempts, want 2", got)
+	}
+}
+
+func TestCallEndsAtItsDeadline(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{do: hang})
+	client := s.connected()
+	client.limits.call = 50 * time.Millisecond
+	_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
+	var timeout *TimeoutError
+	if !errors.As(err, &timeout) || timeout.After != client.limits.call || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want *TimeoutError after %s", err, client.limits.call)
+	}
+	if !strings.Contains(err.Error(), "no complete answer within 50ms") {
+		t.Errorf("%q does not say what deadline passed", err)
+	}
+}
+
+func TestCallEndsWithItsContext(t *testing.T) {
+	s := newServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.on(getSetCall, reply{do: func(w http.ResponseWriter, r *http.Request) { cancel(); hang(w, r) }})
+	_, err := s.connected().GetRunnerScaleSetByID(ctx, 7)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	if got := len(s.calls(getSetCall)); got != 1 {
+		t.Errorf("%d attempts, want 1", got)
+	}
+}
+
+func TestEveryAttemptIsReported(t *testing.T) {
+	s := newServer(t)
+	var mu sync.Mutex
+	var got []RequestInfo
+	client := s.connected(func(o *Options) {
+		o.OnRequest = func(info RequestInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			info.Err = nil
+			got = append(got, info)
+		}
+	})
+	s.on("DELETE "+runnersURL+"/9", reply{status: 500}, cutShort("{"), reply{status: 204})
+	if err := client.RemoveRunner(t.Context(), 9); err != nil {
+		t.Fatal(err)
+	}
+	want := []RequestInfo{
+		{Endpoint: EndpointRegistrationToken, StatusCode: 201, Attempt: 1},
+		{Endpoint: EndpointRegister, StatusCode: 200, Attempt: 1},
+		{Endpoint: EndpointGetRunner, StatusCode: 200, Attempt: 1},
+		{Endpoint: EndpointRemoveRunner, StatusCode: 500, Attempt: 1},
+		{Endpoint: EndpointRemoveRunner, StatusCode: 0, Attempt: 2},
+		{Endpoint: EndpointRemoveRunner, StatusCode: 204, Attempt: 3},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reports (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnswerTooLargeIsRefused(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: strings.Repeat(" ", maxResponseBytes+1)})
+	if _, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, errTooLarge) {
+		t.Errorf("got %v, want errTooLarge", err)
+	}
+	if got := len(s.calls(getSetCall)); got != 1 {
+		t.Errorf("%d attempts, want 1", got)
+	}
+}

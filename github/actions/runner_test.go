@@ -1,0 +1,142 @@
+package actions
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGenerateJITConfig(t *testing.T) {
+	s := newServer(t)
+	call := "POST " + scaleSetsURL + "/7/generatejitconfig"
+	s.on(call, reply{body: `{"runner":{"id":5,"name":"r-1","runnerScaleSetId":7},"encodedJITConfig":"blob"}`})
+	got, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1", WorkFolder: "/work <&>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := JITConfig{Runner: RunnerReference{ID: 5, Name: "r-1", RunnerScaleSetID: 7}, EncodedJITConfig: "blob"}
+	if *got != want {
+		t.Errorf("got %+v, want %+v", *got, want)
+	}
+	if got, want := s.only(call).body, `{"name":"r-1","workFolder":"/work <&>"}`+"\n"; got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// Checklist line 21: the answer is lost, the repetition finds the name taken, the caller looks the runner up.
+func TestChecklist21LostJITConfig(t *testing.T) {
+	s := newServer(t)
+	s.on("POST "+scaleSetsURL+"/7/generatejitconfig", cutShort(`{"runner"`),
+		reply{status: 409, body: exception("TaskAgentExistsException", "taken")}, reply{body: `{"runner":{"id":6},"encodedJITConfig":"blob"}`})
+	s.on("GET "+runnersURL, reply{body: `{"count":2,"value":[{"id":4,"name":"r-10"},{"id":5,"name":"R-1","runnerScaleSetId":7}]}`})
+	s.on("DELETE "+runnersURL+"/5", reply{status: 204})
+	client := s.client()
+	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"}); !errors.Is(err, ErrRunnerExists) {
+		t.Fatalf("got %v, want ErrRunnerExists", err)
+	}
+	runner, err := client.GetRunnerByName(t.Context(), "r-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runner.ID != 5 || runner.RunnerScaleSetID != 7 {
+		t.Errorf("found %+v, want runner 5 of scale set 7", *runner)
+	}
+	if err := client.RemoveRunner(t.Context(), runner.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestIncompleteJITConfigIsAnError(t *testing.T) {
+	for _, body := range []string{`{}`, `{"runner":{"id":5}}`, `{"encodedJITConfig":"blob"}`, `{"runner":null,"encodedJITConfig":"blob"}`} {
+		s := newServer(t)
+		s.on("POST "+scaleSetsURL+"/7/generatejitconfig", reply{body: body})
+		_, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
+		var broken *UnexpectedResponseError
+		if !errors.As(err, &broken) {
+			t.Errorf("%s: got %v, want *UnexpectedResponseError", body, err)
+		}
+	}
+}
+
+func TestRunnerThatIsGone(t *testing.T) {
+	s := newServer(t)
+	client := s.client()
+	for _, answer := range []reply{{status: 404}, {status: 404, body: exception("TaskAgentNotFoundException", "gone")}} {
+		s.on("GET "+runnersURL+"/5", answer)
+		if _, err := client.GetRunner(t.Context(), 5); !errors.Is(err, ErrRunnerNotFound) {
+			t.Errorf("by id: got %v, want ErrRunnerNotFound", err)
+		}
+	}
+	for _, body := range []string{`{"count":0,"value":[]}`, `{"count":0}`, `{"count":1,"value":[{"id":4,"name":"someone-else"}]}`} {
+		s.on("GET "+runnersURL, reply{body: body})
+		if _, err := client.GetRunnerByName(t.Context(), "r-1"); !errors.Is(err, ErrRunnerNotFound) {
+			t.Errorf("by name: got %v, want ErrRunnerNotFound", err)
+		}
+	}
+}
+
+// Checklist lines 20 and 22: a runner that is gone counts as removed, one that is busy (or whose record lingers) not.
+func TestChecklist20And22RemoveRunner(t *testing.T) {
+	for name, test := range map[string]struct {
+		reply reply
+		want  error
+		fails bool
+	}{
+		"removed":             {reply{status: 204}, nil, false},
+		"gone":                {reply{status: 404, body: exception("TaskAgentNotFoundException", "gone")}, nil, false},
+		"gone, no name given": {reply{status: 404}, nil, false},
+		"busy":                {reply{status: 400, body: exception("JobStillRunningException", "busy")}, ErrJobStillRunning, true},
+		"busy, newer status":  {reply{status: 409, body: exception("TaskAgentJobStillRunningException", "busy")}, ErrJobStillRunning, true},
+		"forbidden":           {reply{status: 403}, ErrUnauthorized, true},
+		"another tenant's":    {reply{status: 404, body: exception("HostDoesNotExistException", "moved")}, ErrNotFound, true},
+	} {
+		s := newServer(t)
+		s.on("DELETE "+runnersURL+"/5", test.reply)
+		err := s.client().RemoveRunner(t.Context(), 5)
+		if (err != nil) != test.fails || test.want != nil && !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+// A removal that was never asked for must not look like one: here the organization is hidden from the credential.
+func TestRemovalFailsWhenRegistrationAnswers404(t *testing.T) {
+	s := newServer(t)
+	s.on(registrationTokenCall, reply{status: 404, body: `{"message":"Not Found"}`})
+	if err := s.client().RemoveRunner(t.Context(), 5); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("got %v, want ErrUnauthorized", err)
+	}
+}
+
+// Checklist line 1: the acquire flow's offers can be listed; services that don't know the question answer 404.
+func TestChecklist01AcquirableJobs(t *testing.T) {
+	for name, test := range map[string]struct {
+		reply reply
+		want  []int64
+		fails bool
+	}{
+		"two":      {reply{body: `{"count":2,"value":[{"runnerRequestId":11,"acquireJobUrl":"u"},{"runnerRequestId":12}]}`}, []int64{11, 12}, false},
+		"none":     {reply{status: 204}, nil, false},
+		"no list":  {reply{body: `{"count":0,"value":[]}`}, nil, false},
+		"not here": {reply{status: 404, body: "<html>"}, nil, false},
+		"failure":  {reply{status: 400}, nil, true},
+	} {
+		s := newServer(t)
+		s.on("GET "+scaleSetsURL+"/7/acquirablejobs", test.reply)
+		jobs, err := s.client().GetAcquirableJobs(t.Context(), 7)
+		if (err != nil) != test.fails {
+			t.Errorf("%s: %v", name, err)
+		}
+		var got []int64
+		for _, job := range jobs {
+			got = append(got, job.RunnerRequestID)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
