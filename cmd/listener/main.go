@@ -1,0 +1,32 @@
+// Command listener is the process in a listener pod; in the image it is /ghalistener. It takes its configuration from
+// the file that LISTENER_CONFIG_PATH names and ends with 0 when asked to stop, with 1 when it can't begin.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/harrier-ci/harrier/internal/listener"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	kubernetes, err := clientcmd.BuildConfigFromFlags("", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	if err != nil {
+		return fmt.Errorf("find the Kubernetes API: %w", err)
+	}
+	return listener.Run(ctx, listener.Options{Kubernetes: kubernetes})
+}

@@ -1,0 +1,67 @@
+package listener
+
+import (
+	"context"
+	"time"
+)
+
+// deletion is what is left to do for a message.
+type deletion struct {
+	// toldAt is when its reports were done with, zero before.
+	toldAt   time.Time
+	underWay bool
+	retryAt  time.Time
+	backoff  backoff
+}
+
+// tell hands the messages taken to the reporter. It waits for a publication under way: runners are told of their jobs'
+// ends after the set was told, so that no slot is free before the count that goes with it.
+func (l *loop) tell() {
+	if l.published.underWay {
+		return
+	}
+	for _, taken := range l.untold {
+		wait := l.reporter.deliver(l.work, taken.reports)
+		l.beside(0, func(context.Context) func() {
+			told := wait()
+			return func() {
+				if told {
+					l.polls.underReport[taken.messageID].toldAt = l.clock.Now()
+				}
+			}
+		})
+	}
+	l.untold = nil
+}
+
+// deleteMessages starts to delete the messages whose effects are in the API server.
+func (l *loop) deleteMessages(now time.Time) {
+	session := l.link.session
+	for messageID, left := range l.polls.underReport {
+		if session == nil || left.toldAt.IsZero() || left.underWay || l.later(left.retryAt, now) {
+			continue
+		}
+		left.underWay = true
+		l.beside(gitHubLimit, func(ctx context.Context) func() {
+			err := session.DeleteMessage(ctx, messageID)
+			return func() { l.deleted(messageID, err) }
+		})
+	}
+}
+
+// deleted lets go of a message. One that could not be deleted for reportLimit is let go as well: it comes again in
+// the next session, and twice does no harm.
+func (l *loop) deleted(messageID int64, err error) {
+	now := l.clock.Now()
+	left := l.polls.underReport[messageID]
+	left.underWay = false
+	if err != nil && now.Sub(left.toldAt) < reportLimit {
+		left.retryAt = now.Add(left.backoff.next())
+		l.log.V(1).Info("Message could not be deleted, trying again", "messageID", messageID, "cause", err.Error(), "at", left.retryAt)
+		return
+	}
+	if err != nil {
+		l.log.Error(err, "Message could not be deleted and will come again", "messageID", messageID)
+	}
+	delete(l.polls.underReport, messageID)
+}

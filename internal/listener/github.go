@@ -1,0 +1,103 @@
+package listener
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/build"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// GitHub is what a listener asks of the Actions service. Connect makes the real one.
+type GitHub interface {
+	CreateSession(ctx context.Context, scaleSetID int, owner string) (Session, error)
+	DeleteSession(ctx context.Context, scaleSetID int, sessionID string) error
+	GetRunnerScaleSetByID(ctx context.Context, id int) (*actions.RunnerScaleSet, error)
+	GetAcquirableJobs(ctx context.Context, id int) ([]actions.JobAvailable, error)
+	CloseIdleConnections()
+}
+
+// Session is the right to a scale set's message queue; *actions.Session is the real one.
+type Session interface {
+	ID() string
+	Statistics() *actions.Statistics
+	GetMessage(ctx context.Context, lastMessageID int64, maxCapacity int) (*actions.Message, error)
+	DeleteMessage(ctx context.Context, id int64) error
+	AcquireJobs(ctx context.Context, runnerRequestIDs []int64) ([]int64, error)
+	Close(ctx context.Context) error
+}
+
+// Connector makes a client from a configuration, without talking to GitHub.
+type Connector func(*config.Config, func(actions.RequestInfo)) (GitHub, error)
+
+// errNoCertificate is a server_root_ca that holds none.
+var errNoCertificate = errors.New("server_root_ca holds no certificate in PEM: check the ConfigMap that githubServerTLS names")
+
+type client struct{ *actions.Client }
+
+// CreateSession gives the session as what the listener wants of it.
+func (c client) CreateSession(ctx context.Context, scaleSetID int, owner string) (Session, error) {
+	session, err := c.Client.CreateSession(ctx, scaleSetID, owner)
+	if err != nil {
+		return nil, err // not session: a nil *actions.Session in the interface would not be nil
+	}
+	return session, nil
+}
+
+// Connect returns the Connector for the real service. A vault is asked for the credentials by lookup, which may be nil
+// when none is configured.
+func Connect(log logr.Logger, lookup func(*config.Config) (*config.Credentials, error)) Connector {
+	return func(c *config.Config, observe func(actions.RequestInfo)) (GitHub, error) {
+		credentials := c.Credentials
+		if c.VaultType != "" {
+			var err error
+			if credentials, err = lookup(c); err != nil {
+				return nil, fmt.Errorf("look up %q in the vault: %w", c.VaultLookupKey, err)
+			}
+		}
+		roots, err := trusted(c.ServerRootCA)
+		if err != nil {
+			return nil, err
+		}
+		made, err := actions.NewClient(c.ConfigureURL, forActions(credentials), actions.Options{
+			UserAgent: actions.UserAgent{
+				System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
+				ScaleSetID: c.RunnerScaleSetID, Subsystem: "ghalistener",
+			},
+			RootCAs: roots, Logger: log, OnRequest: observe,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return client{made}, nil
+	}
+}
+
+func forActions(c *config.Credentials) actions.Credentials {
+	if c.Token != "" {
+		return actions.Credentials{Token: c.Token}
+	}
+	return actions.Credentials{App: &actions.AppCredentials{
+		ID: c.AppID, InstallationID: c.AppInstallationID, PrivateKey: c.AppPrivateKey,
+	}}
+}
+
+// trusted adds certificates to the system's; nil means the system's alone.
+func trusted(pem string) (*x509.CertPool, error) {
+	if pem == "" {
+		return nil, nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool() // a system without certificates still has ours
+	}
+	if !roots.AppendCertsFromPEM([]byte(pem)) {
+		return nil, errNoCertificate
+	}
+	return roots, nil
+}

@@ -1,0 +1,130 @@
+package listener
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+const (
+	// requestsAtOnce lets through all reports of the messages that may be under way (messagesUnderWay · 50) and what
+	// the loop has to write meanwhile: a burst must not wait here, and a publication must not wait behind reports. The
+	// API server's own fairness decides when it is busy.
+	requestsAtOnce = messagesUnderWay*entriesPerMessage + 100
+	// requestsPerSecond refills that in 4 s; GitHub's 50 entries per message and 200 ms make 250 reports a second at
+	// the very most, and only for moments.
+	requestsPerSecond = 125
+
+	runnerSets = "ephemeralrunnersets"
+	runners    = "ephemeralrunners"
+)
+
+// kubernetes is the Cluster on a real API server.
+type kubernetes struct {
+	client          rest.Interface
+	namespace, name string
+}
+
+// NewCluster makes the Cluster of the EphemeralRunnerSet of that namespace and name. It does not talk to the server.
+func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &v1alpha1.GroupVersion
+	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
+	// Of the server's answers only its Status, for errors, is decoded by type. The rest is read field by field: a set
+	// repeats a whole pod template that nobody here wants.
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeJSON
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
+	}
+	return &kubernetes{client: client, namespace: namespace, name: name}, nil
+}
+
+// setDocument is an EphemeralRunnerSet as far as the listener is concerned. Numbers are never left out: a replicas that
+// is absent from a merge patch would keep its old value.
+type setDocument struct {
+	Metadata struct {
+		Annotations map[string]string `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Spec struct {
+		Replicas     int `json:"replicas"`
+		PatchID      int `json:"patchID"`
+		AssignedJobs int `json:"assignedJobs"`
+	} `json:"spec"`
+}
+
+// RunnerSet implements Cluster.
+func (k *kubernetes) RunnerSet(ctx context.Context) (*RunnerSet, error) {
+	answer, err := k.client.Get().Namespace(k.namespace).Resource(runnerSets).Name(k.name).Do(ctx).Raw()
+	return k.runnerSet("read", answer, err)
+}
+
+// Publish implements Cluster.
+func (k *kubernetes) Publish(ctx context.Context, publication Publication) (*RunnerSet, error) {
+	var patch setDocument
+	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: publication.SessionID}
+	patch.Spec.Replicas, patch.Spec.PatchID, patch.Spec.AssignedJobs = publication.Replicas, publication.PatchID, publication.AssignedJobs
+	answer, err := k.patch(ctx, runnerSets, k.name, patch)
+	return k.runnerSet("patch", answer, err)
+}
+
+// ReportState implements Cluster.
+func (k *kubernetes) ReportState(ctx context.Context, status v1alpha1.ListenerStatus) error {
+	// Each field is written, also when it is empty: a merge patch would keep the last message otherwise.
+	patch := map[string]any{"status": map[string]any{"listener": map[string]any{
+		"state": status.State, "reason": status.Reason, "message": status.Message, "since": status.Since,
+	}}}
+	if _, err := k.patch(ctx, runnerSets, k.name, patch, "status"); err != nil {
+		return fmt.Errorf("patch status of EphemeralRunnerSet %s/%s: %w", k.namespace, k.name, err)
+	}
+	return nil
+}
+
+// ReportJob implements Cluster.
+func (k *kubernetes) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
+	if _, err := k.patch(ctx, runners, runner, map[string]any{"status": status}, "status"); err != nil {
+		return fmt.Errorf("patch status of EphemeralRunner %s/%s: %w", k.namespace, runner, err)
+	}
+	return nil
+}
+
+func (k *kubernetes) patch(ctx context.Context, resource, name string, patch any, subresources ...string) ([]byte, error) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	return k.client.Patch(types.MergePatchType).Namespace(k.namespace).Resource(resource).Name(name).
+		SubResource(subresources...).Body(body).Do(ctx).Raw()
+}
+
+func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSet, error) {
+	var read struct {
+		setDocument
+		Status struct {
+			Capacity *int                     `json:"capacity"`
+			Listener *v1alpha1.ListenerStatus `json:"listener"`
+		} `json:"status"`
+	}
+	if err == nil {
+		err = json.Unmarshal(answer, &read)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s EphemeralRunnerSet %s/%s: %w", verb, k.namespace, k.name, err)
+	}
+	set := &RunnerSet{Capacity: read.Status.Capacity, Listener: read.Status.Listener}
+	set.Replicas, set.PatchID, set.AssignedJobs = read.Spec.Replicas, read.Spec.PatchID, read.Spec.AssignedJobs
+	set.SessionID = read.Metadata.Annotations[v1alpha1.AnnotationListenerSession]
+	return set, nil
+}

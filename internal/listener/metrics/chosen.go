@@ -1,0 +1,138 @@
+package metrics
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// chosen is one choice of metrics. Methods ignore what was not chosen.
+type chosen struct {
+	configured *v1alpha1.MetricsConfig
+	// ofSet are the label values that all metrics of the set share.
+	ofSet prometheus.Labels
+	// path is where they are served.
+	path       string
+	registry   *prometheus.Registry
+	gauges     map[string]prometheus.Gauge
+	counters   map[string]*prometheus.CounterVec
+	histograms map[string]*prometheus.HistogramVec
+	// labels are those of each counter and histogram.
+	labels map[string][]string
+}
+
+func (c *chosen) differs(settings *config.Config) bool {
+	return c.path != endpoint(settings) || !reflect.DeepEqual(c.configured, settings.Metrics) || !maps.Equal(c.ofSet, labelsOfSet(settings))
+}
+
+func (m *Metrics) choose(settings *config.Config) *chosen {
+	c := &chosen{
+		configured: settings.Metrics, ofSet: labelsOfSet(settings), path: endpoint(settings), registry: prometheus.NewRegistry(),
+		gauges: map[string]prometheus.Gauge{}, counters: map[string]*prometheus.CounterVec{},
+		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{},
+	}
+	c.registry.MustRegister(m.own.dropped, m.own.requests)
+	known, wanted := defaults(), settings.Metrics
+	if wanted == nil {
+		wanted = known
+	}
+	for name, metric := range wanted.Gauges {
+		if _, ok := known.Gauges[name]; m.usable(name, ok, metric != nil) {
+			m.add(name, c.addGauge(name, metric.Labels))
+		}
+	}
+	for name, metric := range wanted.Counters {
+		if _, ok := known.Counters[name]; m.usable(name, ok, metric != nil) {
+			m.add(name, c.addCounter(name, metric.Labels))
+		}
+	}
+	for name, metric := range wanted.Histograms {
+		if _, ok := known.Histograms[name]; m.usable(name, ok, metric != nil) {
+			m.add(name, c.addHistogram(name, metric))
+		}
+	}
+	return c
+}
+
+// endpoint is the path to serve at; ARC's default stands for what is no path.
+func endpoint(settings *config.Config) string {
+	if !strings.HasPrefix(settings.MetricsEndpoint, "/") {
+		return "/metrics"
+	}
+	return settings.MetricsEndpoint
+}
+
+// usable says whether a metric of the configuration can be made, and logs if not.
+func (m *Metrics) usable(name string, known, given bool) bool {
+	if !known {
+		m.log.Info("listenerMetrics names a metric that does not exist under this kind, skipped", "metric", name)
+	}
+	return known && given
+}
+
+// add logs why a metric could not be made: its labels are no label names, or one is there twice.
+func (m *Metrics) add(name string, err error) {
+	if err != nil {
+		m.log.Error(err, "A metric of listenerMetrics can't be exported, correct its labels", "metric", name)
+	}
+}
+
+func (c *chosen) addGauge(name string, labels []string) error {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help[name]}, labels)
+	if err := c.registry.Register(gauge); err != nil {
+		return err
+	}
+	c.gauges[name] = gauge.With(pick(c.ofSet, labels))
+	return nil
+}
+
+func (c *chosen) addCounter(name string, labels []string) error {
+	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help[name]}, labels)
+	if err := c.registry.Register(counter); err != nil {
+		return err
+	}
+	c.counters[name], c.labels[name] = counter, labels
+	return nil
+}
+
+func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric) error {
+	buckets := metric.Buckets
+	if len(buckets) == 0 {
+		buckets = defaultBuckets
+	}
+	if err := ascending(buckets); err != nil {
+		return err
+	}
+	histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help[name], Buckets: buckets}, metric.Labels)
+	if err := c.registry.Register(histogram); err != nil {
+		return err
+	}
+	c.histograms[name], c.labels[name] = histogram, metric.Labels
+	return nil
+}
+
+func (c *chosen) set(name string, value float64) {
+	if gauge, ok := c.gauges[name]; ok {
+		gauge.Set(value)
+	}
+}
+
+func (c *chosen) count(name string, job *actions.JobMessageBase, result string) {
+	if counter, ok := c.counters[name]; ok {
+		counter.With(pick(c.ofJob(job, result), c.labels[name])).Inc()
+	}
+}
+
+// measure takes whole seconds, as ARC does.
+func (c *chosen) measure(name string, job *actions.JobMessageBase, result string, duration time.Duration) {
+	if histogram, ok := c.histograms[name]; ok {
+		histogram.With(pick(c.ofJob(job, result), c.labels[name])).Observe(max(0, duration.Truncate(time.Second).Seconds()))
+	}
+}

@@ -1,0 +1,122 @@
+// Package metrics is what a listener shows to Prometheus: ARC's metrics with ARC's names, labels and buckets, chosen and
+// labelled by the AutoscalingRunnerSet's listenerMetrics, and a few about the listener's own troubles.
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// Metrics takes what happened and serves it. It is safe for concurrent use.
+type Metrics struct {
+	log     logr.Logger
+	own     own
+	current atomic.Pointer[chosen]
+	// last is repeated when the choice of metrics changes.
+	last atomic.Pointer[observation]
+}
+
+type observation struct {
+	statistics actions.Statistics
+	desired    int
+}
+
+// own metrics are about the listener itself. They have no labels of the set: the scrape's target says which it is.
+type own struct {
+	dropped  *prometheus.CounterVec
+	requests *prometheus.CounterVec
+}
+
+// New makes the metrics that the configuration chooses. Unknown names are logged and skipped.
+func New(settings *config.Config, log logr.Logger) *Metrics {
+	m := &Metrics{log: log, own: own{
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gha_listener_dropped_reports_total",
+			Help: "Messages, entries of messages and reports to runners that were given up, by reason.",
+		}, []string{"reason"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gha_listener_github_requests_total",
+			Help: "Requests to GitHub by endpoint and status; 0 stands for no complete answer.",
+		}, []string{"endpoint", "status"}),
+	}}
+	m.last.Store(&observation{})
+	m.Configure(settings)
+	return m
+}
+
+// Configure changes limits and the choice of metrics. Counters start anew when the choice is another.
+func (m *Metrics) Configure(settings *config.Config) {
+	before := m.current.Load()
+	if before == nil || before.differs(settings) {
+		before = m.choose(settings)
+		m.current.Store(before)
+	}
+	before.set(MinRunners, float64(settings.MinRunners))
+	before.set(MaxRunners, float64(settings.MaxRunners))
+	m.show(m.last.Load())
+}
+
+// Statistics shows what GitHub says of the set and how many runners follow from it.
+func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
+	seen := &observation{statistics: *statistics, desired: desired}
+	m.last.Store(seen)
+	m.show(seen)
+}
+
+func (m *Metrics) show(seen *observation) {
+	c := m.current.Load()
+	c.set(AssignedJobs, float64(seen.statistics.TotalAssignedJobs))
+	c.set(RunningJobs, float64(seen.statistics.TotalRunningJobs))
+	c.set(RegisteredRunners, float64(seen.statistics.TotalRegisteredRunners))
+	c.set(BusyRunners, float64(seen.statistics.TotalBusyRunners))
+	c.set(IdleRunners, float64(seen.statistics.TotalIdleRunners))
+	c.set(DesiredRunners, float64(seen.desired))
+}
+
+// Message counts a message's jobs. One that completed without ever having had a runner is no completed job.
+func (m *Metrics) Message(message *actions.Message) {
+	c := m.current.Load()
+	for i := range message.JobsStarted {
+		job := &message.JobsStarted[i].JobMessageBase
+		c.count(StartedJobs, job, "")
+		if !job.RunnerAssignTime.IsZero() && !job.ScaleSetAssignTime.IsZero() {
+			c.measure(JobStartupDuration, job, "", job.RunnerAssignTime.Sub(job.ScaleSetAssignTime))
+		}
+	}
+	for i := range message.JobsCompleted {
+		job, result := &message.JobsCompleted[i].JobMessageBase, message.JobsCompleted[i].Result
+		if job.RunnerAssignTime.IsZero() {
+			continue
+		}
+		c.count(CompletedJobs, job, result)
+		if !job.FinishTime.IsZero() {
+			c.measure(JobExecutionDuration, job, result, job.FinishTime.Sub(job.RunnerAssignTime))
+		}
+	}
+}
+
+// Dropped counts something that was given up.
+func (m *Metrics) Dropped(reason string) { m.own.dropped.WithLabelValues(reason).Inc() }
+
+// Request counts a request to GitHub.
+func (m *Metrics) Request(request actions.RequestInfo) {
+	m.own.requests.WithLabelValues(request.Endpoint, strconv.Itoa(request.StatusCode)).Inc()
+}
+
+// ServeHTTP serves the metrics chosen at the moment, at the path configured at the moment.
+func (m *Metrics) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
+	c := m.current.Load()
+	if request.URL.Path != c.path {
+		http.NotFound(answer, request)
+		return
+	}
+	promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, request)
+}

@@ -1,0 +1,173 @@
+package listener
+
+import (
+	"context"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+const (
+	// publishInterval is how long a new patchID alone may wait: a busy set would otherwise write with every message.
+	// It is also the oldest that statistics may be when their patchID is published, because the EphemeralRunnerSet
+	// takes a patchID seen 3 s after the end of a runner to count that end.
+	publishInterval = 3 * time.Second
+	// settleTime after the last message the statistics are read afresh: the last changes may have come without one.
+	settleTime = 10 * time.Second
+)
+
+// publishing is what was written into the EphemeralRunnerSet and what is due to be.
+type publishing struct {
+	last Publication
+	// lastAt is when, zero before the first time.
+	lastAt   time.Time
+	underWay bool
+	// force publishes although nothing but the patchID changed.
+	force   bool
+	retryAt time.Time
+	backoff backoff
+	// trouble is why the last attempt failed, nil when it didn't.
+	trouble *trouble
+}
+
+// due says when want has to be published; false means that it is there already.
+func (p *publishing) due(want Publication) (time.Time, bool) {
+	switch {
+	case want == p.last && !p.lastAt.IsZero():
+		return time.Time{}, false
+	case p.lastAt.IsZero(), p.force, want.Replicas != p.last.Replicas, want.SessionID != p.last.SessionID:
+		return p.retryAt, true
+	}
+	return latest(p.lastAt.Add(publishInterval), p.retryAt), true
+}
+
+// publish starts to write the desired count if it is due. After failures, when the statistics have grown old, they are
+// read afresh first.
+func (l *loop) publish(now time.Time) {
+	p := &l.published
+	if p.underWay || !l.scaler.known() {
+		return
+	}
+	want := Publication{Desired: l.scaler.desired, SessionID: l.link.sessionID}
+	at, ok := p.due(want)
+	if l.stopping {
+		at = p.retryAt // the successor must find the number that the last reports carry
+	}
+	if !ok || l.later(at, now) {
+		return
+	}
+	if p.backoff.failures > 0 && now.Sub(l.scaler.statisticsAt) > publishInterval && l.canRefresh() {
+		if !l.refreshing.underWay {
+			l.refreshing.at = now
+		}
+		return
+	}
+	p.underWay, p.force = true, false
+	if want.Replicas != p.last.Replicas || p.lastAt.IsZero() {
+		l.log.Info("Desired runners", "replicas", want.Replicas, "assignedJobs", want.AssignedJobs, "patchID", want.PatchID)
+	}
+	l.beside(kubernetesLimit, func(ctx context.Context) func() {
+		set, err := l.cluster.Publish(ctx, want)
+		return func() { l.publishedResult(want, set, err) }
+	})
+}
+
+func (l *loop) publishedResult(wrote Publication, set *RunnerSet, err error) {
+	now := l.clock.Now()
+	p := &l.published
+	p.underWay = false
+	if err != nil {
+		p.force = true
+		p.retryAt = now.Add(p.backoff.next())
+		p.trouble = p.trouble.again(reasonPublishFailed, err, now)
+		l.log.Error(err, "Desired runners could not be published, trying again", "replicas", wrote.Replicas, "at", p.retryAt)
+		return
+	}
+	l.reporter.answered()
+	p.last, p.lastAt, p.trouble = wrote, now, nil
+	p.backoff.reset()
+	l.setCapacity(set.Capacity)
+}
+
+// setCapacity takes over what the manager says the set can run; the next poll tells GitHub.
+func (l *loop) setCapacity(capacity *int) {
+	if before, after := l.capacity(), min(orElse(capacity, l.scaler.maxRunners), l.scaler.maxRunners); before != after {
+		l.log.Info("Capacity", "jobs", after, "before", before)
+	}
+	l.setLimit = capacity
+}
+
+// capacity is how many jobs GitHub may assign to the set, running ones included.
+func (l *loop) capacity() int {
+	return min(orElse(l.setLimit, l.scaler.maxRunners), l.scaler.maxRunners)
+}
+
+// refreshing is about reading the statistics afresh.
+type refreshing struct {
+	// at is when that is due, zero for not.
+	at       time.Time
+	underWay bool
+	// lastAt is when it was last begun.
+	lastAt  time.Time
+	backoff backoff
+}
+
+func (l *loop) canRefresh() bool {
+	return l.link.session != nil && l.refreshing.backoff.failures == 0 && !l.stopping
+}
+
+// refresh reads the statistics if that is due. At most once per publishInterval, whatever the length of polls.
+func (l *loop) refresh(now time.Time) {
+	r := &l.refreshing
+	if r.at.IsZero() || r.underWay || l.link.session == nil || l.stopping || l.later(latest(r.at, r.lastAt.Add(publishInterval)), now) {
+		return
+	}
+	r.underWay, r.lastAt, r.at = true, now, time.Time{}
+	client, scaleSetID, generation, patchID := l.link.client, l.config.RunnerScaleSetID, l.link.generation, l.scaler.desired.PatchID
+	l.beside(gitHubLimit, func(ctx context.Context) func() {
+		set, err := client.GetRunnerScaleSetByID(ctx, scaleSetID)
+		return func() {
+			l.refreshing.underWay = false
+			if generation == l.link.generation {
+				l.refreshed(set, err, patchID)
+			}
+		}
+	})
+}
+
+// refreshed publishes what was read in any case: that is what releases held slots. What was not read promises nothing.
+// Statistics of a message that came meanwhile are newer.
+func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
+	now := l.clock.Now()
+	r := &l.refreshing
+	if err != nil {
+		r.at = now.Add(r.backoff.next())
+		l.log.Error(err, "Statistics could not be read, trying again", "at", r.at)
+		return
+	}
+	r.backoff.reset()
+	l.published.force = true
+	if patchID == l.scaler.desired.PatchID {
+		l.observe(set.Statistics, now)
+	}
+}
+
+// observe takes statistics over and shows them in the metrics.
+func (l *loop) observe(statistics *actions.Statistics, now time.Time) {
+	l.scaler.observe(statistics, now)
+	l.metrics.Statistics(&l.scaler.statistics, l.scaler.desired.Replicas)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func orElse(value *int, otherwise int) int {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}

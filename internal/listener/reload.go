@@ -1,0 +1,95 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"reflect"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/go-logr/logr"
+
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// watchFile tells on the channel that the directory of a file changed. A mounted Secret changes by a link in its
+// directory, so it is the directory that is watched. Several changes may be told as one.
+func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct{}, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch the configuration: %w", err)
+	}
+	if err := watcher.Add(filepath.Dir(path)); err != nil {
+		_ = watcher.Close()
+		return nil, fmt.Errorf("watch the configuration: %w", err)
+	}
+	changed := make(chan struct{}, 1)
+	go func() {
+		defer watcher.Close()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case err := <-watcher.Errors:
+				log.Error(err, "Watching the configuration failed, a change may be seen late")
+			case <-watcher.Events:
+			}
+			select {
+			case changed <- struct{}{}:
+			default: // one that was not taken yet tells the same
+			}
+		}
+	}()
+	return changed, nil
+}
+
+// readConfig reads the configuration again and puts what changed into effect. One that is wrong changes nothing.
+func (l *loop) readConfig() {
+	read, err := l.read()
+	if err != nil {
+		l.log.Error(err, "The new configuration is not used")
+		return
+	}
+	before := l.config
+	if reflect.DeepEqual(before, read) {
+		return
+	}
+	now := l.clock.Now()
+	l.config = read
+	if l.needsNewProcess(before) {
+		l.log.Info("The configuration names another EphemeralRunnerSet or another place on GitHub, starting anew")
+		l.stopping = true
+		return
+	}
+	l.log.Info("Configuration changed", "minRunners", read.MinRunners, "maxRunners", read.MaxRunners, "scaleSetID", read.RunnerScaleSetID)
+	l.apply(read)
+	l.scaler.minRunners, l.scaler.maxRunners = read.MinRunners, read.MaxRunners
+	l.scaler.evaluate(now)
+	if read.RunnerScaleSetID != before.RunnerScaleSetID {
+		l.forgetScaleSet()
+		l.reconnect(now)
+	} else if !sameAccess(before, read) {
+		l.reconnect(now)
+	}
+}
+
+// needsNewProcess says that nothing of this process could go on.
+func (l *loop) needsNewProcess(before *config.Config) bool {
+	return before.ConfigureURL != l.config.ConfigureURL ||
+		before.EphemeralRunnerSetNamespace != l.config.EphemeralRunnerSetNamespace ||
+		before.EphemeralRunnerSetName != l.config.EphemeralRunnerSetName
+}
+
+// sameAccess says that a client made from one configuration does for the other.
+func sameAccess(a, b *config.Config) bool {
+	return reflect.DeepEqual(a.Credentials, b.Credentials) && a.ServerRootCA == b.ServerRootCA &&
+		a.VaultType == b.VaultType && a.VaultLookupKey == b.VaultLookupKey && reflect.DeepEqual(a.AzureKeyVault, b.AzureKeyVault)
+}
+
+// forgetScaleSet drops what was true of the scale set before: its session, its message ids, its offers.
+func (l *loop) forgetScaleSet() {
+	if l.link.session != nil {
+		l.closeSession(l.link.session)
+	}
+	l.link.sessionID, l.polls.lastID, l.offers.waiting = "", 0, nil
+}

@@ -1,0 +1,205 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+const (
+	// reportsAtOnce bounds the patches in flight: at 10 ms each that is 3,200 a second, more than the messages bring.
+	reportsAtOnce = 32
+	// reportLimit is how long a report is tried while the API server answers others.
+	reportLimit = time.Minute
+	// kubernetesLimit ends one request to the API server.
+	kubernetesLimit = 10 * time.Second
+)
+
+// delivery is a message and what it tells runners.
+type delivery struct {
+	messageID int64
+	reports   []jobReport
+}
+
+// jobReport is what a runner's status gets to hear about its job.
+type jobReport struct {
+	runner string
+	status v1alpha1.EphemeralRunnerStatus
+}
+
+// reportsOf lists a message's reports. A job that started and completed within one message is reported once. An entry
+// without a runner is about a job that was taken back before one had it.
+func reportsOf(message *actions.Message, patchID int, now time.Time) (reports []jobReport) {
+	completed := map[string]bool{}
+	for _, job := range message.JobsCompleted {
+		completed[job.RunnerName] = true
+	}
+	for _, job := range message.JobsStarted {
+		if job.RunnerName != "" && !completed[job.RunnerName] {
+			reports = append(reports, jobReport{job.RunnerName, jobStatus(&job.JobMessageBase, patchID)})
+		}
+	}
+	for _, job := range message.JobsCompleted {
+		if job.RunnerName == "" {
+			continue
+		}
+		report := jobReport{job.RunnerName, jobStatus(&job.JobMessageBase, patchID)}
+		report.status.JobResult = job.Result
+		if report.status.JobResult == "" {
+			report.status.JobResult = "unknown" // an empty result would read as "not completed"
+		}
+		finished := metav1.NewTime(now)
+		report.status.FinishedAt = &finished
+		reports = append(reports, report)
+	}
+	return reports
+}
+
+func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunnerStatus {
+	return v1alpha1.EphemeralRunnerStatus{
+		JobRequestID:      job.RunnerRequestID,
+		JobID:             job.JobID,
+		JobRepositoryName: job.OwnerName + "/" + job.RepositoryName,
+		JobWorkflowRef:    job.JobWorkflowRef,
+		WorkflowRunID:     job.WorkflowRunID,
+		JobDisplayName:    job.JobDisplayName,
+		JobPatchID:        patchID,
+	}
+}
+
+// reporter writes reports, many at a time but those about one runner in order.
+type reporter struct {
+	cluster Cluster
+	clock   clock.Clock
+	log     logr.Logger
+	// dropped counts reports that were given up, by reason.
+	dropped func(reason string)
+	slots   chan struct{}
+
+	mu sync.Mutex
+	// tails are closed when the last report accepted for a runner is done with.
+	tails map[string]chan struct{}
+	// answeredAt is when the API server last took a report.
+	answeredAt time.Time
+}
+
+func newReporter(cluster Cluster, clk clock.Clock, log logr.Logger, dropped func(string)) *reporter {
+	return &reporter{
+		cluster: cluster, clock: clk, log: log, dropped: dropped,
+		slots: make(chan struct{}, reportsAtOnce), tails: map[string]chan struct{}{},
+	}
+}
+
+// deliver accepts reports, in the order of its calls, and returns a function that waits until each is written or given
+// up. A context that ends gives up the rest; then the function says false.
+func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func() bool) {
+	var all sync.WaitGroup
+	for _, report := range reports {
+		before, done := r.enqueue(report.runner)
+		all.Go(func() {
+			defer r.finish(report.runner, done)
+			select {
+			case <-before:
+			case <-ctx.Done():
+				return
+			}
+			r.write(ctx, report)
+		})
+	}
+	return func() bool {
+		all.Wait()
+		return ctx.Err() == nil
+	}
+}
+
+// enqueue puts a report behind the last one for the runner.
+func (r *reporter) enqueue(runner string) (before <-chan struct{}, done chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, busy := r.tails[runner]
+	if !busy {
+		last = make(chan struct{})
+		close(last)
+	}
+	done = make(chan struct{})
+	r.tails[runner] = done
+	return last, done
+}
+
+func (r *reporter) finish(runner string, done chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tails[runner] == done {
+		delete(r.tails, runner)
+	}
+	close(done)
+}
+
+// write tries until the report is in the API server, can never be, or has had its time.
+func (r *reporter) write(ctx context.Context, report jobReport) {
+	started := r.clock.Now()
+	pauses := backoff{first: 200 * time.Millisecond, most: 5 * time.Second}
+	for {
+		err := r.attempt(ctx, report)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if reason, hopeless := r.hopeless(err, started); hopeless {
+			r.log.Error(err, "Report to a runner is given up", "runner", report.runner, "jobID", report.status.JobID, "reason", reason)
+			r.dropped(reason)
+			return
+		}
+		select {
+		case <-r.clock.After(pauses.next()):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *reporter) attempt(ctx context.Context, report jobReport) error {
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-r.slots }()
+	ctx, cancel := context.WithTimeout(ctx, kubernetesLimit)
+	defer cancel()
+	err := r.cluster.ReportJob(ctx, report.runner, report.status)
+	if err == nil {
+		r.answered()
+	}
+	return err
+}
+
+// answered notes that the API server took something of ours.
+func (r *reporter) answered() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answeredAt = r.clock.Now()
+}
+
+// hopeless says why a report will never be taken: the server said so, or it took others for as long as this one had
+// its time. While the server is away everything waits: what runners did meanwhile must not be forgotten.
+func (r *reporter) hopeless(err error, started time.Time) (reason string, hopeless bool) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		switch code := status.Status().Code; code {
+		case 400, 403, 404, 422:
+			return string(apierrors.ReasonForError(err)), true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return reasonTimeout, r.clock.Since(started) >= reportLimit && r.answeredAt.After(started)
+}

@@ -1,0 +1,123 @@
+package listener
+
+import (
+	"maps"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+const (
+	// assignmentMemory is how long a message's word that a job is assigned outweighs statistics that do not count it
+	// yet: the service's counters are caught up by then.
+	assignmentMemory = 5 * time.Second
+	// acquisitionMemory is how long an acquired job takes up room without being reported assigned. The service assigns
+	// within seconds; later the job was cancelled or given to someone else.
+	acquisitionMemory = time.Minute
+	// numbersGivenAway is more than the evaluations of the 3 s in which a patchID may be in a report and not yet in
+	// the API server. A new process skips as many, so that none of its numbers is one that its predecessor gave away.
+	numbersGivenAway = 1000
+)
+
+// Desired is what the listener tells the EphemeralRunnerSet.
+type Desired struct {
+	Replicas, PatchID, AssignedJobs int
+}
+
+// scaler turns what GitHub says into how many runners there should be. It is pure but for what it remembers.
+type scaler struct {
+	minRunners, maxRunners int
+	// desired is the last evaluation.
+	desired    Desired
+	statistics actions.Statistics
+	// statisticsAt is when they came, zero before the first.
+	statisticsAt time.Time
+	// assigned holds when messages showed jobs to be assigned that have not started, acquired what we acquired and no
+	// message showed to be assigned yet; both by request id.
+	assigned map[int64]time.Time
+	acquired map[int64]acquisition
+}
+
+// acquisition is when a job was acquired, and the patchID of the statistics then.
+type acquisition struct {
+	at      time.Time
+	patchID int
+}
+
+// newScaler continues after published, the patchID in the API server.
+func newScaler(minRunners, maxRunners, published int) *scaler {
+	return &scaler{
+		minRunners: minRunners, maxRunners: maxRunners,
+		desired:  Desired{PatchID: published + numbersGivenAway},
+		assigned: map[int64]time.Time{}, acquired: map[int64]acquisition{},
+	}
+}
+
+// known says that there were statistics, without which there is nothing to desire.
+func (s *scaler) known() bool { return !s.statisticsAt.IsZero() }
+
+// observe evaluates new statistics; nil stands for a service that sent none and repeats the last ones. The patchID
+// grows, which tells the EphemeralRunnerSet that ends of jobs it saw a while ago are in replicas by now.
+func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
+	if statistics != nil {
+		s.statistics = *statistics
+	}
+	s.statisticsAt = now
+	s.desired.PatchID++
+	s.evaluate(now)
+}
+
+// evaluate applies new limits or acquisitions to the known statistics. The patchID stays: it must not promise
+// anything that old statistics can't keep.
+func (s *scaler) evaluate(now time.Time) {
+	maps.DeleteFunc(s.assigned, func(_ int64, at time.Time) bool { return now.Sub(at) > assignmentMemory })
+	maps.DeleteFunc(s.acquired, func(_ int64, a acquisition) bool { return now.Sub(a.at) > acquisitionMemory })
+	jobs := s.jobs()
+	for _, acquired := range s.acquired {
+		if acquired.patchID == s.desired.PatchID {
+			jobs++
+		}
+	}
+	s.desired.AssignedJobs = jobs
+	s.desired.Replicas = min(s.minRunners+jobs, s.maxRunners)
+}
+
+// jobs is how many are assigned, which can't be fewer than the messages just told of.
+func (s *scaler) jobs() int { return max(s.statistics.TotalAssignedJobs, len(s.assigned), 0) }
+
+// remember takes from a message which jobs are assigned and not started.
+func (s *scaler) remember(message *actions.Message, now time.Time) {
+	for _, job := range message.JobsAssigned {
+		s.assigned[job.RunnerRequestID] = now
+		delete(s.acquired, job.RunnerRequestID)
+	}
+	for _, job := range message.JobsStarted {
+		s.gone(job.RunnerRequestID)
+	}
+	for _, job := range message.JobsCompleted {
+		s.gone(job.RunnerRequestID)
+	}
+}
+
+func (s *scaler) gone(requestID int64) {
+	delete(s.assigned, requestID)
+	delete(s.acquired, requestID)
+}
+
+// acquire counts jobs that were just acquired until statistics come that know of them.
+func (s *scaler) acquire(requestIDs []int64, now time.Time) {
+	for _, id := range requestIDs {
+		if _, assigned := s.assigned[id]; !assigned {
+			s.acquired[id] = acquisition{now, s.desired.PatchID}
+		}
+	}
+	s.evaluate(now)
+}
+
+// room is how many jobs may be acquired before capacity is reached. Whether the service's count of acquired jobs
+// includes assigned ones is not documented: the difference is right in one case and too low, never too high, in the
+// other.
+func (s *scaler) room(capacity int) int {
+	unassigned := s.statistics.TotalAcquiredJobs - s.statistics.TotalAssignedJobs
+	return capacity - s.jobs() - max(len(s.acquired), unassigned)
+}

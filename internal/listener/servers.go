@@ -1,0 +1,70 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// shutdownLimit is how long requests under way may take when a server stops.
+const shutdownLimit = 5 * time.Second
+
+// server serves HTTP at an address that may change.
+type server struct {
+	name    string
+	log     logr.Logger
+	address string
+	http    *http.Server
+}
+
+// serve makes the server listen at address; an empty one stops it. One that can't listen is logged and tried again when
+// the address or the configuration changes: neither metrics nor probes are worth ending a listener for.
+func (s *server) serve(address string, handler http.Handler) {
+	if address == s.address {
+		return
+	}
+	s.stop()
+	if address == "" {
+		return
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		s.log.Error(err, "Server can't listen", "server", s.name, "address", address)
+		return
+	}
+	s.address = address
+	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: shutdownLimit}
+	serving := s.http
+	go func() {
+		if err := serving.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error(err, "Server ended", "server", s.name)
+		}
+	}()
+}
+
+func (s *server) stop() {
+	if s.http == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
+	defer cancel()
+	_ = s.http.Shutdown(ctx) // what is cut off was a scrape or a probe
+	s.http, s.address = nil, ""
+}
+
+// metricsAddress is where metrics are served, empty for nowhere. Override comes from the environment.
+func metricsAddress(settings *config.Config, override string) string {
+	if !settings.MetricsEnabled() {
+		return ""
+	}
+	if override != "" {
+		return override
+	}
+	return settings.MetricsAddr
+}

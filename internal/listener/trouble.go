@@ -1,0 +1,106 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// Reasons of status.listener. The manager repeats them in the AutoscalingRunnerSet's conditions.
+const (
+	reasonListening          = "Listening"
+	reasonStarting           = "Starting"
+	reasonStopped            = "Stopped"
+	reasonSessionConflict    = "SessionConflict"
+	reasonUnauthorized       = "Unauthorized"
+	reasonInvalidCredentials = "InvalidCredentials"
+	reasonRateLimited        = "RateLimited"
+	reasonScaleSetNotFound   = "ScaleSetNotFound"
+	reasonSessionLost        = "SessionLost"
+	reasonTimeout            = "Timeout"
+	reasonGitHubUnavailable  = "GitHubUnavailable"
+	reasonMalformedMessage   = "MalformedMessage"
+	reasonPublishFailed      = "PublishFailed"
+	reasonInvalidConfig      = "InvalidConfiguration"
+)
+
+const (
+	// conflictPatience is how long a session conflict is no news: a session whose listener was killed goes by itself
+	// after about 90 s.
+	conflictPatience = 2 * time.Minute
+	// patience is how long a failure that may pass by itself is no news.
+	patience = 30 * time.Second
+)
+
+// trouble is a cause for which the listener doesn't do its work at the moment.
+type trouble struct {
+	reason, message string
+	// since is when it began.
+	since time.Time
+}
+
+// again is the trouble after one more failure: the same reason began when it first came.
+func (t *trouble) again(reason string, err error, now time.Time) *trouble {
+	since := now
+	if t != nil && t.reason == reason {
+		since = t.since
+	}
+	return &trouble{reason: reason, message: err.Error(), since: since}
+}
+
+// patience is how long the trouble lasts before it is told: none where waiting alone will not help.
+func (t *trouble) patience() time.Duration {
+	switch t.reason {
+	case reasonUnauthorized, reasonInvalidCredentials, reasonInvalidConfig, reasonRateLimited, reasonScaleSetNotFound:
+		return 0
+	case reasonSessionConflict:
+		return conflictPatience
+	}
+	return patience
+}
+
+// status is what to tell at the moment; nil leaves what was told last. Next is when that may change, zero for not by
+// time alone.
+func (t *trouble) status(now time.Time) (status *v1alpha1.ListenerStatus, next time.Time) {
+	if at := t.since.Add(t.patience()); now.Before(at) {
+		return nil, at
+	}
+	state := v1alpha1.ListenerStateRetrying
+	if t.reason == reasonSessionConflict {
+		state = v1alpha1.ListenerStateConflict
+	}
+	since := metav1.NewTime(t.since)
+	return &v1alpha1.ListenerStatus{State: state, Reason: t.reason, Message: t.message, Since: &since}, time.Time{}
+}
+
+// explain names the reason of a failed call to GitHub and adds to the error what follows from it.
+func explain(err error) (reason string, explained error) {
+	var limited *actions.RateLimitedError
+	var malformed *actions.MalformedMessageError
+	switch {
+	case errors.Is(err, actions.ErrSessionConflict):
+		return reasonSessionConflict, fmt.Errorf("%w; it is asked for again at least every 15 s; "+
+			"if no second installation uses this scale set, the session of a listener that was killed goes within 2 min", err)
+	case errors.Is(err, actions.ErrSessionNotFound):
+		return reasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
+	case errors.Is(err, actions.ErrScaleSetNotFound):
+		return reasonScaleSetNotFound, fmt.Errorf("%w; the manager creates it again", err)
+	case errors.Is(err, actions.ErrInvalidCredentials), errors.Is(err, errNoCertificate):
+		return reasonInvalidCredentials, err
+	case errors.As(err, &limited):
+		return reasonRateLimited, err
+	case errors.Is(err, actions.ErrUnauthorized):
+		return reasonUnauthorized, err
+	case errors.As(err, &malformed):
+		return reasonMalformedMessage, err
+	case errors.Is(err, context.DeadlineExceeded):
+		return reasonTimeout, err
+	}
+	return reasonGitHubUnavailable, err
+}
