@@ -1,0 +1,137 @@
+package charts
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+const runnerImage = "ghcr.io/actions/actions-runner:latest"
+
+func TestSpecByDefault(t *testing.T) {
+	t.Parallel()
+	got := runnerSet(t, scaleSet)
+	check(t, "kind", got.APIVersion+" "+got.Kind, "actions.github.com/v1alpha1 AutoscalingRunnerSet")
+	check(t, "spec", got.Spec, v1alpha1.AutoscalingRunnerSetSpec{
+		GitHubConfigUrl:    "https://github.com/actions",
+		GitHubConfigSecret: "test-runners-gha-rs-github-secret",
+		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy:      corev1.RestartPolicyNever,
+			ServiceAccountName: "test-runners-gha-rs-no-permission",
+			Containers:         []corev1.Container{{Name: "runner", Image: runnerImage, Command: []string{"/home/runner/run.sh"}}},
+		}},
+	})
+}
+
+func TestSpecValues(t *testing.T) {
+	t.Parallel()
+	got := runnerSet(t, scaleSet, `
+githubConfigUrl: https://github.com/actions/
+scaleSetLabels: [gpu, 5]
+runnerScaleSetName: linux
+runnerGroup: group
+maxRunners: 1000000
+minRunners: 0
+pendingTimeout: 5m
+registrationTimeout: 90s
+failedHistoryLimit: 0
+proxy:
+  http: {url: http://proxy:1, credentialSecretRef: one}
+  https: {url: http://proxy:2}
+  noProxy: [example.com]
+githubServerTLS: {certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}
+listenerTemplate: {spec: {hostname: h, containers: [{name: listener, image: i}]}}
+listenerMetrics:
+  counters: {c: {labels: [l]}}
+  gauges: {g: {labels: [l]}}
+  histograms: {h: {labels: [l], buckets: [0.5, 1]}}
+template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
+`).Spec
+	got.Template.Spec = corev1.PodSpec{}
+	check(t, "spec", got, v1alpha1.AutoscalingRunnerSetSpec{
+		GitHubConfigUrl:      "https://github.com/actions",
+		GitHubConfigSecret:   "linux-gha-rs-github-secret",
+		RunnerScaleSetName:   "linux",
+		RunnerScaleSetLabels: []string{"gpu", "5"},
+		RunnerGroup:          "group",
+		MaxRunners:           ptr.To(1000000),
+		MinRunners:           ptr.To(0),
+		FailedHistoryLimit:   ptr.To(0),
+		RunnerTimeouts: v1alpha1.RunnerTimeouts{
+			PendingTimeout:      &metav1.Duration{Duration: 5 * time.Minute},
+			RegistrationTimeout: &metav1.Duration{Duration: 90 * time.Second},
+		},
+		Proxy: &v1alpha1.ProxyConfig{
+			HTTP:    &v1alpha1.ProxyServerConfig{Url: "http://proxy:1", CredentialSecretRef: "one"},
+			HTTPS:   &v1alpha1.ProxyServerConfig{Url: "http://proxy:2"},
+			NoProxy: []string{"example.com"},
+		},
+		GitHubServerTLS: &v1alpha1.TLSConfig{CertificateFrom: &v1alpha1.TLSCertificateSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "ca"}, Key: "ca.crt"},
+		}},
+		ListenerTemplate: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Hostname: "h", Containers: []corev1.Container{{Name: "listener", Image: "i"}},
+		}},
+		ListenerMetrics: &v1alpha1.MetricsConfig{
+			Counters:   map[string]*v1alpha1.CounterMetric{"c": {Labels: []string{"l"}}},
+			Gauges:     map[string]*v1alpha1.GaugeMetric{"g": {Labels: []string{"l"}}},
+			Histograms: map[string]*v1alpha1.HistogramMetric{"h": {Labels: []string{"l"}, Buckets: []float64{0.5, 1}}},
+		},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "b"},
+		}},
+	})
+}
+
+func TestNoProxyIsIgnoredUnlessList(t *testing.T) {
+	t.Parallel()
+	got := runnerSet(t, scaleSet, `proxy: {http: {url: "http://proxy"}, noProxy: "example.com"}`).Spec.Proxy
+	check(t, "proxy", got, &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}})
+}
+
+// Numbers in quotes count; ARC's chart ignored them.
+func TestRunnerCounts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		values   string
+		max, min *int
+	}{
+		{"", nil, nil},
+		{"maxRunners: null", nil, nil},
+		{"maxRunners: ''", nil, nil},
+		{"maxRunners: 5", ptr.To(5), nil},
+		{"maxRunners: '5'\nminRunners: '2'", ptr.To(5), ptr.To(2)},
+		{"minRunners: 5", nil, ptr.To(5)},
+		{"maxRunners: 0\nminRunners: 0", ptr.To(0), ptr.To(0)},
+	} {
+		got := runnerSet(t, scaleSet, test.values).Spec
+		check(t, "max with "+test.values, got.MaxRunners, test.max)
+		check(t, "min with "+test.values, got.MinRunners, test.min)
+	}
+}
+
+// ARC's values.yaml showed snake case and its template read camel case; both work.
+func TestKeyVault(t *testing.T) {
+	t.Parallel()
+	want := &v1alpha1.VaultConfig{
+		Type: "azure_key_vault",
+		AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{
+			URL: "https://vault", TenantID: "t", ClientID: "c", CertificatePath: "/p",
+		},
+		Proxy: &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}},
+	}
+	for _, values := range []string{
+		"azureKeyVault: {url: https://vault, tenantId: t, clientId: c, certificatePath: /p, secretKey: s}",
+		"azureKeyVault: {url: https://vault, tenant_id: t, client_id: c, certificate_path: /p}",
+		"azure_key_vault: {url: https://vault, tenant_id: t, client_id: c, certificate_path: /p}",
+	} {
+		got := runnerSet(t, scaleSet, "githubConfigSecret: key\nkeyVault: {type: azure_key_vault, proxy: {http: {url: http://proxy}}, "+values+"}")
+		check(t, values, got.Spec.VaultConfig, want)
+		check(t, "secret", got.Spec.GitHubConfigSecret, "key")
+	}
+}
