@@ -61,38 +61,48 @@ func New(kube client.Reader, options Options) *Provider {
 // Resolve returns what the reference leads to, at most RereadAfter old. It fails with *MissingError, *InvalidError,
 // *UnsupportedError, or the API server's or vault's own error.
 func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
-	key := reference.source()
+	return p.shared(ctx, reference.source(), func(ctx context.Context) (*Resolved, error) {
+		return p.reader.read(ctx, reference)
+	}, "namespace", reference.Namespace, "githubConfigSecret", reference.GitHubConfigSecret)
+}
+
+// FromListener returns what the Secrets of an AutoscalingListener still hold, at most RereadAfter old. An uninstall
+// deletes the credential Secret before the runners; the listener's Secrets are in the manager's namespace and go last.
+// Use the result with ClientFrom. With a vault it fails with *MissingError, because the vault has the credentials.
+func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
+	return p.shared(ctx, sourceKey("listener "+listener.String()), func(ctx context.Context) (*Resolved, error) {
+		return p.reader.listener(ctx, listener)
+	}, "listener", listener.String())
+}
+
+// shared returns what is known under the key, or reads it for all who want it at this time. The values go into the log.
+func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.Context) (*Resolved, error), values ...any) (*Resolved, error) {
 	if resolved, err, fresh := p.results.get(key, p.options.Clock.Now()); fresh {
 		return resolved, err
 	}
 	flight := p.results.flights.DoChan(string(key), func() (any, error) {
+		// Somebody may have read between the look above and this flight.
+		if resolved, err, fresh := p.results.get(key, p.options.Clock.Now()); fresh {
+			return resolved, err
+		}
 		// The read outlives the caller that started it, because others wait for it too.
-		return p.read(context.WithoutCancel(ctx), key, reference)
+		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReadTimeout)
+		defer cancel()
+		resolved, err := read(readCtx)
+		now := p.options.Clock.Now()
+		entry, replaced := p.results.put(key, now, resolved, err)
+		if replaced {
+			p.options.Logger.Info("Credentials, proxy or certificate authorities changed; new calls use the new ones", values...)
+		}
+		return entry.outcome(now)
 	})
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("read credentials of %s: %w", reference.GitHubConfigURL, ctx.Err())
+		return nil, fmt.Errorf("read credentials: %w", ctx.Err())
 	case answer := <-flight:
 		resolved, _ := answer.Val.(*Resolved)
 		return resolved, answer.Err
 	}
-}
-
-// read reads what the reference names, unless somebody has just done so, and remembers the outcome.
-func (p *Provider) read(ctx context.Context, key sourceKey, reference Reference) (*Resolved, error) {
-	if resolved, err, fresh := p.results.get(key, p.options.Clock.Now()); fresh {
-		return resolved, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
-	defer cancel()
-	resolved, err := p.reader.read(ctx, reference)
-	now := p.options.Clock.Now()
-	entry, replaced := p.results.put(key, now, resolved, err)
-	if replaced {
-		p.options.Logger.Info("Credentials, proxy or certificate authorities changed; new calls use the new ones",
-			"namespace", reference.Namespace, "githubConfigSecret", reference.GitHubConfigSecret)
-	}
-	return entry.outcome(now)
 }
 
 // Invalidate makes the next use read again, unless the last read is younger than RetryAfter; then the use after that

@@ -15,12 +15,10 @@ const (
 	ListenerProxySuffix  = "-proxy"
 )
 
-// FromListener reads what the Secrets of an AutoscalingListener still hold. An uninstall deletes the credential Secret
-// before the runners; the listener's Secrets are in the manager's namespace and go last. Use the result with ClientFrom.
-// With a vault it fails with *MissingError, because the listener's Secret then has no credentials: the vault has.
-func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
+// listener reads a listener's Secrets.
+func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
 	name := listener.Name + ListenerConfigSuffix
-	data, err := p.reader.secret(ctx, listener.Namespace, name)
+	data, err := r.secret(ctx, listener.Namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +33,7 @@ func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) 
 	if written.Credentials == nil {
 		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: "credentials in " + config.FileName}
 	}
-	proxy, err := p.listenerProxy(ctx, listener)
+	proxy, err := r.listenerProxy(ctx, listener)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +41,8 @@ func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) 
 }
 
 // listenerProxy returns nil where the listener has no proxy Secret: then it has no proxy.
-func (p *Provider) listenerProxy(ctx context.Context, listener client.ObjectKey) (*ProxySettings, error) {
-	data, err := p.reader.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix)
+func (r reader) listenerProxy(ctx context.Context, listener client.ObjectKey) (*ProxySettings, error) {
+	data, err := r.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix)
 	if isMissing(err) {
 		return nil, nil
 	}

@@ -1,0 +1,141 @@
+package credentials
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// store is an API server that holds Secrets and ConfigMaps, counts reads, and can be made to fail or hang.
+type store struct {
+	client.Reader // List is never called; if it were, this nil would panic
+
+	mutex      sync.Mutex
+	secrets    map[client.ObjectKey]map[string][]byte
+	configMaps map[client.ObjectKey]map[string]string
+	reads      map[client.ObjectKey]int
+	failure    error
+	// gates hold reads of a namespace until they are closed.
+	gates map[string]chan struct{}
+}
+
+func newStore() *store {
+	return &store{
+		secrets: map[client.ObjectKey]map[string][]byte{}, configMaps: map[client.ObjectKey]map[string]string{},
+		reads: map[client.ObjectKey]int{}, gates: map[string]chan struct{}{},
+	}
+}
+
+func (s *store) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.mutex.Lock()
+	s.reads[key]++
+	gate := s.gates[key.Namespace]
+	s.mutex.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.failure != nil {
+		return s.failure
+	}
+	found := false
+	switch object := into.(type) {
+	case *corev1.Secret:
+		object.Data, found = s.secrets[key]
+	case *corev1.ConfigMap:
+		object.Data, found = s.configMaps[key]
+	}
+	if !found {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+	}
+	return nil
+}
+
+// setSecret replaces a Secret; pairs are keys and values.
+func (s *store) setSecret(namespace, name string, pairs ...string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	data := map[string][]byte{}
+	for i := 0; i < len(pairs); i += 2 {
+		data[pairs[i]] = []byte(pairs[i+1])
+	}
+	s.secrets[client.ObjectKey{Namespace: namespace, Name: name}] = data
+}
+
+func (s *store) deleteSecret(namespace, name string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.secrets, client.ObjectKey{Namespace: namespace, Name: name})
+}
+
+func (s *store) fail(err error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.failure = err
+}
+
+func (s *store) readsOf(namespace, name string) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.reads[client.ObjectKey{Namespace: namespace, Name: name}]
+}
+
+// fixture is a provider on a store with one credential Secret, runners/github.
+type fixture struct {
+	*Provider
+	store *store
+	clock *clocktesting.FakeClock
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{store: newStore(), clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))}
+	f.store.setSecret("runners", "github", KeyToken, "token-1")
+	f.Provider = New(f.store, Options{Clock: f.clock})
+	return f
+}
+
+func githubReference() Reference {
+	return Reference{Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github"}
+}
+
+// mustResolve returns the token, which tells one state of the Secret from another.
+func (f *fixture) mustResolve(t *testing.T, reference Reference) string {
+	t.Helper()
+	resolved, err := f.Resolve(t.Context(), reference)
+	if err != nil {
+		t.Fatalf("Resolve: %v", err)
+	}
+	return resolved.Credentials.Token
+}
+
+// privateKey is made once because making one takes a while.
+var privateKey = sync.OnceValue(func() string {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	var text bytes.Buffer
+	block := &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}
+	if err := pem.Encode(&text, block); err != nil {
+		panic(err)
+	}
+	return text.String()
+})

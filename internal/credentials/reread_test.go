@@ -1,0 +1,159 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestResolveReadsAtMostOnceAMinute(t *testing.T) {
+	f := newFixture(t)
+	for range 100 {
+		f.mustResolve(t, githubReference())
+	}
+	// Another repository of the same namespace with the same Secret needs no read of its own.
+	other := githubReference()
+	other.GitHubConfigURL = "https://github.com/org/repository"
+	f.mustResolve(t, other)
+	if reads := f.store.readsOf("runners", "github"); reads != 1 {
+		t.Fatalf("%d reads, want 1", reads)
+	}
+	f.store.setSecret("runners", "github", KeyToken, "token-2")
+	f.clock.Step(RereadAfter - 1)
+	if got := f.mustResolve(t, githubReference()); got != "token-1" {
+		t.Errorf("got %s before a minute was over", got)
+	}
+	f.clock.Step(1)
+	if got := f.mustResolve(t, githubReference()); got != "token-2" {
+		t.Errorf("got %s after a minute", got)
+	}
+}
+
+func TestInvalidateReadsAgainButNotEachTime(t *testing.T) {
+	f := newFixture(t)
+	f.mustResolve(t, githubReference())
+	f.store.setSecret("runners", "github", KeyToken, "token-2")
+	f.Invalidate(githubReference())
+	if got := f.mustResolve(t, githubReference()); got != "token-1" {
+		t.Errorf("got %s although the last read is younger than RetryAfter", got)
+	}
+	f.clock.Step(RetryAfter)
+	if got := f.mustResolve(t, githubReference()); got != "token-2" {
+		t.Errorf("got %s after Invalidate", got)
+	}
+	for range 10 {
+		f.Invalidate(githubReference())
+		f.mustResolve(t, githubReference())
+	}
+	if reads := f.store.readsOf("runners", "github"); reads != 2 {
+		t.Errorf("%d reads, want 2", reads)
+	}
+}
+
+func TestFailedReads(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "github", nil)
+	t.Run("a good result bridges them for a while", func(t *testing.T) {
+		f := newFixture(t)
+		f.mustResolve(t, githubReference())
+		f.store.fail(forbidden)
+		f.clock.Step(RereadAfter)
+		if got := f.mustResolve(t, githubReference()); got != "token-1" {
+			t.Errorf("got %s", got)
+		}
+		f.clock.Step(KeepFor - RereadAfter)
+		_, err := f.Resolve(t.Context(), githubReference())
+		if !apierrors.IsForbidden(err) || !Gone(err) {
+			t.Errorf("got %v, want the API server's refusal", err)
+		}
+		mustName(t, err, "Secret runners/github")
+	})
+	t.Run("a deleted Secret is known at once", func(t *testing.T) {
+		f := newFixture(t)
+		f.mustResolve(t, githubReference())
+		f.store.deleteSecret("runners", "github")
+		f.clock.Step(RereadAfter)
+		_, err := f.Resolve(t.Context(), githubReference())
+		if !isMissing(err) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("they are repeated every five seconds", func(t *testing.T) {
+		f := newFixture(t)
+		f.store.fail(forbidden)
+		for range 10 {
+			if _, err := f.Resolve(t.Context(), githubReference()); err == nil {
+				t.Fatal("no error")
+			}
+		}
+		f.store.fail(nil)
+		f.clock.Step(RetryAfter)
+		f.mustResolve(t, githubReference())
+		if reads := f.store.readsOf("runners", "github"); reads != 2 {
+			t.Errorf("%d reads, want 2", reads)
+		}
+	})
+}
+
+func TestConcurrentCallersShareOneReadAndDelayNobodyElse(t *testing.T) {
+	f := newFixture(t)
+	f.store.setSecret("other", "github", KeyToken, "other")
+	gate := make(chan struct{})
+	f.store.gates["runners"] = gate
+
+	var callers sync.WaitGroup
+	tokens := make(chan string, 50)
+	for range cap(tokens) {
+		callers.Go(func() {
+			resolved, err := f.Resolve(t.Context(), githubReference())
+			if err != nil {
+				tokens <- err.Error()
+				return
+			}
+			tokens <- resolved.Credentials.Token
+		})
+	}
+	// While they hang, the other namespace is served.
+	other := githubReference()
+	other.Namespace = "other"
+	if got := f.mustResolve(t, other); got != "other" {
+		t.Errorf("got %s", got)
+	}
+	// One that gives up doesn't end the read of the others.
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Resolve(canceled, githubReference()); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(gate)
+	callers.Wait()
+	close(tokens)
+	for token := range tokens {
+		if token != "token-1" {
+			t.Errorf("got %s", token)
+		}
+	}
+	if reads := f.store.readsOf("runners", "github"); reads != 1 {
+		t.Errorf("%d reads, want 1", reads)
+	}
+}
+
+func TestUnusedResultsAreDropped(t *testing.T) {
+	f := newFixture(t)
+	for i := range 20 {
+		name := fmt.Sprintf("secret-%d", i)
+		f.store.setSecret("runners", name, KeyToken, "x")
+		reference := githubReference()
+		reference.GitHubConfigSecret = name
+		f.mustResolve(t, reference)
+	}
+	f.clock.Step(KeepFor)
+	f.mustResolve(t, githubReference())
+	if left := len(f.results.entries); left != 1 {
+		t.Errorf("%d results are kept, want 1", left)
+	}
+}

@@ -1,0 +1,106 @@
+package credentials
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+func TestCredentialSecretHoldsExactlyOneKind(t *testing.T) {
+	app := &actions.AppCredentials{ID: "Iv1.abc", InstallationID: 42, PrivateKey: strings.TrimSpace(privateKey())}
+	for name, test := range map[string]struct {
+		data []string
+		want actions.Credentials
+		// missing and invalid are the key the error names; "-" is an error about the Secret as a whole.
+		missing, invalid string
+	}{
+		"token":                    {data: []string{KeyToken, "abc"}, want: actions.Credentials{Token: "abc"}},
+		"token with a newline":     {data: []string{KeyToken, "abc\n"}, want: actions.Credentials{Token: "abc"}},
+		"token and empty app keys": {data: []string{KeyToken, "abc", KeyAppID, "", KeyAppPrivateKey, " "}, want: actions.Credentials{Token: "abc"}},
+		"app": {
+			data: []string{KeyAppID, "Iv1.abc\n", KeyAppInstallationID, " 42\n", KeyAppPrivateKey, privateKey()},
+			want: actions.Credentials{App: app},
+		},
+		"foreign keys are ignored": {data: []string{KeyToken, "abc", "other", "x"}, want: actions.Credentials{Token: "abc"}},
+		"nothing":                  {missing: "github_token, or github_app_id, github_app_installation_id, github_app_private_key"},
+		"only empty values":        {data: []string{KeyToken, "\n"}, missing: "github_token, or github_app_id, github_app_installation_id, github_app_private_key"},
+		"app without its key":      {data: []string{KeyAppID, "1", KeyAppInstallationID, "42"}, missing: KeyAppPrivateKey},
+		"app with its id only":     {data: []string{KeyAppID, "1"}, missing: "github_app_installation_id, github_app_private_key"},
+		"both":                     {data: []string{KeyToken, "abc", KeyAppID, "1"}, invalid: "-"},
+		"installation id is text": {
+			data: []string{KeyAppID, "1", KeyAppInstallationID, "my-org", KeyAppPrivateKey, privateKey()}, invalid: KeyAppInstallationID,
+		},
+		"installation id is negative": {
+			data: []string{KeyAppID, "1", KeyAppInstallationID, "-4", KeyAppPrivateKey, privateKey()}, invalid: KeyAppInstallationID,
+		},
+		"private key is none":    {data: []string{KeyAppID, "1", KeyAppInstallationID, "4", KeyAppPrivateKey, "s3cret"}, invalid: "-"},
+		"token with a space":     {data: []string{KeyToken, "s3cret s3cret"}, invalid: "-"},
+		"token with a line feed": {data: []string{KeyToken, "s3cret\ns3cret"}, invalid: "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.store.setSecret("runners", "github", test.data...)
+			resolved, err := f.Resolve(t.Context(), githubReference())
+			var missing *MissingError
+			var invalid *InvalidError
+			switch {
+			case test.missing != "":
+				if !errors.As(err, &missing) || missing.Key != test.missing {
+					t.Errorf("got %v, want a MissingError about %s", err, test.missing)
+				}
+			case test.invalid != "":
+				if !errors.As(err, &invalid) || invalid.Key != strings.TrimPrefix(test.invalid, "-") {
+					t.Errorf("got %v, want an InvalidError about %s", err, test.invalid)
+				}
+			case err != nil:
+				t.Fatalf("got %v", err)
+			default:
+				if difference := cmp.Diff(test.want, resolved.Credentials); difference != "" {
+					t.Errorf("credentials (-want +got):\n%s", difference)
+				}
+				return
+			}
+			mustNotLeak(t, err)
+			mustName(t, err, "runners/github")
+		})
+	}
+}
+
+func TestMissingObjectsAreNamed(t *testing.T) {
+	f := newFixture(t)
+	reference := githubReference()
+	reference.GitHubConfigSecret = "gone"
+	_, err := f.Resolve(t.Context(), reference)
+	mustName(t, err, "Secret runners/gone", "create it")
+	if !Gone(err) {
+		t.Error("Gone is false for a missing Secret")
+	}
+
+	reference.GitHubConfigSecret = ""
+	_, err = f.Resolve(t.Context(), reference)
+	mustName(t, err, "no Secret is named")
+	if reads := f.store.readsOf("runners", ""); reads != 0 {
+		t.Errorf("the API server was asked %d times for an object without a name", reads)
+	}
+}
+
+func mustName(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q doesn't say %q", err, part)
+		}
+	}
+}
+
+// mustNotLeak looks for what the tests use as secret values.
+func mustNotLeak(t *testing.T, err error) {
+	t.Helper()
+	if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "PRIVATE KEY") {
+		t.Errorf("the error holds a value: %v", err)
+	}
+}
