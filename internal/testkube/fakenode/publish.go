@@ -34,6 +34,8 @@ func (p *player) schedule(fault Fault) bool {
 		if !p.write(func(ctx context.Context) error {
 			return p.node.clientset.CoreV1().Pods(p.pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 		}) {
+			// Gone, or another node's: none of our business any more.
+			p.gone()
 			return false
 		}
 	}

@@ -1,0 +1,90 @@
+package process_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/internal/testkube/process"
+)
+
+// start runs a script and returns with the first line it writes, which says that it is ready.
+func start(t *testing.T, script string) (*process.Process, string) {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("sh", "-c", script)
+	command.Stdout = writer
+	started, err := process.Start(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = started.Stop(0) })
+	line, err := bufio.NewReader(reader).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return started, strings.TrimSpace(line)
+}
+
+func TestExitCodeIsThatOfAShell(t *testing.T) {
+	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -KILL $$": 137} {
+		started, _ := start(t, "echo; "+script)
+		if got := started.ExitCode(); got != want {
+			t.Errorf("%s: got %d, want %d", script, got, want)
+		}
+	}
+}
+
+func TestStopGivesTheProgramItsGraceAndNoMore(t *testing.T) {
+	polite, _ := start(t, "trap 'exit 3' TERM; echo; while :; do sleep 0.01; done")
+	stubborn, _ := start(t, "trap '' TERM; echo; while :; do sleep 0.01; done")
+	if err := stubborn.Stop(100 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if got := stubborn.ExitCode(); got != 137 {
+		t.Errorf("a program that ignores SIGTERM ended with %d, want 137", got)
+	}
+	if err := polite.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if got := polite.ExitCode(); got != 3 {
+		t.Errorf("a program that handles SIGTERM ended with %d, want 3", got)
+	}
+}
+
+func TestStopReachesWhatTheProgramHasStarted(t *testing.T) {
+	started, line := start(t, "sleep 600 & echo $!; wait")
+	child, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := started.Stop(0); err != nil {
+		t.Fatal(err)
+	}
+	NewWithT(t).Eventually(func() bool { return running(child) }, "10s").Should(BeFalse(), "process %d outlived its parent", child)
+}
+
+// running counts a process that waits to be reaped, by whoever is init here, as ended.
+func running(pid int) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return syscall.Kill(pid, 0) == nil
+	}
+	return !strings.Contains(string(status), ") Z ")
+}
+
+func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
+	if _, err := process.Start(exec.Command("/nowhere/at/all")); err == nil {
+		t.Error("got no error")
+	}
+}
