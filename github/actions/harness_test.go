@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +40,9 @@ type quickClock struct {
 	mu     sync.Mutex
 	pauses []time.Duration
 }
+
+// discardLog keeps expected handshake failures out of the test output.
+var discardLog = log.New(io.Discard, "", 0)
 
 func newQuickClock() *quickClock { return &quickClock{FakeClock: clocktesting.NewFakeClock(epoch)} }
 

@@ -1,0 +1,173 @@
+package actions
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Checklist line 1: both flows' entries are told apart.
+func TestChecklist01AllKindsOfEntries(t *testing.T) {
+	entry := func(kind string, more map[string]any) map[string]any {
+		fields := map[string]any{
+			"messageType": kind, "runnerRequestId": 9007199254740993, "repositoryName": "web", "ownerName": "acme", "jobId": "j-1",
+			"jobWorkflowRef": "acme/web/.github/workflows/ci.yaml@refs/heads/main", "jobDisplayName": "build", "workflowRunId": 8,
+			"eventName": "push", "requestLabels": []string{"big", "gpu"}, "queueTime": "2026-03-01T12:00:00.1234567Z",
+			"scaleSetAssignTime": "2026-03-01T14:00:01+02:00", "runnerAssignTime": "0001-01-01T00:00:00Z", "newKey": []int{1},
+		}
+		for key, value := range more {
+			fields[key] = value
+		}
+		return fields
+	}
+	got, err := parseMessage([]byte(message(t, 5,
+		entry("JobAvailable", map[string]any{"acquireJobUrl": "https://acquire"}),
+		entry("JobAssigned", nil),
+		entry("JobStarted", map[string]any{"runnerId": 3, "runnerName": "r-1"}),
+		entry("JobCompleted", map[string]any{"runnerId": 3, "runnerName": "r-1", "result": "succeeded", "finishTime": "2026-03-01T12:00:02Z"}),
+		entry("JobMoved", nil),
+	)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := JobMessageBase{
+		RunnerRequestID: 9007199254740993, RepositoryName: "web", OwnerName: "acme", JobID: "j-1",
+		JobWorkflowRef: "acme/web/.github/workflows/ci.yaml@refs/heads/main", JobDisplayName: "build", WorkflowRunID: 8, EventName: "push",
+		RequestLabels: []string{"big", "gpu"}, QueueTime: epoch.Add(123456700 * time.Nanosecond), ScaleSetAssignTime: epoch.Add(time.Second),
+	}
+	finished := base
+	finished.FinishTime = epoch.Add(2 * time.Second)
+	want := &Message{
+		ID: 5, Statistics: &Statistics{TotalAssignedJobs: 2}, Entries: 5, Unknown: []string{"JobMoved"},
+		JobsAvailable: []JobAvailable{{JobMessageBase: base, AcquireJobURL: "https://acquire"}},
+		JobsAssigned:  []JobAssigned{{JobMessageBase: base}},
+		JobsStarted:   []JobStarted{{JobMessageBase: base, RunnerID: 3, RunnerName: "r-1"}},
+		JobsCompleted: []JobCompleted{{JobMessageBase: finished, Result: "succeeded", RunnerID: 3, RunnerName: "r-1"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Checklist line 18: times carry a zone and up to seven digits; unset is year 1, null or absent.
+func TestChecklist18Times(t *testing.T) {
+	for text, want := range map[string]time.Time{
+		`"2026-03-01T12:00:00Z"`:              epoch,
+		`"2026-03-01T12:00:00.5Z"`:            epoch.Add(500 * time.Millisecond),
+		`"2026-03-01T14:00:00.0000001+02:00"`: epoch.Add(100),
+		`"0001-01-01T00:00:00Z"`:              {},
+		`null`:                                {},
+	} {
+		var job JobStarted
+		m := &Message{}
+		if err := m.addEntry([]byte(`{"messageType":"JobStarted","queueTime":` + text + `}`)); err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		job = m.JobsStarted[0]
+		if !job.QueueTime.Equal(want) || !job.RunnerAssignTime.IsZero() {
+			t.Errorf("%s: got %s, absent one %s", text, job.QueueTime, job.RunnerAssignTime)
+		}
+	}
+}
+
+// Checklist line 17: an empty body has no entries, unknown inner types are no error.
+func TestChecklist17BodiesThatAreFine(t *testing.T) {
+	for body, entries := range map[string]int{`""`: 0, `"[]"`: 0, `"null"`: 0, `null`: 0, `"[{\"messageType\":\"New\"},{}]"`: 2} {
+		got, err := parseMessage([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":` + body + `}`))
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		if got.Entries != entries || len(got.Unknown) != entries {
+			t.Errorf("%s: got %d entries, %q unknown; want %d", body, got.Entries, got.Unknown, entries)
+		}
+	}
+}
+
+// Checklist lines 17 and 18: what is wrong is said, what can be read is returned, nothing crashes.
+func TestChecklist17And18MalformedMessages(t *testing.T) {
+	const good = `[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]`
+	for name, test := range map[string]struct {
+		text    string
+		id      int64
+		problem string
+		started int
+	}{
+		"unknown envelope":   {`{"messageId":5,"messageType":"Other","statistics":{},"body":"` + good + `"}`, 5, `messageType "Other" is unknown`, 0},
+		"no envelope type":   {`{"messageId":5,"statistics":{},"body":""}`, 5, "messageType is missing", 0},
+		"no statistics":      {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","body":"` + good + `"}`, 5, "statistics is missing", 1},
+		"null statistics":    {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":null,"body":"` + good + `"}`, 5, "statistics is missing", 1},
+		"odd statistics":     {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{"totalAssignedJobs":"2"},"body":"` + good + `"}`, 5, "statistics", 1},
+		"body is an array":   {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":[]}`, 5, "body", 0},
+		"body is no JSON":    {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"<html>"}`, 5, "body", 0},
+		"body is an object":  {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"{}"}`, 5, "body", 0},
+		"one bad entry":      {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[7,{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]"}`, 5, "entry 0", 1},
+		"one bad field":      {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\",\"runnerRequestId\":\"x\"},{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]"}`, 5, "entry 0", 1},
+		"id is a text":       {`{"messageId":"5","messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0, "messageId", 1},
+		"no id":              {`{"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0, "messageId is missing", 1},
+		"not an object":      {`[1]`, 0, "array", 0},
+		"no JSON":            {`<html>`, 0, "invalid character", 0},
+		"null is no message": {`null`, 0, "messageId is missing", 0},
+	} {
+		message, err := parseMessage([]byte(test.text))
+		var malformed *MalformedMessageError
+		if message != nil || !errors.As(err, &malformed) {
+			t.Errorf("%s: got %v, %v; want *MalformedMessageError", name, message, err)
+			continue
+		}
+		if malformed.MessageID != test.id || !strings.Contains(err.Error(), test.problem) {
+			t.Errorf("%s: message %d, %q; want %d with %q", name, malformed.MessageID, err, test.id, test.problem)
+		}
+		if malformed.Message == nil || len(malformed.Message.JobsStarted) != test.started {
+			t.Errorf("%s: read %+v, want %d started jobs", name, malformed.Message, test.started)
+		}
+		if test.started > 0 && malformed.Message.JobsStarted[0].RunnerName != "r-1" {
+			t.Errorf("%s: read %+v", name, malformed.Message.JobsStarted[0])
+		}
+	}
+}
+
+func TestMalformedMessageComesOutOfTheQueue(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	s.on(pollCall, reply{body: "\xef\xbb\xbf" + `{"messageId":5,"messageType":"Other"}`})
+	_, err := session.GetMessage(t.Context(), 0, 1)
+	var malformed *MalformedMessageError
+	if !errors.As(err, &malformed) || malformed.MessageID != 5 || malformed.MessageType != "Other" {
+		t.Errorf("got %v, want message 5 of type Other", err)
+	}
+}
+
+func FuzzParseMessage(f *testing.F) {
+	f.Add([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\"}]"}`))
+	f.Add([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[null,1,{},[]]"}`))
+	f.Add([]byte(`{"messageId":1e3,"body":{}}`))
+	f.Add([]byte("null"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		message, err := parseMessage(text)
+		var malformed *MalformedMessageError
+		switch {
+		case err == nil && (message == nil || message.Statistics == nil):
+			t.Error("a message without statistics passes")
+		case errors.As(err, &malformed):
+			message = malformed.Message
+		case err != nil && !errors.Is(err, ErrTruncated):
+			t.Errorf("untyped error %v", err)
+		}
+		if err != nil && err.Error() == "" {
+			t.Error("an error without text")
+		}
+		if message == nil {
+			return
+		}
+		read := len(message.JobsAvailable) + len(message.JobsAssigned) + len(message.JobsStarted) + len(message.JobsCompleted) + len(message.Unknown)
+		if read > message.Entries || err == nil && read != message.Entries {
+			t.Errorf("%d entries read of %d", read, message.Entries)
+		}
+	})
+}

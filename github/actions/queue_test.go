@@ -1,0 +1,258 @@
+package actions
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const acquireCall = "POST " + scaleSetsURL + "/7/acquirejobs"
+
+// message is the text of a message with entries.
+func message(t *testing.T, id int64, entries ...map[string]any) string {
+	t.Helper()
+	return jsonText(t, map[string]any{
+		"messageId": id, "messageType": messageTypeJobs, "statistics": map[string]any{"totalAssignedJobs": 2}, "body": jsonText(t, entries),
+	})
+}
+
+// Checklist line 5: the queue URL has a query; lastMessageId is added to it when above 0.
+func TestChecklist05QueueURLKeepsItsQuery(t *testing.T) {
+	for id, want := range map[int64]string{0: "b=%2F&a=1;x", -1: "b=%2F&a=1;x", 100000007: "b=%2F&a=1;x&lastMessageId=100000007"} {
+		s := newServer(t)
+		s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{"messageQueueUrl": s.URL + "/queue?b=%2F&a=1;x"})})
+		session, err := s.client().CreateSession(t.Context(), 7, "me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.on(pollCall, reply{status: 202})
+		s.on("DELETE /queue/100000007", reply{status: 204})
+		if _, err := session.GetMessage(t.Context(), id, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := session.DeleteMessage(t.Context(), 100000007); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.only(pollCall).rawQuery; got != want {
+			t.Errorf("poll after %d: query %q, want %q", id, got, want)
+		}
+		if got, want := s.only("DELETE /queue/100000007").rawQuery, "b=%2F&a=1;x"; got != want {
+			t.Errorf("delete: query %q, want %q", got, want)
+		}
+	}
+}
+
+func TestQueueURLWithoutQuery(t *testing.T) {
+	s := newServer(t)
+	s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{"messageQueueUrl": s.URL + "/queue"})})
+	session, err := s.client().CreateSession(t.Context(), 7, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.on(pollCall, reply{status: 202})
+	if _, err := session.GetMessage(t.Context(), 3, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.only(pollCall).rawQuery, "lastMessageId=3"; got != want {
+		t.Errorf("query %q, want %q", got, want)
+	}
+}
+
+// Checklist line 4: the capacity header is the total the caller gives, up to 2147483647, never negative.
+func TestChecklist04CapacityHeader(t *testing.T) {
+	for capacity, want := range map[int]string{0: "0", 10: "10", math.MaxInt32: "2147483647", -5: "0"} {
+		s := newServer(t)
+		session := s.session()
+		s.on(pollCall, reply{status: 202})
+		if _, err := session.GetMessage(t.Context(), 0, capacity); err != nil {
+			t.Fatal(err)
+		}
+		poll := s.only(pollCall)
+		if got := poll.header.Get("X-ScaleSetMaxCapacity"); got != want {
+			t.Errorf("capacity %d: header %q, want %q", capacity, got, want)
+		}
+		if got, want := poll.header.Get("Accept"), "application/json; api-version=6.0-preview"; got != want {
+			t.Errorf("Accept %q, want %q", got, want)
+		}
+		if got, want := poll.header.Get("Authorization"), "Bearer "+testQueueToken; got != want {
+			t.Errorf("Authorization %q, want %q", got, want)
+		}
+		if poll.header.Get("Content-Type") != "" || poll.query.Has("api-version") {
+			t.Errorf("Content-Type %q, query %q; want none, no api-version", poll.header.Get("Content-Type"), poll.rawQuery)
+		}
+	}
+}
+
+// Checklist line 11: 202 is no message and no error.
+func TestChecklist11NoMessage(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	s.on(pollCall, reply{status: 202})
+	got, err := session.GetMessage(t.Context(), 0, 1)
+	if got != nil || err != nil {
+		t.Errorf("got %v, %v; want nil, nil", got, err)
+	}
+	if session.Statistics().TotalAssignedJobs != 3 {
+		t.Error("the session's statistics are gone")
+	}
+}
+
+// Checklist line 15: ids are 64 bits; an undeleted message comes again when asked for.
+func TestChecklist15MessageIDs(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	const id = math.MaxInt64
+	s.on(pollCall, reply{body: message(t, id)})
+	s.on("DELETE /queue/9223372036854775807", reply{status: 204})
+	for range 2 {
+		got, err := session.GetMessage(t.Context(), 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.ID != id {
+			t.Errorf("got id %d, want %d", got.ID, int64(id))
+		}
+	}
+	if err := session.DeleteMessage(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	deletion := s.only("DELETE /queue/9223372036854775807")
+	if got, want := deletion.header.Get("Content-Type"), "application/json"; got != want {
+		t.Errorf("Content-Type %q, want %q", got, want)
+	}
+}
+
+func TestDeletingAMessage(t *testing.T) {
+	for name, test := range map[string]struct {
+		replies []reply
+		want    error
+	}{
+		"deleted":        {[]reply{{status: 204}}, nil},
+		"gone":           {[]reply{{status: 404}}, nil},
+		"answer lost":    {[]reply{cutShort("x"), {status: 404}}, nil},
+		"token refused":  {[]reply{{status: 401}, {status: 204}}, nil},
+		"session gone":   {[]reply{{status: 400, body: exception("RunnerScaleSetSessionExpiredException", "x")}}, ErrSessionNotFound},
+		"always refused": {[]reply{{status: 401}}, ErrUnauthorized},
+	} {
+		s := newServer(t)
+		session := s.session()
+		s.on(refreshSessionCall, reply{body: s.sessionBody("second-token", nil)})
+		s.on("DELETE /queue/5", test.replies...)
+		if err := session.DeleteMessage(t.Context(), 5); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+// Checklist line 2: acquirejobs goes to the service's address with api-version, but with the queue token.
+func TestChecklist02AcquireJobsUsesTheQueueToken(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	s.on(acquireCall, reply{body: `{"count":2,"value":[11,9007199254740993]}`})
+	got, err := session.AcquireJobs(t.Context(), []int64{11, 12, 9007199254740993})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{11, 9007199254740993}, got); diff != "" {
+		t.Errorf("acquired (-want +got):\n%s", diff)
+	}
+	call := s.only(acquireCall)
+	if got, want := call.header.Get("Authorization"), "Bearer "+testQueueToken; got != want {
+		t.Errorf("Authorization %q, want %q", got, want)
+	}
+	if call.rawQuery != "api-version=6.0-preview" || call.body != "[11,12,9007199254740993]\n" {
+		t.Errorf("query %q, body %q", call.rawQuery, call.body)
+	}
+}
+
+// Checklist line 2: a refused queue token is renewed through the session, with the admin token.
+func TestChecklist02AcquireJobsRenewsTheQueueToken(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	s.on(acquireCall, reply{status: 401}, reply{body: `{"count":1,"value":[11]}`})
+	s.on(refreshSessionCall, reply{body: s.sessionBody("second-token", nil)})
+	s.clock.Step(59*time.Minute + time.Second) // the admin token is due, too
+	if _, err := session.AcquireJobs(t.Context(), []int64{11}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.calls(acquireCall)[1].header.Get("Authorization"), "Bearer second-token"; got != want {
+		t.Errorf("repeated with %q, want %q", got, want)
+	}
+	if got := s.registrations(); got != 2 {
+		t.Errorf("%d registrations, want 2: the service's address comes from the admin connection", got)
+	}
+}
+
+// Checklist line 3: the answer is lost, the repetition acquires nothing; that is no error.
+func TestChecklist03LostAnswerOfAcquireJobs(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	s.on(acquireCall, cutShort(`{"count":1,"value":[11]}`), reply{body: `{"count":0,"value":[]}`})
+	got, err := session.AcquireJobs(t.Context(), []int64{11})
+	if err != nil || len(got) != 0 {
+		t.Errorf("got %v, %v; want none, nil", got, err)
+	}
+}
+
+func TestAcquiringNothingAsksNobody(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	if got, err := session.AcquireJobs(t.Context(), nil); got != nil || err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got := len(s.calls(acquireCall)); got != 0 {
+		t.Errorf("%d calls, want none", got)
+	}
+}
+
+func TestTruncatedPollIsReturned(t *testing.T) {
+	text := message(t, 5)
+	for name, answer := range map[string]reply{
+		"connection lost":     cutShort(text),
+		"text ends too early": {body: text[:len(text)/2]},
+		"empty":               {body: ""},
+	} {
+		s := newServer(t)
+		session := s.session()
+		s.on(pollCall, answer)
+		_, err := session.GetMessage(t.Context(), 0, 1)
+		if !errors.Is(err, ErrTruncated) || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: got %v, want ErrTruncated", name, err)
+		}
+		if got := len(s.calls(pollCall)); got != 1 {
+			t.Errorf("%s: %d polls, want 1", name, got)
+		}
+	}
+}
+
+func TestFailedPollIsTyped(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	s.on(pollCall, reply{status: 429, header: map[string]string{"Retry-After": "3"}}, reply{status: 502, body: "bad gateway"},
+		reply{do: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }})
+	var limited *RateLimitedError
+	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.As(err, &limited) || !limited.Until.Equal(epoch.Add(3*time.Second)) {
+		t.Errorf("got %v, want *RateLimitedError for 3 s", err)
+	}
+	var answer *Error
+	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.As(err, &answer) || answer.StatusCode != 502 || answer.Endpoint != EndpointGetMessage {
+		t.Errorf("got %v, want the 502", err)
+	}
+	var network *NetworkError
+	_, err := session.GetMessage(t.Context(), 0, 1)
+	if !errors.As(err, &network) {
+		t.Fatalf("got %v, want *NetworkError", err)
+	}
+	if strings.Contains(err.Error(), "id=s-1") {
+		t.Errorf("the queue URL's query is in %q", err)
+	}
+	if len(s.clock.pauses) != 0 {
+		t.Errorf("pauses %v, want none: polls are not repeated", s.clock.pauses)
+	}
+}
