@@ -130,6 +130,7 @@ func (rep reply) send(w http.ResponseWriter, fault *Fault) {
 	w.WriteHeader(rep.status)
 	if fault != nil && fault.Truncate {
 		_, _ = w.Write(body[:len(body)/2])
+		_ = http.NewResponseController(w).Flush() // or the half would die with the connection
 		// Closing the connection after half of the announced length is what the
 		// client sees as an unexpected end.
 		panic(http.ErrAbortHandler)

@@ -1,0 +1,243 @@
+package fakegithub_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+type exit struct {
+	code int
+	err  error
+}
+
+// runInBackground starts a simulated runner.
+func runInBackground(ctx context.Context, j jit, opts fakegithub.RunnerOptions) <-chan exit {
+	done := make(chan exit, 1)
+	go func() {
+		code, err := fakegithub.RunRunner(ctx, j.EncodedJITConfig, opts)
+		done <- exit{code, err}
+	}()
+	return done
+}
+
+// untilRunner waits until the service sees the runner as wanted.
+func (c *client) untilRunner(name string, online, busy bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		for _, r := range c.server.Snapshot().Runners {
+			if r.Name == name && r.Online == online && r.Busy == busy {
+				return
+			}
+		}
+		c.want(200, c.call("GET", setsPath, nil), nil)
+	}
+	c.t.Fatalf("runner %s never was online=%v busy=%v", name, online, busy)
+}
+
+func TestRunnerRunsOneJob(t *testing.T) {
+	c := newClient(t, fakegithub.Options{})
+	set := c.createSet("linux")
+	s := c.openSession(set.ID)
+	id := c.queue(fakegithub.JobRequest{ScaleSet: "linux", Duration: fakegithub.Duration(30 * time.Millisecond), Result: "failed"})[0]
+	m := s.next(0, 1)
+	j := c.generate(set.ID, "runner-1")
+	if got := <-runInBackground(context.Background(), j, fakegithub.RunnerOptions{}); got.code != fakegithub.ExitDone || got.err != nil {
+		t.Fatalf("exit %+v", got)
+	}
+	events := []jobMessage{}
+	for last := m.MessageID; len(events) < 2; {
+		m = s.next(last, 1)
+		events, last = append(events, m.jobs...), m.MessageID
+	}
+	started, completed := events[0], events[1]
+	if started.MessageType != "JobStarted" || started.RunnerName != "runner-1" || started.RunnerID != j.Runner.ID {
+		t.Errorf("started %+v", started)
+	}
+	if completed.MessageType != "JobCompleted" || completed.Result != "failed" || completed.RunnerRequestID != id {
+		t.Errorf("completed %+v", completed)
+	}
+	job := c.server.Jobs("completed")[0]
+	if job.Runner != "runner-1" || job.CompletedAt.Sub(job.StartedAt) != 30*time.Millisecond || job.RunnerOnlineAt.IsZero() {
+		t.Errorf("job %+v", job)
+	}
+	if left := len(c.server.Snapshot().Runners); left != 0 {
+		t.Errorf("%d runner records are left", left)
+	}
+	c.noAnomalies()
+}
+
+func TestJITConfigServesOneProcess(t *testing.T) {
+	c := newClient(t, fakegithub.Options{})
+	j := c.generate(c.createSet("linux").ID, "runner-1")
+	ctx, stop := context.WithCancel(context.Background())
+	first := runInBackground(ctx, j, fakegithub.RunnerOptions{})
+	c.untilRunner("runner-1", true, false)
+	second := <-runInBackground(context.Background(), j, fakegithub.RunnerOptions{})
+	if second.code != fakegithub.ExitDone || !errors.Is(second.err, fakegithub.ErrRunnerRefused) {
+		t.Errorf("second process: %+v", second)
+	}
+	stop()
+	if got := <-first; got.code != fakegithub.ExitDone || !errors.Is(got.err, fakegithub.ErrRunnerTerminated) {
+		t.Errorf("first process: %+v", got)
+	}
+	if a := c.server.Anomalies(); len(a) != 1 || a[0].Kind != "JITConfigReused" {
+		t.Errorf("anomalies %v", a)
+	}
+}
+
+func TestRunnerRemoval(t *testing.T) {
+	c := newClient(t, fakegithub.Options{})
+	set := c.createSet("linux")
+	s := c.openSession(set.ID)
+	const agents = "_apis/distributedtask/pools/0/agents/"
+	idle, busy := c.generate(set.ID, "idle"), c.generate(set.ID, "busy")
+	ids := c.queue(fakegithub.JobRequest{ScaleSet: "linux", Duration: fakegithub.Duration(time.Hour)})
+	s.next(0, 1)
+	busyDone := runInBackground(context.Background(), busy, fakegithub.RunnerOptions{})
+	c.untilRunner("busy", true, true)
+	idleDone := runInBackground(context.Background(), idle, fakegithub.RunnerOptions{})
+	c.untilRunner("idle", true, false)
+
+	c.wantException(400, "JobStillRunningException", c.call("DELETE", agents+"2", nil))
+	c.want(204, c.call("DELETE", agents+"1", nil), nil)
+	c.want(204, c.call("DELETE", agents+"1", nil), nil)
+	c.wantException(404, "TaskAgentNotFoundException", c.call("GET", agents+"1", nil))
+	if got := <-idleDone; got.code != fakegithub.ExitDone || !errors.Is(got.err, fakegithub.ErrRunnerRefused) {
+		t.Errorf("removed runner: %+v", got)
+	}
+	if err := c.server.CancelJob(ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-busyDone; got.err != nil {
+		t.Errorf("runner of the canceled job: %+v", got)
+	}
+	if job := c.server.Jobs("")[0]; job.Result != "canceled" {
+		t.Errorf("job %+v", job)
+	}
+	c.noAnomalies()
+}
+
+func TestRunnerNames(t *testing.T) {
+	c := newClient(t, fakegithub.Options{Rules: fakegithub.Rules{RemoveUnknown404: true}})
+	set := c.createSet("linux")
+	j := c.generate(set.ID, "runner-1")
+	path := setsPath + "/1/generatejitconfig"
+	c.wantException(409, "TaskAgentExistsException", c.call("POST", path, map[string]string{"name": "RUNNER-1"}))
+	c.want(400, c.call("POST", path, map[string]string{"name": strings.Repeat("x", 65)}), nil)
+	c.want(400, c.call("POST", path, map[string]string{}), nil)
+	var found struct {
+		Count int
+		Value []struct {
+			ID               int
+			RunnerScaleSetID int
+		}
+	}
+	c.want(200, c.call("GET", "_apis/distributedtask/pools/0/agents?agentName=runner-1", nil), &found)
+	if found.Count != 1 || found.Value[0].ID != j.Runner.ID || found.Value[0].RunnerScaleSetID != set.ID {
+		t.Errorf("found %+v", found)
+	}
+	c.want(200, c.call("GET", "_apis/distributedtask/pools/0/agents?agentName=other", nil), &found)
+	if found.Count != 0 {
+		t.Errorf("found %+v", found)
+	}
+	c.wantException(404, "TaskAgentNotFoundException", c.call("DELETE", "_apis/distributedtask/pools/0/agents/99", nil))
+}
+
+func TestBusyRunnerEndsEarly(t *testing.T) {
+	tests := map[string]struct {
+		kill   bool
+		code   int
+		err    error
+		result string
+		kind   fakegithub.AnomalyKind
+	}{
+		"terminated": {false, fakegithub.ExitDone, fakegithub.ErrRunnerTerminated, "canceled", "RunnerStoppedBusy"},
+		"killed":     {true, fakegithub.ExitKilled, fakegithub.ErrRunnerKilled, "failed", "RunnerLostBusy"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			// A poll longer than the test: pauses between polls must not look like a loss.
+			c := newClient(t, fakegithub.Options{
+				Rules: fakegithub.Rules{RunnerLostAfter: 30 * time.Millisecond}, PollLength: time.Minute,
+			})
+			set := c.createSet("linux")
+			s := c.openSession(set.ID)
+			c.queue(fakegithub.JobRequest{ScaleSet: "linux", Duration: fakegithub.Duration(time.Hour)})
+			last := s.next(0, 1).MessageID
+			ctx, terminate := context.WithCancel(context.Background())
+			defer terminate()
+			kill := make(chan struct{})
+			done := runInBackground(ctx, c.generate(set.ID, "runner-1"), fakegithub.RunnerOptions{Kill: kill})
+			c.untilRunner("runner-1", true, true)
+			last = s.next(last, 1).MessageID
+			if tt.kill {
+				close(kill)
+			} else {
+				terminate()
+			}
+			if got := <-done; got.code != tt.code || !errors.Is(got.err, tt.err) {
+				t.Errorf("exit %+v", got)
+			}
+			if m := s.next(last, 1); m.types() != "JobCompleted" || m.jobs[0].Result != tt.result {
+				t.Errorf("got %s %+v", m.types(), m.jobs)
+			}
+			if a := c.server.Anomalies(); len(a) != 1 || a[0].Kind != tt.kind {
+				t.Errorf("anomalies %v", a)
+			}
+		})
+	}
+}
+
+func TestDeprecatedVersion(t *testing.T) {
+	c := newClient(t, fakegithub.Options{})
+	set := c.createSet("linux")
+	c.server.DeprecateRunnerVersion("1.0", true)
+	for name, tt := range map[string]struct {
+		opts fakegithub.RunnerOptions
+		code int
+	}{
+		"asked to tell": {fakegithub.RunnerOptions{Version: "1.0", ReturnVersionDeprecated: true}, fakegithub.ExitOutdated},
+		"not asked":     {fakegithub.RunnerOptions{Version: "1.0"}, fakegithub.ExitDone},
+	} {
+		got := <-runInBackground(context.Background(), c.generate(set.ID, name), tt.opts)
+		if got.code != tt.code || !errors.Is(got.err, fakegithub.ErrRunnerOutdated) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	c.noAnomalies()
+}
+
+func TestUnreadableJITConfig(t *testing.T) {
+	for _, config := range []string{"", "!", "e30=", "bnVsbA=="} {
+		if code, err := fakegithub.RunRunner(context.Background(), config, fakegithub.RunnerOptions{}); code == 0 || !errors.Is(err, fakegithub.ErrBadJITConfig) {
+			t.Errorf("%q: code %d, error %v", config, code, err)
+		}
+	}
+}
+
+// A runner rides out a service that is away for a while.
+func TestRunnerPersists(t *testing.T) {
+	c := newClient(t, fakegithub.Options{})
+	set := c.createSet("linux")
+	s := c.openSession(set.ID)
+	for _, f := range []fakegithub.Fault{
+		{Endpoint: "simulated-runner/connect", Drop: fakegithub.DropAfter, Count: 1},
+		{Endpoint: "simulated-runner/wait", Status: 503, Count: 1},
+	} {
+		if _, err := c.server.AddFault(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.queue(fakegithub.JobRequest{ScaleSet: "linux"})
+	s.next(0, 1)
+	if got := <-runInBackground(context.Background(), c.generate(set.ID, "runner-1"), fakegithub.RunnerOptions{}); got.err != nil {
+		t.Errorf("exit %+v", got)
+	}
+	c.noAnomalies()
+}
