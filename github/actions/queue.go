@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -74,7 +75,7 @@ func (s *Session) AcquireJobs(ctx context.Context, runnerRequestIDs []int64) ([]
 		// The address comes with the admin token, which is renewed if due; the token that is sent is the queue's.
 		connection, err := s.client.currentConnection(ctx)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", describe(call.endpoint), err)
 		}
 		return s.client.sendToService(ctx, call, connection.serviceURL, state.QueueToken, CredentialQueueToken)
 	})

@@ -1,0 +1,71 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/onsi/gomega"
+)
+
+func TestNewClientChecksItsArguments(t *testing.T) {
+	var invalid *InvalidConfigURLError
+	if _, err := NewClient("github.com/acme", Credentials{Token: "t"}, Options{}); !errors.As(err, &invalid) {
+		t.Errorf("got %v, want *InvalidConfigURLError", err)
+	}
+	_, err := NewClient("https://github.com/acme", Credentials{}, Options{})
+	if !errors.Is(err, ErrInvalidCredentials) || !strings.Contains(err.Error(), "https://github.com/acme") {
+		t.Errorf("got %v, want ErrInvalidCredentials that names the config URL", err)
+	}
+	client, err := NewClient("https://github.com/acme/web/", Credentials{Token: "t"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := client.ConfigURL(); got.Repository != "web" || got.String() != "https://github.com/acme/web" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// The deadlines are promises of the package's documentation.
+func TestDeadlines(t *testing.T) {
+	client, err := NewClient("https://github.com/acme", Credentials{Token: "t"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (limits{call: 30 * time.Second, attempt: 15 * time.Second, poll: 75 * time.Second}); client.limits != want {
+		t.Errorf("got %+v, want %+v", client.limits, want)
+	}
+	var pauses time.Duration
+	for i := range maxRetries {
+		pauses += firstPause << i
+	}
+	if pauses*12/10 >= CallTimeout {
+		t.Errorf("%s of pauses leave no time for attempts within %s", pauses, CallTimeout)
+	}
+}
+
+func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
+	s := newServer(t)
+	still := clocktesting.NewFakeClock(epoch) // its pauses last for ever
+	s.on("GET "+runnersURL+"/5", reply{status: 500, body: "overloaded"})
+	client := s.connected(func(o *Options) { o.Clock = still })
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := client.GetRunner(ctx, 5)
+		result <- err
+	}()
+	gomega.NewWithT(t).Eventually(still.HasWaiters).Should(gomega.BeTrue())
+	cancel()
+	err := <-result
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "overloaded") {
+		t.Errorf("got %v, want context.Canceled after the 500", err)
+	}
+	if still.HasWaiters() {
+		t.Error("the pause's timer still runs")
+	}
+}
