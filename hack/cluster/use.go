@@ -76,3 +76,9 @@ func Programs(ctx context.Context, root string, progress io.Writer) (string, err
 	}
 	return directory, nil
 }
+
+// Start runs another program of this machine for as long as the cluster lives; Down ends it. Its output is in the log of that
+// name, and its end counts as the cluster's failure.
+func (c *Cluster) Start(name, program string, arguments ...string) error {
+	return c.processes.start(name, program, arguments...)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/hack/cluster"
+	"github.com/harrier-ci/harrier/hack/images/recipe"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+// githubPort is where GitHub listens in its pod and its Service.
+const githubPort = "8080"
+
+// currentSite uses the cluster of the current context: GitHub runs there as a pod, and we reach it through a port-forward.
+func currentSite(ctx context.Context, s *screen, set settings) (*site, error) {
+	current := &site{productImage: set.image, demoImage: set.image + recipe.DemoSuffix, leave: func() {}}
+	err := s.step("kubectl and helm", func(progress io.Writer) error {
+		var err error
+		current.programs, err = findTools(ctx, set.root, progress)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.step("the current cluster has no other controller", func(io.Writer) error { return mustBeFree(ctx, current) })
+	if err != nil {
+		return nil, err
+	}
+	current.down = func(ctx context.Context) error { return removeFrom(ctx, current) }
+	err = s.step("GitHub as a pod", func(io.Writer) error { return current.deployGitHub(ctx) })
+	return current, err // with the error, so that the caller can take it down
+}
+
+// findTools prefers what the user has; a directory is returned only for what had to be built.
+func findTools(ctx context.Context, root string, progress io.Writer) (string, error) {
+	_, kubectl := exec.LookPath("kubectl")
+	_, helm := exec.LookPath("helm")
+	if kubectl == nil && helm == nil {
+		return "", nil
+	}
+	return cluster.Programs(ctx, root, progress)
+}
+
+// mustBeFree keeps the demonstration away from clusters where its removal would take away somebody's kinds.
+func mustBeFree(ctx context.Context, s *site) error {
+	kinds, err := s.kubectl(ctx, "get", "customresourcedefinitions", "autoscalingrunnersets.actions.github.com", "--ignore-not-found", "--output=name")
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(kinds) != "" {
+		return errors.New("the current cluster has the kinds of a runner controller already; " +
+			"make demo-down CLUSTER=current removes those of an earlier demonstration, for another installation choose another cluster")
+	}
+	return nil
+}
+
+const githubManifest = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: github, namespace: %[1]s, labels: {app: github}}
+spec:
+  containers:
+    - name: github
+      image: %[2]q
+      imagePullPolicy: Always
+      command: ["/fakegithub", "-addr=:%[3]s"]
+      readinessProbe:
+        httpGet: {path: /_control/healthz, port: %[3]s}
+        periodSeconds: 1
+---
+apiVersion: v1
+kind: Service
+metadata: {name: github, namespace: %[1]s}
+spec:
+  selector: {app: github}
+  ports: [{port: %[3]s}]
+`
+
+// deployGitHub waits longer than others do: it is the first to pull an image.
+func (s *site) deployGitHub(ctx context.Context) error {
+	command := s.command(ctx, "kubectl", []string{"apply", "--filename=-"})
+	command.Stdin = strings.NewReader(fmt.Sprintf(githubManifest, githubNamespace, s.demoImage, githubPort))
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("start GitHub in the cluster: %w: %s", err, strings.TrimSpace(string(output)))
+	}
+	_, err := s.kubectl(ctx, "wait", "--namespace="+githubNamespace, "--for=condition=Ready", "pod/github", "--timeout=180s")
+	if err != nil {
+		return fmt.Errorf("the pod github in namespace %s is not ready; can the cluster pull %s? %w", githubNamespace, s.demoImage, err)
+	}
+	// By address, so that clusters without DNS do too.
+	address, err := s.kubectl(ctx, "get", "service", "github", "--namespace="+githubNamespace, "--output=jsonpath={.spec.clusterIP}")
+	if err != nil {
+		return err
+	}
+	s.githubURL = "http://" + address + ":" + githubPort
+	if err := s.forward(ctx); err != nil {
+		return err
+	}
+	return awaitGitHub(ctx, s)
+}
+
+var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+)`)
+
+// forward starts kubectl port-forward and reads from it which port it took. It ends with ctx, or with us.
+func (s *site) forward(ctx context.Context) error {
+	command := s.command(ctx, "kubectl", []string{
+		"port-forward", "--namespace=" + githubNamespace, "--address=127.0.0.1", "service/github", ":" + githubPort,
+	})
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("reach GitHub in the cluster: %w", err)
+	}
+	ended := make(chan error, 1)
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		match := forwarding.FindStringSubmatch(lines.Text())
+		if match == nil {
+			continue
+		}
+		s.control = &fakegithub.ControlClient{BaseURL: "http://" + match[1]}
+		go func() {
+			_, _ = io.Copy(io.Discard, output) // it says something for each connection
+			ended <- command.Wait()
+		}()
+		s.failed = func() error { return endOf(ended) }
+		return nil
+	}
+	return fmt.Errorf("reach GitHub in the cluster: kubectl port-forward ended: %w", command.Wait())
+}
+
+// endOf returns nil as long as nothing was sent, and the same error from then on.
+func endOf(ended chan error) error {
+	select {
+	case err := <-ended:
+		ended <- err
+		return fmt.Errorf("kubectl port-forward to GitHub ended: %w", errors.Join(err, errors.New("the connection to the cluster was lost")))
+	default:
+		return nil
+	}
+}
+
+// removeCurrent is "demo down" for the current cluster.
+func removeCurrent(ctx context.Context) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	programs, err := findTools(ctx, root, io.Discard)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit)
+	defer cancel()
+	return removeFrom(ctx, &site{programs: programs})
+}
+
+// removeFrom uninstalls what may be installed and deletes our namespaces. GitHub goes last: the controller says goodbye to it.
+func removeFrom(ctx context.Context, s *site) error {
+	_, first := s.helm(ctx, "uninstall", scaleSetName, "--namespace="+runnerNamespace, "--ignore-not-found", "--wait", "--timeout=60s")
+	_, second := s.helm(ctx, "uninstall", controllerName, "--namespace="+systemNamespace, "--ignore-not-found", "--wait", "--timeout=60s", "--no-hooks")
+	_, third := s.kubectl(ctx, "delete", "namespace", runnerNamespace, systemNamespace, githubNamespace, "--ignore-not-found",
+		"--timeout="+time.Minute.String())
+	return errors.Join(first, second, third)
+}

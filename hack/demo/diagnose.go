@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+// diagnoseLimit is for all questions together, of a cluster that may not answer any more.
+const diagnoseLimit = 20 * time.Second
+
+// diagnose prints what somebody would look at first after a failure. What it can't find out it leaves out: the failure itself
+// has been reported already.
+func (d *demo) diagnose() {
+	if d.site == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), diagnoseLimit)
+	defer cancel()
+	for _, question := range []struct {
+		title     string
+		lines     int
+		arguments []string
+	}{
+		{"scale set, listener and runners", 20, []string{
+			"get", "autoscalingrunnersets,autoscalinglisteners,ephemeralrunnersets,ephemeralrunners", "-A", "--ignore-not-found",
+		}},
+		{"conditions of the scale set", 20, []string{
+			"get", "autoscalingrunnersets", "-n", runnerNamespace, "-o",
+			`jsonpath={range .items[*].status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}`,
+		}},
+		{"pods", 30, []string{"get", "pods", "-A", "-o", "wide"}},
+		{"last warnings", 10, []string{
+			"get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.lastTimestamp", "--no-headers",
+		}},
+		{"end of the manager's log", 15, []string{"logs", "-n", systemNamespace, "-l", "app.kubernetes.io/component=controller-manager", "--tail=15"}},
+		{"end of the listener's log", 15, []string{"logs", "-n", systemNamespace, "-l", "app.kubernetes.io/component=runner-scale-set-listener", "--tail=15"}},
+	} {
+		output, err := d.site.kubectl(ctx, question.arguments...)
+		if err == nil && strings.TrimSpace(output) != "" {
+			d.screen.say("\n--- %s\n%s", question.title, tail(output, question.lines))
+		}
+	}
+	d.diagnoseGitHub(ctx)
+	if d.site.logs != "" {
+		d.screen.say("\n--- logs of the cluster's components are in %s", d.site.logs)
+	}
+}
+
+func (d *demo) diagnoseGitHub(ctx context.Context) {
+	if d.site.control == nil {
+		return
+	}
+	snapshot, err := d.site.control.Snapshot(ctx)
+	if err != nil {
+		return
+	}
+	d.screen.say("\n--- GitHub: jobs %v; %s", snapshot.JobsByState, shorten(leftOnGitHub(snapshot, true), 10))
+	requests, err := d.site.control.Requests(ctx)
+	if err != nil {
+		return
+	}
+	d.screen.say("--- last requests GitHub refused\n%s", strings.Join(refused(requests, 10), "\n"))
+}
+
+// refused returns the last requests that were answered with an error.
+func refused(requests []fakegithub.LogEntry, most int) []string {
+	var lines []string
+	for _, request := range requests {
+		if request.Status >= 400 {
+			lines = append(lines, fmt.Sprintf("%+v", request))
+		}
+	}
+	return lines[max(0, len(lines)-most):]
+}
+
+func tail(text string, count int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-count):], "\n")
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// explain says how to look at what KEEP=1 leaves running, and how to end it.
+func (d *demo) explain(failed bool) {
+	lines := []string{"", "Everything is left running (KEEP=1). To look around:", ""}
+	if d.site.kubeconfig != "" {
+		lines = append(lines, "  export KUBECONFIG="+d.site.kubeconfig)
+	}
+	if d.site.programs != "" {
+		lines = append(lines, "  export PATH="+d.site.programs+":$PATH")
+	}
+	lines = append(lines,
+		"  kubectl get autoscalingrunnersets,ephemeralrunnersets,ephemeralrunners -A",
+		"  kubectl get pods -A --watch",
+		fmt.Sprintf("  kubectl logs -n %s -l app.kubernetes.io/component=controller-manager --follow", systemNamespace),
+	)
+	if !failed {
+		lines = append(lines, d.questions()...)
+	}
+	lines = append(lines, "", "To end it: "+d.stopCommand(), "")
+	d.screen.say("%s", strings.Join(lines, "\n"))
+}
+
+func (d *demo) questions() []string {
+	reach, github := "", d.site.control.BaseURL
+	if d.settings.current { // our own port-forward ends with us
+		reach, github = fmt.Sprintf("  kubectl port-forward -n %s service/github 8090:%s &", githubNamespace, githubPort), "localhost:8090"
+	}
+	return []string{
+		"",
+		"Metrics of manager and listener:",
+		fmt.Sprintf("  kubectl port-forward -n %s deployment/%s-gha-rs-controller 8080 &  curl -s localhost:8080/metrics", systemNamespace, controllerName),
+		fmt.Sprintf("  kubectl port-forward -n %s $(kubectl get pod -n %[1]s -o name -l app.kubernetes.io/component=runner-scale-set-listener) 8081:8080 &  curl -s localhost:8081/metrics", systemNamespace),
+		"",
+		"More jobs, and what GitHub knows:", reach,
+		fmt.Sprintf(`  curl -s %s/_control/jobs -d '{"count": 5, "scaleSet": %q, "minDuration": "2s", "maxDuration": "15s"}'`, github, scaleSetName),
+		fmt.Sprintf("  curl -s %s/_control/state", github),
+	}
+}
+
+func (d *demo) stopCommand() string {
+	if d.settings.current {
+		return "make demo-down CLUSTER=current"
+	}
+	return "make demo-down"
+}

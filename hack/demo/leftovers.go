@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+// Kinds that must be gone: of runners once all jobs are done, of everything after both charts are uninstalled.
+var (
+	ourKinds = []schema.GroupVersionKind{
+		v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), v1alpha1.GroupVersion.WithKind("AutoscalingListener"),
+		v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), v1alpha1.GroupVersion.WithKind("EphemeralRunner"),
+	}
+	namespacedKinds = append([]schema.GroupVersionKind{
+		{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ServiceAccount"},
+		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"},
+		{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "batch", Version: "v1", Kind: "Job"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+	}, ourKinds...)
+	clusterKinds = []schema.GroupVersionKind{
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+	}
+)
+
+// list returns the objects of a kind; a kind that the cluster does not have has none.
+func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	var found unstructured.UnstructuredList
+	found.SetGroupVersionKind(kind)
+	if err := c.List(ctx, &found, options...); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	return found.Items, nil
+}
+
+// runnersLeft names what is there of runners: EphemeralRunners, their pods and the Secrets with JIT configs.
+func runnersLeft(ctx context.Context, c client.Client) ([]string, error) {
+	var left []string
+	for _, kind := range []schema.GroupVersionKind{
+		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), {Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"},
+	} {
+		objects, err := list(ctx, c, kind, client.InNamespace(runnerNamespace))
+		if err != nil {
+			return nil, err
+		}
+		for i := range objects {
+			if kind.Group == v1alpha1.GroupVersion.Group || ownedByRunner(&objects[i]) {
+				left = append(left, describe(&objects[i]))
+			}
+		}
+	}
+	return left, nil
+}
+
+func ownedByRunner(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
+}
+
+// everythingLeft names what the charts and the controller made and is still there.
+func everythingLeft(ctx context.Context, c client.Client) ([]string, error) {
+	var left []string
+	for _, kind := range namespacedKinds {
+		for _, namespace := range []string{systemNamespace, runnerNamespace} {
+			objects, err := list(ctx, c, kind, client.InNamespace(namespace))
+			if err != nil {
+				return nil, err
+			}
+			for i := range objects {
+				if !ofEveryNamespace(&objects[i]) {
+					left = append(left, describe(&objects[i]))
+				}
+			}
+		}
+	}
+	for _, kind := range clusterKinds {
+		objects, err := list(ctx, c, kind)
+		if err != nil {
+			return nil, err
+		}
+		for i := range objects {
+			if name := objects[i].GetName(); strings.HasPrefix(name, controllerName) || strings.HasSuffix(name, "."+v1alpha1.GroupVersion.Group) {
+				left = append(left, describe(&objects[i]))
+			}
+		}
+	}
+	return left, nil
+}
+
+// ofEveryNamespace recognizes what Kubernetes itself puts into each namespace, and Events of what is gone.
+func ofEveryNamespace(object *unstructured.Unstructured) bool {
+	switch object.GetKind() {
+	case "ServiceAccount":
+		return object.GetName() == "default"
+	case "ConfigMap":
+		return object.GetName() == "kube-root-ca.crt"
+	default:
+		return false
+	}
+}
+
+// describe names an object and why it may not go away.
+func describe(object *unstructured.Unstructured) string {
+	text := object.GetKind() + " " + object.GetName()
+	if object.GetNamespace() != "" {
+		text = object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+	}
+	if object.GetDeletionTimestamp() == nil {
+		return text
+	}
+	if finalizers := object.GetFinalizers(); len(finalizers) > 0 {
+		return fmt.Sprintf("%s (being deleted, waits for %s)", text, strings.Join(finalizers, ", "))
+	}
+	return text + " (being deleted)"
+}
+
+// leftOnGitHub names runners, and scale sets and sessions too if they should be gone.
+func leftOnGitHub(snapshot fakegithub.Snapshot, setsToo bool) []string {
+	var left []string
+	for _, runner := range snapshot.Runners {
+		left = append(left, fmt.Sprintf("runner %s on GitHub (online %t, busy %t)", runner.Name, runner.Online, runner.Busy))
+	}
+	if !setsToo {
+		return left
+	}
+	for _, set := range snapshot.ScaleSets {
+		left = append(left, "scale set "+set.Name+" on GitHub")
+	}
+	for _, session := range snapshot.Sessions {
+		left = append(left, "session of "+session.Owner+" on GitHub")
+	}
+	return left
+}
+
+// shorten keeps a message readable when much is left.
+func shorten(items []string, most int) string {
+	if len(items) <= most {
+		return strings.Join(items, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(items[:most], "; "), len(items)-most)
+}

@@ -1,0 +1,94 @@
+// Command demo shows the product at work: it starts a Kubernetes of one node on this machine (hack/cluster) and a GitHub
+// that lives in memory beside it, installs both charts, queues 20 jobs, shows how runners come and go, measures it, uninstalls
+// everything and checks that nothing is left. Any deviation is an exit code other than zero with the reason.
+//
+//	make demo                     needs root on Debian; installs the packages that are missing
+//	make demo KEEP=1              leaves everything running and says how to look at it; make demo-down ends it
+//	make demo CLUSTER=current IMG=registry/repository:tag
+//	                              uses the cluster of the current kubeconfig context; make image push IMG=… pushes there what
+//	                              the cluster pulls: the product as IMG, GitHub and runner as IMG-demo
+//
+// Ctrl-C cleans up and ends; a second one ends at once, and make demo-down does the rest.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/term"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func main() {
+	log.SetLogger(logr.Discard()) // controller-runtime's; it would write into the table
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go cancelOnSignal(cancel)
+	if err := start(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+// cancelOnSignal lets the first signal end the demonstration in order and gives the second its usual effect.
+func cancelOnSignal(cancel context.CancelCauseFunc) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	received := <-signals
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	cancel(fmt.Errorf("interrupted (%s)", received))
+}
+
+func start(ctx context.Context, arguments []string) error {
+	set, err := readSettings()
+	s := newScreen(set)
+	switch {
+	case len(arguments) == 1 && arguments[0] == "down":
+		return down(ctx, s, set)
+	case len(arguments) > 0:
+		return errors.New("usage: go run ./hack/demo [down]")
+	case err != nil:
+		return err
+	}
+	d := &demo{screen: s, settings: set}
+	err = d.everything(ctx)
+	if err != nil && ctx.Err() == nil {
+		d.screen.say("\nFAILED: %v", err)
+		d.diagnose()
+	}
+	return errors.Join(err, d.close(err != nil))
+}
+
+// everything makes the site and runs the demonstration on it. A site that was made in part is there to be removed.
+func (d *demo) everything(ctx context.Context) error {
+	var err error
+	if d.settings.current {
+		d.site, err = currentSite(ctx, d.screen, d.settings)
+	} else {
+		d.site, err = localSite(ctx, d.screen, d.settings)
+	}
+	if err != nil {
+		return err
+	}
+	return d.run(ctx)
+}
+
+func down(ctx context.Context, s *screen, set settings) error {
+	if set.current {
+		return s.step("removing the demonstration from the current cluster", func(io.Writer) error { return removeCurrent(ctx) })
+	}
+	return removeLocal(ctx, s)
+}
+
+func newScreen(set settings) *screen {
+	s := &screen{out: os.Stdout, live: !set.plain}
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		s.width = width
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+// observer looks at GitHub and at the cluster while jobs run. What it sees of pods it dates by its own clock: creation
+// timestamps have whole seconds only.
+type observer struct {
+	site   *site
+	client client.Client
+	// watched follows the objects of the runners' namespace.
+	watched cache.Cache
+
+	mutex   sync.Mutex
+	podSeen map[string]time.Time
+	counts  counts
+}
+
+// counts is one line of the table.
+type counts struct {
+	queued, assigned, running, done int
+	pending, up                     int
+}
+
+func newClient(s *site) (*rest.Config, client.Client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if s.kubeconfig != "" {
+		rules.ExplicitPath = s.kubeconfig
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, nil, err
+	}
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make client of the cluster: %w", err)
+	}
+	return config, direct, nil
+}
+
+// observe starts to watch; it ends with ctx.
+func observe(ctx context.Context, s *site) (*observer, error) {
+	config, direct, err := newClient(s)
+	if err != nil {
+		return nil, err
+	}
+	watched, err := cache.New(config, cache.Options{
+		Scheme: direct.Scheme(), DefaultNamespaces: map[string]cache.Config{runnerNamespace: {}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	o := &observer{site: s, client: direct, watched: watched, podSeen: map[string]time.Time{}}
+	informer, err := watched.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: o.sawPod}); err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	go func() { _ = watched.Start(ctx) }() // returns an error only if started twice
+	if !watched.WaitForCacheSync(ctx) {
+		return nil, fmt.Errorf("watch pods: %w", context.Cause(ctx))
+	}
+	return o, nil
+}
+
+func (o *observer) sawPod(object any) {
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return
+	}
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if _, known := o.podSeen[pod.Name]; !known {
+		o.podSeen[pod.Name] = time.Now()
+	}
+}
+
+// look brings the counts up to date and returns GitHub's jobs and runners.
+func (o *observer) look(ctx context.Context) (fakegithub.Snapshot, error) {
+	snapshot, err := o.site.control.Snapshot(ctx)
+	if err != nil {
+		return snapshot, fmt.Errorf("ask GitHub for its state: %w", err)
+	}
+	var pods corev1.PodList
+	if err := o.watched.List(ctx, &pods); err != nil {
+		return snapshot, fmt.Errorf("list pods: %w", err)
+	}
+	now := countJobs(snapshot.JobsByState)
+	now.pending, now.up = countPods(pods.Items)
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.counts = now
+	return snapshot, nil
+}
+
+// countJobs folds the states of both flows: an acquired job waits for a runner as an assigned one does.
+func countJobs(byState map[fakegithub.JobState]int) counts {
+	return counts{
+		queued:   byState["queued"],
+		assigned: byState["acquired"] + byState["assigned"],
+		running:  byState["running"],
+		done:     byState["completed"],
+	}
+}
+
+// countPods counts runners whose pod is there and not over.
+func countPods(pods []corev1.Pod) (pending, up int) {
+	for i := range pods {
+		switch {
+		case pods[i].Labels[v1alpha1.LabelRunner] == "" || pods[i].DeletionTimestamp != nil:
+		case pods[i].Status.Phase == corev1.PodRunning:
+			up++
+		case pods[i].Status.Phase == corev1.PodPending, pods[i].Status.Phase == "":
+			pending++
+		}
+	}
+	return pending, up
+}
+
+// latest returns the counts of the last look.
+func (o *observer) latest() counts {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.counts
+}
+
+// table is what the screen draws while jobs run.
+func (o *observer) table() []string { return o.latest().rows() }
+
+func (c counts) rows() []string {
+	return []string{
+		"",
+		fmt.Sprintf("    jobs     %3d queued   %3d assigned   %3d running   %3d done", c.queued, c.assigned, c.running, c.done),
+		fmt.Sprintf("    runners  %3d pending  %3d running", c.pending, c.up),
+	}
+}
+
+// pods returns when each pod was first seen, by name.
+func (o *observer) pods() map[string]time.Time {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return maps.Clone(o.podSeen)
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+// demo is one run of the demonstration on a site.
+type demo struct {
+	screen   *screen
+	settings settings
+	site     *site
+	observer *observer
+	measured measured
+}
+
+// run shows the product's whole life: installed, under a burst of jobs, empty again, uninstalled. Its error names the first
+// thing that was not as it should be.
+func (d *demo) run(ctx context.Context) error {
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"helm install of the controller", d.installController},
+		{"helm install of a scale set", d.installScaleSet},
+		{"listener holds a session on GitHub", d.awaitSession},
+		{fmt.Sprintf("%d jobs", jobCount), d.runJobs},
+		{"no runner is left", d.awaitNoRunners},
+	} {
+		if err := d.screen.step(step.name, func(io.Writer) error { return step.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := d.report(ctx); err != nil {
+		return err
+	}
+	if d.settings.keep {
+		return nil
+	}
+	if err := d.screen.step("helm uninstall of both", func(io.Writer) error { return d.uninstall(ctx) }); err != nil {
+		return err
+	}
+	d.screen.say("  left after helm uninstall: nothing on GitHub, nothing in the cluster")
+	return nil
+}
+
+func (d *demo) installController(ctx context.Context) error {
+	return d.site.install(ctx, d.settings.root, controllerName, "gha-runner-scale-set-controller", systemNamespace, controllerValues(d.site))
+}
+
+func (d *demo) installScaleSet(ctx context.Context) error {
+	err := d.site.install(ctx, d.settings.root, scaleSetName, "gha-runner-scale-set", runnerNamespace, scaleSetValues(d.site))
+	if err != nil {
+		return err
+	}
+	d.observer, err = observe(ctx, d.site)
+	return err
+}
+
+func (d *demo) awaitSession(ctx context.Context) error {
+	return d.site.await(ctx, "the listener to hold a session", sessionLimit, func() (string, error) {
+		snapshot, err := d.observer.look(ctx)
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case len(snapshot.ScaleSets) == 0:
+			return "the scale set is not on GitHub", nil
+		case len(snapshot.Sessions) == 0 || !snapshot.Sessions[0].Polling:
+			return "nobody polls the scale set's messages", nil
+		default:
+			return "", nil
+		}
+	})
+}
+
+// runJobs queues all jobs at once, from the shortest to the longest in equal steps, and waits for the last.
+func (d *demo) runJobs(ctx context.Context) error {
+	d.screen.show(d.observer.table)
+	queued := time.Now()
+	_, err := d.site.control.QueueJobs(ctx, fakegithub.JobRequest{
+		Count: jobCount, ScaleSet: scaleSetName, Durations: durations(jobCount), Name: "demo",
+	})
+	if err != nil {
+		return fmt.Errorf("queue jobs: %w", err)
+	}
+	err = d.site.await(ctx, "all jobs to complete", jobsLimit, func() (string, error) {
+		if _, err := d.observer.look(ctx); err != nil {
+			return "", err
+		}
+		if counts := d.observer.latest(); counts.done < jobCount {
+			return fmt.Sprintf("%d of %d are done, %d run, %d wait", counts.done, jobCount, counts.running, counts.queued+counts.assigned), nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return err
+	}
+	jobs, err := d.site.control.Jobs(ctx, "")
+	if err != nil {
+		return fmt.Errorf("ask GitHub for the jobs: %w", err)
+	}
+	if bad := badJobs(jobs); len(bad) > 0 {
+		return fmt.Errorf("%d jobs did not succeed: %s", len(bad), shorten(bad, 5))
+	}
+	d.measured = measure(jobs, d.observer.pods(), queued)
+	return nil
+}
+
+// durations spreads count jobs evenly from the shortest to the longest, so that every run has the same work.
+func durations(count int) []fakegithub.Duration {
+	spread := make([]fakegithub.Duration, count)
+	for i := range spread {
+		spread[i] = fakegithub.Duration(shortestJob + (longestJob-shortestJob)*time.Duration(i)/time.Duration(max(count-1, 1)))
+	}
+	return spread
+}
+
+func (d *demo) awaitNoRunners(ctx context.Context) error {
+	d.screen.show(d.observer.table)
+	begin := time.Now()
+	err := d.site.await(ctx, "every runner to be gone", emptyLimit, func() (string, error) {
+		snapshot, err := d.observer.look(ctx)
+		if err != nil {
+			return "", err
+		}
+		left, err := runnersLeft(ctx, d.observer.client)
+		return shorten(append(leftOnGitHub(snapshot, false), left...), 5), err
+	})
+	d.measured.emptied = time.Since(begin)
+	return err
+}
+
+// report prints the measurements and fails if GitHub saw something that must never happen, a job cut short for example.
+func (d *demo) report(ctx context.Context) error {
+	snapshot, err := d.observer.look(ctx)
+	if err != nil {
+		return err
+	}
+	if len(snapshot.Anomalies) > 0 {
+		var anomalies []string
+		for _, anomaly := range snapshot.Anomalies {
+			anomalies = append(anomalies, anomaly.String())
+		}
+		return fmt.Errorf("GitHub saw what must not happen: %s", shorten(anomalies, 5))
+	}
+	for _, line := range d.measured.lines() {
+		d.screen.say("%s", line)
+	}
+	d.screen.say("  left after the jobs: on GitHub the scale set %s and no runner; in the cluster no EphemeralRunner, runner pod or JIT Secret", scaleSetName)
+	d.screen.say("")
+	return nil
+}
+
+// uninstall removes the scale set first: the controller is what takes it off GitHub.
+func (d *demo) uninstall(ctx context.Context) error {
+	if err := d.site.uninstall(ctx, scaleSetName, runnerNamespace); err != nil {
+		return err
+	}
+	err := d.site.await(ctx, "the scale set to be gone", uninstallLimit, func() (string, error) {
+		sets, err := list(ctx, d.observer.client, ourKinds[0])
+		if err != nil || len(sets) == 0 {
+			return "", err
+		}
+		return describe(&sets[0]), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.site.uninstall(ctx, controllerName, systemNamespace); err != nil {
+		return err
+	}
+	return d.site.await(ctx, "everything to be gone", uninstallLimit, func() (string, error) {
+		snapshot, err := d.site.control.Snapshot(ctx)
+		if err != nil {
+			return "", fmt.Errorf("ask GitHub for its state: %w", err)
+		}
+		left, err := everythingLeft(ctx, d.observer.client)
+		return shorten(append(leftOnGitHub(snapshot, true), left...), 8), err
+	})
+}
+
+// close removes the site, or lets go of it when it is to stay. It works after an interruption, with deadlines of its own.
+func (d *demo) close(failed bool) error {
+	if d.site == nil {
+		return nil
+	}
+	if d.settings.keep {
+		d.explain(failed)
+		d.site.leave()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
+	defer cancel()
+	return d.screen.step("tear down", func(io.Writer) error {
+		if err := d.site.down(ctx); err != nil {
+			return errors.Join(err, errors.New("make demo-down removes what is left"))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Sizes of the demonstration. As many runners as jobs: what is measured then is the product and not the queue before it.
+const (
+	jobCount    = 20
+	maxRunners  = jobCount
+	shortestJob = 2 * time.Second
+	longestJob  = 15 * time.Second
+)
+
+// Names of what is installed.
+const (
+	systemNamespace = "harrier-demo-system"
+	runnerNamespace = "harrier-demo-runners"
+	githubNamespace = "harrier-demo-github"
+	controllerName  = "harrier-demo"
+	scaleSetName    = "demo-runners"
+	organization    = "my-org"
+)
+
+// settings come from the environment, because the demonstration is started by make.
+type settings struct {
+	// keep leaves everything running for a look around.
+	keep bool
+	// current uses the cluster of the current kubeconfig context instead of starting one.
+	current bool
+	// image is the product's, in a registry that the current cluster can pull from.
+	image string
+	// plain writes lines instead of a table that is redrawn.
+	plain bool
+	// root is the directory of go.mod.
+	root string
+}
+
+func readSettings() (settings, error) {
+	s := settings{
+		keep:  os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0",
+		image: os.Getenv("IMG"),
+		plain: os.Getenv("CI") != "" || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(os.Stdout.Fd())),
+	}
+	switch cluster := os.Getenv("CLUSTER"); cluster {
+	case "", "local":
+	case "current":
+		s.current = true
+	default:
+		return s, fmt.Errorf("CLUSTER=%q: leave it empty for a cluster on this machine, or use CLUSTER=current", cluster)
+	}
+	if s.current && s.image == "" {
+		return s, errors.New("CLUSTER=current needs IMG=…, an image the cluster can pull: make image push IMG=registry/repository:tag pushes it")
+	}
+	if !s.current && s.image != "" {
+		return s, errors.New("IMG=… is for CLUSTER=current; the cluster on this machine gets images built from this tree")
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return s, err
+	}
+	if _, err := os.Stat("go.mod"); err != nil {
+		return s, fmt.Errorf("run this in the root of the source tree (make demo does): %w", err)
+	}
+	s.root = root
+	return s, nil
+}
