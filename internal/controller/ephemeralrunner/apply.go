@@ -1,0 +1,152 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// apply takes a step, and returns when to look again.
+func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, error) {
+	switch d.step {
+	case provision, provisionAgain:
+		c.provision(r, d.step == provisionAgain)
+	case deregister:
+		c.deregister(r)
+	case reportRunning:
+		return d.again, c.reportRunning(ctx, r)
+	case reportPending:
+		return d.again, c.reportPending(ctx, r, d)
+	case retry, retryAnew:
+		return d.again, c.retry(ctx, r, d)
+	case clear:
+		r.memory.exited = c.Clock.Now()
+		return d.again, errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
+	case succeed:
+		return d.again, c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseSucceeded, "", "")
+	case fail:
+		return d.again, c.fail(ctx, r, d)
+	case outdate:
+		return d.again, c.outdate(ctx, r, d)
+	case remove, replace:
+		return d.again, c.remove(ctx, r, d)
+	case wait:
+	}
+	return d.again, nil
+}
+
+// clean removes what a runner that is done has left: pod, Secret, and, unless its job's end is known, registration. The
+// object itself stays until its set has drawn its conclusions.
+func (c *Controller) clean(ctx context.Context, r *run) (time.Time, error) {
+	err := errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
+	if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Status.JobCompleted() || r.Status.HasJob() {
+		return time.Time{}, err
+	}
+	removal := progressOf(c.removals.Last(r.key))
+	switch {
+	case removal.running || removal.known && removal.failure == nil:
+	case c.Clock.Now().Before(removal.due):
+		return removal.due, err
+	default:
+		c.deregister(r)
+	}
+	return time.Time{}, err
+}
+
+// remove deletes the object of a runner that has done its work, or that another has to take the place of.
+func (c *Controller) remove(ctx context.Context, r *run, d decision) error {
+	if d.step == replace {
+		log.FromContext(ctx).Info("Replacing a runner", "reason", d.reason, "cause", d.message)
+		c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "Register", "%s", d.message)
+	}
+	err := c.Client.Delete(ctx, r.EphemeralRunner.DeepCopy(), client.Preconditions{UID: ptr.To(r.UID)})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete runner: %w", err)
+	}
+	return nil
+}
+
+// retry notes a failed attempt and removes its pod, and its Secret where the registration is gone.
+func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
+	log.FromContext(ctx).Info("Runner attempt failed", "reason", d.reason, "cause", d.message, "attempt", len(r.Status.Failures)+1)
+	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod",
+		"attempt %d of %d failed: %s", len(r.Status.Failures)+1, len(retryPauses)+1, d.message)
+	if d.step == retryAnew {
+		if err := c.deleteSecret(ctx, r); err != nil {
+			return err
+		}
+		r.memory.registration, r.memory.secretDeleted = 0, false
+		c.removals.Forget(r.key)
+	}
+	before := r.EphemeralRunner.DeepCopy()
+	if r.Status.Failures == nil {
+		r.Status.Failures = map[string]metav1.Time{}
+	}
+	r.Status.Failures[string(r.memory.podUID)] = metav1.NewTime(c.Clock.Now())
+	r.Status.Phase, r.Status.Ready, r.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, r.memory.registration
+	r.Status.Reason, r.Status.Message = d.reason, d.message
+	if err := c.patchStatus(ctx, r, before); err != nil {
+		return err
+	}
+	c.provisions.Forget(r.key)
+	return c.deletePod(ctx, r)
+}
+
+// deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended goes at
+// once; so does one whose node does not answer.
+func (c *Controller) deletePod(ctx context.Context, r *run) error {
+	if r.pod == nil {
+		return nil
+	}
+	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(r.pod.UID)}}
+	now := c.Clock.Now()
+	stuck := r.pod.DeletionTimestamp != nil && !now.Before(r.pod.DeletionTimestamp.Add(stuckAfter))
+	over := r.pod.Status.Phase == corev1.PodSucceeded || r.pod.Status.Phase == corev1.PodFailed
+	if r.pod.DeletionTimestamp != nil && !stuck {
+		return nil
+	}
+	if over || stuck {
+		options = append(options, client.GracePeriodSeconds(0))
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.pod.Namespace, Name: r.pod.Name}}
+	return harmless("delete pod", c.Client.Delete(ctx, pod, options...))
+}
+
+// deleteSecret deletes the runner's Secret once.
+func (c *Controller) deleteSecret(ctx context.Context, r *run) error {
+	if r.memory.secretDeleted {
+		return nil
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	if err := harmless("delete Secret", c.Client.Delete(ctx, secret)); err != nil {
+		return err
+	}
+	r.memory.secretDeleted = true
+	return nil
+}
+
+// harmless drops the errors of a deletion that mean that nothing is left to do here: the object is gone, or is another
+// one, or Helm has taken the permission away and garbage collection will do it, for the runner owns it.
+func harmless(what string, err error) error {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func (c *Controller) patchStatus(ctx context.Context, r *run, before *v1alpha1.EphemeralRunner) error {
+	r.Status.ObservedGeneration = r.Generation
+	_, err := kube.PatchStatus(ctx, c.Client, r.EphemeralRunner, before)
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,58 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// deregister asks GitHub, in the pool, to remove the runner's registration. Success proves that it will take no job. A
+// runner whose id is not known is looked up by its name.
+func (c *Controller) deregister(r *run) {
+	runner, id := r.EphemeralRunner, r.memory.registration
+	c.removals.Go(groupOf(runner), r.key, func(ctx context.Context) (struct{}, error) {
+		github, err := c.GitHub(ctx, credentials.ForEphemeralRunner(runner))
+		if err != nil {
+			return struct{}{}, registrationFailure(err)
+		}
+		if id == 0 {
+			id, err = lookUp(ctx, github, runner.Name, runner.Spec.RunnerScaleSetID)
+		}
+		if err == nil && id != 0 {
+			err = github.RemoveRunner(ctx, id)
+		}
+		return struct{}{}, removalFailure(err)
+	})
+}
+
+// lookUp returns the id of the runner of that name in our scale set, 0 where there is none.
+func lookUp(ctx context.Context, github GitHub, name string, scaleSetID int) (int, error) {
+	found, err := github.GetRunnerByName(ctx, name)
+	switch {
+	case errors.Is(err, actions.ErrRunnerNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case found.RunnerScaleSetID != scaleSetID:
+		return 0, nil
+	default:
+		return found.ID, nil
+	}
+}
+
+// removalFailure says why a registration could not be removed; nil where it was.
+func removalFailure(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, actions.ErrJobStillRunning):
+		return &failure{kind: busy, reason: "JobRunning", message: "GitHub does not remove the runner while it runs a job"}
+	default:
+		f := registrationFailure(err)
+		f.message = fmt.Sprintf("remove the registration: %s", f.message)
+		return f
+	}
+}

@@ -1,0 +1,113 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// finalize lets a runner go that is being deleted, and returns when to look again.
+func (c *Controller) finalize(ctx context.Context, r *run) (time.Time, error) {
+	e := c.ending(r)
+	f := planFarewell(e)
+	var errs []error
+	if f.deregister {
+		c.deregister(r)
+	}
+	if f.drain {
+		errs = append(errs, c.reportDraining(ctx, r))
+	}
+	if f.stop {
+		errs = append(errs, c.deletePod(ctx, r), c.deleteSecret(ctx, r), c.deleteHookResources(ctx, r))
+	}
+	if f.release && errors.Join(errs...) == nil {
+		errs = append(errs, c.release(ctx, r, f.leftBehind))
+	}
+	return f.again, errors.Join(errs...)
+}
+
+// ending gathers what a farewell depends on.
+func (c *Controller) ending(r *run) *ending {
+	now := c.Clock.Now()
+	provisioning := progressOf(c.provisions.Last(r.key))
+	if call, known := c.provisions.Last(r.key); known && call.Result != 0 {
+		r.memory.registration = call.Result
+	}
+	pod := outcomeOf(r.pod, now)
+	if pod.state == podMissing && r.memory.podGone.IsZero() {
+		r.memory.podGone = now
+	}
+	// A runner of this process's time whose registration was never asked for has none; of an older one nobody knows.
+	unregistered := r.memory.registration == 0 && !provisioning.known && r.CreationTimestamp.After(c.started)
+	return &ending{
+		pod: pod, hasJob: r.Status.HasJob(), completed: r.Status.JobCompleted(),
+		registered: !unregistered, provisioning: provisioning.running,
+		removal:  progressOf(c.removals.Last(r.key)),
+		deleting: r.memory.deleting, podGone: r.memory.podGone, now: now,
+	}
+}
+
+// reportDraining says, once, that deletion waits for a job.
+func (c *Controller) reportDraining(ctx context.Context, r *run) error {
+	if meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionDraining) {
+		return nil
+	}
+	before := r.EphemeralRunner.DeepCopy()
+	message := "the runner has a job and is deleted when it has finished"
+	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(), kube.True(v1alpha1.ConditionDraining, "JobRunning", message))
+	log.FromContext(ctx).Info("Deletion waits for a running job", "job", r.Status.JobID)
+	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeNormal, v1alpha1.ConditionDraining, "Delete", "%s", message)
+	return c.patchStatus(ctx, r, before)
+}
+
+// deleteHookResources deletes, once, the pods and Secrets that container hooks made for the runner's job.
+func (c *Controller) deleteHookResources(ctx context.Context, r *run) error {
+	if r.memory.hooksDeleted || !usesContainerHooks(&r.Spec.PodSpec) {
+		return nil
+	}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
+		if err := c.deleteLabelled(ctx, r, list); err != nil {
+			return err
+		}
+	}
+	r.memory.hooksDeleted = true
+	return nil
+}
+
+// deleteLabelled deletes the objects of one kind that are labelled with the runner's name.
+func (c *Controller) deleteLabelled(ctx context.Context, r *run, list client.ObjectList) error {
+	err := c.Reader.List(ctx, list, client.InNamespace(r.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: r.Name})
+	if err != nil {
+		return harmless("list what container hooks made", err)
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return fmt.Errorf("list what container hooks made: %w", err)
+	}
+	for _, object := range objects {
+		if err := harmless("delete what container hooks made", c.Client.Delete(ctx, object.(client.Object))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release removes the finalizers, and tells what is left on GitHub, if anything.
+func (c *Controller) release(ctx context.Context, r *run, leftBehind string) error {
+	if leftBehind != "" {
+		log.FromContext(ctx).Info("Runner deleted without being deregistered", "cause", leftBehind)
+		c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, "RegistrationLeft", "Delete",
+			"the registration of runner %s is left on GitHub, which removes it after a day: %s", r.Name, leftBehind)
+	}
+	return kube.RemoveFinalizers(ctx, c.Client, r.EphemeralRunner,
+		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
+}

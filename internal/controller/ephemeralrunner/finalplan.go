@@ -1,0 +1,108 @@
+package ephemeralrunner
+
+import (
+	"time"
+)
+
+const (
+	// unansweredAtMost is how long GitHub may fail to answer whether a runner is idle. Then one without a recorded job
+	// goes, and what a pod that is gone has left on GitHub is left there: GitHub removes offline ephemeral runners
+	// itself after a day.
+	unansweredAtMost = 5 * time.Minute
+)
+
+// farewell is what a runner that is being deleted still needs. Several can be wanted in one pass.
+type farewell struct {
+	// stop: pod and Secret go.
+	stop bool
+	// deregister: GitHub is asked to remove the registration.
+	deregister bool
+	// drain: the pod stays because it runs a job; message says so.
+	drain bool
+	// release: the finalizer goes.
+	release bool
+	// leftBehind says what could not be removed from GitHub; empty where nothing is left.
+	leftBehind string
+	again      time.Time
+}
+
+// ending is all that a farewell depends on.
+type ending struct {
+	pod        outcome
+	hasJob     bool // a job was reported to have started
+	completed  bool // its end was reported
+	registered bool // there may be a registration
+	// provisioning: a registration is under way; its pod may still be created.
+	provisioning bool
+	removal      progress
+	deleting     time.Time // first seen to be deleted
+	podGone      time.Time // first seen without a pod while being deleted
+	now          time.Time
+}
+
+// planFarewell decides how a runner goes: one that can't be running a job at once, one that may only with GitHub's leave.
+func planFarewell(e *ending) farewell {
+	if e.provisioning {
+		return farewell{}
+	}
+	agreed := e.completed || !e.registered || e.removal.known && !e.removal.running && e.removal.failure == nil
+	if e.pod.state == podRunning && !agreed {
+		return planDraining(e)
+	}
+	f := farewell{stop: true}
+	if !agreed {
+		f.ask(e)
+	}
+	switch {
+	case e.pod.state != podMissing:
+	case agreed:
+		f.release = true
+	case !e.now.Before(e.podGone.Add(unansweredAtMost)):
+		f.release, f.leftBehind = true, "no answer from GitHub"
+		if e.removal.failure != nil {
+			f.leftBehind = e.removal.failure.message
+		}
+	default:
+		f.wake(e.podGone.Add(unansweredAtMost))
+	}
+	return f
+}
+
+// planDraining: the runner container runs, so it may have a job, whatever was reported. GitHub is asked first.
+func planDraining(e *ending) farewell {
+	var f farewell
+	f.ask(e)
+	if e.removal.failure != nil && e.removal.failure.kind == busy {
+		f.drain = true
+		return f
+	}
+	deadline := e.deleting.Add(unansweredAtMost)
+	if e.hasJob {
+		f.drain = true
+		return f
+	}
+	if !e.now.Before(deadline) {
+		f.stop = true
+		return f
+	}
+	f.wake(deadline)
+	return f
+}
+
+// ask asks GitHub to remove the registration unless that is under way or it is too early to ask again.
+func (f *farewell) ask(e *ending) {
+	switch {
+	case e.removal.running:
+	case e.now.Before(e.removal.due):
+		f.wake(e.removal.due)
+	default:
+		f.deregister = true
+	}
+}
+
+// wake makes sure that the runner is looked at again at t.
+func (f *farewell) wake(t time.Time) {
+	if f.again.IsZero() || t.Before(f.again) {
+		f.again = t
+	}
+}

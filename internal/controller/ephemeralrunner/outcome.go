@@ -1,0 +1,183 @@
+package ephemeralrunner
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// exitCodeOutdated is the runner's way to say that GitHub refuses its version. The runner uses it only with
+// ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1.
+const exitCodeOutdated = 7
+
+// stuckAfter is how long after its grace period a pod that is being deleted may stay before its node is taken for lost.
+// A kubelet that lives removes it within a second or two.
+const stuckAfter = 30 * time.Second
+
+// podState is what a pod means for its runner.
+type podState int
+
+const (
+	// podMissing: there is no pod.
+	podMissing podState = iota
+	// podPending: the runner container has not started yet, and may still.
+	podPending
+	// podRunning: the runner container runs.
+	podRunning
+	// podSucceeded: the runner container exited with 0, which says "finished or refused", not "the job succeeded".
+	podSucceeded
+	// podOutdated: it exited with 7.
+	podOutdated
+	// podNeverStarted: the pod failed before the runner container had started, so its JIT config is unused.
+	podNeverStarted
+	// podFailed: the runner container had started, and failed or was lost.
+	podFailed
+)
+
+// outcome is a pod's state with the reason, in Kubernetes' own words, why it is no better.
+type outcome struct {
+	state           podState
+	ready           bool
+	reason, message string
+	// ended is when the runner container ended, zero where nobody said.
+	ended time.Time
+}
+
+// over says that the runner container will not run any more.
+func (o outcome) over() bool {
+	switch o.state {
+	case podSucceeded, podOutdated, podNeverStarted, podFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// outcomeOf reads a pod, which may be nil. Only the container named runner counts: what becomes of sidecars is told by
+// what becomes of it.
+func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
+	if pod == nil {
+		return outcome{state: podMissing}
+	}
+	status := runnerStatus(pod)
+	if status != nil && status.State.Terminated != nil {
+		return terminated(pod, status.State.Terminated)
+	}
+	started := status != nil && status.State.Running != nil
+	if lost, reason, message := podLost(pod, now); lost {
+		return failed(started, reason, message)
+	}
+	if reason, message, found := initFailure(pod); found && !started {
+		return failed(false, reason, message)
+	}
+	if started {
+		return outcome{state: podRunning, ready: isTrue(pod, corev1.PodReady)}
+	}
+	reason, message := whyPending(pod, status)
+	return outcome{state: podPending, reason: reason, message: message}
+}
+
+func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == v1alpha1.RunnerContainerName {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+// terminated reads how the runner container ended. A container that the runtime could not start ends too, but without a
+// time of start.
+func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
+	switch {
+	case t.StartedAt.IsZero() && t.ExitCode != 0:
+		return failed(false, t.Reason, t.Message)
+	case t.ExitCode == 0:
+		return outcome{state: podSucceeded, ended: t.FinishedAt.Time}
+	case t.ExitCode == exitCodeOutdated:
+		return outcome{state: podOutdated, reason: "Outdated", ended: t.FinishedAt.Time,
+			message: fmt.Sprintf("GitHub refuses the runner version in image %s", runnerImage(pod))}
+	}
+	reason, message := t.Reason, t.Message
+	if pod.Status.Reason != "" {
+		reason, message = pod.Status.Reason, pod.Status.Message
+	}
+	if message == "" {
+		message = fmt.Sprintf("the runner container exited with code %d", t.ExitCode)
+	}
+	return outcome{state: podFailed, reason: reason, message: message, ended: t.FinishedAt.Time}
+}
+
+func failed(started bool, reason, message string) outcome {
+	if reason == "" {
+		reason = "PodFailed"
+	}
+	state := podNeverStarted
+	if started {
+		state = podFailed
+	}
+	return outcome{state: state, reason: reason, message: message}
+}
+
+// podLost says that the pod failed as a whole, was evicted or rejected, or hangs in deletion because its node is gone.
+func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string) {
+	if pod.Status.Phase == corev1.PodFailed {
+		return true, pod.Status.Reason, pod.Status.Message
+	}
+	if pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter)) {
+		return true, "NodeLost", fmt.Sprintf("the pod is being deleted, but node %s does not confirm it", pod.Spec.NodeName)
+	}
+	return false, "", ""
+}
+
+// initFailure finds an init container that failed and is not started again.
+func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		if t := status.State.Terminated; t != nil && t.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+			return "InitContainerFailed", fmt.Sprintf("init container %s exited with code %d: %s %s",
+				status.Name, t.ExitCode, t.Reason, t.Message), true
+		}
+	}
+	return "", "", false
+}
+
+// whyPending returns the scheduler's or the kubelet's own reason why the runner container does not run yet.
+func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, message string) {
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return condition.Reason, condition.Message
+		}
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		if waiting := pod.Status.InitContainerStatuses[i].State.Waiting; waiting != nil && waiting.Reason != "PodInitializing" {
+			return waiting.Reason, waiting.Message
+		}
+	}
+	if status != nil && status.State.Waiting != nil {
+		return status.State.Waiting.Reason, status.State.Waiting.Message
+	}
+	return "Pending", "the pod has not started yet"
+}
+
+func isTrue(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == conditionType {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func runnerImage(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == v1alpha1.RunnerContainerName {
+			return pod.Spec.Containers[i].Image
+		}
+	}
+	return "(none)"
+}

@@ -1,0 +1,141 @@
+package ephemeralrunner
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// Keys of the Secret that carries a runner's registration. They are ARC's.
+const (
+	secretKeyJITConfig  = "jitToken"
+	secretKeyRunnerName = "runnerName"
+	secretKeyRunnerID   = "runnerId"
+	secretKeyScaleSetID = "scaleSetId"
+)
+
+// Environment of the runner container.
+const (
+	envJITConfig          = "ACTIONS_RUNNER_INPUT_JITCONFIG"
+	envUserAgent          = "GITHUB_ACTIONS_RUNNER_EXTRA_USER_AGENT"
+	envReturnOutdatedCode = "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"
+	envContainerHooks     = "ACTIONS_RUNNER_CONTAINER_HOOKS"
+)
+
+// newSecret returns the Secret that hands the JIT config to the runner container.
+func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *corev1.Secret {
+	labels, annotations := kube.Metadata(runner.Spec.EphemeralRunnerConfigSecretMetadata)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: runner.Namespace, Name: runner.Name,
+			Labels:          kube.Labels(nil, labels, scaleSetLabels(runner)),
+			Annotations:     annotations,
+			OwnerReferences: ownedBy(runner),
+		},
+		Data: map[string][]byte{
+			secretKeyJITConfig:  []byte(registered.config),
+			secretKeyRunnerName: []byte(runner.Name),
+			secretKeyRunnerID:   []byte(strconv.Itoa(registered.id)),
+			secretKeyScaleSetID: []byte(strconv.Itoa(runner.Spec.RunnerScaleSetID)),
+		},
+	}
+}
+
+// newPod returns the runner's pod: the user's template, with our marks and what the runner container needs added.
+func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: runner.Namespace, Name: runner.Name,
+			Labels: kube.Labels(nil, runner.Labels, runner.Spec.PodMetadata.Labels, scaleSetLabels(runner), map[string]string{
+				v1alpha1.LabelRunner: "True",
+			}),
+			Annotations: kube.Annotations(runner.Annotations, runner.Spec.PodMetadata.Annotations, map[string]string{
+				v1alpha1.AnnotationRunnerID: strconv.Itoa(id),
+			}),
+			OwnerReferences: ownedBy(runner),
+		},
+		Spec: *runner.Spec.PodSpec.DeepCopy(),
+	}
+	// A JIT config serves one start, so the kubelet must not start the container again, whatever the template says.
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	for i := range pod.Spec.Containers {
+		if container := &pod.Spec.Containers[i]; container.Name == v1alpha1.RunnerContainerName {
+			container.Env = append(container.Env, runnerEnv(runner, version)...)
+		}
+	}
+	return pod
+}
+
+// runnerEnv is what the runner container gets after the user's own environment. Only this container gets it: the JIT
+// config is a credential.
+func runnerEnv(runner *v1alpha1.EphemeralRunner, version string) []corev1.EnvVar {
+	env := []corev1.EnvVar{
+		fromSecret(envJITConfig, runner.Name, secretKeyJITConfig),
+		{Name: envUserAgent, Value: "actions-runner-controller/" + version},
+		{Name: envReturnOutdatedCode, Value: "1"},
+	}
+	proxy, secret := runner.Spec.Proxy, runner.Spec.ProxySecretRef
+	if proxy == nil || secret == "" {
+		return env
+	}
+	if proxy.HTTP != nil {
+		env = append(env, fromSecret("http_proxy", secret, "http_proxy"))
+	}
+	if proxy.HTTPS != nil {
+		env = append(env, fromSecret("https_proxy", secret, "https_proxy"))
+	}
+	if len(proxy.NoProxy) > 0 {
+		env = append(env, fromSecret("no_proxy", secret, "no_proxy"))
+	}
+	return env
+}
+
+func fromSecret(name, secret, key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key,
+	}}}
+}
+
+// scaleSetLabels are the labels that no template overrides: the manager's cache selects by them.
+func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
+	labels := map[string]string{}
+	for _, name := range []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace} {
+		if value, found := runner.Labels[name]; found {
+			labels[name] = value
+		}
+	}
+	return labels
+}
+
+func ownedBy(runner *v1alpha1.EphemeralRunner) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(runner, v1alpha1.GroupVersion.WithKind("EphemeralRunner"))}
+}
+
+// workFolder is where the runner works: its container's working directory, if the user gave one.
+func workFolder(spec *corev1.PodSpec) string {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == v1alpha1.RunnerContainerName {
+			return spec.Containers[i].WorkingDir
+		}
+	}
+	return ""
+}
+
+// usesContainerHooks says that the runner starts pods of its own for a job's steps.
+func usesContainerHooks(spec *corev1.PodSpec) bool {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name != v1alpha1.RunnerContainerName {
+			continue
+		}
+		for _, env := range spec.Containers[i].Env {
+			if env.Name == envContainerHooks {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,168 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// writeTimeout bounds a request to the API server that is made in the pool.
+const writeTimeout = 30 * time.Second
+
+// provision registers the runner and creates its Secret and Pod, in the pool. With reuse the JIT config in the Secret
+// is known to be unused and is taken, if it is there.
+func (c *Controller) provision(r *run, reuse bool) {
+	runner := r.EphemeralRunner
+	c.provisions.Go(groupOf(runner), r.key, func(ctx context.Context) (int, error) {
+		registered, err := c.register(ctx, runner, reuse)
+		if err != nil {
+			return 0, err
+		}
+		if c.abandoned(r.key) {
+			return registered.id, nil
+		}
+		if err := c.createSecret(ctx, runner, registered); err != nil {
+			return registered.id, err
+		}
+		return registered.id, c.createPod(ctx, runner, registered.id)
+	})
+}
+
+// groupOf is the scale set in whose name calls are made.
+func groupOf(runner *v1alpha1.EphemeralRunner) string {
+	return runner.Labels[v1alpha1.LabelScaleSetNamespace] + "/" + runner.Labels[v1alpha1.LabelScaleSetName]
+}
+
+// registration is a runner's id on GitHub and its JIT config.
+type registration struct {
+	id     int
+	config string
+	stored bool // the Secret holds it already
+}
+
+// register returns a registration whose JIT config was never used.
+func (c *Controller) register(ctx context.Context, runner *v1alpha1.EphemeralRunner, reuse bool) (*registration, error) {
+	if reuse {
+		if stored, err := c.storedRegistration(ctx, runner); err != nil || stored != nil {
+			return stored, err
+		}
+	}
+	github, err := c.GitHub(ctx, credentials.ForEphemeralRunner(runner))
+	if err != nil {
+		return nil, registrationFailure(err)
+	}
+	config, err := github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
+		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
+	})
+	if errors.Is(err, actions.ErrRunnerExists) {
+		return c.resolveConflict(ctx, github, runner)
+	}
+	if err != nil {
+		return nil, registrationFailure(err)
+	}
+	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
+}
+
+// resolveConflict deals with a name that is taken. Most often it is taken by ourselves: the answer to an earlier call
+// was lost, or the manager was restarted before it had created the pod.
+func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*registration, error) {
+	stored, err := c.storedRegistration(ctx, runner)
+	if err != nil || stored != nil {
+		return stored, err
+	}
+	holder, err := github.GetRunnerByName(ctx, runner.Name)
+	switch {
+	case errors.Is(err, actions.ErrRunnerNotFound):
+		return nil, &failure{reason: "RunnerNameTaken", message: fmt.Sprintf("GitHub said that the name %s is taken, but knows no such runner: trying again", runner.Name)}
+	case err != nil:
+		return nil, registrationFailure(err)
+	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
+		return nil, &failure{kind: nameTaken, reason: "RunnerNameTaken", message: fmt.Sprintf(
+			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
+	}
+	if err := github.RemoveRunner(ctx, holder.ID); err != nil {
+		return nil, registrationFailure(err)
+	}
+	return nil, &failure{reason: "RunnerNameTaken", message: "an earlier registration of the runner was removed: registering again"}
+}
+
+// storedRegistration reads the registration from the runner's Secret; nil where there is none that can be used.
+func (c *Controller) storedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*registration, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	secret := &corev1.Secret{}
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(runner), secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, &failure{reason: "SecretUnreadable", message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
+	}
+	id, err := strconv.Atoi(string(secret.Data[secretKeyRunnerID]))
+	if err != nil || id <= 0 || len(secret.Data[secretKeyJITConfig]) == 0 {
+		return nil, nil
+	}
+	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true}, nil
+}
+
+// createSecret stores the JIT config. One of an earlier registration is replaced.
+func (c *Controller) createSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, registered *registration) error {
+	if registered.stored {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	secret := newSecret(runner, registered)
+	err := c.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		err = c.Client.Update(ctx, newSecret(runner, registered))
+	}
+	if err != nil {
+		return &failure{reason: "SecretRefused", message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
+	}
+	return nil
+}
+
+// createPod creates the pod. What the API server finds wrong with it no repetition mends; what it forbids (a quota, a
+// policy) may be allowed later.
+func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := c.Client.Create(ctx, newPod(runner, id, c.Version))
+	switch {
+	case err == nil || apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return &failure{kind: invalid, reason: "InvalidPod", message: fmt.Sprintf("the pod template is not accepted: %v", err)}
+	case apierrors.IsForbidden(err):
+		return &failure{reason: "PodForbidden", message: err.Error()}
+	default:
+		return &failure{reason: "PodRefused", message: fmt.Sprintf("create pod %s: %v", runner.Name, err)}
+	}
+}
+
+// registrationFailure says what kept a runner from being registered.
+func registrationFailure(err error) *failure {
+	f := &failure{reason: "RegistrationFailed", message: err.Error()}
+	var limited *actions.RateLimitedError
+	switch {
+	case errors.As(err, &limited):
+		f.reason, f.until = "RateLimited", limited.Until
+	case errors.Is(err, actions.ErrUnauthorized):
+		f.reason = "CredentialsRefused"
+	case errors.Is(err, actions.ErrScaleSetNotFound):
+		f.reason = "ScaleSetNotFound"
+	case credentials.Gone(err):
+		f.reason = "CredentialsMissing"
+	}
+	return f
+}
