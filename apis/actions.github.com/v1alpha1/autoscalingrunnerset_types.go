@@ -10,10 +10,11 @@ import (
 const MaxRunnersUnlimited = 1<<31 - 1
 
 // AutoscalingRunnerSetSpec is what a user asks for.
-// +kubebuilder:validation:XValidation:rule="!has(self.minRunners) || !has(self.maxRunners) || self.minRunners <= self.maxRunners || (oldSelf.hasValue() && has(oldSelf.value().minRunners) && has(oldSelf.value().maxRunners) && oldSelf.value().minRunners == self.minRunners && oldSelf.value().maxRunners == self.maxRunners)",optionalOldSelf=true,fieldPath=".minRunners",messageExpression="'minRunners (' + string(self.minRunners) + ') must not be greater than maxRunners (' + string(self.maxRunners) + ')'"
+// +kubebuilder:validation:XValidation:rule="!has(self.minRunners) || !has(self.maxRunners) || self.minRunners <= self.maxRunners || (oldSelf.hasValue() && has(oldSelf.value().minRunners) && has(oldSelf.value().maxRunners) && oldSelf.value().minRunners == self.minRunners && oldSelf.value().maxRunners == self.maxRunners)",optionalOldSelf=true,fieldPath=".minRunners",message="must not be greater than maxRunners"
 type AutoscalingRunnerSetSpec struct {
 	// Address of the repository, organization or enterprise the runners serve, such as https://github.com/my-org.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$')",message="must be the address of a repository (https://HOST/OWNER/REPO), an organization (https://HOST/ORG) or an enterprise (https://HOST/enterprises/NAME)"
 	GitHubConfigUrl string `json:"githubConfigUrl,omitempty"`
 
