@@ -21,8 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// TestMain gives the tests that need one a cluster without our CRDs: the chart brings them.
-func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{CRDs: []string{}})) }
+func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{})) }
 
 const root = "../.."
 

@@ -1,0 +1,78 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestScaleSetRefusals(t *testing.T) {
+	t.Parallel()
+	const auth = "A valid .Values.githubConfigSecret is required for setting auth with GitHub server, provide .Values.githubConfigSecret."
+	const label = "each label must be a non-empty string of less than 256 characters"
+	for _, test := range []struct{ values, want string }{
+		{"githubConfigUrl: ''", ".Values.githubConfigUrl is required"},
+		{"githubConfigUrl: null", ".Values.githubConfigUrl is required"},
+		{"githubConfigSecret: ''", "Values.githubConfigSecret is required for setting auth with GitHub server."},
+		{"githubConfigSecret: null", "Values.githubConfigSecret is required for setting auth with GitHub server."},
+		{"githubConfigSecret: {github_token: ''}", auth + "github_token or .Values.githubConfigSecret.github_app_id."},
+		{"githubConfigSecret: {github_token: '', github_app_id: 1}", auth + "github_app_installation_id and .Values.githubConfigSecret.github_app_private_key."},
+		{"githubConfigSecret: {github_app_id: 1, github_app_installation_id: 2}", "provide .Values.githubConfigSecret.github_app_installation_id and"},
+		{"maxRunners: 0\nminRunners: 1", "maxRunners has to be greater or equal to minRunners"},
+		{"maxRunners: '9'\nminRunners: '10'", "maxRunners has to be greater or equal to minRunners"},
+		{"maxRunners: -1", "maxRunners has to be greater or equal to 0"},
+		{"maxRunners: 1\nminRunners: -1", "minRunners has to be greater or equal to 0"},
+		{"minRunners: '-1'", "minRunners has to be greater or equal to 0"},
+		{"scaleSetLabels: [a, '']", "scaleSetLabels contains an empty string, " + label},
+		{"scaleSetLabels: [" + strings.Repeat("a", 256) + "]", "scaleSetLabels contains a label that is 256 characters or more, " + label},
+		{"keyVault: {type: other}", "Unsupported keyVault type: other"},
+		{"keyVault: {type: azure_key_vault, azureKeyVault: {url: u, tenantId: t, clientId: c}}", "keyVault.azureKeyVault.certificatePath is required"},
+		{"runnerScaleSetName: " + strings.Repeat("a", 46), "Name must have up to 45 characters"},
+		{"namespaceOverride: " + strings.Repeat("a", 64), "Namespace must have up to 63 characters"},
+		{"githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca}}}", "githubServerTLS.certificateFrom.configMapKeyRef.key is required"},
+	} {
+		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
+	}
+	for release, namespace := range map[string]string{strings.Repeat("a", 46): "short", "short": strings.Repeat("a", 64)} {
+		// The name is complained about first, whatever else is wrong.
+		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
+		checkContains(t, said, "must have up to")
+	}
+}
+
+// Without a cluster there is nothing to look the controller up in.
+func TestControllerAccountIsNeeded(t *testing.T) {
+	t.Parallel()
+	for field, other := range map[string]string{"name": "namespace", "namespace": "name"} {
+		said := refusal(t, scaleSet, minimal, "controllerServiceAccount: {"+field+": null, "+other+": a}")
+		checkContains(t, said, "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). "+
+			"Consider setting controllerServiceAccount."+field)
+	}
+}
+
+// A key nobody reads is refused by name; what ARC's chart documented, and what is the user's own, isn't.
+func TestUnknownKeys(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ values, key string }{
+		{"maxRuners: 5", "maxRuners"},
+		{"containerMode: {tpye: dind}", "tpye"},
+		{"controllerServiceAccount: {nane: a}", "nane"},
+		{"resourceMeta: {runner: {labels: {}}}", "runner"},
+		{"resourceMeta: {ephemeralRunner: {label: {}}}", "label"},
+		{"template: {sepc: {}}", "sepc"},
+		{"proxy: {htttp: {}}", "htttp"},
+		{"keyVault: {azureKeyVault: {uri: u}}", "uri"},
+	} {
+		checkContains(t, refusal(t, scaleSet, minimal, test.values), "'"+test.key+"' not allowed")
+	}
+	for _, test := range []struct{ values, path string }{
+		{"maxRunners: many", "/maxRunners"},
+		{"maxRunners: 1.5", "/maxRunners"},
+		{"pendingTimeout: 10", "/pendingTimeout"},
+		{"template: {spec: {containers: [{image: i}]}}", "/template/spec/containers/0"},
+		{"githubServerTLS: {runnerMountPath: /ca}", "/githubServerTLS"},
+	} {
+		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.path)
+	}
+	renderSet(t, scaleSet, "global: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null")
+	render(t, controller, "global: {a: b}\nx-anchors: {a: b}\nmetrics: null\nflags: {updateStrategy: immediate}")
+}
