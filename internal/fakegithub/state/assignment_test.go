@@ -1,0 +1,111 @@
+package state
+
+import (
+	"testing"
+	"time"
+)
+
+// Sets with the same label share jobs by the room they advertise.
+func TestJobsAreSpreadByCapacity(t *testing.T) {
+	s := New(Config{MultiLabel: true})
+	scope := s.Scope("orgs", "acme", "")
+	capacities := []int{10, 30, 0}
+	sets := make([]*ScaleSet, len(capacities))
+	for i, capacity := range capacities {
+		set, err := s.CreateScaleSet(start, scope, ScaleSetSpec{Name: string(rune('a' + i)), Labels: []Label{{Name: "linux"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := s.CreateSession(start, scope, set.ID, "me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		poll, err := s.StartPoll(start, session.ID, session.Token, 0, capacity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.EndPoll(start, poll)
+		sets[i] = set
+	}
+	s.QueueJobs(start, make20()...)
+	for i, want := range []int{0, 20, 0} {
+		if got := s.Statistics(sets[i]).Assigned; got != want {
+			t.Errorf("set %s has %d jobs, want %d", sets[i].Name, got, want)
+		}
+	}
+	s.QueueJobs(start, make20()...)
+	s.QueueJobs(start, make20()...)
+	for i, want := range capacities {
+		if got := s.Statistics(sets[i]); got.Assigned != want || got.Available != 20 {
+			t.Errorf("set %s: %+v, want %d assigned, 20 available", sets[i].Name, got, want)
+		}
+	}
+}
+
+func make20() []JobSpec {
+	specs := make([]JobSpec, 20)
+	for i := range specs {
+		specs[i] = JobSpec{Labels: []string{"linux"}}
+	}
+	return specs
+}
+
+func TestMatching(t *testing.T) {
+	s := New(Config{MultiLabel: true})
+	labels := ScaleSetSpec{Name: "linux", Labels: []Label{{Name: "linux"}, {Name: "GPU"}}}
+	org, _ := s.CreateScaleSet(start, s.Scope("orgs", "acme", ""), labels)
+	repo, _ := s.CreateScaleSet(start, s.Scope("repos", "acme", "app"), labels)
+	enterprise, _ := s.CreateScaleSet(start, s.Scope("enterprises", "big", ""), labels)
+	tests := map[string]struct {
+		spec                  JobSpec
+		org, repo, enterprise bool
+	}{
+		"one label":          {JobSpec{Labels: []string{"Linux"}}, true, true, true},
+		"all labels":         {JobSpec{Labels: []string{"gpu", "linux"}}, true, true, true},
+		"one label too many": {JobSpec{Labels: []string{"linux", "arm"}}, false, false, false},
+		"the repository":     {JobSpec{Labels: []string{"linux"}, Owner: "Acme", Repository: "app"}, true, true, true},
+		"another repository": {JobSpec{Labels: []string{"linux"}, Owner: "acme", Repository: "web"}, true, false, true},
+		"another owner":      {JobSpec{Labels: []string{"linux"}, Owner: "other"}, false, false, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := [3]bool{org.matches(&tt.spec), repo.matches(&tt.spec), enterprise.matches(&tt.spec)}
+			if want := [3]bool{tt.org, tt.repo, tt.enterprise}; got != want {
+				t.Errorf("organization, repository, enterprise: got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// What a deleted scale set had not started yet goes to another set that fits.
+func TestDeletedScaleSetGivesItsJobsBack(t *testing.T) {
+	b := newBench(t, Config{})
+	jobs := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: time.Hour}, JobSpec{Labels: []string{"linux"}})
+	b.events(0)
+	b.runner(0, "runner-1")
+	if err := b.DeleteScaleSet(start, b.set.Scope, b.set.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if jobs[0].State != Running || jobs[1].State != Queued {
+		t.Errorf("jobs are %s and %s", jobs[0].State, jobs[1].State)
+	}
+	if a := b.Anomalies(); len(a) != 1 || a[0].Kind != ScaleSetDeletedBusy {
+		t.Errorf("anomalies %v", a)
+	}
+	if b.at(2 * time.Hour); jobs[0].Result != ResultSucceeded {
+		t.Errorf("the running job ended %s %s", jobs[0].State, jobs[0].Result)
+	}
+}
+
+// An offer that was taken or cancelled before it was delivered is not delivered.
+func TestStaleOffersAreDropped(t *testing.T) {
+	b := newBench(t, Config{Flow: Acquire})
+	jobs := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}}, JobSpec{Labels: []string{"linux"}})
+	if err := b.CancelJob(start, jobs[0].RequestID); err != nil {
+		t.Fatal(err)
+	}
+	got := b.events(0)
+	if len(got) != 1 || got[0].RunnerRequestID != jobs[1].RequestID {
+		t.Errorf("offers %+v", got)
+	}
+}

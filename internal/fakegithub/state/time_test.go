@@ -1,0 +1,233 @@
+package state
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// bench is a State with one scale set and one session.
+type bench struct {
+	*State
+	t       *testing.T
+	set     *ScaleSet
+	session *Session
+	last    int64
+}
+
+func newBench(t *testing.T, cfg Config) *bench {
+	t.Helper()
+	s := New(cfg)
+	set, err := s.CreateScaleSet(start, s.Scope("orgs", "acme", ""), ScaleSetSpec{Name: "linux"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := s.CreateSession(start, set.Scope, set.ID, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{State: s, t: t, set: set, session: session}
+}
+
+// at advances to a time after the start.
+func (b *bench) at(after time.Duration) time.Time {
+	now := start.Add(after)
+	b.Advance(now)
+	return now
+}
+
+// events polls once and returns the events of the next message.
+func (b *bench) events(after time.Duration) []JobMessage {
+	b.t.Helper()
+	now := b.at(after)
+	poll, err := b.StartPoll(now, b.session.ID, b.session.Token, b.last, 10)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer b.EndPoll(now, poll)
+	m, err := b.Collect(poll)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if m == nil {
+		return nil
+	}
+	b.last = m.ID
+	return m.Entries
+}
+
+func (b *bench) runner(after time.Duration, name string) *Runner {
+	b.t.Helper()
+	now := b.at(after)
+	r, err := b.RegisterRunner(now, b.set.Scope, b.set.ID, name, "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.Connect(now, r.ID, r.ClientID, name, "v"); err != nil {
+		b.t.Fatal(err)
+	}
+	b.StartWait(now, r)
+	return r
+}
+
+func kindOf(err error) Kind {
+	var refused *Error
+	if errors.As(err, &refused) {
+		return refused.Kind
+	}
+	return 0
+}
+
+func TestAbandonedSession(t *testing.T) {
+	b := newBench(t, Config{})
+	b.events(5 * time.Second) // last use
+	again := func(after time.Duration) error {
+		_, err := b.CreateSession(b.at(after), b.set.Scope, b.set.ID, "other")
+		return err
+	}
+	if err := again(94 * time.Second); kindOf(err) != SessionConflict {
+		t.Errorf("89 s after the last use: %v", err)
+	}
+	if err := again(96 * time.Second); err != nil {
+		t.Errorf("91 s after the last use: %v", err)
+	}
+}
+
+func TestPollKeepsSessionAlive(t *testing.T) {
+	b := newBench(t, Config{SessionLifetime: time.Minute})
+	poll, err := b.StartPoll(start, b.session.ID, b.session.Token, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.EndPoll(b.at(10*time.Minute), poll)
+	if b.sessions[b.session.ID] == nil {
+		t.Error("the session ended during a poll")
+	}
+}
+
+func TestQueueTokenExpires(t *testing.T) {
+	b := newBench(t, Config{QueueTokenLifetime: time.Minute, SessionLifetime: time.Hour})
+	poll := func(after time.Duration) error {
+		p, err := b.StartPoll(b.at(after), b.session.ID, b.session.Token, 0, 1)
+		if err == nil {
+			b.EndPoll(start.Add(after), p)
+		}
+		return err
+	}
+	if err := poll(59 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := poll(time.Minute); kindOf(err) != Unauthorized {
+		t.Errorf("expired token: %v", err)
+	}
+	if _, err := b.RefreshSession(b.at(61*time.Second), b.set.Scope, b.set.ID, b.session.ID); err != nil {
+		t.Error(err)
+	}
+	if err := poll(62 * time.Second); err != nil {
+		t.Errorf("refreshed token: %v", err)
+	}
+}
+
+// Nobody picks the job up: assigned four times with growing pauses, then given up.
+func TestMissedPickup(t *testing.T) {
+	b := newBench(t, Config{PickupTimeout: time.Minute, ReassignDelay: 10 * time.Second, SessionLifetime: time.Hour})
+	job := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}})[0]
+	at := time.Duration(0)
+	for attempt, pause := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 0} {
+		if got := b.events(at); len(got) != 1 || got[0].Type != JobAssigned {
+			t.Fatalf("attempt %d: got %+v, want JobAssigned", attempt, got)
+		}
+		at += time.Minute
+		got := b.events(at)
+		if len(got) != 1 || got[0].Type != JobCompleted || got[0].Result != ResultCanceled || *got[0].RunnerID != 0 || *got[0].RunnerName != "" {
+			t.Fatalf("attempt %d: got %+v, want JobCompleted canceled", attempt, got)
+		}
+		at += pause
+	}
+	if job.State != Completed || job.Attempts != maxAttempts {
+		t.Errorf("job is %s after %d attempts", job.State, job.Attempts)
+	}
+}
+
+func TestPickupInTime(t *testing.T) {
+	b := newBench(t, Config{PickupTimeout: time.Minute})
+	job := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: 10 * time.Minute})[0]
+	b.events(0)
+	b.runner(59*time.Second, "runner-1")
+	if b.at(2 * time.Minute); job.State != Running || job.Attempts != 1 {
+		t.Errorf("job is %s after %d attempts", job.State, job.Attempts)
+	}
+}
+
+func TestFinishedRunnerLingers(t *testing.T) {
+	b := newBench(t, Config{RunnerLinger: 20 * time.Second})
+	b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: time.Second})
+	b.events(0)
+	r := b.runner(0, "runner-1")
+	b.at(2 * time.Second)
+	if got := b.Look(r, true); got.Kind != DoneEvent || got.Job.Result != ResultSucceeded {
+		t.Fatalf("runner learns %+v", got)
+	}
+	if err := b.RemoveRunner(b.set.Scope, r.ID); kindOf(err) != JobStillRunning {
+		t.Errorf("removal while it lingers: %v", err)
+	}
+	if _, err := b.RegisterRunner(start, b.set.Scope, b.set.ID, "runner-1", ""); kindOf(err) != RunnerExists {
+		t.Errorf("its name again: %v", err)
+	}
+	b.at(21 * time.Second)
+	if _, err := b.Runner(nil, r.ID); kindOf(err) != RunnerNotFound {
+		t.Errorf("after lingering: %v", err)
+	}
+}
+
+func TestOfferRepeat(t *testing.T) {
+	b := newBench(t, Config{Flow: Acquire, OfferRepeat: 30 * time.Second, SessionLifetime: time.Hour})
+	job := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}})[0]
+	for _, at := range []time.Duration{0, 31 * time.Second, 62 * time.Second} {
+		got := b.events(at)
+		if len(got) != 1 || got[0].Type != JobAvailable {
+			t.Fatalf("at %s: got %+v", at, got)
+		}
+		if err := b.DeleteMessage(start.Add(at), b.session.ID, b.session.Token, b.last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.AcquireJobs(b.at(63*time.Second), b.set.ID, b.session.Token, []int64{job.RequestID}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.events(5 * time.Minute); len(got) != 1 || got[0].Type != JobAssigned {
+		t.Errorf("after acquiring: %+v", got)
+	}
+}
+
+func TestRunnerOutOfTouch(t *testing.T) {
+	b := newBench(t, Config{RunnerLostAfter: time.Minute})
+	idle := b.runner(0, "idle")
+	b.EndWait(start, idle)
+	b.at(59 * time.Second)
+	if got := b.Statistics(b.set); got.Idle != 1 {
+		t.Errorf("59 s out of touch: %+v", got)
+	}
+	b.at(time.Minute)
+	if got := b.Statistics(b.set); got.Idle != 0 || got.Registered != 1 {
+		t.Errorf("60 s out of touch: %+v", got)
+	}
+}
+
+// A runner that comes back in time finishes its job, late but well.
+func TestRunnerComesBack(t *testing.T) {
+	b := newBench(t, Config{RunnerLostAfter: time.Minute})
+	job := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: 10 * time.Second})[0]
+	b.events(0)
+	r := b.runner(0, "runner-1")
+	b.EndWait(start.Add(time.Second), r)
+	if b.at(30 * time.Second); job.State != Running {
+		t.Fatalf("job is %s while its runner is away", job.State)
+	}
+	b.StartWait(b.at(31*time.Second), r)
+	if job.State != Completed || job.Result != ResultSucceeded {
+		t.Errorf("job is %s %s", job.State, job.Result)
+	}
+}
