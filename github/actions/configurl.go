@@ -144,7 +144,8 @@ func (c *ConfigURL) registrationTokenURL() *url.URL {
 	return c.restURL(append(owner, "actions", "runners", "registration-token")...)
 }
 
-var userinfo = regexp.MustCompile(`^([^/]*//)?[^/]*@`)
+// userinfo takes in more than a parser would: passwords that were not escaped hold slashes, too.
+var userinfo = regexp.MustCompile(`(?s)^([A-Za-z][A-Za-z0-9+.-]*://)?.*@`)
 
 func withoutUserinfo(address string) string {
 	return userinfo.ReplaceAllString(address, "$1")

@@ -3,6 +3,7 @@ package actions
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -126,10 +127,19 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
 	case len(body) > maxResponseBytes:
 		return nil, errTooLarge
+	case answer.StatusCode/100 == 2 && isCutJSON(body): // of a failure, the status matters more
+		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
 	}
 	x.last = &response{status: answer.StatusCode, header: answer.Header, body: bytes.TrimPrefix(body, byteOrderMark)}
 	answer.Body = io.NopCloser(bytes.NewReader(x.last.body))
 	return answer, nil
+}
+
+// isCutJSON finds what the transport can't: an answer whose length is given by the connection's end.
+func isCutJSON(body []byte) bool {
+	var value json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, byteOrderMark))).Decode(&value)
+	return errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // causeOf prefers the reason for which a context ended over the transport's account of it.

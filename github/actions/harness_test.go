@@ -31,6 +31,9 @@ const (
 	runnersURL   = "/tenant/_apis/distributedtask/pools/0/agents"
 )
 
+// Tests called TestChecklistNN… check line NN of the checklist that ends the description of the protocol. Lines 16
+// (order of acquiring and acknowledging) and 32 (exit codes of runners) concern those who use this client.
+
 // epoch is when the tests' clock starts.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -259,7 +262,7 @@ func exception(name, message string) string {
 		message, name, name)
 }
 
-// cutShort promises more of a body than it sends.
+// cutShort promises more of a body than it sends, which the transport notices.
 func cutShort(body string) reply {
 	return reply{do: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)+100))

@@ -33,6 +33,8 @@ func TestChecklist25WhatIsRepeated(t *testing.T) {
 		"400": {reply{status: 400}, 1}, "403": {reply{status: 403}, 1}, "404": {reply{status: 404}, 1}, "409": {reply{status: 409}, 1},
 		"429": {reply{status: 429}, 5}, "500": {reply{status: 500}, 5}, "501": {reply{status: 501}, 1}, "502": {reply{status: 502}, 5},
 		"503": {reply{status: 503}, 5}, "599": {reply{status: 599}, 5},
+		"cut JSON, failure": {reply{status: 400, body: `{"message":"wh`}, 1},
+		"cut JSON":          {reply{body: `{"runner":{"id":1},"encodedJITConfig":"x`}, 5},
 		"cut short":         {cutShort(`{"runner":{"id":1},"encodedJITConfig":"x"}`), 5},
 		"connection closed": {reply{do: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}, 5},
 	} {

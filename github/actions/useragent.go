@@ -37,7 +37,7 @@ func (u UserAgent) header(scaleSetID int) string {
 		scaleSetID = u.ScaleSetID
 	}
 	version, commit := build()
-	// Strings and numbers can't fail to encode.
+	// The error is dropped because strings and numbers always encode.
 	text, _ := json.Marshal(userAgentHeader{
 		System: u.System, Version: u.Version, CommitSHA: u.CommitSHA, ScaleSetID: scaleSetID, Subsystem: u.Subsystem,
 		BuildVersion: version, BuildCommitSHA: commit, Kind: "scaleset",
