@@ -11,20 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
-
-// userAgent is how the manager introduces itself to GitHub. System and subsystem are ARC's: what GitHub makes of others
-// is not known.
-func userAgent() actions.UserAgent {
-	return actions.UserAgent{
-		System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
-		Subsystem: "gha-scale-set-controller",
-	}
-}
 
 // addControllers adds the controllers and what they share: the pool of slow calls and the clients of GitHub.
 func addControllers(ctx context.Context, manager ctrl.Manager, options Options) error {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -48,8 +49,8 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 		"beginning of labels that aren't passed on from an AutoscalingRunnerSet; may be repeated")
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
 		"workers that look at runners; calls to GitHub run beside them, so this doesn't limit a burst")
-	flags.StringVar(&o.RateLimiter, "workqueue-rate-limiter", "",
-		"back-off of failing objects: "+rateLimiterDefault+" (5 ms to 1000 s) or "+rateLimiterTyped+" (1 ms to 1000 s)")
+	flags.Var(rateLimiter{}, "workqueue-rate-limiter",
+		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts, failing objects back off from 5 ms to 1000 s with either")
 	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is looked at although nothing changed")
 	flags.IntVar(&o.QPS, "k8s-client-rate-limiter-qps", defaultQPS, "requests to the API server a second")
 	flags.IntVar(&o.Burst, "k8s-client-rate-limiter-burst", defaultBurst, "requests to the API server at once")
@@ -81,6 +82,18 @@ type ignored struct{}
 
 func (ignored) String() string   { return "" }
 func (ignored) Set(string) error { return nil }
+
+// rateLimiter checks a choice that makes no difference: both of ARC's values back off per object up to 1000 s.
+type rateLimiter struct{}
+
+func (rateLimiter) String() string { return "" }
+
+func (rateLimiter) Set(value string) error {
+	if !slices.Contains([]string{"", "bucket_rate_limiter", "typed_rate_limiter"}, value) {
+		return errors.New("use bucket_rate_limiter or typed_rate_limiter")
+	}
+	return nil
+}
 
 // list is a flag that may be repeated.
 type list []string

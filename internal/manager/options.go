@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // Environment variables. The first two are required, because the chart sets them and nothing sensible replaces them.
@@ -37,12 +35,6 @@ const (
 
 	// disabledAddress turns a server off.
 	disabledAddress = "0"
-)
-
-// Values of --workqueue-rate-limiter.
-const (
-	rateLimiterDefault = "bucket_rate_limiter"
-	rateLimiterTyped   = "typed_rate_limiter"
 )
 
 // Options are everything a manager is told from outside. ParseOptions makes them.
@@ -75,9 +67,7 @@ type Options struct {
 
 	// RunnerWorkers reconcile EphemeralRunners. They never wait for GitHub, so they don't limit a burst.
 	RunnerWorkers int
-	// RateLimiter is one of the values of --workqueue-rate-limiter.
-	RateLimiter string
-	SyncPeriod  time.Duration
+	SyncPeriod    time.Duration
 
 	// QPS and Burst limit the requests to the API server.
 	QPS, Burst int
@@ -101,8 +91,6 @@ func (o Options) validate() error {
 	_, err := parseLevel(o.LogLevel)
 	check(err == nil, "--log-level=%q is unknown; use debug, info, warn, error or a whole number", o.LogLevel)
 	check(slices.Contains([]string{formatText, formatJSON}, o.LogFormat), "--log-format=%q is unknown; use text or json", o.LogFormat)
-	check(slices.Contains([]string{"", rateLimiterDefault, rateLimiterTyped}, o.RateLimiter),
-		"--workqueue-rate-limiter=%q is unknown; use %s or %s", o.RateLimiter, rateLimiterDefault, rateLimiterTyped)
 	check(o.RunnerWorkers > 0, "--runner-max-concurrent-reconciles=%d; use 1 or more", o.RunnerWorkers)
 	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)
@@ -149,15 +137,6 @@ func (o Options) listenerLogging() (level, format string) {
 		return levelDebug, formatText
 	}
 	return o.LogLevel, o.LogFormat
-}
-
-// rateLimiter returns a new limiter for one controller's failing objects, nil for controller-runtime's: 5 ms, doubled up
-// to 1000 s. Each controller gets its own, because failures are counted by namespace and name.
-func (o Options) rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	if o.RateLimiter != rateLimiterTyped {
-		return nil
-	}
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, 1000*time.Second)
 }
 
 func parseLevel(text string) (zapcore.Level, error) {

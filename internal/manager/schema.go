@@ -77,15 +77,15 @@ func (s *schemaCheck) check(ctx context.Context) error {
 	return checkSchemas(document)
 }
 
-// schema is the part of an OpenAPI schema that says which fields there are.
-type schema struct {
-	Properties map[string]schema `json:"properties"`
+// fieldSchema is the part of an OpenAPI schema that says which fields there are.
+type fieldSchema struct {
+	Properties map[string]fieldSchema `json:"properties"`
 	Kinds      []struct {
 		Kind string `json:"kind"`
 	} `json:"x-kubernetes-group-version-kind"`
 }
 
-func (s schema) has(path string) bool {
+func (s fieldSchema) has(path string) bool {
 	for _, field := range strings.Split(path, ".") {
 		next, known := s.Properties[field]
 		if !known {
@@ -100,13 +100,13 @@ func (s schema) has(path string) bool {
 func checkSchemas(document []byte) error {
 	var decoded struct {
 		Components struct {
-			Schemas map[string]schema `json:"schemas"`
+			Schemas map[string]fieldSchema `json:"schemas"`
 		} `json:"components"`
 	}
 	if err := json.Unmarshal(document, &decoded); err != nil {
 		return fmt.Errorf("decode the schemas of %s: %w", v1alpha1.GroupVersion, err)
 	}
-	served := map[string]schema{}
+	served := map[string]fieldSchema{}
 	for _, candidate := range decoded.Components.Schemas {
 		for _, kind := range candidate.Kinds {
 			served[kind.Kind] = candidate
@@ -115,7 +115,7 @@ func checkSchemas(document []byte) error {
 	return missingFields(served)
 }
 
-func missingFields(served map[string]schema) error {
+func missingFields(served map[string]fieldSchema) error {
 	var missing []string
 	for kind, fields := range requiredFields {
 		found, known := served[kind]

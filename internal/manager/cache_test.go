@@ -1,0 +1,56 @@
+package manager
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+func TestCacheNamespaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		watch string
+		want  []string
+	}{
+		"all":               {},
+		"one and the own":   {watch: "runners", want: []string{"harrier", "runners"}},
+		"the own namespace": {watch: "harrier", want: []string{"harrier"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := Options{Namespace: "harrier", WatchNamespace: test.watch}.cacheOptions()
+			got := slices.Sorted(maps.Keys(options.DefaultNamespaces))
+			if difference := cmp.Diff(test.want, got); difference != "" {
+				t.Errorf("namespaces (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+func TestCacheSelectsWhatIsOurs(t *testing.T) {
+	options := Options{}.cacheOptions()
+	for object, selection := range options.ByObject {
+		if !selection.Label.Matches(labels.Set{v1alpha1.LabelScaleSetName: "set"}) || selection.Label.Matches(labels.Set{"app": "x"}) {
+			t.Errorf("%T is selected by %s", object, selection.Label)
+		}
+	}
+	if got := len(options.ByObject); got != 4 {
+		t.Errorf("%d kinds are selected by label, want pods, service accounts, roles and role bindings", got)
+	}
+}
+
+func TestCacheStripsManagedFields(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}}
+	kept, err := Options{}.cacheOptions().DefaultTransform(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := kept.(*corev1.Pod); got.Name != "p" || got.ManagedFields != nil {
+		t.Errorf("kept %+v", got.ObjectMeta)
+	}
+}

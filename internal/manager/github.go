@@ -1,0 +1,74 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/build"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// userAgent is how the manager introduces itself to GitHub. System and subsystem are ARC's: what GitHub makes of others
+// is not known.
+func userAgent() actions.UserAgent {
+	return actions.UserAgent{
+		System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
+		Subsystem: "gha-scale-set-controller",
+	}
+}
+
+// connections lead runners and their sets to GitHub. Runners outlive the credential Secret when a scale set is
+// uninstalled, so what the scale set's listener was given is used where the Secret is gone. The AutoscalingRunnerSet
+// controller does without: it is the one to tell the user that the Secret is missing.
+type connections struct {
+	provider *credentials.Provider
+	// listeners is a cache of AutoscalingListeners, namespace where they are.
+	listeners client.Reader
+	namespace string
+}
+
+// client returns the client for the reference. It fails as credentials.Provider.Client does.
+func (c connections) client(ctx context.Context, reference credentials.Reference) (*actions.Client, error) {
+	made, err := c.provider.Client(ctx, reference)
+	if err == nil || !credentials.Gone(err) {
+		return made, err
+	}
+	listener, found, listErr := c.listenerOf(ctx, reference)
+	if listErr != nil || !found {
+		return nil, err
+	}
+	resolved, listenerErr := c.provider.FromListener(ctx, listener)
+	if listenerErr != nil {
+		return nil, fmt.Errorf("%w; nor do the listener's Secrets help: %w", err, listenerErr)
+	}
+	return c.provider.ClientFrom(reference, resolved)
+}
+
+// listenerOf finds a listener that was given the credentials that the reference names.
+func (c connections) listenerOf(ctx context.Context, reference credentials.Reference) (client.ObjectKey, bool, error) {
+	listeners := new(v1alpha1.AutoscalingListenerList)
+	if err := c.listeners.List(ctx, listeners, client.InNamespace(c.namespace)); err != nil {
+		return client.ObjectKey{}, false, err
+	}
+	for i := range listeners.Items {
+		candidate := credentials.ForAutoscalingListener(&listeners.Items[i])
+		if candidate.Namespace == reference.Namespace && candidate.GitHubConfigURL == reference.GitHubConfigURL &&
+			candidate.GitHubConfigSecret == reference.GitHubConfigSecret {
+			return client.ObjectKeyFromObject(&listeners.Items[i]), true, nil
+		}
+	}
+	return client.ObjectKey{}, false, nil
+}
+
+// proxy returns the data of the Secret that gives pods their proxy, nil where there is none.
+func (c connections) proxy(ctx context.Context, reference credentials.Reference) (map[string][]byte, error) {
+	resolved, err := c.provider.Resolve(ctx, reference)
+	if err != nil || resolved.Proxy == nil {
+		return nil, err
+	}
+	return resolved.Proxy.SecretData(), nil
+}

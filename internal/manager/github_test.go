@@ -1,0 +1,85 @@
+package manager
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+const listenerConfig = `{"configure_url":"https://github.com/org","github_token":"token",
+"ephemeral_runner_set_namespace":"runners","ephemeral_runner_set_name":"set","runner_scale_set_id":1,"max_runners":5}`
+
+func secret(namespace, name, key, value string) *corev1.Secret {
+	made := &corev1.Secret{Data: map[string][]byte{key: []byte(value)}}
+	made.Namespace, made.Name = namespace, name
+	return made
+}
+
+func listenerFor(name, url, secretName string) *v1alpha1.AutoscalingListener {
+	listener := &v1alpha1.AutoscalingListener{}
+	listener.Namespace, listener.Name = "harrier", name
+	listener.Spec.AutoscalingRunnerSetNamespace = "runners"
+	listener.Spec.GitHubConfigUrl, listener.Spec.GitHubConfigSecret = url, secretName
+	return listener
+}
+
+func connectionsOn(objects ...client.Object) connections {
+	cluster := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).Build()
+	return connections{provider: credentials.New(cluster, credentials.Options{}), listeners: cluster, namespace: "harrier"}
+}
+
+var reference = credentials.Reference{Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github"}
+
+func TestRunnersUseTheListenersCredentialsWhereTheSecretIsGone(t *testing.T) {
+	others := []client.Object{
+		listenerFor("of-another-url", "https://github.com/other", "github"),
+		listenerFor("of-another-secret", "https://github.com/org", "other"),
+	}
+	t.Run("the Secret is there", func(t *testing.T) {
+		c := connectionsOn(secret("runners", "github", credentials.KeyToken, "token"))
+		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
+			t.Errorf("got %v, %v", made, err)
+		}
+	})
+	t.Run("the listener has it", func(t *testing.T) {
+		c := connectionsOn(append(others, listenerFor("ours", "https://github.com/org", "github"),
+			secret("harrier", "ours-config", "config.json", listenerConfig))...)
+		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
+			t.Errorf("got %v, %v", made, err)
+		}
+	})
+	t.Run("nobody has it", func(t *testing.T) {
+		for name, c := range map[string]connections{
+			"no listener":        connectionsOn(others...),
+			"no listener Secret": connectionsOn(listenerFor("ours", "https://github.com/org", "github")),
+		} {
+			if made, err := c.client(t.Context(), reference); made != nil || !credentials.Gone(err) {
+				t.Errorf("%s: got %v, %v", name, made, err)
+			}
+		}
+	})
+	t.Run("the Secret is broken", func(t *testing.T) {
+		c := connectionsOn(secret("runners", "github", credentials.KeyToken, "not a token"), listenerFor("ours", "https://github.com/org", "github"),
+			secret("harrier", "ours-config", "config.json", listenerConfig))
+		if made, err := c.client(t.Context(), reference); made != nil || err == nil {
+			t.Errorf("got %v, %v; an old copy would hide the mistake", made, err)
+		}
+	})
+}
+
+func TestProxyData(t *testing.T) {
+	c := connectionsOn(secret("runners", "github", credentials.KeyToken, "token"))
+	if data, err := c.proxy(t.Context(), reference); data != nil || err != nil {
+		t.Errorf("without a proxy: %v, %v", data, err)
+	}
+	proxied := reference
+	proxied.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy:1"}}
+	if data, err := c.proxy(t.Context(), proxied); string(data[credentials.KeyHTTPProxy]) != "http://proxy:1" || err != nil {
+		t.Errorf("with a proxy: %v, %v", data, err)
+	}
+}

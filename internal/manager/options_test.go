@@ -1,0 +1,135 @@
+package manager
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// environment is what the chart sets.
+func environment(name string) string {
+	return map[string]string{envNamespace: "harrier", envImage: "ghcr.io/example/manager:1"}[name]
+}
+
+func defaults() Options {
+	return Options{
+		Namespace: "harrier", Image: "ghcr.io/example/manager:1",
+		LeaderElectionID: "actions-runner-controller",
+		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics",
+		RunnerWorkers: 16, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
+		LogLevel: "debug", LogFormat: "text",
+	}
+}
+
+func TestParseOptions(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		want      func(*Options)
+	}{
+		"defaults": {want: func(*Options) {}},
+		// The command lines that the charts of ARC 0.14 and ours render.
+		"chart without metrics": {
+			arguments: []string{
+				"--auto-scaling-runner-set-only", "--log-level=debug", "--log-format=text", "--update-strategy=immediate",
+				"--runner-max-concurrent-reconciles=2", "--listener-metrics-addr=0", "--listener-metrics-endpoint=", "--metrics-addr=0",
+			},
+			want: func(o *Options) {
+				o.RunnerWorkers, o.MetricsAddress, o.ListenerMetricsAddress, o.ListenerMetricsEndpoint = 2, "0", "0", ""
+			},
+		},
+		"chart with everything": {
+			arguments: []string{
+				"--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=release",
+				"--auto-scaler-image-pull-secrets=a", "--auto-scaler-image-pull-secrets=b", "--log-level=warn", "--log-format=json",
+				"--watch-single-namespace=runners", "--metrics-addr=:8081", "--pprof-addr=:6060", "--exclude-label-propagation-prefix=argocd.",
+				"--k8s-client-rate-limiter-qps=50", "--k8s-client-rate-limiter-burst=60", "--workqueue-rate-limiter=typed_rate_limiter",
+				"--health-probe-bind-address=:8082",
+			},
+			want: func(o *Options) {
+				o.LeaderElection, o.LeaderElectionID = true, "release"
+				o.ListenerPullSecrets, o.LogLevel, o.LogFormat = []string{"a", "b"}, "warn", "json"
+				o.WatchNamespace, o.MetricsAddress, o.PprofAddress, o.HealthAddress = "runners", ":8081", ":6060", ":8082"
+				o.ExcludedLabelPrefixes, o.QPS, o.Burst = []string{"argocd."}, 50, 60
+			},
+		},
+		"legacy flags": {
+			arguments: []string{"--github-token", "s3cret", "--docker-image=x", "--port=9443", "--default-scale-down-delay=10m"},
+			want:      func(*Options) {},
+		},
+		"watch-namespace": {arguments: []string{"--watch-namespace=a"}, want: func(o *Options) { o.WatchNamespace = "a" }},
+		"watch-single-namespace wins": {
+			arguments: []string{"--watch-single-namespace=b", "--watch-namespace=a"},
+			want:      func(o *Options) { o.WatchNamespace = "b" },
+		},
+		"single dash, level by number": {arguments: []string{"-log-level=-2"}, want: func(o *Options) { o.LogLevel = "-2" }},
+		"sync period":                  {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := defaults()
+			test.want(&want)
+			got, err := ParseOptions(test.arguments, environment, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(want, got); difference != "" {
+				t.Errorf("options (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+func TestParseOptionsRefuses(t *testing.T) {
+	for argument, part := range map[string]string{
+		"--log-level=loud":                         `--log-level="loud"`,
+		"--log-format=xml":                         `--log-format="xml"`,
+		"--workqueue-rate-limiter=fast":            "bucket_rate_limiter",
+		"--runner-max-concurrent-reconciles=0":     "1 or more",
+		"--k8s-client-rate-limiter-qps=-1":         "1 or more",
+		"--k8s-client-rate-limiter-burst=0":        "1 or more",
+		"--sync-period=0s":                         "positive",
+		"--metrics-addr=8080":                      "HOST:PORT",
+		"--health-probe-bind-address=:http-health": "HOST:PORT",
+		"--unknown":                                "unknown",
+		"stray":                                    `"stray"`,
+		"--auto-scaler-image-pull-secrets=":        "empty",
+	} {
+		_, err := ParseOptions([]string{argument}, environment, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: got error %v, want one that says %q", argument, err, part)
+		}
+	}
+	if _, err := ParseOptions([]string{"--help"}, environment, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("--help: got %v", err)
+	}
+}
+
+func TestEnvironmentIsRequiredToRunOnly(t *testing.T) {
+	empty := func(string) string { return "" }
+	_, err := ParseOptions(nil, empty, io.Discard)
+	for _, variable := range []string{envNamespace, envImage} {
+		if err == nil || !strings.Contains(err.Error(), variable) {
+			t.Errorf("got %v, want an error that names %s", err, variable)
+		}
+	}
+	if _, err := ParseOptions([]string{"--check-uninstall"}, empty, io.Discard); err != nil {
+		t.Errorf("the uninstall check needs no environment, got %v", err)
+	}
+}
+
+func TestListenerLogging(t *testing.T) {
+	for _, test := range []struct{ level, format, wantLevel, wantFormat string }{
+		{"info", "json", "info", "json"},
+		{"error", "text", "error", "text"},
+		{"-2", "json", "debug", "text"},
+	} {
+		level, format := Options{LogLevel: test.level, LogFormat: test.format}.listenerLogging()
+		if level != test.wantLevel || format != test.wantFormat {
+			t.Errorf("%s %s leads to %s %s", test.level, test.format, level, format)
+		}
+	}
+}
