@@ -1,0 +1,252 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/metrics"
+)
+
+// scenario is a loop with a scripted GitHub and API server around it. It runs in a synctest bubble: time passes only
+// when every goroutine waits.
+type scenario struct {
+	*loop
+	t       *testing.T
+	github  *scriptedGitHub
+	cluster *scriptedCluster
+	// file is what the configuration file holds.
+	file    *config.Config
+	changed chan struct{}
+	stop    context.CancelFunc
+	ended   chan struct{}
+	begun   time.Time
+}
+
+// inBubble runs a test of a loop that is stopped at its end.
+func inBubble(t *testing.T, test func(s *scenario)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScenario(t)
+		defer func() {
+			if s.stop != nil {
+				s.stop()
+				<-s.ended
+			}
+		}()
+		test(s)
+	})
+}
+
+func newScenario(t *testing.T) *scenario {
+	return &scenario{
+		t: t, begun: time.Now(), changed: make(chan struct{}), ended: make(chan struct{}),
+		github: &scriptedGitHub{begun: time.Now(), statistics: &actions.Statistics{}},
+		cluster: &scriptedCluster{
+			begun: time.Now(), set: RunnerSet{Publication: Publication{Desired: Desired{PatchID: 7}}},
+		},
+		file: &config.Config{
+			ConfigureURL: "https://github.example/org", RunnerScaleSetID: 1, MaxRunners: 10,
+			EphemeralRunnerSetNamespace: "runners", EphemeralRunnerSetName: "set",
+			Credentials: &config.Credentials{Token: "first"},
+		},
+	}
+}
+
+// start begins to listen and returns when everything waits.
+func (s *scenario) start() {
+	settings := *s.file
+	log := testr.New(s.t)
+	d := dependencies{
+		Options: Options{Clock: clock.RealClock{}, Owner: "pod", Connect: s.github.connect},
+		Log:     log, cluster: s.cluster, health: &health{clock: clock.RealClock{}}, metrics: metrics.New(&settings, log),
+		Read: func() (*config.Config, error) {
+			read := *s.file
+			return &read, read.Validate()
+		},
+		apply: func(*config.Config) {},
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	s.stop = stop
+	set, err := s.cluster.RunnerSet(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.loop = newLoop(&settings, set, d)
+	go func() {
+		defer close(s.ended)
+		s.loop.run(ctx, s.changed)
+		s.loop.farewell(context.WithoutCancel(ctx))
+	}()
+	synctest.Wait()
+}
+
+// pass lets time go by.
+func (s *scenario) pass(d time.Duration) {
+	time.Sleep(d) // in a bubble this moves the clock and waits for nobody
+	synctest.Wait()
+}
+
+// send puts messages into the queue and returns when everything waits.
+func (s *scenario) send(messages ...*actions.Message) {
+	s.github.enqueue(messages...)
+	synctest.Wait()
+}
+
+// reload changes the file and tells of it.
+func (s *scenario) reload(change func(*config.Config)) {
+	next := *s.file
+	change(&next)
+	s.file = &next
+	s.changed <- struct{}{}
+	synctest.Wait()
+}
+
+// at is a moment of the scenario, for comparisons with what the fakes noted.
+func at(d time.Duration) string { return d.String() }
+
+func statistics(assigned int) *actions.Statistics {
+	return &actions.Statistics{TotalAssignedJobs: assigned}
+}
+
+func job(id int64) actions.JobMessageBase {
+	return actions.JobMessageBase{
+		RunnerRequestID: id, JobID: "job-" + strconv.FormatInt(id, 10), OwnerName: "org", RepositoryName: "repo",
+		JobDisplayName: "build", WorkflowRunID: 40 + id, JobWorkflowRef: "org/repo/.github/workflows/ci.yml@refs/heads/main",
+	}
+}
+
+// message builds a message from entries: "offer 1", "assign 1", "start 1 runner", "complete 1 runner".
+func message(id int64, assigned int, entries ...string) *actions.Message {
+	built := &actions.Message{ID: id, Statistics: statistics(assigned), Entries: len(entries)}
+	for _, entry := range entries {
+		var kind, runner string
+		var request int64
+		_, _ = fmt.Sscan(entry, &kind, &request, &runner)
+		switch kind {
+		case "offer":
+			built.JobsAvailable = append(built.JobsAvailable, actions.JobAvailable{JobMessageBase: job(request)})
+		case "assign":
+			built.JobsAssigned = append(built.JobsAssigned, actions.JobAssigned{JobMessageBase: job(request)})
+		case "start":
+			built.JobsStarted = append(built.JobsStarted, actions.JobStarted{JobMessageBase: job(request), RunnerName: runner})
+		case "complete":
+			built.JobsCompleted = append(built.JobsCompleted, actions.JobCompleted{JobMessageBase: job(request), RunnerName: runner, Result: "succeeded"})
+		default:
+			panic("unknown entry " + entry)
+		}
+	}
+	return built
+}
+
+// scriptedCluster is an API server for one set. Hooks answer before the default does.
+type scriptedCluster struct {
+	mu    sync.Mutex
+	begun time.Time
+	set   RunnerSet
+	// calls lists what was asked for and when, such as "3s publish 2 #8".
+	calls     []string
+	published []Publication
+	states    []v1alpha1.ListenerStatus
+	jobs      map[string]v1alpha1.EphemeralRunnerStatus
+
+	onPublish func() error
+	onState   func() error
+	onJob     func(runner string) error
+}
+
+func (c *scriptedCluster) note(format string, values ...any) {
+	c.calls = append(c.calls, at(time.Since(c.begun))+" "+fmt.Sprintf(format, values...))
+}
+
+func (c *scriptedCluster) RunnerSet(context.Context) (*RunnerSet, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	read := c.set
+	return &read, nil
+}
+
+func (c *scriptedCluster) Publish(_ context.Context, publication Publication) (*RunnerSet, error) {
+	if hook := c.onPublish; hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note("publish %d #%d", publication.Replicas, publication.PatchID-c.set.PatchID)
+	c.published = append(c.published, publication)
+	return &RunnerSet{Publication: publication, Capacity: c.set.Capacity}, nil
+}
+
+func (c *scriptedCluster) ReportState(_ context.Context, status v1alpha1.ListenerStatus) error {
+	if hook := c.onState; hook != nil {
+		if err := hook(); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.states = append(c.states, status)
+	return nil
+}
+
+func (c *scriptedCluster) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
+	if hook := c.onJob; hook != nil {
+		if err := hook(runner); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if c.jobs == nil {
+		c.jobs = map[string]v1alpha1.EphemeralRunnerStatus{}
+	}
+	c.jobs[runner] = status
+	c.note("report %s %s", runner, status.JobResult)
+	return nil
+}
+
+func (c *scriptedCluster) last() Publication {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.published) == 0 {
+		return Publication{}
+	}
+	return c.published[len(c.published)-1]
+}
+
+func (c *scriptedCluster) publications() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.published)
+}
+
+func (c *scriptedCluster) state() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.states) == 0 {
+		return ""
+	}
+	last := c.states[len(c.states)-1]
+	return string(last.State) + "/" + last.Reason
+}
+
+func (c *scriptedCluster) job(runner string) v1alpha1.EphemeralRunnerStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.jobs[runner]
+}

@@ -1,0 +1,205 @@
+package listener
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+func TestAMessageIsPublishedReportedAndDeletedInThisOrder(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.pass(time.Second)
+		s.send(message(100000001, 1, "assign 1"))
+		s.pass(time.Second)
+		s.send(message(100000002, 0, "complete 1 runner"))
+		s.pass(0)
+		want := []string{"0s publish 0 #1001", "1s publish 1 #1002", "2s publish 0 #1003", "2s report runner succeeded"}
+		if diff := cmp.Diff(want, s.cluster.calls); diff != "" {
+			t.Errorf("calls of the API server (-want +got):\n%s", diff)
+		}
+		if s.github.noted("delete 100000001") != 1 || s.github.noted("delete 100000002") != 1 {
+			t.Errorf("calls of GitHub: %v, want each message deleted once", s.github.calls)
+		}
+	})
+}
+
+func TestAReportCarriesThePatchIDThatReflectsIt(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 2, "start 1 a", "assign 2"))
+		published := s.cluster.last().PatchID
+		got := s.cluster.job("a")
+		if got.JobPatchID != published {
+			t.Errorf("jobPatchID = %d, want %d, which was published with the same statistics", got.JobPatchID, published)
+		}
+		if got.JobID != "job-1" || got.JobRequestID != 1 || got.JobRepositoryName != "org/repo" || got.WorkflowRunID != 41 ||
+			got.JobDisplayName != "build" || got.JobWorkflowRef == "" || got.JobResult != "" || got.FinishedAt != nil {
+			t.Errorf("report of a start = %+v", got)
+		}
+	})
+}
+
+// One job ends and another comes: replicas stay, so nothing has to be published at once, but the slot of the first is
+// free only when the number in its report has been published.
+func TestAWithheldPatchIDIsInTheReportAndPublishedNext(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		s.pass(time.Second)
+		s.send(message(2, 1, "complete 1 a", "assign 2"))
+		if got := s.cluster.last().PatchID; got >= s.cluster.job("a").JobPatchID {
+			t.Fatalf("patchID %d was published at once", got)
+		}
+		s.pass(2 * time.Second)
+		if got, want := s.cluster.last().PatchID, s.cluster.job("a").JobPatchID; got < want {
+			t.Errorf("published patchID = %d 3 s after the one before, want at least %d of the report", got, want)
+		}
+	})
+}
+
+func TestReportsOfAMessageWithoutStatisticsWaitForTheNext(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		s.github.statistics = statistics(0)
+		bare := message(2, 0, "complete 1 a")
+		bare.Statistics = nil
+		s.send(bare)
+		s.pass(time.Second)
+		if got := s.cluster.last(); got.Replicas != 0 || got.PatchID < s.cluster.job("a").JobPatchID {
+			t.Errorf("published %+v, want statistics read afresh under number %d of the report", got, s.cluster.job("a").JobPatchID)
+		}
+	})
+}
+
+func TestStartAndEndInOneMessageAreOneReport(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 0, "start 1 a", "complete 1 a", "complete 2"))
+		if got := slices.DeleteFunc(slices.Clone(s.cluster.calls), func(call string) bool { return call != "0s report a succeeded" }); len(got) != 1 || len(s.cluster.jobs) != 1 {
+			t.Errorf("calls = %v, want one report, and none for a job that never had a runner", s.cluster.calls)
+		}
+		if got := s.cluster.job("a"); got.FinishedAt == nil || got.JobResult != "succeeded" {
+			t.Errorf("report = %+v, want the result and when it came", got)
+		}
+	})
+}
+
+func TestWhenTheNextPollGoesOut(t *testing.T) {
+	full := make([]string, entriesPerMessage)
+	for i := range full {
+		full[i] = "complete 1 a"
+	}
+	for name, test := range map[string]struct {
+		entries []string
+		want    time.Duration
+	}{
+		"offers":                     {[]string{"offer 1"}, time.Second},
+		"assignments":                {[]string{"start 1 a", "assign 2"}, time.Second},
+		"a full message":             {full, time.Second},
+		"starts and completions":     {[]string{"start 1 a", "complete 2 b"}, time.Second + gatherTime},
+		"a message without contents": {nil, time.Second + gatherTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.start()
+				s.pass(time.Second)
+				s.send(message(1, 0, test.entries...))
+				s.pass(time.Second)
+				want := []string{at(0), at(test.want)}
+				if diff := cmp.Diff(want, s.github.pollTimes()); diff != "" {
+					t.Errorf("polls (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestPollsCarryLastMessageAndCapacity(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(100000007, 1, "assign 1"))
+		if got := s.github.lastPoll(); got.lastID != 100000007 || got.capacity != 10 {
+			t.Errorf("poll = %+v, want last message 100000007 and capacity 10", got)
+		}
+	})
+}
+
+func TestAtMostEightMessagesAreUnderWay(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.start()
+		for id := range int64(10) {
+			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
+		}
+		s.pass(5 * time.Second)
+		if got := s.github.lastPoll().lastID; got != messagesUnderWay-1 {
+			t.Errorf("the last poll was after message %d, want it after %d: eight are under way", got, messagesUnderWay-1)
+		}
+		close(release)
+		s.pass(time.Second)
+		if got := s.github.waiting(); len(got) != 0 {
+			t.Errorf("messages %v are left, want none once reports get through", got)
+		}
+	})
+}
+
+// A service that does not heed lastMessageId answers with the same message until it is deleted.
+func TestAMessageUnderWayIsNotHandledAgain(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.github.heedless = true
+		s.start()
+		s.send(message(5, 1, "start 1 a", "assign 2"))
+		s.pass(20 * time.Second)
+		if got := len(s.github.pollTimes()); got != 2 {
+			t.Errorf("%d polls went out, want the two that brought the message", got)
+		}
+		close(release)
+		s.pass(time.Second)
+		if s.github.noted("delete 5") != 1 || len(s.github.pollTimes()) != 3 {
+			t.Errorf("calls of GitHub: %v, want one deletion and the next poll", s.github.calls)
+		}
+	})
+}
+
+func TestAMalformedMessageIsUsedAsFarAsItGoesAndDeleted(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		broken := true
+		s.github.onPoll = func() error {
+			if !broken {
+				return nil
+			}
+			broken = false
+			return &actions.MalformedMessageError{MessageID: 9, Message: message(9, 3), Err: errBroken}
+		}
+		s.start()
+		if s.github.noted("delete 9") != 1 {
+			t.Errorf("calls of GitHub: %v, want the message deleted", s.github.calls)
+		}
+		if got := s.cluster.last().Replicas; got != 3 {
+			t.Errorf("replicas = %d, want the 3 of its statistics", got)
+		}
+	})
+}
+
+func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onPoll = func() error { return &actions.MalformedMessageError{Message: &actions.Message{}, Err: errBroken} }
+		s.start()
+		s.pass(time.Minute)
+		if polls := len(s.github.pollTimes()); polls < 4 || polls > 15 {
+			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestPause)
+		}
+		if got := s.cluster.state(); got != "Retrying/MalformedMessage" {
+			t.Errorf("state = %s", got)
+		}
+	})
+}

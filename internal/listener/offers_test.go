@@ -1,0 +1,127 @@
+package listener
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+func TestOfferedJobsAreAcquiredAndGetRunners(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 0, "offer 1", "offer 2", "offer 3"))
+		if s.github.noted("acquire [1 2 3]") != 1 {
+			t.Errorf("calls of GitHub: %v", s.github.calls)
+		}
+		if got := s.cluster.last().Replicas; got != 3 {
+			t.Errorf("replicas = %d before statistics know of it, want 3", got)
+		}
+	})
+}
+
+func TestNoMoreIsAcquiredThanThereIsRoomFor(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.MaxRunners = 4
+		s.start()
+		s.send(message(1, 2, "offer 1", "offer 2", "offer 3"))
+		if s.github.noted("acquire [1 2]") != 1 {
+			t.Errorf("calls of GitHub: %v, want the two there is room for", s.github.calls)
+		}
+		s.send(message(2, 4, "assign 1", "assign 2"))
+		s.pass(10 * time.Second)
+		s.send(message(3, 3, "complete 9 a"))
+		s.pass(time.Second)
+		if s.github.noted("acquire [3]") != 1 {
+			t.Errorf("calls of GitHub: %v, want the third once there was room", s.github.calls)
+		}
+	})
+}
+
+func TestASlowAcquisitionDelaysNothing(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.github.onAcquire = func(ids []int64) ([]int64, error) { <-release; return ids, nil }
+		s.start()
+		s.send(message(1, 2, "offer 1", "assign 2", "assign 3"))
+		s.send(message(2, 5, "assign 4"))
+		if got := s.cluster.last().Replicas; got != 5 {
+			t.Errorf("replicas = %d while an acquisition hangs, want 5", got)
+		}
+		close(release)
+		s.pass(0)
+		if got := s.cluster.last().Replicas; got != 6 {
+			t.Errorf("replicas = %d once it is through, want 6", got)
+		}
+	})
+}
+
+func TestAFailedAcquisitionIsTriedAgain(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		attempts := 0
+		s.github.onAcquire = func(ids []int64) ([]int64, error) {
+			if attempts++; attempts == 1 {
+				return nil, errBroken
+			}
+			return ids, nil
+		}
+		s.start()
+		s.send(message(1, 0, "offer 1"))
+		s.pass(time.Second)
+		if got := s.cluster.last().Replicas; got != 1 || attempts != 2 {
+			t.Errorf("replicas = %d after %d attempts, want 1 after 2", got, attempts)
+		}
+	})
+}
+
+// A repeated call after a lost answer returns an empty list although the jobs are ours.
+func TestWhatAnAnswerLeavesOutIsNotAskedForAgain(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onAcquire = func([]int64) ([]int64, error) { return nil, nil }
+		s.start()
+		s.send(message(1, 0, "offer 1"))
+		s.pass(5 * time.Second)
+		if got := s.github.noted("acquire [1]"); got != 1 {
+			t.Errorf("asked %d times", got)
+		}
+		s.send(message(2, 1, "assign 1"))
+		if got := s.cluster.last().Replicas; got != 1 {
+			t.Errorf("replicas = %d, want the job that statistics count", got)
+		}
+	})
+}
+
+func TestOffersMadeWhileNobodyListenedAreFound(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(8)}, {JobMessageBase: job(9)}}
+		s.start()
+		if s.github.noted("acquire [8 9]") != 1 {
+			t.Errorf("calls of GitHub: %v", s.github.calls)
+		}
+	})
+}
+
+func TestOffersAreKeptOnceAndInOrder(t *testing.T) {
+	var o offers
+	for _, id := range []int64{3, 1, 3, 2} {
+		o.add(id)
+	}
+	taken := o.take(1)
+	o.add(3)
+	if diff := cmp.Diff([]int64{3}, taken); diff != "" {
+		t.Errorf("taken (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int64{1, 2}, o.waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	o.putBack()
+	o.update(message(1, 0, "assign 1", "offer 4"))
+	if diff := cmp.Diff([]int64{3, 2, 4}, o.waiting); diff != "" {
+		t.Errorf("waiting after a message (-want +got):\n%s", diff)
+	}
+	if taken := o.take(-2); len(taken) != 0 {
+		t.Errorf("took %v without room", taken)
+	}
+}

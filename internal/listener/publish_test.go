@@ -1,0 +1,187 @@
+package listener
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var errBroken = errors.New("broken")
+
+func TestTheBeginningIsPublishedWithTheSession(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.statistics = statistics(3)
+		s.file.MinRunners = 1
+		s.start()
+		want := Publication{Desired{Replicas: 4, PatchID: 7 + numbersGivenAway + 1, AssignedJobs: 3}, "session-1"}
+		if diff := cmp.Diff([]Publication{want}, s.cluster.published); diff != "" {
+			t.Errorf("published (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestUnchangedReplicasArePublishedEveryThreeSecondsAtMost(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		for id := range int64(20) {
+			s.send(message(id+1, 0, "complete 1"))
+			s.pass(300 * time.Millisecond)
+		}
+		want := []string{"0s publish 0 #1001", "3s publish 0 #1011", "6s publish 0 #1021"}
+		if diff := cmp.Diff(want, s.cluster.calls); diff != "" {
+			t.Errorf("calls of the API server (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestStatisticsAreReadAfreshTenSecondsAfterTheLastMessage(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 2, "assign 1", "assign 2"))
+		s.github.statistics = statistics(1)
+		s.pass(9 * time.Second)
+		if got := s.cluster.last().Replicas; got != 2 {
+			t.Errorf("replicas = %d before the 10 s are over, want 2", got)
+		}
+		s.pass(time.Second)
+		if got := s.cluster.last(); got.Replicas != 1 || s.github.noted("read") != 1 {
+			t.Errorf("published %+v after %d reads, want one replica after one read", got, s.github.noted("read"))
+		}
+	})
+}
+
+func TestAnIdleListenerWritesOncePerPoll(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		before := len(s.cluster.calls)
+		s.pass(10 * pollLength)
+		if got := len(s.cluster.calls) - before; got != 10 {
+			t.Errorf("%d writes in 10 polls, want 10", got)
+		}
+		if got := s.github.noted("read"); got != 10 {
+			t.Errorf("%d reads of the scale set in 10 polls, want 10", got)
+		}
+		if len(s.cluster.states) != 2 {
+			t.Errorf("states written: %v, want Starting and Listening", s.cluster.states)
+		}
+	})
+}
+
+func TestUnreadStatisticsPromiseNothing(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 2, "assign 1", "assign 2"))
+		published := s.cluster.publications()
+		s.github.onRead = func() error { return errBroken }
+		s.pass(40 * time.Second)
+		if got := s.cluster.publications(); got != published {
+			t.Errorf("%d publications without statistics", got-published)
+		}
+		s.github.onRead = nil
+		s.pass(longestPause)
+		if got := s.cluster.publications(); got == published {
+			t.Error("nothing was published once the statistics could be read")
+		}
+	})
+}
+
+func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		failing := true
+		s.cluster.onPublish = func() error {
+			if failing {
+				return errBroken
+			}
+			return nil
+		}
+		s.send(message(1, 2, "assign 1", "assign 2"))
+		s.pass(31 * time.Second)
+		if got := s.cluster.state(); got != "Retrying/PublishFailed" {
+			t.Errorf("state = %s after 31 s", got)
+		}
+		s.github.statistics = statistics(5)
+		failing = false
+		s.pass(longestPause + time.Second)
+		if got := s.cluster.last(); got.Replicas != 5 {
+			t.Errorf("published %+v, want the 5 jobs of statistics read after the failure", got)
+		}
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %s", got)
+		}
+	})
+}
+
+func TestPublicationsGoOnWhileOneHangs(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		release := make(chan struct{})
+		s.cluster.onPublish = func() error { <-release; return nil }
+		s.send(message(1, 1, "assign 1"))
+		s.send(message(2, 4, "assign 2"))
+		s.send(message(3, 6, "assign 3"))
+		close(release)
+		s.pass(0)
+		if got := s.cluster.last().Replicas; got != 6 {
+			t.Errorf("replicas = %d, want the last count, 6", got)
+		}
+		if got := s.cluster.publications(); got != 3 {
+			t.Errorf("%d publications, want 3: the beginning, the one that hung, the last", got)
+		}
+	})
+}
+
+func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		running := 2
+		s.cluster.set.Capacity = &running
+		s.start()
+		if got := s.github.lastPoll().capacity; got != 2 {
+			t.Errorf("capacity = %d, want the 2 the set allows", got)
+		}
+		s.cluster.set.Capacity = nil
+		s.pass(2 * pollLength)
+		if got := s.github.lastPoll().capacity; got != 10 {
+			t.Errorf("capacity = %d once the set is well, want maxRunners", got)
+		}
+		more := 50
+		s.cluster.set.Capacity = &more
+		s.pass(2 * pollLength)
+		if got := s.github.lastPoll().capacity; got != 10 {
+			t.Errorf("capacity = %d, want no more than maxRunners", got)
+		}
+	})
+}
+
+func TestWhenAPublicationIsDue(t *testing.T) {
+	last := Publication{Desired{Replicas: 2, PatchID: 5, AssignedJobs: 2}, "session"}
+	written := publishing{last: last, lastAt: noon}
+	change := func(f func(*Publication)) Publication {
+		want := last
+		f(&want)
+		return want
+	}
+	for name, test := range map[string]struct {
+		state publishing
+		want  Publication
+		at    time.Time
+		due   bool
+	}{
+		"first":             {publishing{}, last, time.Time{}, true},
+		"no change":         {written, last, time.Time{}, false},
+		"replicas":          {written, change(func(p *Publication) { p.Replicas++ }), time.Time{}, true},
+		"session":           {written, change(func(p *Publication) { p.SessionID = "next" }), time.Time{}, true},
+		"patchID":           {written, change(func(p *Publication) { p.PatchID++ }), noon.Add(publishInterval), true},
+		"patchID, forced":   {publishing{last: last, lastAt: noon, force: true}, change(func(p *Publication) { p.PatchID++ }), time.Time{}, true},
+		"jobs at the limit": {written, change(func(p *Publication) { p.AssignedJobs++ }), noon.Add(publishInterval), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, due := test.state.due(test.want)
+			if due != test.due || !at.Equal(test.at) {
+				t.Errorf("due = %v at %v, want %v at %v", due, at, test.due, test.at)
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+)
+
+// rig is a reporter whose dropped reports are counted. Its methods run in a bubble.
+type rig struct {
+	*reporter
+	cluster *scriptedCluster
+	mu      sync.Mutex
+	reasons []string
+}
+
+func newRig() *rig {
+	r := &rig{cluster: &scriptedCluster{begun: time.Now()}}
+	r.reporter = newReporter(r.cluster, clock.RealClock{}, logr.Discard(), func(reason string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.reasons = append(r.reasons, reason)
+	})
+	return r
+}
+
+func reportsAbout(result string, names ...string) (reports []jobReport) {
+	for _, name := range names {
+		report := jobReport{runner: name}
+		report.status.JobResult = result
+		reports = append(reports, report)
+	}
+	return reports
+}
+
+func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		attempts := 0
+		r.cluster.onJob = func(runner string) error {
+			if runner == "slow" {
+				if attempts++; attempts < 4 {
+					return errBroken
+				}
+			}
+			return nil
+		}
+		first := r.deliver(t.Context(), reportsAbout("", "slow", "quick"))
+		second := r.deliver(t.Context(), reportsAbout("succeeded", "slow", "quick"))
+		synctest.Wait()
+		want := map[string]string{"quick": "succeeded"}
+		got := map[string]string{}
+		for name, status := range r.cluster.jobs {
+			got[name] = status.JobResult
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("while one runner's report is repeated (-want +got):\n%s", diff)
+		}
+		if !first() || !second() {
+			t.Error("a delivery said it was given up")
+		}
+		if got := r.cluster.job("slow").JobResult; got != "succeeded" {
+			t.Errorf("last report of the slow runner = %q", got)
+		}
+		if len(r.tails) != 0 {
+			t.Errorf("%d runners are still remembered", len(r.tails))
+		}
+	})
+}
+
+func TestReportsAreParallelWithinABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		var mu sync.Mutex
+		var inFlight, most int
+		r.cluster.onJob = func(string) error {
+			mu.Lock()
+			inFlight++
+			most = max(most, inFlight)
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			inFlight--
+			mu.Unlock()
+			return nil
+		}
+		var names []string
+		for i := range 8 * entriesPerMessage {
+			names = append(names, fmt.Sprint("runner-", i))
+		}
+		begun := time.Now()
+		r.deliver(t.Context(), reportsAbout("", names...))()
+		if most != reportsAtOnce {
+			t.Errorf("%d reports at once, want %d", most, reportsAtOnce)
+		}
+		if took := time.Since(begun); took > 130*time.Millisecond {
+			t.Errorf("400 reports of 10 ms took %s", took)
+		}
+	})
+}
+
+func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
+	runner := schema.GroupResource{Group: "actions.github.com", Resource: runners}
+	for name, test := range map[string]struct {
+		err    error
+		reason string
+	}{
+		"no such runner": {apierrors.NewNotFound(runner, "a"), "NotFound"},
+		"forbidden":      {apierrors.NewForbidden(runner, "a", errBroken), "Forbidden"},
+		"invalid":        {apierrors.NewInvalid(schema.GroupKind{Kind: "EphemeralRunner"}, "a", nil), "Invalid"},
+		"malformed":      {apierrors.NewBadRequest("no"), "BadRequest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.cluster.onJob = func(string) error { return fmt.Errorf("patch: %w", test.err) }
+				begun := time.Now()
+				if !r.deliver(t.Context(), reportsAbout("", "a"))() {
+					t.Error("the message is not to be deleted")
+				}
+				if diff := cmp.Diff([]string{test.reason}, r.reasons); diff != "" || time.Since(begun) != 0 {
+					t.Errorf("after %s dropped (-want +got):\n%s", time.Since(begun), diff)
+				}
+			})
+		})
+	}
+}
+
+func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.cluster.onJob = func(runner string) error {
+			if runner == "poison" {
+				return apierrors.NewInternalError(errBroken)
+			}
+			return nil
+		}
+		begun := time.Now()
+		wait := r.deliver(t.Context(), reportsAbout("", "poison"))
+		time.Sleep(time.Second)
+		r.deliver(t.Context(), reportsAbout("", "well"))()
+		wait()
+		if took := time.Since(begun); took < reportLimit || took > reportLimit+10*time.Second {
+			t.Errorf("given up after %s, want %s", took, reportLimit)
+		}
+		if diff := cmp.Diff([]string{reasonTimeout}, r.reasons); diff != "" {
+			t.Errorf("dropped (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What runners did while the API server was away is not forgotten.
+func TestReportsOutliveAnAbsentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		away := true
+		r.cluster.onJob = func(string) error {
+			if away {
+				return errBroken
+			}
+			return nil
+		}
+		wait := r.deliver(t.Context(), reportsAbout("succeeded", "a"))
+		time.Sleep(10 * time.Minute)
+		away = false
+		wait()
+		if len(r.reasons) != 0 || r.cluster.job("a").JobResult != "succeeded" {
+			t.Errorf("dropped %v, report %+v", r.reasons, r.cluster.job("a"))
+		}
+	})
+}
+
+func TestADeliveryThatIsCutOffSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.cluster.onJob = func(string) error { return errBroken }
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := r.deliver(ctx, reportsAbout("", "a"))
+		cancel()
+		if wait() {
+			t.Error("a message whose report was cut off is to be deleted")
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package listener
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func TestReplicasFollowAssignedJobs(t *testing.T) {
+	for name, test := range map[string]struct {
+		min, max, assigned, want int
+	}{
+		"nothing to do":                     {0, 10, 0, 0},
+		"one runner per job":                {0, 10, 3, 3},
+		"idle runners come on top":          {2, 10, 3, 5},
+		"never more than the maximum":       {2, 10, 9, 10},
+		"maximum 0 drains":                  {0, 0, 5, 0},
+		"no limit":                          {1, 2147483647, 5, 6},
+		"a service that can't count":        {1, 10, -4, 1},
+		"minimum alone fills up to maximum": {4, 4, 0, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaler(test.min, test.max, 0)
+			s.observe(statistics(test.assigned), noon)
+			if got := s.desired.Replicas; got != test.want {
+				t.Errorf("replicas = %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPatchIDContinuesBeyondWhatWasGivenAway(t *testing.T) {
+	s := newScaler(0, 10, 41)
+	s.observe(statistics(0), noon)
+	if got := s.desired.PatchID; got <= 41+numbersGivenAway {
+		t.Errorf("first patchID = %d, want more than %d", got, 41+numbersGivenAway)
+	}
+}
+
+func TestPatchIDGrowsWithStatisticsOnly(t *testing.T) {
+	s := newScaler(0, 10, 0)
+	s.observe(statistics(1), noon)
+	first := s.desired.PatchID
+	s.observe(statistics(1), noon)
+	if s.desired.PatchID != first+1 {
+		t.Errorf("patchID = %d after the same statistics again, want %d", s.desired.PatchID, first+1)
+	}
+	s.maxRunners = 0
+	s.evaluate(noon)
+	if s.desired.PatchID != first+1 || s.desired.Replicas != 0 {
+		t.Errorf("a new limit gave %+v, want no replicas under the same patchID", s.desired)
+	}
+	s.observe(nil, noon)
+	if s.desired.PatchID != first+2 || s.desired.AssignedJobs != 1 {
+		t.Errorf("statistics without content gave %+v, want the last count under the next patchID", s.desired)
+	}
+}
+
+func TestStatisticsAreNotBelowWhatMessagesJustSaid(t *testing.T) {
+	s := newScaler(0, 10, 0)
+	s.remember(message(1, 0, "assign 1", "assign 2", "assign 3"), noon)
+	s.observe(statistics(1), noon)
+	if got := s.desired.AssignedJobs; got != 3 {
+		t.Errorf("assigned = %d right after three assignments, want 3", got)
+	}
+	s.remember(message(2, 0, "start 1 a", "complete 2 b"), noon.Add(time.Second))
+	s.observe(statistics(0), noon.Add(time.Second))
+	if got := s.desired.AssignedJobs; got != 1 {
+		t.Errorf("assigned = %d after one started and one completed, want 1", got)
+	}
+	s.observe(statistics(0), noon.Add(assignmentMemory+time.Second))
+	if got := s.desired.AssignedJobs; got != 0 {
+		t.Errorf("assigned = %d after the memory's end, want what the statistics say", got)
+	}
+}
+
+func TestAcquiredJobsCountUntilStatisticsCome(t *testing.T) {
+	s := newScaler(0, 10, 0)
+	s.observe(statistics(2), noon)
+	s.acquire([]int64{1, 2, 3}, noon)
+	if got := s.desired.Replicas; got != 5 {
+		t.Errorf("replicas = %d after acquiring 3 on top of 2, want 5", got)
+	}
+	s.observe(statistics(4), noon)
+	if got := s.desired.Replicas; got != 4 {
+		t.Errorf("replicas = %d, want the 4 that new statistics say", got)
+	}
+}
+
+func TestRoomForOffers(t *testing.T) {
+	for name, test := range map[string]struct {
+		statistics actions.Statistics
+		acquired   []int64
+		assigned   []string
+		want       int
+	}{
+		"all free":                            {want: 10},
+		"assigned jobs take room":             {statistics: actions.Statistics{TotalAssignedJobs: 4}, want: 6},
+		"acquired jobs take room":             {acquired: []int64{1, 2}, want: 8},
+		"assigned ones are acquired no more":  {acquired: []int64{1, 2}, assigned: []string{"assign 1"}, want: 8},
+		"acquired by a process before this":   {statistics: actions.Statistics{TotalAssignedJobs: 2, TotalAcquiredJobs: 5}, want: 5},
+		"acquired counted with assigned ones": {statistics: actions.Statistics{TotalAssignedJobs: 5, TotalAcquiredJobs: 5}, want: 5},
+		"full":                                {statistics: actions.Statistics{TotalAssignedJobs: 12}, want: -2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaler(0, 10, 0)
+			s.observe(&test.statistics, noon)
+			s.acquire(test.acquired, noon)
+			s.remember(message(1, 0, test.assigned...), noon)
+			if got := s.room(10); got != test.want {
+				t.Errorf("room = %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAcquiredJobsThatNobodyAssignsFreeTheirRoom(t *testing.T) {
+	s := newScaler(0, 10, 0)
+	s.observe(statistics(0), noon)
+	s.acquire([]int64{1, 2}, noon)
+	s.observe(statistics(0), noon.Add(acquisitionMemory+time.Second))
+	if got := s.room(10); got != 10 {
+		t.Errorf("room = %d, want 10", got)
+	}
+}
+
+// Whatever comes in whatever order, replicas stay within the limits, cover the jobs that statistics show, and the
+// patchID never goes back.
+func TestScalerProperties(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		minRunners := random.IntN(5)
+		s := newScaler(minRunners, minRunners+random.IntN(20), random.IntN(1000))
+		now, last := noon, s.desired.PatchID
+		for range 50 {
+			now = now.Add(time.Duration(random.IntN(4000)) * time.Millisecond)
+			act(s, random, now)
+			if s.desired.Replicas < 0 || s.desired.Replicas > s.maxRunners {
+				t.Fatalf("replicas %d are not within 0 and %d", s.desired.Replicas, s.maxRunners)
+			}
+			if s.known() && s.desired.Replicas < min(s.minRunners+s.statistics.TotalAssignedJobs, s.maxRunners) {
+				t.Fatalf("replicas %d are too few for %d jobs and limits %d, %d",
+					s.desired.Replicas, s.statistics.TotalAssignedJobs, s.minRunners, s.maxRunners)
+			}
+			if s.desired.PatchID < last {
+				t.Fatalf("patchID went back from %d to %d", last, s.desired.PatchID)
+			}
+			last = s.desired.PatchID
+		}
+	}
+}
+
+func act(s *scaler, random *rand.Rand, now time.Time) {
+	request := int64(random.IntN(30))
+	switch random.IntN(5) {
+	case 0:
+		s.observe(statistics(random.IntN(30)), now)
+	case 1:
+		s.remember(&actions.Message{JobsAssigned: []actions.JobAssigned{{JobMessageBase: job(request)}}}, now)
+		s.observe(statistics(random.IntN(30)), now)
+	case 2:
+		s.remember(&actions.Message{JobsStarted: []actions.JobStarted{{JobMessageBase: job(request)}}}, now)
+		s.evaluate(now)
+	case 3:
+		s.acquire([]int64{request, request + 1}, now)
+	case 4:
+		s.minRunners = random.IntN(5)
+		s.maxRunners = s.minRunners + random.IntN(20)
+		s.evaluate(now)
+	}
+}

@@ -1,0 +1,256 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// scriptedGitHub is a GitHub with one scale set whose queue a test fills. Hooks answer before the default does.
+type scriptedGitHub struct {
+	mu    sync.Mutex
+	begun time.Time
+	// calls lists what was asked for and when, such as "0s open".
+	calls      []string
+	polls      []poll
+	queue      []*actions.Message
+	woken      chan struct{}
+	statistics *actions.Statistics
+	acquirable []actions.JobAvailable
+	clients    []config.Credentials
+	sessions   int
+	evicted    bool
+	// heedless answers with the oldest message whatever the last one was.
+	heedless bool
+
+	onConnect func() error
+	onOpen    func() error
+	onPoll    func() error
+	onRead    func() error
+	onAcquire func(requestIDs []int64) ([]int64, error)
+	onDelete  func(messageID int64) error
+}
+
+// poll is one GetMessage.
+type poll struct {
+	at       string
+	lastID   int64
+	capacity int
+}
+
+func (g *scriptedGitHub) connect(settings *config.Config, _ func(actions.RequestInfo)) (GitHub, error) {
+	if hook := g.onConnect; hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.clients = append(g.clients, *settings.Credentials)
+	return g, nil
+}
+
+func (g *scriptedGitHub) note(format string, values ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls = append(g.calls, at(time.Since(g.begun))+" "+fmt.Sprintf(format, values...))
+}
+
+// noted says how often a call was noted, at whatever time.
+func (g *scriptedGitHub) noted(call string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count := 0
+	for _, noted := range g.calls {
+		var when string
+		if _, err := fmt.Sscan(noted, &when); err == nil && noted[len(when)+1:] == call {
+			count++
+		}
+	}
+	return count
+}
+
+func (g *scriptedGitHub) CloseIdleConnections() {}
+
+func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ string) (Session, error) {
+	g.note("open %d", scaleSetID)
+	if hook := g.onOpen; hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sessions++
+	return &scriptedSession{github: g, id: fmt.Sprintf("session-%d", g.sessions)}, nil
+}
+
+func (g *scriptedGitHub) DeleteSession(_ context.Context, scaleSetID int, sessionID string) error {
+	g.note("close %d %s", scaleSetID, sessionID)
+	return nil
+}
+
+func (g *scriptedGitHub) GetRunnerScaleSetByID(context.Context, int) (*actions.RunnerScaleSet, error) {
+	g.note("read")
+	if hook := g.onRead; hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &actions.RunnerScaleSet{Statistics: g.statistics}, nil
+}
+
+func (g *scriptedGitHub) GetAcquirableJobs(context.Context, int) ([]actions.JobAvailable, error) {
+	return g.acquirable, nil
+}
+
+// enqueue adds messages; the last one's statistics are what the service says from now on.
+func (g *scriptedGitHub) enqueue(messages ...*actions.Message) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, message := range messages {
+		g.queue = append(g.queue, message)
+		if message.Statistics != nil {
+			g.statistics = message.Statistics
+		}
+	}
+	g.wake()
+}
+
+func (g *scriptedGitHub) wake() {
+	if g.woken != nil {
+		close(g.woken)
+		g.woken = nil
+	}
+}
+
+// next is the oldest message after lastID, else a channel that is closed when there may be one.
+func (g *scriptedGitHub) next(lastID int64) (*actions.Message, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, message := range g.queue {
+		if message.ID > lastID || g.heedless {
+			return message, nil
+		}
+	}
+	if g.woken == nil {
+		g.woken = make(chan struct{})
+	}
+	return nil, g.woken
+}
+
+func (g *scriptedGitHub) pollTimes() (times []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, poll := range g.polls {
+		times = append(times, poll.at)
+	}
+	return times
+}
+
+func (g *scriptedGitHub) lastPoll() poll {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.polls[len(g.polls)-1]
+}
+
+func (g *scriptedGitHub) waiting() (ids []int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, message := range g.queue {
+		ids = append(ids, message.ID)
+	}
+	return ids
+}
+
+type scriptedSession struct {
+	github *scriptedGitHub
+	id     string
+}
+
+func (s *scriptedSession) ID() string { return s.id }
+
+func (s *scriptedSession) Statistics() *actions.Statistics {
+	s.github.mu.Lock()
+	defer s.github.mu.Unlock()
+	return s.github.statistics
+}
+
+func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity int) (*actions.Message, error) {
+	g := s.github
+	g.mu.Lock()
+	g.polls = append(g.polls, poll{at(time.Since(g.begun)), lastID, capacity})
+	g.mu.Unlock()
+	if hook := g.onPoll; hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
+	held := time.After(pollLength)
+	for {
+		if g.takeEviction() {
+			return nil, actions.ErrSessionNotFound
+		}
+		message, woken := g.next(lastID)
+		if message != nil {
+			return message, nil
+		}
+		select {
+		case <-woken:
+		case <-held:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *scriptedSession) DeleteMessage(_ context.Context, id int64) error {
+	if hook := s.github.onDelete; hook != nil {
+		if err := hook(id); err != nil {
+			return err
+		}
+	}
+	s.github.note("delete %d", id)
+	s.github.mu.Lock()
+	defer s.github.mu.Unlock()
+	s.github.queue = slices.DeleteFunc(s.github.queue, func(m *actions.Message) bool { return m.ID == id })
+	return nil
+}
+
+func (s *scriptedSession) AcquireJobs(_ context.Context, requestIDs []int64) ([]int64, error) {
+	s.github.note("acquire %v", requestIDs)
+	if hook := s.github.onAcquire; hook != nil {
+		return hook(requestIDs)
+	}
+	return requestIDs, nil
+}
+
+func (s *scriptedSession) Close(context.Context) error {
+	s.github.note("close session %s", s.id)
+	return nil
+}
+
+// evict ends the poll under way as if the session were gone.
+func (g *scriptedGitHub) evict() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.evicted = true
+	g.wake()
+}
+
+// takeEviction says once that the session was evicted.
+func (g *scriptedGitHub) takeEviction() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	evicted := g.evicted
+	g.evicted = false
+	return evicted
+}

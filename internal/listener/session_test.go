@@ -1,0 +1,190 @@
+package listener
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+func TestANewProcessClosesTheSessionOfTheLast(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.cluster.set.SessionID = "left behind"
+		s.start()
+		want := []string{"0s close 1 left behind", "0s open 1"}
+		if diff := cmp.Diff(want, s.github.calls); diff != "" {
+			t.Errorf("calls of GitHub (-want +got):\n%s", diff)
+		}
+		if got := s.cluster.last().SessionID; got != "session-1" {
+			t.Errorf("session %q was published, want the new one", got)
+		}
+	})
+}
+
+func TestAConflictIsWaitedOutWithoutEnd(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onOpen = func() error { return actions.ErrSessionConflict }
+		s.start()
+		s.pass(64 * time.Second)
+		want := []string{"0s open 1", "1s open 1", "3s open 1", "8s open 1", "18s open 1", "33s open 1", "48s open 1", "1m3s open 1"}
+		if diff := cmp.Diff(want, s.github.calls); diff != "" {
+			t.Errorf("calls of GitHub (-want +got):\n%s", diff)
+		}
+		if got := s.cluster.state(); got != "Starting/Starting" {
+			t.Errorf("state = %s after a minute, want no alarm yet", got)
+		}
+		s.pass(time.Minute)
+		if got := s.cluster.state(); got != "SessionConflict/SessionConflict" {
+			t.Errorf("state = %s after two minutes", got)
+		}
+		s.pass(time.Hour)
+		s.github.onOpen = nil
+		s.pass(15 * time.Second)
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %s once the session was free", got)
+		}
+	})
+}
+
+func TestALostSessionIsOpenedAgainAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(3, 1, "assign 1"))
+		s.pass(time.Second)
+		s.github.statistics = statistics(4)
+		s.github.evict()
+		s.pass(0)
+		if got := s.cluster.last(); got.SessionID != "session-2" || got.Replicas != 4 {
+			t.Errorf("published %+v, want the new session and its statistics", got)
+		}
+		if got := s.github.lastPoll().lastID; got != 3 {
+			t.Errorf("poll after message %d, want 3: what was handled must not come again", got)
+		}
+	})
+}
+
+func TestASessionLostAgainAndAgainIsOpenedWithPauses(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onPoll = func() error { return actions.ErrSessionNotFound }
+		s.start()
+		s.pass(time.Minute)
+		if got := s.github.noted("open 1"); got > 15 {
+			t.Errorf("%d sessions in a minute", got)
+		}
+	})
+}
+
+func TestNoFailedPollEndsTheListener(t *testing.T) {
+	limited := &actions.RateLimitedError{Until: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), Err: errBroken} // a bubble begins in 2000
+	for name, test := range map[string]struct {
+		err   error
+		state string
+	}{
+		"401":               {&actions.Error{StatusCode: 401, Credential: actions.CredentialAdminToken}, "Retrying/Unauthorized"},
+		"404 of the set":    {actions.ErrScaleSetNotFound, "Retrying/ScaleSetNotFound"},
+		"409":               {&actions.Error{StatusCode: 409}, "Retrying/GitHubUnavailable"},
+		"429":               {limited, "Retrying/RateLimited"},
+		"500":               {&actions.Error{StatusCode: 500}, "Retrying/GitHubUnavailable"},
+		"hang":              {&actions.TimeoutError{After: time.Minute}, "Retrying/Timeout"},
+		"truncated":         {actions.ErrTruncated, "Retrying/GitHubUnavailable"},
+		"connection ripped": {&actions.NetworkError{Err: errBroken}, "Retrying/GitHubUnavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				failure := test.err
+				s.github.onPoll = func() error { return failure }
+				s.github.onOpen = func() error {
+					if errors.Is(failure, actions.ErrScaleSetNotFound) {
+						return failure
+					}
+					return nil
+				}
+				s.start()
+				s.pass(2 * time.Minute)
+				if got := s.cluster.state(); got != test.state {
+					t.Errorf("state = %s, want %s", got, test.state)
+				}
+				if got := len(s.github.pollTimes()) + s.github.noted("open 1"); got > 25 {
+					t.Errorf("%d calls in two minutes", got)
+				}
+				failure = nil
+				s.pass(4 * time.Minute)
+				if got := s.cluster.state(); got != "Listening/Listening" {
+					t.Errorf("state = %s after the failure went", got)
+				}
+			})
+		})
+	}
+}
+
+func TestARateLimitIsKept(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		until := time.Now().Add(10 * time.Minute)
+		s.github.onPoll = func() error { return &actions.RateLimitedError{Until: until, Err: errBroken} }
+		s.start()
+		s.pass(10*time.Minute - time.Second)
+		if got := len(s.github.pollTimes()); got != 1 {
+			t.Errorf("%d polls before the limit's end, want 1", got)
+		}
+		s.github.onPoll = nil
+		s.pass(2 * time.Second)
+		if got := len(s.github.pollTimes()); got != 2 {
+			t.Errorf("%d polls after the limit's end, want 2", got)
+		}
+	})
+}
+
+func TestStoppingFinishesTheMessageInHand(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		s.pass(time.Second)
+		s.send(message(2, 1, "complete 1 a", "assign 2"))
+		s.stop()
+		s.pass(10 * time.Second)
+		close(release)
+		s.pass(0)
+		<-s.ended
+		if got := s.github.waiting(); len(got) != 0 {
+			t.Errorf("messages %v were not deleted", got)
+		}
+		if got := s.cluster.last().PatchID; got < s.cluster.job("a").JobPatchID {
+			t.Errorf("patchID %d was published, want the %d that the report carries", got, s.cluster.job("a").JobPatchID)
+		}
+		if s.github.noted("close session session-1") != 1 || s.cluster.state() != "Stopped/Stopped" {
+			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end told", s.github.calls, s.cluster.state())
+		}
+	})
+}
+
+func TestStoppingEndsInTimeWhateverHangs(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.cluster.onPublish = func() error { return errBroken }
+		s.cluster.onJob = func(string) error { return errBroken }
+		s.send(message(1, 1, "start 1 a"))
+		begun := time.Now()
+		s.stop()
+		<-s.ended
+		if took := time.Since(begun); took > stopLimit+farewellLimit {
+			t.Errorf("stopping took %s of the pod's 60 s", took)
+		}
+		if got := s.github.waiting(); len(got) != 1 {
+			t.Errorf("messages left: %v, want the one whose report did not get through", got)
+		}
+	})
+}
+
+func TestStoppingBeforeThereIsASession(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onOpen = func() error { return errBroken }
+		s.start()
+		s.stop()
+		<-s.ended
+	})
+}
