@@ -121,6 +121,7 @@ func (c *Cluster) connect(options Options) error {
 	return nil
 }
 
+// installCRDs returns when the API server serves the kinds.
 func (c *Cluster) installCRDs(options Options) error {
 	paths, err := options.crdPaths()
 	if err != nil || len(paths) == 0 {
@@ -188,6 +189,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	})
 }
 
+// apiServerReady also covers what the API server does after its start, such as making the default Roles.
 func (c *Cluster) apiServerReady(ctx context.Context) bool {
 	httpClient, err := rest.HTTPClientFor(c.config)
 	if err != nil {

@@ -94,6 +94,7 @@ func newTokenKey() ([]byte, error) {
 	return encoded, nil
 }
 
+// etcdArguments: a cluster of one member.
 func (p *controlPlane) etcdArguments() []string {
 	clients := "http://127.0.0.1:" + strconv.Itoa(p.etcdPort)
 	peers := "http://127.0.0.1:" + strconv.Itoa(p.peerPort)
@@ -105,6 +106,8 @@ func (p *controlPlane) etcdArguments() []string {
 	}
 }
 
+// apiServerArguments leave the limits of requests in flight, priority and fairness and the admission plugins at their
+// defaults, which are those that users' clusters have.
 func (p *controlPlane) apiServerArguments() []string {
 	arguments := []string{
 		"--etcd-servers=http://127.0.0.1:" + strconv.Itoa(p.etcdPort),
@@ -127,6 +130,7 @@ func (p *controlPlane) apiServerArguments() []string {
 	return append(arguments, p.apiServerFlags...)
 }
 
+// controllerManagerArguments make it act as the administrator: what its controllers may do isn't under test.
 func (p *controlPlane) controllerManagerArguments() []string {
 	return []string{
 		"--kubeconfig=" + p.path(adminKubeconfig), "--leader-elect=false", "--secure-port=0",

@@ -41,6 +41,7 @@ func (p *player) environment(ctx context.Context, container corev1.Container) (m
 	return resolved, nil
 }
 
+// allOf reads every key of an envFrom source.
 func (p *player) allOf(ctx context.Context, source corev1.EnvFromSource) (map[string]string, error) {
 	if ref := source.SecretRef; ref != nil {
 		return p.secret(ctx, ref.Name, ref.Optional)
@@ -51,6 +52,7 @@ func (p *player) allOf(ctx context.Context, source corev1.EnvFromSource) (map[st
 	return nil, nil
 }
 
+// valueFrom reads one key or field. What is optional and missing leaves the variable unset, as on a real node.
 func (p *player) valueFrom(ctx context.Context, source *corev1.EnvVarSource) (value string, found bool, err error) {
 	var values map[string]string
 	var key, name string
@@ -108,6 +110,7 @@ func (p *player) configMap(ctx context.Context, name string, optional *bool) (ma
 	return values, unlessOptional(err, optional)
 }
 
+// unlessOptional forgives the absence of what the pod can do without, and nothing else.
 func unlessOptional(err error, optional *bool) error {
 	if isTrue(optional) && apierrors.IsNotFound(err) {
 		return nil

@@ -87,6 +87,7 @@ func (e Exec) start(c *Container, log *os.File) (*process.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Capped, so that appending doesn't write into the array that all containers share.
 	arguments := e.Args[:len(e.Args):len(e.Args)]
 	for _, argument := range c.Spec.Args {
 		arguments = append(arguments, c.inRoot(root, expand(argument, c.Environment)))
@@ -97,6 +98,7 @@ func (e Exec) start(c *Container, log *os.File) (*process.Process, error) {
 	return process.Start(command)
 }
 
+// environment starts from nothing but what programs need to run: the variables of the test must not leak into them.
 func (e Exec) environment(c *Container, root string) []string {
 	variables := map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "TMPDIR": os.TempDir(),
@@ -117,6 +119,7 @@ func (e Exec) environment(c *Container, root string) []string {
 func (c *Container) linkMounts() (string, error) {
 	root := filepath.Join(c.player.directory, "containers", c.Spec.Name)
 	for _, mount := range c.Spec.VolumeMounts {
+		// A link, because a switch of the volume's files has to show through it.
 		link := filepath.Join(root, mount.MountPath)
 		if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
 			return "", fmt.Errorf("make a place for volume %s: %w", mount.Name, err)

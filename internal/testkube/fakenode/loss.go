@@ -56,10 +56,12 @@ func (p *player) freeze() {
 	default:
 	}
 	p.mutex.Unlock()
+	// Whoever holds it makes a request now; the next one sees the loss.
 	p.writing.Lock()
 	defer p.writing.Unlock()
 }
 
+// thaw lets writes go on. A pod that wasn't lost stays as it is.
 func (p *player) thaw() {
 	if !p.lost() {
 		return

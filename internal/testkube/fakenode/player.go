@@ -90,6 +90,7 @@ func signal(channel chan struct{}) {
 	}
 }
 
+// play is the pod's life from first sight to the disappearance of its object.
 func (p *player) play() {
 	defer p.removeDirectory()
 	// With the object, or the node, all processes go.
@@ -102,6 +103,7 @@ func (p *player) play() {
 		p.body()
 	})
 	<-p.kept.Done()
+	// A lost node doesn't learn of deletions.
 	p.awaitThaw()
 	p.stop()
 	p.awaitEnd()
@@ -171,6 +173,7 @@ func (p *player) initialize(sidecars context.Context, running *sync.WaitGroup) b
 		}
 		if isSidecar(container) {
 			up := make(chan struct{})
+			// Sidecars outlive the pod's own stop: they end after the containers they serve.
 			running.Go(func() { p.loop(sidecars, container, corev1.RestartPolicyAlways, up) })
 			select {
 			case <-up:
@@ -178,6 +181,7 @@ func (p *player) initialize(sidecars context.Context, running *sync.WaitGroup) b
 			}
 			continue
 		}
+		// Init containers run to completion: Always means on failure for them.
 		policy := p.pod.Spec.RestartPolicy
 		if policy == corev1.RestartPolicyAlways {
 			policy = corev1.RestartPolicyOnFailure
@@ -189,6 +193,7 @@ func (p *player) initialize(sidecars context.Context, running *sync.WaitGroup) b
 	return p.wanted.Err() == nil
 }
 
+// runMain runs the pod's containers side by side until the last one has ended.
 func (p *player) runMain() {
 	var running sync.WaitGroup
 	for _, container := range p.pod.Spec.Containers {

@@ -44,6 +44,7 @@ func (c *Container) probe(ctx context.Context) {
 	})
 }
 
+// awaitStartup holds the other probes back until the startup probe has passed; it returns false when it hasn't.
 func (c *Container) awaitStartup(ctx context.Context) bool {
 	if c.addressOf(c.Spec.StartupProbe) == "" {
 		return true
@@ -130,6 +131,7 @@ func (c *Container) pace(probe *corev1.Probe) (time.Duration, verdict) {
 	return override, thresholds
 }
 
+// healthy is the kubelet's rule for HTTP probes: 200 to 399.
 func healthy(ctx context.Context, client *http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

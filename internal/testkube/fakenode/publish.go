@@ -66,6 +66,7 @@ func (p *player) publishNow() {
 	if p.lastStatus != nil && equality.Semantic.DeepEqual(*p.lastStatus, status) {
 		return
 	}
+	// The uid keeps the patch from a later pod of the same name.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.pod.UID}, "status": status})
 	if err != nil {
 		return
@@ -79,6 +80,7 @@ func (p *player) publishNow() {
 	}
 }
 
+// status composes the present status and remembers its conditions, whose transition times the next one keeps.
 func (p *player) status() corev1.PodStatus {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -100,8 +102,8 @@ func (p *player) remove() {
 		return
 	}
 	p.publishNow()
-	now := int64(0)
-	options := metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.pod.UID}}
+	zero := int64(0) // seconds of grace: the object goes at once, unless finalizers hold it
+	options := metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.pod.UID}}
 	p.write(func(ctx context.Context) error {
 		return p.node.clientset.CoreV1().Pods(p.pod.Namespace).Delete(ctx, p.pod.Name, options)
 	})

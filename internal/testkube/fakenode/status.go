@@ -61,6 +61,7 @@ func (v view) status() corev1.PodStatus {
 	return status
 }
 
+// containerStatuses keeps the order of the spec. A container the node hasn't looked at yet has no status.
 func (v view) containerStatuses(containers []corev1.Container) []corev1.ContainerStatus {
 	statuses := make([]corev1.ContainerStatus, 0, len(containers))
 	for _, container := range containers {
@@ -89,6 +90,7 @@ func (v view) phase() corev1.PodPhase {
 	return v.mainPhase()
 }
 
+// mainPhase is what the containers besides init containers and sidecars make of an initialized pod.
 func (v view) mainPhase() corev1.PodPhase {
 	started, live, failed := true, false, false
 	for _, container := range v.pod.Spec.Containers {
@@ -103,18 +105,17 @@ func (v view) mainPhase() corev1.PodPhase {
 			started = false
 		}
 	}
-	switch {
-	case !started && v.stopped:
-		return corev1.PodFailed
-	case !started:
+	if !started && !v.stopped {
 		return corev1.PodPending
-	case live || v.sidecarRuns():
-		return corev1.PodRunning
-	case failed:
-		return corev1.PodFailed
-	default:
-		return corev1.PodSucceeded
 	}
+	if started && (live || v.sidecarRuns()) {
+		return corev1.PodRunning
+	}
+	// A pod that was stopped before it had started has failed, too.
+	if failed || !started {
+		return corev1.PodFailed
+	}
+	return corev1.PodSucceeded
 }
 
 func (v view) sidecarRuns() bool {
@@ -126,6 +127,7 @@ func (v view) sidecarRuns() bool {
 	return false
 }
 
+// initialized: init containers have exited 0, sidecars have started (and may have ended since).
 func (v view) initialized() bool {
 	for _, container := range v.pod.Spec.InitContainers {
 		status := v.containers[container.Name]

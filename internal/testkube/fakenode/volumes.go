@@ -82,6 +82,7 @@ func (p *player) follow(ctx context.Context, resource string, kind runtime.Objec
 		err := apply(object)
 		once.Do(func() { first <- err })
 	}
+	// A watch of this one object, not of its kind: a node may read only what its pods refer to.
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(p.node.clientset.CoreV1().RESTClient(), resource, p.pod.Namespace,
 			fields.OneTermEqualSelector("metadata.name", name)),
@@ -136,6 +137,7 @@ func (p *player) projection(ctx context.Context, source corev1.VolumeProjection)
 	}
 }
 
+// downward resolves a downward API volume. Resource fields are left out: this node limits nothing.
 func (p *player) downward(items []corev1.DownwardAPIVolumeFile) map[string][]byte {
 	files := map[string][]byte{}
 	for _, item := range items {
@@ -161,6 +163,7 @@ func selected(content map[string][]byte, items []corev1.KeyToPath) map[string][]
 	return files
 }
 
+// content joins the text and the binary part of a ConfigMap.
 func content(configMap *corev1.ConfigMap) map[string][]byte {
 	files := bytesOf(configMap.Data)
 	maps.Copy(files, configMap.BinaryData)
