@@ -120,7 +120,7 @@ func TestAuditEventsTellWhoAskedForWhat(t *testing.T) {
 }
 
 func TestAPIServerComesBackWithItsData(t *testing.T) {
-	cluster := testkube.Start(t, testkube.Options{CRDs: []string{}})
+	cluster := testkube.Start(t, testkube.Options{})
 	namespace := cluster.NewNamespace(t)
 	if err := cluster.StopAPIServer(); err != nil {
 		t.Fatal(err)
