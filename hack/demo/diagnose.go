@@ -13,7 +13,7 @@ import (
 const diagnoseLimit = 20 * time.Second
 
 // diagnose prints what somebody would look at first after a failure. What it can't find out it leaves out: the failure itself
-// has been reported already.
+// is reported by the caller, at the very end where it is seen.
 func (d *demo) diagnose() {
 	if d.site == nil {
 		return
@@ -58,12 +58,14 @@ func (d *demo) diagnoseGitHub(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	d.screen.say("\n--- GitHub: jobs %v; %s", snapshot.JobsByState, shorten(leftOnGitHub(snapshot, true), 10))
+	d.screen.say("\n--- on GitHub: jobs %v; %s", snapshot.JobsByState, shorten(leftOnGitHub(snapshot, true), 10))
 	requests, err := d.site.control.Requests(ctx)
 	if err != nil {
 		return
 	}
-	d.screen.say("--- last requests GitHub refused\n%s", strings.Join(refused(requests, 10), "\n"))
+	if lines := refused(requests, 10); len(lines) > 0 {
+		d.screen.say("\n--- last requests that GitHub refused\n%s", strings.Join(lines, "\n"))
+	}
 }
 
 // refused returns the last requests that were answered with an error.
@@ -71,7 +73,7 @@ func refused(requests []fakegithub.LogEntry, most int) []string {
 	var lines []string
 	for _, request := range requests {
 		if request.Status >= 400 {
-			lines = append(lines, fmt.Sprintf("%+v", request))
+			lines = append(lines, fmt.Sprintf("%s %d %s %s", request.Time.Format(time.TimeOnly), request.Status, request.Method, request.Path))
 		}
 	}
 	return lines[max(0, len(lines)-most):]

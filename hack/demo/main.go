@@ -58,7 +58,6 @@ func start(ctx context.Context, arguments []string) error {
 	d := &demo{screen: s, settings: set}
 	err = d.everything(ctx)
 	if err != nil && ctx.Err() == nil {
-		d.screen.say("\nFAILED: %v", err)
 		d.diagnose()
 	}
 	return errors.Join(err, d.close(err != nil))

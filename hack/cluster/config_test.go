@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+func TestConfigurationFilesAreComplete(t *testing.T) {
+	l := layout{dir: t.TempDir()}
+	if err := writeConfig(l, portsFrom(20000), "/usr/lib/cni"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kubelet.yaml", "kube-proxy.yaml"} {
+		content, err := os.ReadFile(l.config(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config map[string]any
+		if err := yaml.UnmarshalStrict(content, &config); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	content, err := os.ReadFile(l.in("cni/10-harrier.conflist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(content) {
+		t.Errorf("CNI configuration is not JSON:\n%s", content)
+	}
+	content, err = os.ReadFile(l.config("containerd.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{l.containerd(), pauseImage, `bin_dir = "/usr/lib/cni"`} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("containerd.toml lacks %s", want)
+		}
+	}
+}
+
+func TestPortsAreDistinctAndWithinTheRange(t *testing.T) {
+	p := portsFrom(20000)
+	seen := map[int]bool{}
+	for _, port := range []int{
+		p.apiServer, p.etcdClient, p.etcdPeer, p.controllerManager, p.scheduler, p.kubelet, p.kubeletHealth, p.proxyMetrics, p.proxyHealth,
+	} {
+		if seen[port] || port < 20000 || port > 20009 {
+			t.Errorf("port %d is used twice or out of range", port)
+		}
+		seen[port] = true
+	}
+}
+
+func TestDirectoryIsResolved(t *testing.T) {
+	real := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Options{Root: "x", Dir: link}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := filepath.EvalSymlinks(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Dir != want || got.FirstPort != defaultFirstPort || got.Progress == nil {
+		t.Errorf("options are %+v, want directory %s and defaults", got, want)
+	}
+	if _, err := (Options{}).withDefaults(); err == nil {
+		t.Error("no error without Root")
+	}
+}

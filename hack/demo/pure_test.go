@@ -1,0 +1,118 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+func TestPercentileIsNearestRank(t *testing.T) {
+	ten := []time.Duration{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}
+	for _, each := range []struct {
+		values []time.Duration
+		share  float64
+		want   time.Duration
+	}{
+		{nil, 0.5, 0}, {ten[:1], 0.5, 10}, {ten, 0.5, 5}, {ten, 0.95, 10}, {ten, 0.1, 1}, {ten, 0, 1}, {ten, 1, 10},
+	} {
+		if got := percentile(each.values, each.share); got != each.want {
+			t.Errorf("percentile(%v, %v) = %d, want %d", each.values, each.share, got, each.want)
+		}
+	}
+	if ten[0] != 10 {
+		t.Error("the caller's slice was sorted")
+	}
+}
+
+func TestDurationsSpreadFromShortestToLongest(t *testing.T) {
+	got := durations(jobCount)
+	if len(got) != jobCount || time.Duration(got[0]) != shortestJob || time.Duration(got[jobCount-1]) != longestJob {
+		t.Errorf("durations are %v", got)
+	}
+	if one := durations(1); len(one) != 1 || time.Duration(one[0]) != shortestJob {
+		t.Errorf("duration of a single job is %v", one)
+	}
+}
+
+func TestMeasureKeepsClocksApart(t *testing.T) {
+	ours := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	theirs := ours.Add(-time.Hour)
+	jobs := []fakegithub.Job{
+		{Runner: "a", QueuedAt: theirs, StartedAt: theirs.Add(2 * time.Second)},
+		{Runner: "unseen", QueuedAt: theirs, StartedAt: theirs.Add(3 * time.Second)},
+		{QueuedAt: theirs},
+	}
+	got := measure(jobs, map[string]time.Time{"a": ours.Add(time.Second), "other": ours}, ours)
+	want := measured{
+		jobs: 3, podCreated: []time.Duration{time.Second}, jobStarted: []time.Duration{2 * time.Second, 3 * time.Second},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(measured{})); diff != "" {
+		t.Errorf("measured (-want +got):\n%s", diff)
+	}
+}
+
+func TestCountJobsFoldsBothFlows(t *testing.T) {
+	got := countJobs(map[fakegithub.JobState]int{"queued": 1, "acquired": 2, "assigned": 3, "running": 4, "completed": 5})
+	want := counts{queued: 1, assigned: 5, running: 4, done: 5}
+	if got != want {
+		t.Errorf("counts are %+v, want %+v", got, want)
+	}
+}
+
+func TestCountPodsLeavesOutWhatIsNoLiveRunner(t *testing.T) {
+	pod := func(phase corev1.PodPhase, runner, deleted bool) corev1.Pod {
+		made := corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
+		if runner {
+			made.Labels = map[string]string{v1alpha1.LabelRunner: "True"}
+		}
+		if deleted {
+			made.DeletionTimestamp = &metav1.Time{}
+		}
+		return made
+	}
+	pending, up := countPods([]corev1.Pod{
+		pod(corev1.PodPending, true, false), pod("", true, false), pod(corev1.PodRunning, true, false),
+		pod(corev1.PodRunning, false, false), pod(corev1.PodRunning, true, true), pod(corev1.PodSucceeded, true, false),
+	})
+	if pending != 2 || up != 1 {
+		t.Errorf("%d pending and %d running, want 2 and 1", pending, up)
+	}
+}
+
+func TestSplitImage(t *testing.T) {
+	for image, want := range map[string][2]string{
+		"localhost:5000/a":       {"localhost:5000/a", "latest"},
+		"localhost:5000/a:b":     {"localhost:5000/a", "b"},
+		"ghcr.io/team/image:1.2": {"ghcr.io/team/image", "1.2"},
+	} {
+		repository, tag := splitImage(image)
+		if got := [2]string{repository, tag}; got != want {
+			t.Errorf("%s: %v, want %v", image, got, want)
+		}
+	}
+}
+
+func TestBadJobsNamesResultAndRunner(t *testing.T) {
+	got := badJobs([]fakegithub.Job{
+		{RequestID: 1, State: "completed", Result: "succeeded"}, {RequestID: 2, State: "completed", Result: "failed", Runner: "r"},
+	})
+	if diff := cmp.Diff([]string{`job 2 completed "failed" on runner "r"`}, got); diff != "" {
+		t.Errorf("bad jobs (-want +got):\n%s", diff)
+	}
+}
+
+func TestShorten(t *testing.T) {
+	items := []string{"a", "b", "c"}
+	if got := shorten(items, 3); got != "a; b; c" {
+		t.Error(got)
+	}
+	if got := shorten(items, 2); got != "a; b; and 1 more" {
+		t.Error(got)
+	}
+}
