@@ -2,6 +2,7 @@ package fakegithub
 
 import (
 	"crypto/rsa"
+	"crypto/tls"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -70,6 +71,8 @@ type Options struct {
 	// RunnerURL is the address runners use; default PublicURL, else the address
 	// the request was sent to. Needed when runners see the fake under another name.
 	RunnerURL string
+	// TLS, if set, makes Start serve https with it.
+	TLS *tls.Config
 	// Seed makes random durations and the probability of faults repeatable; default 1.
 	Seed uint64
 }

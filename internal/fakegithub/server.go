@@ -2,6 +2,7 @@ package fakegithub
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -66,12 +67,17 @@ func (s *Server) Start(addr string) (string, error) {
 	s.mu.Lock()
 	s.http = server
 	s.mu.Unlock()
-	go func() { _ = server.Serve(listener) }()
+	scheme := "http://"
+	serving := listener
+	if s.opts.TLS != nil {
+		scheme, serving = "https://", tls.NewListener(listener, s.opts.TLS)
+	}
+	go func() { _ = server.Serve(serving) }()
 	at := listener.Addr().(*net.TCPAddr)
 	if at.IP.IsUnspecified() {
 		at.IP = net.IPv4(127, 0, 0, 1)
 	}
-	return "http://" + at.String(), nil
+	return scheme + at.String(), nil
 }
 
 // Close ends every poll under way and stops listening. It may be called more

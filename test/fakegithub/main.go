@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"crypto/rsa"
+	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -22,6 +24,7 @@ import (
 type settings struct {
 	addr, flow, pats, groups      string
 	appID, appClientID, appKeyPEM string
+	tlsCert, tlsKey               string
 	options                       fakegithub.Options
 }
 
@@ -29,7 +32,7 @@ func main() {
 	log.SetFlags(log.LstdFlags | log.LUTC)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		log.Fatalf("fakegithub: %v", err)
 	}
 }
@@ -65,6 +68,8 @@ func parse(args []string) (*settings, error) {
 	fs.StringVar(&set.appClientID, "app-client-id", "", "client id of that app")
 	fs.StringVar(&set.appKeyPEM, "app-public-key", "", "file with the RSA public key of that app (PEM)")
 	fs.StringVar(&set.groups, "runner-groups", "", "comma-separated runner groups beside Default")
+	fs.StringVar(&set.tlsCert, "tls-cert", "", "file with the certificate to serve https with (PEM)")
+	fs.StringVar(&set.tlsKey, "tls-key", "", "file with its private key (PEM)")
 	fs.StringVar(&o.PublicURL, "public-url", "", "base URL put into answers; empty means the one the request was sent to")
 	fs.StringVar(&o.RunnerURL, "runner-url", "", "base URL put into JIT configs; empty means as public-url")
 	fs.DurationVar(&o.AdminTokenLifetime, "admin-token-lifetime", 0, "life of an admin token (0: 1h)")
@@ -96,6 +101,13 @@ func (set *settings) complete() error {
 		return fmt.Errorf("flow %q is neither %q nor %q", set.flow, fakegithub.AutoAssign, fakegithub.Acquire)
 	}
 	o.PATs, o.RunnerGroups = split(set.pats), split(set.groups)
+	if set.tlsCert != "" || set.tlsKey != "" {
+		certificate, err := tls.LoadX509KeyPair(set.tlsCert, set.tlsKey)
+		if err != nil {
+			return fmt.Errorf("load the certificate to serve with: %w", err)
+		}
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	}
 	if set.appKeyPEM == "" {
 		return nil
 	}

@@ -38,7 +38,8 @@ type Config struct {
 	// RunnerLinger keeps the record of a finished runner, still "running", for a while.
 	RunnerLinger time.Duration
 	// RunnerLostAfter is how long a runner may be out of touch before it counts as
-	// offline and its job as failed; default 60 s.
+	// offline and its job as failed; default 60 s. A test that moves a fake clock by
+	// more in one step may catch a runner between two requests and should raise it.
 	RunnerLostAfter time.Duration
 	// RemoveUnknown404 answers 404 instead of success to removing an unknown runner.
 	RemoveUnknown404 bool
