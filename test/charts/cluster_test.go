@@ -126,6 +126,19 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// Restricted to one namespace, the controller may do the same there.
+func TestInstallForSingleNamespace(t *testing.T) {
+	cluster := testkube.Shared(t)
+	system, runners := cluster.NewNamespace(t), cluster.NewNamespace(t)
+	succeed(t, cluster, "install", "arc", controller.directory(), "--namespace", system,
+		"--set", "crds.install=false,flags.watchSingleNamespace="+runners)
+	succeed(t, cluster, "install", "set", scaleSet.directory(), "--namespace", runners,
+		"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t")
+	checkPermissions(t, cluster, system, runners)
+	succeed(t, cluster, "uninstall", "set", "--namespace", runners)
+	succeed(t, cluster, "uninstall", "arc", "--namespace", system, "--no-hooks")
+}
+
 // CRDs that are there already, as after a move from ARC, whose chart leaves them to nobody, are taken over.
 func TestTakeOverCRDs(t *testing.T) {
 	cluster := testkube.Shared(t)
@@ -155,6 +168,11 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 	for _, object := range []client.Object{listener, pod, event(system), event(runners)} {
 		if err := account.Create(t.Context(), object); err != nil {
 			t.Errorf("the controller may not create a %T: %v", object, err)
+		}
+	}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
+		if err := account.List(t.Context(), list, client.InNamespace(runners), client.MatchingLabels{"runner-pod": "runner"}); err != nil {
+			t.Errorf("the controller may not look for what container hooks left: %v", err)
 		}
 	}
 	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"job":"1"}}}`))

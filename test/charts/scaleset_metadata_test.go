@@ -82,13 +82,13 @@ func TestMetadataOfDependents(t *testing.T) {
 	for kind := range fields {
 		values.WriteString("  " + kind + ": {labels: {kind: " + kind + ", number: 5}, annotations: {a: " + kind + "}}\n")
 	}
-	spec := runnerSet(t, scaleSet, values.String()).Spec
+	spec, unset := runnerSet(t, scaleSet, values.String()).Spec, runnerSet(t, scaleSet).Spec
 	for kind, field := range fields {
 		check(t, kind, field(spec), &v1alpha1.ResourceMeta{
 			Labels:      map[string]string{"kind": kind, "number": "5"},
 			Annotations: map[string]string{"a": kind},
 		})
-		check(t, kind+" by default", field(runnerSet(t, scaleSet).Spec), (*v1alpha1.ResourceMeta)(nil))
+		check(t, kind+" by default", field(unset), (*v1alpha1.ResourceMeta)(nil))
 	}
 	only := runnerSet(t, scaleSet, "resourceMeta: {ephemeralRunner: {labels: {a: b}}}").Spec.EphemeralRunnerMetadata
 	check(t, "labels alone", only, &v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}})

@@ -70,6 +70,14 @@ func TestDind(t *testing.T) {
 	check(t, "pod", runnerPod(t, mode("dind")), dindPod())
 }
 
+// An init container of the user's takes the place of ours.
+func TestDindInitContainerOfTheUser(t *testing.T) {
+	t.Parallel()
+	pod := runnerPod(t, mode("dind"), "template: {spec: {initContainers: [{name: first, image: f}, {name: dind, image: own}]}}")
+	image := func(c corev1.Container) string { return c.Name + "=" + c.Image }
+	check(t, "init containers", names(pod.InitContainers, image), []string{"init-dind-externals=" + runnerImage, "dind=own", "first=f"})
+}
+
 // Kubernetes 1.28 has no sidecars. Clouds add to the version what isn't a number.
 func TestDindByKubernetesVersion(t *testing.T) {
 	t.Parallel()

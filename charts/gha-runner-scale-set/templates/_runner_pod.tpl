@@ -2,8 +2,7 @@
 The runner pod: the user's template.spec with what the container mode and the CA certificate add. Parts are handed
 from one template to the next as JSON; lists are wrapped in an object under "items".
 
-The rule for all additions is the same: the user's entry of a name stays as it is and where it is, and what the user
-has no entry for is added behind.
+The rule for all additions is the same: where the user has an entry of a name, that one stays as it is.
 */}}
 
 {{/* The entries of own and, behind them, those of defaults whose name own doesn't have. */}}
@@ -21,8 +20,8 @@ has no entry for is added behind.
 {{- dict "items" $items | toJson }}
 {{- end }}
 
-{{/* The volumes of defaults, replaced by the user's of that name, and behind them the user's others. */}}
-{{- define "gha-runner-scale-set.merge-volumes" -}}
+{{/* The entries of defaults, each replaced by that of own with its name if there is one, and behind them the rest of own. */}}
+{{- define "gha-runner-scale-set.merge-by-name" -}}
 {{- $own := dict }}
 {{- range .own }}
 {{- $_ := set $own .name . }}
@@ -164,14 +163,14 @@ without, and tests of values files rely on that.
 {{- end }}
 
 {{- define "gha-runner-scale-set.init-containers" -}}
-{{- $items := list }}
+{{- $defaults := list }}
 {{- if eq (include "gha-runner-scale-set.container-mode" .) "dind" }}
-{{- $items = append $items (include "gha-runner-scale-set.init-dind-externals" . | fromYaml) }}
+{{- $defaults = append $defaults (include "gha-runner-scale-set.init-dind-externals" . | fromYaml) }}
 {{- if include "gha-runner-scale-set.has-sidecars" . }}
-{{- $items = append $items (include "gha-runner-scale-set.dind-container" . | fromYaml) }}
+{{- $defaults = append $defaults (include "gha-runner-scale-set.dind-container" . | fromYaml) }}
 {{- end }}
 {{- end }}
-{{- dict "items" (concat $items (.Values.template.spec.initContainers | default list)) | toJson }}
+{{- include "gha-runner-scale-set.merge-by-name" (dict "own" .Values.template.spec.initContainers "defaults" $defaults) }}
 {{- end }}
 
 {{/*
@@ -214,7 +213,7 @@ mode a container the user named dind gives way to ours.
 {{- end }}
 {{- $_ := set $spec "containers" (include "gha-runner-scale-set.containers" . | fromJson).items }}
 {{- $defaults := (include "gha-runner-scale-set.volume-defaults" . | fromYaml).items }}
-{{- $volumes := (include "gha-runner-scale-set.merge-volumes" (dict "own" .Values.template.spec.volumes "defaults" $defaults) | fromJson).items }}
+{{- $volumes := (include "gha-runner-scale-set.merge-by-name" (dict "own" .Values.template.spec.volumes "defaults" $defaults) | fromJson).items }}
 {{- if or $volumes (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes-novolume") }}
 {{- $_ := set $spec "volumes" ($volumes | default list) }}
 {{- end }}
