@@ -29,6 +29,9 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 			m.ask(p, &p.remove, r, latest(past.completed, past.asked), lingerPatience)
 		case m.slotOf(r) == working:
 			m.ask(p, &p.lookUp, r, latest(past.up, past.asked), m.pauseAfter(past, workingAsk))
+		case starved && r.up() && !m.now.Before(past.up.Add(want.registrationTimeout)):
+			// So long without a job while jobs wait: it never came to listen, whatever its registration says.
+			m.ask(p, &p.remove, r, past.asked, askAgain)
 		case starved && r.up() && past.asked.IsZero():
 			m.ask(p, &p.lookUp, r, past.up, idlePatience)
 		case starved && r.up():

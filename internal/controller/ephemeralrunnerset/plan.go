@@ -13,6 +13,8 @@ const (
 	surplusPatience = 30 * time.Second
 	// completionWindow: a completion that was reported this recently may be in the figures twice.
 	completionWindow = 10 * time.Second
+	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait.
+	defaultRegistrationTimeout = 10 * time.Minute
 	// defaultFailedHistory is how many runners that failed without a job are kept to look at, and historyAge how long.
 	defaultFailedHistory = 3
 	historyAge           = time.Hour
@@ -25,12 +27,17 @@ const (
 type demand struct {
 	replicas, assignedJobs, maxRunners int
 	failedHistory                      int
+	registrationTimeout                time.Duration
 }
 
 func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
 	d := demand{
 		replicas: spec.Replicas, assignedJobs: spec.AssignedJobs,
 		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistory: defaultFailedHistory,
+		registrationTimeout: defaultRegistrationTimeout,
+	}
+	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
+		d.registrationTimeout = timeout.Duration
 	}
 	if spec.MaxRunners != nil {
 		d.maxRunners = *spec.MaxRunners
