@@ -11,24 +11,50 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/build"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// addControllers adds the controllers and what they share: the pool of slow calls and the clients of GitHub.
+// recorderName is the reporting controller of Events.
+const recorderName = "gha-runner-scale-set-controller"
+
+// parts are what the controllers share.
+type parts struct {
+	manager     ctrl.Manager
+	options     Options
+	pool        *pool.Pool
+	provider    *credentials.Provider
+	connections connections
+	clock       clock.RealClock
+}
+
+// addControllers adds the four controllers, the pool of their slow calls, and the caches that all of them stand on.
 func addControllers(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := fillCaches(ctx, manager.GetCache()); err != nil {
 		return err
 	}
-	clock := clock.RealClock{}
-	calls := pool.New(pool.Limit, clock)
-	if err := manager.Add(calls); err != nil {
+	p := parts{manager: manager, options: options}
+	p.pool = pool.New(pool.Limit, p.clock)
+	if err := manager.Add(p.pool); err != nil {
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}
-	github := credentials.New(manager.GetAPIReader(), credentials.Options{
-		Clock: clock, Logger: manager.GetLogger().WithName("github"), UserAgent: userAgent(), OnRequest: observeGitHub,
+	p.provider = credentials.New(manager.GetAPIReader(), credentials.Options{
+		Clock: p.clock, Logger: manager.GetLogger().WithName("github"), UserAgent: userAgent(), OnRequest: observeGitHub,
 	})
-	_ = github
+	p.connections = connections{provider: p.provider, listeners: manager.GetClient(), namespace: options.Namespace}
+	for name, controller := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
+		"AutoscalingRunnerSet": p.autoscalingRunnerSet(),
+		"EphemeralRunnerSet":   p.ephemeralRunnerSet(),
+		"EphemeralRunner":      p.ephemeralRunner(),
+	} {
+		if err := controller.SetupWithManager(manager); err != nil {
+			return fmt.Errorf("set up the controller of %s: %w", name, err)
+		}
+	}
 	return nil
 }
 
@@ -44,4 +70,49 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 		}
 	}
 	return nil
+}
+
+func (p parts) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
+	return autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
+		Client:                   p.manager.GetClient(),
+		Connections:              autoscalingrunnerset.ConnectionsOf(p.provider),
+		Pool:                     p.pool,
+		Recorder:                 p.manager.GetEventRecorder(recorderName),
+		Clock:                    p.clock,
+		Namespace:                p.options.Namespace,
+		ListenerImage:            p.options.Image,
+		ListenerImagePullSecrets: p.options.ListenerPullSecrets,
+		ExcludedLabelPrefixes:    p.options.ExcludedLabelPrefixes,
+		Version:                  build.Version,
+	})
+}
+
+func (p parts) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
+	return ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
+		Client: p.manager.GetClient(),
+		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunnerset.GitHub, error) {
+			return p.connections.client(ctx, reference)
+		},
+		Proxy:          p.connections.proxy,
+		Pool:           p.pool,
+		Recorder:       p.manager.GetEventRecorder(recorderName),
+		Clock:          p.clock,
+		Workers:        setWorkers,
+		PublishMetrics: serves(p.options.MetricsAddress),
+	})
+}
+
+func (p parts) ephemeralRunner() *ephemeralrunner.Controller {
+	return ephemeralrunner.NewController(ephemeralrunner.Options{
+		Client: p.manager.GetClient(),
+		Reader: p.manager.GetAPIReader(),
+		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunner.GitHub, error) {
+			return p.connections.client(ctx, reference)
+		},
+		Pool:     p.pool,
+		Recorder: p.manager.GetEventRecorder(recorderName),
+		Clock:    p.clock,
+		Workers:  p.options.RunnerWorkers,
+		Version:  build.Version,
+	})
 }

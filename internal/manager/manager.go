@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/build"
 )
 
@@ -26,7 +25,7 @@ const (
 	// reconcileTimeout ends the context of a reconcile. None waits for GitHub; one that creates a thousand objects takes
 	// some seconds.
 	reconcileTimeout = time.Minute
-	// setWorkers reconcile each of the other three kinds, so that a burst in one scale set leaves seven for others.
+	// setWorkers reconcile each kind but EphemeralRunners, so that a burst in one scale set leaves seven for others.
 	setWorkers = 8
 )
 
@@ -120,11 +119,8 @@ func managerOptions(options Options, log logr.Logger) ctrl.Options {
 		GracefulShutdownTimeout: &grace,
 
 		Controller: config.Controller{
-			MaxConcurrentReconciles: setWorkers,
-			GroupKindConcurrency: map[string]int{
-				"EphemeralRunner." + v1alpha1.GroupVersion.Group: options.RunnerWorkers,
-			},
-			ReconciliationTimeout: reconcileTimeout,
+			MaxConcurrentReconciles: setWorkers, // what a controller says itself takes precedence
+			ReconciliationTimeout:   reconcileTimeout,
 			// A manager that stands by fills its caches, so that it acts as soon as it leads.
 			EnableWarmup: &yes,
 			// Names are constants of different packages. Tests run several managers in one process.
