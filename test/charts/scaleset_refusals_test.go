@@ -3,6 +3,8 @@ package charts
 import (
 	"strings"
 	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 func TestScaleSetRefusals(t *testing.T) {
@@ -47,6 +49,17 @@ func TestControllerAccountIsNeeded(t *testing.T) {
 		checkContains(t, said, "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). "+
 			"Consider setting controllerServiceAccount."+field)
 	}
+}
+
+// What --set makes of a word that YAML knows as something else is taken as the word.
+func TestScalarsAsNames(t *testing.T) {
+	t.Parallel()
+	roles := render(t, controller.with("--set", "flags.watchSingleNamespace=true,namespaceOverride=12,nameOverride=5"))
+	check(t, "watched namespace", one[rbacv1.Role](t, roles, "manager_single_namespace_watch_role.yaml").Namespace, "true")
+	check(t, "controller's", one[rbacv1.Role](t, roles, "manager_single_namespace_controller_role.yaml").Namespace, "12")
+	check(t, "name", one[rbacv1.Role](t, roles, "manager_listener_role.yaml").Name, "arc-5-listener")
+	set := runnerSet(t, scaleSet.with("--set", "namespaceOverride=12,runnerGroup=5,runnerScaleSetName=7"))
+	check(t, "scale set", []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.RunnerScaleSetName}, []string{"12", "7", "5", "7"})
 }
 
 // A key nobody reads is refused by name; what ARC's chart documented, and what is the user's own, isn't.

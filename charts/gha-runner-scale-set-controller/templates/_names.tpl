@@ -8,14 +8,14 @@ gha-rs-controller
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.name" -}}
-{{- .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | trunc 63 | trimSuffix "-" }}
+{{- .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | toString | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
 {{/* 63 characters are what a label value can hold, and the name is one. */}}
 {{- define "gha-runner-scale-set-controller.fullname" -}}
-{{- $name := .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) }}
+{{- $name := .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | toString }}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- .Values.fullnameOverride | toString | trunc 63 | trimSuffix "-" }}
 {{- else if contains $name .Release.Name }}
 {{- .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- else }}

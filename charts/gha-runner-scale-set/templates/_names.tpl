@@ -16,7 +16,7 @@ the objects made from it.
 {{- end }}
 
 {{- define "gha-runner-scale-set.namespace" -}}
-{{- $namespace := .Values.namespaceOverride | default .Release.Namespace }}
+{{- $namespace := .Values.namespaceOverride | default .Release.Namespace | toString }}
 {{- if gt (len $namespace) 63 }}
 {{- fail "Namespace must have up to 63 characters" }}
 {{- end }}
