@@ -1,0 +1,109 @@
+package autoscalinglistener
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// access is what lets the listener write: an identity next to it, and its rights where the runners are.
+type access struct {
+	account *corev1.ServiceAccount
+	role    *rbacv1.Role
+	binding *rbacv1.RoleBinding
+}
+
+// accessFor returns the objects as they should be, without owners.
+func accessFor(listener *v1alpha1.AutoscalingListener) access {
+	spec := &listener.Spec
+	return access{
+		account: &corev1.ServiceAccount{ObjectMeta: objectMeta(listener, listener.Namespace, spec.ServiceAccountMetadata, nil)},
+		role: &rbacv1.Role{
+			ObjectMeta: objectMeta(listener, spec.AutoscalingRunnerSetNamespace, spec.RoleMetadata, leadBack(listener)),
+			Rules:      rules(spec.EphemeralRunnerSetName),
+		},
+		binding: &rbacv1.RoleBinding{
+			ObjectMeta: objectMeta(listener, spec.AutoscalingRunnerSetNamespace, spec.RoleBindingMetadata, leadBack(listener)),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: listener.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: listener.Namespace, Name: listener.Name}},
+		},
+	}
+}
+
+// rules are the least a listener can work with: it publishes the demand on its own EphemeralRunnerSet and reads the
+// answer, and reports jobs to runners, whose names nobody knows in advance.
+func rules(runnerSet string) []rbacv1.PolicyRule {
+	groups := []string{v1alpha1.GroupVersion.Group}
+	return []rbacv1.PolicyRule{
+		{APIGroups: groups, Resources: []string{"ephemeralrunnersets"}, ResourceNames: []string{runnerSet}, Verbs: []string{"get", "patch"}},
+		{APIGroups: groups, Resources: []string{"ephemeralrunnersets/status"}, ResourceNames: []string{runnerSet}, Verbs: []string{"patch"}},
+		{APIGroups: groups, Resources: []string{"ephemeralrunners/status"}, Verbs: []string{"patch"}},
+	}
+}
+
+// leadBack are the labels by which a watch on the other namespace leads back to the listener.
+func leadBack(listener *v1alpha1.AutoscalingListener) map[string]string {
+	return map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
+}
+
+// objectMeta returns the metadata of an object that bears the listener's name: the user's, under the listener's own
+// labels, under those that lead somewhere.
+func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *v1alpha1.ResourceMeta, more map[string]string) metav1.ObjectMeta {
+	labels, annotations := kube.Metadata(meta)
+	return metav1.ObjectMeta{
+		Namespace:   namespace,
+		Name:        listener.Name,
+		Labels:      kube.Labels(nil, labels, listener.Labels, more, ownLabels(listener)),
+		Annotations: kube.Annotations(annotations),
+	}
+}
+
+// ownLabels come last, so that nothing can make an object invisible to the cache.
+func ownLabels(listener *v1alpha1.AutoscalingListener) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelPartOf:            v1alpha1.PartOfScaleSet,
+		v1alpha1.LabelComponent:         v1alpha1.ComponentListener,
+		v1alpha1.LabelScaleSetName:      listener.Spec.AutoscalingRunnerSetName,
+		v1alpha1.LabelScaleSetNamespace: listener.Spec.AutoscalingRunnerSetNamespace,
+	}
+}
+
+// applyAccess keeps the three objects as they should be. Role and RoleBinding are owned by the AutoscalingRunnerSet, in
+// whose namespace they are: so garbage collection takes them when the manager no longer may.
+func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
+	wanted := accessFor(p.listener)
+	for _, owned := range []struct{ owner, object, live client.Object }{
+		{p.listener, wanted.account, &corev1.ServiceAccount{}},
+		{p.set, wanted.role, &rbacv1.Role{}},
+		{p.set, wanted.binding, &rbacv1.RoleBinding{}},
+	} {
+		if err := c.applyOwned(ctx, owned.owner, owned.object, owned.live); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyOwned applies an object that the cache holds. live is empty and of the object's type.
+func (c *Controller) applyOwned(ctx context.Context, owner, wanted, live client.Object) error {
+	if err := controllerutil.SetControllerReference(owner, wanted, c.options.Client.Scheme()); err != nil {
+		return fmt.Errorf("own %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
+	}
+	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
+	if apierrors.IsNotFound(err) {
+		live = nil
+	} else if err != nil {
+		return fmt.Errorf("read %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
+	}
+	_, err = kube.Apply(ctx, c.options.Client, wanted, live)
+	return err
+}

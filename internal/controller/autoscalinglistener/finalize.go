@@ -1,0 +1,79 @@
+package autoscalinglistener
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// finalize ends the pod, then its rights, and the Secrets when nobody needs them any more.
+func (c *Controller) finalize(ctx context.Context, p *pass) error {
+	if !slices.Contains(p.listener.Finalizers, v1alpha1.FinalizerAutoscalingListener) {
+		p.released = true
+		return nil
+	}
+	if p.pod != nil {
+		p.state = assess(p.pod, "", p.now)
+		if p.state.treatment == discard {
+			p.state.treatment = replace // it has no successor to wait
+		}
+		p.state.reason, p.state.message = reasonStopping, "the listener ends its session"
+		return c.treat(ctx, p, p.pod, p.state)
+	}
+	p.state = podState{reason: v1alpha1.ReasonListenerStopped, message: "the pod is gone; the Secrets stay until the scale set is deleted on GitHub"}
+	if err := c.revoke(ctx, p); err != nil {
+		return err
+	}
+	if farewellPending(p.set) {
+		return nil // its end is an event of the AutoscalingRunnerSet
+	}
+	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {
+		if err := c.deleteSecret(ctx, p, suffix); err != nil {
+			return err
+		}
+	}
+	if err := kube.RemoveFinalizers(ctx, c.options.Client, p.listener, v1alpha1.FinalizerAutoscalingListener); err != nil {
+		return err
+	}
+	p.released = true
+	return nil
+}
+
+// farewellPending says that the AutoscalingRunnerSet is being deleted and its scale set still has to be deleted on
+// GitHub. A listener that was deleted on its own is not held up: its successor gets Secrets of its own.
+func farewellPending(set *v1alpha1.AutoscalingRunnerSet) bool {
+	return set != nil && set.DeletionTimestamp != nil &&
+		slices.Contains(set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) &&
+		(set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "")
+}
+
+// revoke deletes the listener's identity and rights. Forbidden means that the manager's Role in the other namespace
+// went first; garbage collection takes what is left with the AutoscalingRunnerSet.
+func (c *Controller) revoke(ctx context.Context, p *pass) error {
+	wanted := accessFor(p.listener)
+	for _, object := range []struct{ named, live client.Object }{
+		{wanted.binding, &rbacv1.RoleBinding{}}, {wanted.role, &rbacv1.Role{}}, {wanted.account, &corev1.ServiceAccount{}},
+	} {
+		key := client.ObjectKeyFromObject(object.named)
+		switch err := c.options.Client.Get(ctx, key, object.live); {
+		case apierrors.IsNotFound(err) || err == nil && object.live.GetDeletionTimestamp() != nil:
+			continue
+		case err != nil:
+			return fmt.Errorf("read %T %s: %w", object.live, key, err)
+		}
+		err := c.options.Client.Delete(ctx, object.live)
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
+		}
+	}
+	return nil
+}

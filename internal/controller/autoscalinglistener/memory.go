@@ -1,0 +1,86 @@
+package autoscalinglistener
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// memory is what only bounds rates and may be lost in a restart.
+type memory struct {
+	mu        sync.Mutex
+	listeners map[types.NamespacedName]*remembered
+}
+
+type remembered struct {
+	// secrets are the listener's Secrets as last written, by suffix.
+	secrets map[string]writtenSecret
+	// failures counts the pods that ended in a row, and failedAt is when the last one was seen to have.
+	failures  int
+	failedAt  time.Time
+	failedPod types.UID
+}
+
+type writtenSecret struct {
+	hash string
+	at   time.Time
+}
+
+// of returns the entry of a listener. The caller holds the lock.
+func (m *memory) of(key types.NamespacedName) *remembered {
+	if m.listeners == nil {
+		m.listeners = map[types.NamespacedName]*remembered{}
+	}
+	entry, known := m.listeners[key]
+	if !known {
+		entry = &remembered{secrets: map[string]writtenSecret{}}
+		m.listeners[key] = entry
+	}
+	return entry
+}
+
+// secretIs says that a Secret was written with this content, and looked at no earlier than since.
+func (m *memory) secretIs(key types.NamespacedName, suffix, hash string, since time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	written := m.of(key).secrets[suffix]
+	return written.hash == hash && written.at.After(since)
+}
+
+func (m *memory) noteSecret(key types.NamespacedName, suffix, hash string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(key).secrets[suffix] = writtenSecret{hash: hash, at: now}
+}
+
+// noteFailure counts a pod that ended, once however often it is seen.
+func (m *memory) noteFailure(key types.NamespacedName, pod types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if entry := m.of(key); entry.failedPod != pod {
+		entry.failures++
+		entry.failedAt, entry.failedPod = now, pod
+	}
+}
+
+// failures returns how many pods ended in a row, and when the last one was seen to have.
+func (m *memory) failures(key types.NamespacedName) (int, time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.of(key)
+	return entry.failures, entry.failedAt
+}
+
+// noteSuccess ends the row.
+func (m *memory) noteSuccess(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(key).failures = 0
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.listeners, key)
+}

@@ -1,0 +1,48 @@
+package autoscalinglistener
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// running has one series per listener, which goes with it.
+var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "gha_controller_running_listeners",
+	Help: "1 while the container of the listener runs, 0 otherwise.",
+}, []string{"name", "namespace", "repository", "organization", "enterprise"})
+
+func init() { metrics.Registry.MustRegister(running) }
+
+func publishRunning(p *pass) {
+	labels := prometheus.Labels{"name": p.key.Name, "namespace": p.key.Namespace, "repository": "", "organization": "", "enterprise": ""}
+	if url, err := actions.ParseConfigURL(p.listener.Spec.GitHubConfigUrl); err == nil {
+		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization, url.Enterprise
+	}
+	value := 0.0
+	if containerRuns(p.pod) {
+		value = 1
+	}
+	series := running.With(labels)
+	series.Set(value)
+}
+
+func containerRuns(pod *corev1.Pod) bool {
+	if pod == nil {
+		return false
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == v1alpha1.ListenerContainerName && status.State.Running != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func unpublish(listener types.NamespacedName) {
+	running.DeletePartialMatch(prometheus.Labels{"name": listener.Name, "namespace": listener.Namespace})
+}

@@ -1,0 +1,142 @@
+package autoscalinglistener
+
+import (
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+const (
+	// gracePeriod lets the listener finish the message in hand (10 s for acquiring jobs, 30 s for a call to GitHub) and
+	// delete its session, so that its successor needn't wait for the session to expire.
+	gracePeriod = 60
+	// user is the one of our image.
+	user = 65532
+	// configVolume is the name of the volume with the configuration.
+	configVolume = "listener-config"
+)
+
+// blueprint is what a listener pod is made from.
+type blueprint struct {
+	listener   *v1alpha1.AutoscalingListener
+	proxy      *credentials.ProxySettings
+	entrypoint []string
+	// metricsAddr is empty where there are no metrics.
+	metricsAddr string
+}
+
+// hash changes with everything that a running listener can't take over, and with nothing else.
+func (b blueprint) hash() string {
+	spec := &b.listener.Spec
+	return kube.Hash(struct {
+		Image              string
+		ImagePullSecrets   []corev1.LocalObjectReference
+		Entrypoint         []string
+		URL, Group         string
+		ScaleSet           int
+		Namespace, Runners string
+		Proxy              *credentials.ProxySettings
+		Template           *corev1.PodTemplateSpec
+	}{
+		spec.Image, spec.ImagePullSecrets, b.entrypoint, spec.GitHubConfigUrl, b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName],
+		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, b.proxy, spec.Template,
+	})
+}
+
+// pod returns the pod, without an owner. It fails when the user's template can't be merged.
+func (b blueprint) pod() (*corev1.Pod, error) {
+	spec := &b.listener.Spec
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   b.listener.Namespace,
+			Name:        b.listener.Name,
+			Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: b.hash()},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName:            b.listener.Name,
+			ImagePullSecrets:              spec.ImagePullSecrets,
+			NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
+			RestartPolicy:                 corev1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: ptr.To[int64](gracePeriod),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{b.container()},
+			Volumes: []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{SecretName: b.listener.Name + credentials.ListenerConfigSuffix},
+			}}},
+		},
+	}
+	if err := mergeTemplate(pod, spec.Template); err != nil {
+		return nil, err
+	}
+	pod.Labels = kube.Labels(nil, pod.Labels, b.listener.Labels, ownLabels(b.listener))
+	return pod, nil
+}
+
+func (b blueprint) container() corev1.Container {
+	return corev1.Container{
+		Name:         v1alpha1.ListenerContainerName,
+		Image:        b.listener.Spec.Image,
+		Command:      b.entrypoint,
+		Env:          b.environment(),
+		Ports:        b.ports(),
+		VolumeMounts: []corev1.VolumeMount{{Name: configVolume, MountPath: config.MountPath, ReadOnly: true}},
+		// A listener sleeps in a long poll most of the time. There is no limit: a burst of messages is what it is for.
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		// The loop's own deadlines end after 75 s at most; /healthz fails only when one of them did not hold.
+		StartupProbe:   probe("/healthz", 2, 30),
+		LivenessProbe:  probe("/healthz", 20, 3),
+		ReadinessProbe: probe("/readyz", 5, 2),
+	}
+}
+
+func probe(path string, period, failures int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(config.HealthPort)}},
+		PeriodSeconds: period, TimeoutSeconds: 5, FailureThreshold: failures,
+	}
+}
+
+// environment names all variables of the proxy Secret, which always has all three keys.
+func (b blueprint) environment() []corev1.EnvVar {
+	environment := []corev1.EnvVar{{Name: config.PathVariable, Value: config.FilePath}}
+	if b.proxy == nil {
+		return environment
+	}
+	for _, key := range []string{credentials.KeyHTTPProxy, credentials.KeyHTTPSProxy, credentials.KeyNoProxy} {
+		environment = append(environment, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: b.listener.Name + credentials.ListenerProxySuffix}, Key: key,
+		}}})
+	}
+	return environment
+}
+
+func (b blueprint) ports() []corev1.ContainerPort {
+	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
+	_, text, err := net.SplitHostPort(b.metricsAddr)
+	if err != nil {
+		return ports
+	}
+	if port, err := strconv.ParseInt(text, 10, 32); err == nil && port > 0 && port != config.HealthPort {
+		ports = append(ports, corev1.ContainerPort{Name: "metrics", ContainerPort: int32(port), Protocol: corev1.ProtocolTCP})
+	}
+	return ports
+}

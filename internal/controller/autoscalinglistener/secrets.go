@@ -1,0 +1,160 @@
+package autoscalinglistener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// recheckEvery is how often the listener's Secrets are read to see whether somebody changed them. With two of them that
+// is one read a minute, which leaves three of the four a scale set may make for credentials, CA and proxy.
+const recheckEvery = 2 * time.Minute
+
+// applySecrets keeps the listener's configuration and proxy as the spec and the credentials say. A running listener
+// reads the mounted configuration again when it changes.
+func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
+	resolved, err := c.options.Credentials.Resolve(ctx, credentials.ForAutoscalingListener(p.listener))
+	p.after(credentials.RereadAfter)
+	if err != nil {
+		return p.obstruct(err, fmt.Errorf("read the credentials: %w", err))
+	}
+	content, err := c.configuration(p.listener, resolved).Encode()
+	if err != nil {
+		return p.obstruct(err, err)
+	}
+	p.resolved = resolved
+	if err := c.applySecret(ctx, p, credentials.ListenerConfigSuffix, p.listener.Spec.ConfigSecretMetadata, map[string][]byte{config.FileName: content}); err != nil {
+		return err
+	}
+	if resolved.Proxy == nil {
+		err = c.dropProxySecret(ctx, p)
+	} else {
+		err = c.applySecret(ctx, p, credentials.ListenerProxySuffix, nil, resolved.Proxy.SecretData())
+	}
+	p.equipped = err == nil
+	return err
+}
+
+// obstruct notes what only a user can remove, and returns failure for everything else.
+func (p *pass) obstruct(cause, failure error) error {
+	var missing *credentials.MissingError
+	var invalid *credentials.InvalidError
+	var unsupported *credentials.UnsupportedError
+	var configuration *config.InvalidError
+	if errors.As(cause, &missing) || errors.As(cause, &invalid) || errors.As(cause, &unsupported) || errors.As(cause, &configuration) {
+		p.obstacle = cause
+		return nil
+	}
+	return failure
+}
+
+// configuration returns what the listener is told.
+func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resolved *credentials.Resolved) *config.Config {
+	spec := &listener.Spec
+	configuration := &config.Config{
+		ConfigureURL:                spec.GitHubConfigUrl,
+		Credentials:                 credentialFields(resolved.Credentials),
+		EphemeralRunnerSetNamespace: spec.AutoscalingRunnerSetNamespace,
+		EphemeralRunnerSetName:      spec.EphemeralRunnerSetName,
+		MaxRunners:                  spec.MaxRunners,
+		MinRunners:                  spec.MinRunners,
+		RunnerScaleSetID:            spec.RunnerScaleSetID,
+		RunnerScaleSetName:          spec.AutoscalingRunnerSetName,
+		ServerRootCA:                resolved.RootCAs,
+		LogLevel:                    c.options.LogLevel,
+		LogFormat:                   c.options.LogFormat,
+		Metrics:                     spec.Metrics,
+	}
+	if c.metricsEnabled() {
+		configuration.MetricsAddr, configuration.MetricsEndpoint = c.options.MetricsAddr, c.options.MetricsEndpoint
+	}
+	return configuration
+}
+
+func (c *Controller) metricsEnabled() bool {
+	return (&config.Config{MetricsAddr: c.options.MetricsAddr}).MetricsEnabled()
+}
+
+func credentialFields(resolved actions.Credentials) *config.Credentials {
+	if app := resolved.App; app != nil {
+		return &config.Credentials{AppID: app.ID, AppInstallationID: app.InstallationID, AppPrivateKey: app.PrivateKey}
+	}
+	return &config.Credentials{Token: resolved.Token}
+}
+
+// applySecret writes one of the listener's Secrets. What was written last is remembered, so that a pass for another
+// reason reads nothing.
+func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, meta *v1alpha1.ResourceMeta, data map[string][]byte) error {
+	wanted := &corev1.Secret{ObjectMeta: objectMeta(p.listener, p.listener.Namespace, meta, nil), Type: corev1.SecretTypeOpaque, Data: data}
+	wanted.Name += suffix
+	if err := controllerutil.SetControllerReference(p.listener, wanted, c.options.Client.Scheme()); err != nil {
+		return fmt.Errorf("own Secret %s: %w", wanted.Name, err)
+	}
+	hash := kube.Hash(wanted)
+	if c.memory.secretIs(p.key, suffix, hash, p.now.Add(-recheckEvery)) {
+		return nil
+	}
+	live, err := c.secret(ctx, client.ObjectKeyFromObject(wanted))
+	if err != nil {
+		return err
+	}
+	var found client.Object
+	if live != nil {
+		found = live
+	}
+	if _, err := kube.Apply(ctx, c.options.Client, wanted, found); err != nil {
+		return err
+	}
+	c.memory.noteSecret(p.key, suffix, hash, p.now)
+	return nil
+}
+
+// secret returns a Secret, nil when there is none.
+func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.Secret, error) {
+	found := &corev1.Secret{}
+	err := c.options.Reader.Get(ctx, key, found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+	}
+	return found, nil
+}
+
+// noSecret is what is remembered of a Secret that was deleted.
+const noSecret = "none"
+
+// dropProxySecret deletes what is left of a proxy that was taken out of the spec. The pod that used it is on its way out
+// by then: the proxy is part of its hash.
+func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
+	if c.memory.secretIs(p.key, credentials.ListenerProxySuffix, noSecret, time.Time{}) {
+		return nil
+	}
+	if err := c.deleteSecret(ctx, p, credentials.ListenerProxySuffix); err != nil {
+		return err
+	}
+	c.memory.noteSecret(p.key, credentials.ListenerProxySuffix, noSecret, p.now)
+	return nil
+}
+
+func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) error {
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = p.listener.Namespace, p.listener.Name+suffix
+	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Secret %s: %w", secret.Name, err)
+	}
+	return nil
+}

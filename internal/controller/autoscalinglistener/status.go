@@ -1,0 +1,71 @@
+package autoscalinglistener
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// report writes the status where it changed, and publishes the metric.
+func (c *Controller) report(ctx context.Context, p *pass) error {
+	if p.released {
+		unpublish(p.key)
+		return nil
+	}
+	publishRunning(p)
+	after := p.listener.DeepCopy()
+	after.Status.ObservedGeneration = p.listener.Generation
+	kube.SetConditions(&after.Status.Conditions, p.listener.Generation, p.now, conditionsOf(p)...)
+	_, err := kube.PatchStatus(ctx, c.options.Client, after, p.listener)
+	return client.IgnoreNotFound(err)
+}
+
+// conditionsOf sums the pass up as kstatus understands it.
+func conditionsOf(p *pass) []kube.Condition {
+	reason, message := p.state.reason, p.state.message
+	if reason == "" {
+		reason = reasonStarting // a step before the pod's failed
+	}
+	stalled := p.obstacle != nil
+	if stalled {
+		reason, message = obstacleReason(p.obstacle), p.obstacle.Error()
+	}
+	ready := kube.Condition{Type: v1alpha1.ConditionReady, Status: status(p.state.ready), Reason: reason, Message: message}
+	conditions := []kube.Condition{
+		ready,
+		{Type: v1alpha1.ConditionReconciling, Status: status(!p.state.ready && !stalled), Reason: reason},
+		{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: reason},
+	}
+	switch {
+	case p.resolved != nil:
+		conditions = append(conditions, kube.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))
+	case stalled:
+		conditions = append(conditions, kube.False(v1alpha1.ConditionCredentialsValid, reason, message))
+	}
+	return conditions
+}
+
+func status(holds bool) metav1.ConditionStatus {
+	if holds {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+func obstacleReason(err error) string {
+	var missing *credentials.MissingError
+	var unsupported *credentials.UnsupportedError
+	switch {
+	case errors.As(err, &missing):
+		return "CredentialsMissing"
+	case errors.As(err, &unsupported):
+		return "NotSupported"
+	}
+	return "ConfigurationInvalid"
+}

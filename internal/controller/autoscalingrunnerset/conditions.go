@@ -1,0 +1,236 @@
+package autoscalingrunnerset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// Reasons of conditions.
+const (
+	reasonReady                = "Ready"
+	reasonDone                 = "Done"
+	reasonRegistered           = "Registered"
+	reasonRegistering          = "Registering"
+	reasonInvalidConfigURL     = "InvalidConfigURL"
+	reasonCredentialsMissing   = "CredentialsMissing"
+	reasonCredentialsInvalid   = "CredentialsInvalid"
+	reasonNotSupported         = "NotSupported"
+	reasonUnauthorized         = "Unauthorized"
+	reasonAccepted             = "Accepted"
+	reasonRunnerGroupNotFound  = "RunnerGroupNotFound"
+	reasonScaleSetInUse        = "ScaleSetInUse"
+	reasonRateLimited          = "RateLimited"
+	reasonGitHubUnavailable    = "GitHubUnavailable"
+	reasonRefused              = "RefusedByGitHub"
+	reasonLabelsAccepted       = "LabelsAccepted"
+	reasonLabelsDropped        = "LabelsDropped"
+	reasonListening            = "Listening"
+	reasonListenerStarting     = "ListenerStarting"
+	reasonWaitingForScaleSet   = "WaitingForScaleSet"
+	reasonWaitingForRunnerSets = "WaitingForRunnerSets"
+)
+
+// conditionsOf returns what the pass can tell. What it can't tell stays as it was, so that a look at GitHub every few
+// minutes, or one that fails, doesn't make the status flicker.
+func conditionsOf(p *pass, version string) []kube.Condition {
+	conditions := []kube.Condition{versionCondition(p.set.Labels, version), listenerCondition(p)}
+	for _, optional := range []*kube.Condition{
+		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
+		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionOutdated),
+	} {
+		if optional != nil {
+			conditions = append(conditions, *optional)
+		}
+	}
+	return conditions
+}
+
+// answered says that GitHub has answered what the present spec and credentials ask for.
+func (p *pass) answered() bool { return p.asked && !p.enrolment.Running() }
+
+func credentialsCondition(p *pass) *kube.Condition {
+	const about = v1alpha1.ConditionCredentialsValid
+	var missing *credentials.MissingError
+	var unsupported *credentials.UnsupportedError
+	var condition kube.Condition
+	switch {
+	case errors.As(p.obstacle, &missing):
+		condition = kube.False(about, reasonCredentialsMissing, p.obstacle.Error())
+	case errors.As(p.obstacle, &unsupported):
+		condition = kube.False(about, reasonNotSupported, p.obstacle.Error())
+	case p.obstacle != nil && isVerdict(p.obstacle):
+		condition = kube.False(about, reasonCredentialsInvalid, p.obstacle.Error())
+	case p.answered() && p.enrolment.Err == nil:
+		condition = kube.True(about, reasonAccepted, "")
+	case p.answered() && errors.Is(p.enrolment.Err, actions.ErrUnauthorized):
+		condition = kube.False(about, reasonUnauthorized, p.enrolment.Err.Error())
+	default:
+		return nil
+	}
+	return &condition
+}
+
+func registeredCondition(p *pass) *kube.Condition {
+	const about = v1alpha1.ConditionRegistered
+	var condition kube.Condition
+	switch {
+	case p.obstacle != nil && p.wish.URL == "" && !p.deleting():
+		condition = kube.False(about, reasonInvalidConfigURL, p.obstacle.Error())
+	case p.answered() && p.enrolment.Err == nil:
+		condition = kube.True(about, reasonRegistered, fmt.Sprintf("scale set %d in runner group %q", p.registration.ID, p.registration.Group))
+	case p.answered() && (isFinal(p.enrolment.Err) || !p.asWished()):
+		condition = kube.False(about, failureReason(p.enrolment.Err), p.enrolment.Err.Error())
+	case p.registration == nil && p.deleting():
+		condition = kube.False(about, "Deregistered", "the scale set is gone from GitHub, or was given up")
+	case p.registration == nil:
+		condition = kube.Unknown(about, reasonRegistering, "GitHub has not answered yet")
+	default:
+		return nil
+	}
+	return &condition
+}
+
+func (p *pass) deleting() bool { return p.set.DeletionTimestamp != nil }
+
+// asWished says that the scale set was as the spec wants it when GitHub last said so: then a look that fails is no news
+// about the registration, and the listener tells whether GitHub can be reached.
+func (p *pass) asWished() bool {
+	r, w := p.registration, p.wish
+	return r != nil && sameURL(r.URL, w.URL) && strings.EqualFold(r.Name, w.Name) && (w.Group == "" || strings.EqualFold(r.Group, w.Group))
+}
+
+// isFinal tells failures that only a user can end.
+func isFinal(err error) bool {
+	var inUse *InUseError
+	return errors.As(err, &inUse) || errors.Is(err, actions.ErrRunnerGroupNotFound)
+}
+
+func failureReason(err error) string {
+	var inUse *InUseError
+	var limited *actions.RateLimitedError
+	var refused *actions.Error
+	switch {
+	case errors.As(err, &inUse):
+		return reasonScaleSetInUse
+	case errors.Is(err, actions.ErrRunnerGroupNotFound):
+		return reasonRunnerGroupNotFound
+	case errors.As(err, &limited):
+		return reasonRateLimited
+	case errors.Is(err, actions.ErrUnauthorized):
+		return reasonUnauthorized
+	case errors.As(err, &refused) && refused.StatusCode < 500:
+		return reasonRefused
+	}
+	return reasonGitHubUnavailable
+}
+
+func labelsCondition(p *pass) *kube.Condition {
+	if !p.answered() || p.enrolment.Err != nil {
+		return nil
+	}
+	condition := kube.True(v1alpha1.ConditionLabelsInSync, reasonLabelsAccepted, "")
+	if dropped := missingLabels(p.enrolment.Result.set, p.wish.Labels); len(dropped) > 0 {
+		condition = kube.False(v1alpha1.ConditionLabelsInSync, reasonLabelsDropped, droppedMessage(dropped))
+	}
+	return &condition
+}
+
+func droppedMessage(labels []string) string {
+	return fmt.Sprintf("GitHub did not take the labels %s; scale sets have one label before GitHub Enterprise Server 3.18, "+
+		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled", strings.Join(labels, ", "))
+}
+
+// listenerCondition is the pod's trouble where there is some, else what the listener says of itself.
+func listenerCondition(p *pass) kube.Condition {
+	const about = v1alpha1.ConditionListenerReady
+	listener, runnerSet := p.listener(), p.runnerSet()
+	if listener == nil || runnerSet == nil {
+		return kube.False(about, reasonWaitingForScaleSet, "there is no listener while there is no scale set on GitHub")
+	}
+	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
+	said := runnerSet.Status.Listener
+	switch {
+	case pod == nil:
+		return kube.Unknown(about, reasonListenerStarting, "the listener pod is being made")
+	case pod.Status != metav1.ConditionTrue && (said == nil || said.State == v1alpha1.ListenerStateListening || said.State == v1alpha1.ListenerStateStopped):
+		return kube.False(about, pod.Reason, pod.Message)
+	case said == nil:
+		return kube.Unknown(about, reasonListenerStarting, "the listener has not reported yet")
+	case said.State == v1alpha1.ListenerStateListening:
+		return kube.True(about, reasonListening, said.Message)
+	}
+	reason := said.Reason
+	if reason == "" {
+		reason = string(said.State)
+	}
+	return kube.False(about, reason, said.Message)
+}
+
+// runnersCondition repeats a condition of the EphemeralRunnerSet.
+func runnersCondition(p *pass, about string) *kube.Condition {
+	runnerSet := p.runnerSet()
+	if runnerSet == nil {
+		return nil
+	}
+	found := meta.FindStatusCondition(runnerSet.Status.Conditions, about)
+	if found == nil {
+		return nil
+	}
+	return &kube.Condition{Type: about, Status: found.Status, Reason: found.Reason, Message: found.Message}
+}
+
+// summary sums up as kstatus understands it: Ready, or on the way there, or stuck until somebody changes something.
+func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
+	if p.deleting() {
+		reason, message := p.stage()
+		return states(reason, message, false)
+	}
+	for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionRegistered} {
+		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status != metav1.ConditionTrue {
+			return states(c.Reason, c.Message, needsUser(c.Reason))
+		}
+	}
+	if !p.registeredHere() || p.runnerSet() == nil || p.runnerSet().DeletionTimestamp != nil {
+		return states(reasonWaitingForRunnerSets, "the EphemeralRunnerSet is being made", false)
+	}
+	for _, about := range []string{v1alpha1.ConditionOutdated, v1alpha1.ConditionDegraded} {
+		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
+			return states(c.Reason, c.Message, about == v1alpha1.ConditionOutdated)
+		}
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c.Status != metav1.ConditionTrue {
+		return states(c.Reason, c.Message, false)
+	}
+	return []kube.Condition{
+		kube.True(v1alpha1.ConditionReady, reasonReady, ""),
+		kube.False(v1alpha1.ConditionReconciling, reasonDone, ""),
+		kube.False(v1alpha1.ConditionStalled, reasonDone, ""),
+	}
+}
+
+// states are those of a set that isn't ready.
+func states(reason, message string, stalled bool) []kube.Condition {
+	ready := kube.False(v1alpha1.ConditionReady, reason, message)
+	if stalled {
+		return []kube.Condition{ready, kube.False(v1alpha1.ConditionReconciling, reason, ""), kube.True(v1alpha1.ConditionStalled, reason, message)}
+	}
+	return []kube.Condition{ready, kube.True(v1alpha1.ConditionReconciling, reason, message), kube.False(v1alpha1.ConditionStalled, reason, "")}
+}
+
+// needsUser says that waiting won't help.
+func needsUser(reason string) bool {
+	return slices.Contains([]string{
+		reasonInvalidConfigURL, reasonCredentialsMissing, reasonCredentialsInvalid, reasonNotSupported, reasonUnauthorized,
+		reasonRunnerGroupNotFound, reasonScaleSetInUse, reasonRefused,
+	}, reason)
+}

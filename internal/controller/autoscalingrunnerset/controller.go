@@ -1,0 +1,202 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// workers is how many scale sets are reconciled at once. A pass asks nothing of GitHub and makes at most a handful of
+// requests of 2–10 ms to the API server, so ten workers take in 200 sets after a restart in about a second.
+const workers = 10
+
+// Options of a Controller. All are needed unless they say otherwise.
+type Options struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Connections lead to GitHub; see ConnectionsOf.
+	Connections Connections
+	// Pool is where GitHub is asked.
+	Pool     *pool.Pool
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Namespace is the manager's, where listeners live.
+	Namespace string
+	// ListenerImage and ListenerImagePullSecrets are for listener pods. The latter may be empty.
+	ListenerImage            string
+	ListenerImagePullSecrets []string
+	// ExcludedLabelPrefixes are those of labels that are not passed on from an AutoscalingRunnerSet. May be empty.
+	ExcludedLabelPrefixes []string
+	// Version is the manager's.
+	Version string
+}
+
+// Controller reconciles AutoscalingRunnerSets.
+type Controller struct {
+	options Options
+	wake    waker
+	memory  memory
+	// enrolments and farewells are what was asked of GitHub, by AutoscalingRunnerSet.
+	enrolments *pool.Calls[types.NamespacedName, enrolled]
+	farewells  *pool.Calls[types.NamespacedName, parting]
+}
+
+// NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
+func NewController(options Options) *Controller {
+	c := &Controller{options: options}
+	c.enrolments = pool.NewCalls[types.NamespacedName, enrolled](options.Pool, options.Clock, c.wake.add)
+	c.farewells = pool.NewCalls[types.NamespacedName, parting](options.Pool, options.Clock, c.wake.add)
+	return c
+}
+
+// SetupWithManager registers the controller and its watches.
+func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(manager).
+		Named("autoscalingrunnerset").
+		For(&v1alpha1.AutoscalingRunnerSet{}).
+		Owns(&v1alpha1.EphemeralRunnerSet{}).
+		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
+		WatchesRawSource(source.Func(c.wake.start)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(c)
+}
+
+// setOfListener leads from a listener, which can't name an owner in another namespace, to its set.
+func setOfListener(_ context.Context, object client.Object) []reconcile.Request {
+	labels := object.GetLabels()
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName],
+	}}}
+}
+
+// Reconcile brings one AutoscalingRunnerSet a step closer to what its spec says.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	if err := c.options.Client.Get(ctx, request.NamespacedName, set); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(request.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("read AutoscalingRunnerSet: %w", err)
+	}
+	p, err := c.observe(ctx, set)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	steps := []func(context.Context, *pass) error{c.protect, c.register, c.leaveFormer, c.applyRunnerSet, c.applyListener}
+	if !set.DeletionTimestamp.IsZero() {
+		steps = []func(context.Context, *pass) error{c.finalize}
+	}
+	err = p.run(ctx, steps)
+	return p.result(errors.Join(err, c.report(ctx, p)))
+}
+
+// protect sets the finalizer, without which there would be no goodbye.
+func (c *Controller) protect(ctx context.Context, p *pass) error {
+	return kube.AddFinalizer(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet)
+}
+
+func (c *Controller) forget(key types.NamespacedName) {
+	c.enrolments.Forget(key)
+	c.farewells.Forget(key)
+	c.memory.forget(key)
+	unpublish(key)
+}
+
+// pass is one reconciliation: what was observed, and what the steps found out for those after them.
+type pass struct {
+	key types.NamespacedName
+	set *v1alpha1.AutoscalingRunnerSet
+	now time.Time
+	// runnerSets are those the set owns, the newest first; listeners are those of the set, the one to keep first.
+	runnerSets []v1alpha1.EphemeralRunnerSet
+	listeners  []v1alpha1.AutoscalingListener
+
+	// registration is where the scale set is on GitHub, nil while it is not known to be anywhere.
+	registration *v1alpha1.ScaleSetRegistration
+	wish         wish
+	// obstacle is what keeps GitHub from being asked at all: a bad address or bad credentials. Only a user can remove it.
+	obstacle error
+	// enrolment is the last call to GitHub, asked whether there was one for the present wish.
+	enrolment pool.Call[enrolled]
+	asked     bool
+	// released says that the finalizer is gone, and so perhaps the object.
+	released bool
+
+	again time.Duration
+}
+
+// run takes the steps in order, as far as they go.
+func (p *pass) run(ctx context.Context, steps []func(context.Context, *pass) error) error {
+	for _, step := range steps {
+		if err := step(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after asks for another pass, at the earliest of all times that were asked for.
+func (p *pass) after(d time.Duration) {
+	d = max(d, time.Millisecond) // zero would mean "never"
+	if p.again == 0 || d < p.again {
+		p.again = d
+	}
+}
+
+// result ends the pass. A conflict only says that the cache was behind.
+func (p *pass) result(err error) (reconcile.Result, error) {
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: p.again}, nil
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// conflictPause is what a cache needs to catch up, with plenty to spare.
+const conflictPause = 200 * time.Millisecond
+
+// runnerSet returns the EphemeralRunnerSet in use, nil when there is none.
+func (p *pass) runnerSet() *v1alpha1.EphemeralRunnerSet {
+	if len(p.runnerSets) == 0 {
+		return nil
+	}
+	return &p.runnerSets[0]
+}
+
+// listener returns the AutoscalingListener in use, nil when there is none.
+func (p *pass) listener() *v1alpha1.AutoscalingListener {
+	if len(p.listeners) == 0 {
+		return nil
+	}
+	return &p.listeners[0]
+}
+
+func (p *pass) group() string { return p.key.String() }
+
+func imagePullSecrets(names []string) []corev1.LocalObjectReference {
+	var references []corev1.LocalObjectReference
+	for _, name := range names {
+		references = append(references, corev1.LocalObjectReference{Name: name})
+	}
+	return references
+}

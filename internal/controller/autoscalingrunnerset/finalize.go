@@ -1,0 +1,212 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// finalize does the next thing of the goodbye that the package comment describes. Events lead to the pass after it.
+func (c *Controller) finalize(ctx context.Context, p *pass) error {
+	if !slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
+		p.released = true
+		return nil
+	}
+	steps := []func(context.Context, *pass) (bool, error){c.stopListeners, c.drainRunnerSets, c.deregister, c.awaitListeners, c.release}
+	for _, step := range steps {
+		if done, err := step(ctx, p); err != nil || !done {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopListeners is done when no listener pod of the set is left.
+func (c *Controller) stopListeners(ctx context.Context, p *pass) (bool, error) {
+	stopped := true
+	for i := range p.listeners {
+		listener := &p.listeners[i]
+		if listener.DeletionTimestamp == nil {
+			if err := c.remove(ctx, listener); err != nil {
+				return false, err
+			}
+		}
+		stopped = stopped && stoppedListener(listener)
+	}
+	return stopped, nil
+}
+
+// drainRunnerSets is done when no runner is left. Nothing hurries a busy one.
+func (c *Controller) drainRunnerSets(ctx context.Context, p *pass) (bool, error) {
+	for i := range p.runnerSets {
+		if p.runnerSets[i].DeletionTimestamp == nil {
+			if err := c.remove(ctx, &p.runnerSets[i]); err != nil {
+				return false, err
+			}
+		}
+	}
+	return len(p.runnerSets) == 0, nil
+}
+
+// deregister is done when GitHub has no scale set of ours any more, or FarewellTimeout is over.
+func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
+	if !c.settleEnrolment(p) {
+		return false, nil
+	}
+	registrations, err := c.ownRegistrations(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	state := c.partFrom(p, registrations)
+	if state.again > 0 {
+		p.after(state.again)
+	}
+	if !state.over {
+		return false, nil
+	}
+	if p.registration == nil && len(registrations) == 0 {
+		return true, nil
+	}
+	if err := c.forgetRegistration(ctx, p); err != nil {
+		return false, err
+	}
+	c.tellParting(p, state)
+	return true, nil
+}
+
+// settleEnrolment waits for a registration that is still under way, so that nothing comes to be after the goodbye, and
+// takes over one that was answered and not recorded yet.
+func (c *Controller) settleEnrolment(p *pass) bool {
+	last, known := c.enrolments.Last(p.key)
+	if known && last.Running() {
+		return false
+	}
+	if p.registration == nil && last.Result.set != nil {
+		p.registration = last.Result.registration()
+	}
+	return true
+}
+
+// ownRegistrations leaves out what another AutoscalingRunnerSet holds as well: that one still needs it.
+func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.ScaleSetRegistration, error) {
+	registrations := formerOf(p.set)
+	if p.registration != nil {
+		registrations = append(registrations, *p.registration)
+	}
+	var sets v1alpha1.AutoscalingRunnerSetList
+	if err := c.options.Client.List(ctx, &sets); err != nil {
+		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	}
+	return slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool {
+		return slices.ContainsFunc(sets.Items, func(other v1alpha1.AutoscalingRunnerSet) bool {
+			held := registrationOf(&other)
+			return other.UID != p.set.UID && held != nil && held.ID == r.ID && sameURL(held.URL, r.URL)
+		})
+	}), nil
+}
+
+// forgetRegistration clears everything that says where the scale set is, which tells the listener that its Secrets are
+// no longer needed.
+func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
+	before := p.set.DeepCopy()
+	delete(p.set.Annotations, v1alpha1.AnnotationRunnerScaleSetID)
+	setFormer(p.set, nil)
+	if _, err := kube.PatchMetadata(ctx, c.options.Client, p.set, before); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("forget the registration: %w", err)
+	}
+	before = p.set.DeepCopy()
+	p.set.Status.Registration = nil
+	if _, err := kube.PatchStatus(ctx, c.options.Client, p.set, before); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("forget the registration: %w", err)
+	}
+	p.registration = nil
+	c.enrolments.Forget(p.key)
+	return nil
+}
+
+func (c *Controller) awaitListeners(_ context.Context, p *pass) (bool, error) {
+	return len(p.listeners) == 0, nil
+}
+
+// release strips ARC's protection from the chart's objects and then lets the set go.
+func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
+	for _, object := range protected(p.set) {
+		if err := c.unprotect(ctx, object); err != nil {
+			return false, err
+		}
+	}
+	if err := kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
+		return false, err
+	}
+	p.released = true
+	return true, nil
+}
+
+// protected returns the objects that the cleanup annotations name, those last without which the others could not be
+// stripped.
+func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
+	named := []struct {
+		annotation string
+		object     client.Object
+	}{
+		{"kubernetes-mode-role-binding-name", &rbacv1.RoleBinding{}},
+		{"kubernetes-mode-role-name", &rbacv1.Role{}},
+		{"kubernetes-mode-service-account-name", &corev1.ServiceAccount{}},
+		{"no-permission-service-account-name", &corev1.ServiceAccount{}},
+		{"github-secret-name", &corev1.Secret{}},
+		{"manager-role-binding", &rbacv1.RoleBinding{}},
+		{"manager-role-name", &rbacv1.Role{}},
+	}
+	var objects []client.Object
+	for _, n := range named {
+		if name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation]); name != "" {
+			n.object.SetNamespace(set.Namespace)
+			n.object.SetName(name)
+			objects = append(objects, n.object)
+		}
+	}
+	return objects
+}
+
+// unprotect strips the finalizer without reading the object: a strategic merge patch removes the one value and leaves
+// the others, and is no change where the value isn't there. Objects of our charts never have it. Forbidden means that
+// the manager's Role went first, which happens only where nothing protected it.
+func (c *Controller) unprotect(ctx context.Context, object client.Object) error {
+	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
+	err := c.options.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("strip %s from %T %s: %w", v1alpha1.FinalizerCleanupProtection, object, object.GetName(), err)
+	}
+	return nil
+}
+
+// stage names what a deletion waits for.
+func (p *pass) stage() (reason, message string) {
+	switch {
+	case slices.ContainsFunc(p.listeners, func(l v1alpha1.AutoscalingListener) bool { return !stoppedListener(&l) }):
+		return "StoppingListener", "the listener ends its session"
+	case len(p.runnerSets) > 0:
+		return "DrainingRunners", fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", currentRunners(p.runnerSets))
+	case p.registration != nil:
+		return "Deregistering", fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, FarewellTimeout.Round(time.Second))
+	}
+	return "Releasing", "the last objects go"
+}
+
+// stoppedListener says that the listener's pod is gone for good. A condition from before the deletion doesn't count.
+func stoppedListener(listener *v1alpha1.AutoscalingListener) bool {
+	condition := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
+	return listener.DeletionTimestamp != nil && condition != nil && condition.Reason == v1alpha1.ReasonListenerStopped
+}

@@ -1,0 +1,45 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// GitHub is what this controller asks of the Actions service. *actions.Client implements it.
+type GitHub interface {
+	GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name string) (*actions.RunnerScaleSet, error)
+	GetRunnerScaleSetByID(ctx context.Context, id int) (*actions.RunnerScaleSet, error)
+	CreateRunnerScaleSet(ctx context.Context, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
+	UpdateRunnerScaleSet(ctx context.Context, id int, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
+	DeleteRunnerScaleSet(ctx context.Context, id int) error
+	GetRunnerGroupByName(ctx context.Context, name string) (*actions.RunnerGroup, error)
+}
+
+// Connections leads from what an object says about GitHub to GitHub. See ConnectionsOf.
+type Connections interface {
+	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve.
+	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
+	// FromListener reads what the Secrets of an AutoscalingListener still hold.
+	FromListener(ctx context.Context, listener client.ObjectKey) (*credentials.Resolved, error)
+	// GitHub returns the client for the reference.
+	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
+	// GitHubFrom returns a client for the reference's address with values from elsewhere.
+	GitHubFrom(reference credentials.Reference, resolved *credentials.Resolved) (GitHub, error)
+}
+
+// ConnectionsOf returns the connections of a provider.
+func ConnectionsOf(provider *credentials.Provider) Connections { return connections{provider} }
+
+type connections struct{ *credentials.Provider }
+
+func (c connections) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+	return c.Client(ctx, reference)
+}
+
+func (c connections) GitHubFrom(reference credentials.Reference, resolved *credentials.Resolved) (GitHub, error) {
+	return c.ClientFrom(reference, resolved)
+}

@@ -1,0 +1,97 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// applyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place: ARC's
+// name formula depends on group and address, and two listeners would fight for the only session. The formula names a
+// new one only.
+func (c *Controller) applyListener(ctx context.Context, p *pass) error {
+	runnerSet := p.runnerSet()
+	if !p.registeredHere() || runnerSet == nil || runnerSet.DeletionTimestamp != nil {
+		return nil
+	}
+	for i := range p.listeners {
+		extra := &p.listeners[i]
+		if i == 0 || extra.DeletionTimestamp != nil {
+			continue
+		}
+		if err := c.remove(ctx, extra); err != nil {
+			return err
+		}
+		c.tell(p.set, extra, listenerReplaced(extra.Name))
+	}
+	wanted, live := c.listener(p, runnerSet.Name), p.listener()
+	if live == nil {
+		_, err := kube.Apply(ctx, c.options.Client, wanted, nil)
+		return err
+	}
+	if live.DeletionTimestamp != nil {
+		return nil // its end is an event, and the next pass makes a new one
+	}
+	applied, err := kube.Apply(ctx, c.options.Client, wanted, live)
+	if err != nil || applied {
+		return err
+	}
+	return pruneListener(ctx, c.options.Client, wanted, live)
+}
+
+// listener returns the AutoscalingListener as it should be.
+func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingListener {
+	spec := &p.set.Spec
+	name := kube.ListenerName(p.set)
+	if live := p.listener(); live != nil {
+		name = live.Name
+	}
+	return &v1alpha1.AutoscalingListener{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   c.options.Namespace,
+			Name:        name,
+			Labels:      c.childLabels(p.set, spec.AutoscalingListenerMetadata, v1alpha1.ComponentListener),
+			Annotations: childAnnotations(p, spec.AutoscalingListenerMetadata),
+		},
+		Spec: v1alpha1.AutoscalingListenerSpec{
+			GitHubConfigUrl:               spec.GitHubConfigUrl,
+			GitHubConfigSecret:            spec.GitHubConfigSecret,
+			RunnerScaleSetID:              p.registration.ID,
+			AutoscalingRunnerSetNamespace: p.set.Namespace,
+			AutoscalingRunnerSetName:      p.set.Name,
+			EphemeralRunnerSetName:        runnerSet,
+			MaxRunners:                    spec.EffectiveMaxRunners(),
+			MinRunners:                    spec.EffectiveMinRunners(),
+			Image:                         c.options.ListenerImage,
+			ImagePullSecrets:              imagePullSecrets(c.options.ListenerImagePullSecrets),
+			Proxy:                         spec.Proxy,
+			GitHubServerTLS:               spec.GitHubServerTLS,
+			VaultConfig:                   spec.VaultConfig,
+			Metrics:                       spec.ListenerMetrics,
+			Template:                      spec.ListenerTemplate,
+			ConfigSecretMetadata:          spec.ListenerConfigSecretMetadata,
+			ServiceAccountMetadata:        spec.ListenerServiceAccountMetadata,
+			RoleMetadata:                  spec.ListenerRoleMetadata,
+			RoleBindingMetadata:           spec.ListenerRoleBindingMetadata,
+		},
+	}
+}
+
+// pruneListener removes fields that ARC has set and the spec no longer wants; see pruneRunnerSet.
+func pruneListener(ctx context.Context, c client.Client, wanted, live *v1alpha1.AutoscalingListener) error {
+	pruned := live.DeepCopy()
+	pruned.Spec = wanted.Spec
+	if equality.Semantic.DeepEqual(pruned.Spec, live.Spec) {
+		return nil
+	}
+	if _, err := kube.PatchMetadata(ctx, c, pruned, live); err != nil {
+		return fmt.Errorf("prune AutoscalingListener %s: %w", live.Name, err)
+	}
+	return nil
+}

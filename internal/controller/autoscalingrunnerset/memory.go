@@ -1,0 +1,83 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// waker puts a set into the controller's queue when GitHub has answered. It never blocks.
+type waker struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// start is a source of events: controller-runtime hands it the queue.
+func (w *waker) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+func (w *waker) add(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue != nil {
+		w.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// memory is what only bounds rates and waits and may be lost in a restart.
+type memory struct {
+	mu      sync.Mutex
+	written map[types.NamespacedName]time.Time
+	parting map[types.NamespacedName]time.Time
+}
+
+// statusWritten returns when the set's status was last written.
+func (m *memory) statusWritten(key types.NamespacedName) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.written[key]
+}
+
+func (m *memory) noteStatus(key types.NamespacedName, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.written == nil {
+		m.written = map[types.NamespacedName]time.Time{}
+	}
+	m.written[key] = now
+}
+
+// partingSince returns when the farewell began, which is now if nobody asked before.
+func (m *memory) partingSince(key types.NamespacedName, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since, known := m.parting[key]
+	if !known {
+		if m.parting == nil {
+			m.parting = map[types.NamespacedName]time.Time{}
+		}
+		since, m.parting[key] = now, now
+	}
+	return since
+}
+
+func (m *memory) partingOver(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.parting, key)
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.written, key)
+	delete(m.parting, key)
+}

@@ -1,0 +1,77 @@
+package autoscalingrunnerset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// observe gathers what there is of the set, all of it from the cache.
+func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (*pass, error) {
+	p := &pass{key: client.ObjectKeyFromObject(set), set: set, now: c.options.Clock.Now(), registration: registrationOf(set)}
+	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace}
+
+	var runnerSets v1alpha1.EphemeralRunnerSetList
+	if err := c.options.Client.List(ctx, &runnerSets, client.InNamespace(set.Namespace), mine); err != nil {
+		return nil, fmt.Errorf("list EphemeralRunnerSets: %w", err)
+	}
+	p.runnerSets = slices.DeleteFunc(runnerSets.Items, func(r v1alpha1.EphemeralRunnerSet) bool { return !metav1.IsControlledBy(&r, set) })
+	slices.SortFunc(p.runnerSets, func(a, b v1alpha1.EphemeralRunnerSet) int { return newestFirst(&a, &b) })
+
+	var listeners v1alpha1.AutoscalingListenerList
+	if err := c.options.Client.List(ctx, &listeners, client.InNamespace(c.options.Namespace), mine); err != nil {
+		return nil, fmt.Errorf("list AutoscalingListeners: %w", err)
+	}
+	p.listeners = listeners.Items
+	slices.SortFunc(p.listeners, listenerOrder(kube.ListenerName(set)))
+	return p, nil
+}
+
+// newestFirst orders by creation, and by name within the second that timestamps resolve. What is being deleted comes
+// last: it is of no use to anybody.
+func newestFirst(a, b client.Object) int {
+	return cmp.Or(
+		cmp.Compare(rank(a.GetDeletionTimestamp() != nil), rank(b.GetDeletionTimestamp() != nil)),
+		b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetName(), b.GetName()),
+	)
+}
+
+// listenerOrder prefers the listener that has the name a new one would get, then the newest.
+func listenerOrder(name string) func(a, b v1alpha1.AutoscalingListener) int {
+	return func(a, b v1alpha1.AutoscalingListener) int {
+		return cmp.Or(cmp.Compare(rank(a.Name != name), rank(b.Name != name)), newestFirst(&a, &b))
+	}
+}
+
+func rank(later bool) int {
+	if later {
+		return 1
+	}
+	return 0
+}
+
+// registrationOf returns where the set is registered: what its status says, or ARC's annotation where ARC made it.
+func registrationOf(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
+	if set.Status.Registration != nil {
+		return set.Status.Registration.DeepCopy()
+	}
+	id, err := strconv.Atoi(set.Annotations[v1alpha1.AnnotationRunnerScaleSetID])
+	if err != nil || id <= 0 {
+		return nil
+	}
+	return &v1alpha1.ScaleSetRegistration{
+		URL:   set.Spec.GitHubConfigUrl,
+		ID:    id,
+		Group: set.Annotations[v1alpha1.AnnotationRunnerGroupName],
+		Name:  set.Annotations[v1alpha1.AnnotationRunnerScaleSetName],
+	}
+}

@@ -1,0 +1,236 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+const (
+	// checkEvery is how often a scale set that nobody complains about is looked at on GitHub, give or take a tenth so
+	// that sets created together don't ask together. 200 sets make less than one request a second.
+	checkEvery = 5 * time.Minute
+	// retryFirst and retryMost bound the pauses after a failed call; they double in between.
+	retryFirst = 5 * time.Second
+	retryMost  = time.Minute
+	// recheckPause keeps a listener that goes on complaining from making us ask all the time.
+	recheckPause = 5 * time.Second
+)
+
+// listenerReasonScaleSetNotFound is what the listener reports when GitHub no longer knows the scale set.
+const listenerReasonScaleSetNotFound = "ScaleSetNotFound"
+
+// enrolled is the outcome of an enrolment.
+type enrolled struct {
+	// question is what was asked for: a hash of the wish and of the credentials it was asked with.
+	question string
+	// wished is a hash of the wish alone.
+	wished string
+	wish   wish
+	// set is GitHub's answer, nil where the call failed.
+	set *actions.RunnerScaleSet
+}
+
+func (e enrolled) registration() *v1alpha1.ScaleSetRegistration {
+	return &v1alpha1.ScaleSetRegistration{URL: e.wish.URL, Group: e.set.RunnerGroupName, Name: e.set.Name, ID: e.set.ID}
+}
+
+// register has GitHub asked when it is time to, and records the answer when there is a new one.
+func (c *Controller) register(ctx context.Context, p *pass) error {
+	p.wish, p.obstacle = wishOf(p.set)
+	if p.obstacle != nil {
+		return nil
+	}
+	reference := credentials.ForAutoscalingRunnerSet(p.set)
+	resolved, err := c.options.Connections.Resolve(ctx, reference)
+	p.after(credentials.RereadAfter)
+	if err != nil {
+		if !isVerdict(err) {
+			return fmt.Errorf("read the credentials: %w", err)
+		}
+		p.obstacle = err
+		return nil
+	}
+	question := kube.Hash(struct {
+		Wish     wish
+		Resolved *credentials.Resolved
+	}{p.wish, resolved})
+	last, known := c.enrolments.Last(p.key)
+	if wait := due(p, last, known, question); wait > 0 {
+		p.after(wait)
+	} else if err := c.enrol(ctx, p, reference, question, last); err != nil {
+		return err
+	}
+	p.enrolment, p.asked = c.enrolments.Last(p.key)
+	p.asked = p.asked && (p.enrolment.Running() || p.enrolment.Result.question == question)
+	if !p.asked || p.enrolment.Running() || p.enrolment.Err != nil {
+		return nil
+	}
+	return c.record(ctx, p, p.enrolment.Result)
+}
+
+// isVerdict tells credentials that are missing or wrong from an API server that could not be asked.
+func isVerdict(err error) bool {
+	var missing *credentials.MissingError
+	var invalid *credentials.InvalidError
+	var unsupported *credentials.UnsupportedError
+	return errors.As(err, &missing) || errors.As(err, &invalid) || errors.As(err, &unsupported)
+}
+
+// due returns how long GitHub need not be asked, zero when it is time to.
+func due(p *pass, last pool.Call[enrolled], known bool, question string) time.Duration {
+	switch {
+	case !known:
+		return 0
+	case last.Running():
+		return checkEvery // its end is news and wakes us
+	case last.Result.question != question:
+		return 0
+	case last.Err != nil:
+		return backOff(last).Sub(p.now)
+	case p.lostSince(last.Started):
+		return last.Finished.Add(recheckPause).Sub(p.now)
+	}
+	return last.Finished.Add(jittered(p)).Sub(p.now)
+}
+
+// backOff returns when a failed call may be repeated.
+func backOff(last pool.Call[enrolled]) time.Time {
+	earliest := last.Finished.Add(pauseAfter(last.Failures))
+	var limited *actions.RateLimitedError
+	if errors.As(last.Err, &limited) && limited.Until.After(earliest) {
+		return limited.Until
+	}
+	return earliest
+}
+
+// pauseAfter is the pause after so many failures in a row, one at least.
+func pauseAfter(failures int) time.Duration {
+	return min(retryFirst<<min(failures-1, 10), retryMost)
+}
+
+// lostSince says that the listener has reported the scale set gone after it was last looked at. Its clock has whole
+// seconds.
+func (p *pass) lostSince(looked time.Time) bool {
+	runnerSet := p.runnerSet()
+	if runnerSet == nil || runnerSet.Status.Listener == nil || runnerSet.Status.Listener.Since == nil {
+		return false
+	}
+	listener := runnerSet.Status.Listener
+	return listener.Reason == listenerReasonScaleSetNotFound && listener.Since.Add(time.Second).After(looked)
+}
+
+// jittered is checkEvery, longer or shorter by up to a tenth: always the same for one set, different between sets.
+func jittered(p *pass) time.Duration {
+	hash := fnv.New32a()
+	hash.Write([]byte(p.set.UID))
+	fraction := float64(hash.Sum32()) / float64(1<<32)
+	return time.Duration(float64(checkEvery) * (0.9 + 0.2*fraction))
+}
+
+// enrol has the scale set created, found or updated in the pool.
+func (c *Controller) enrol(ctx context.Context, p *pass, reference credentials.Reference, question string, last pool.Call[enrolled]) error {
+	owners, err := c.owners(ctx, p)
+	if err != nil {
+		return err
+	}
+	outcome := enrolled{question: question, wished: kube.Hash(p.wish), wish: p.wish}
+	work := enrolment{wish: p.wish, owners: owners}
+	if p.registration != nil && sameURL(p.registration.URL, p.wish.URL) {
+		work.id = p.registration.ID
+	}
+	if last.Result.wished == outcome.wished {
+		work.settled = last.Result.set
+	}
+	c.enrolments.Go(p.group(), p.key, func(ctx context.Context) (enrolled, error) {
+		github, err := c.options.Connections.GitHub(ctx, reference)
+		if err != nil {
+			return outcome, err
+		}
+		work.github = github
+		outcome.set, err = work.run(ctx)
+		return outcome, err
+	})
+	return nil
+}
+
+// owners returns who holds which scale set under the wish's address. Of two AutoscalingRunnerSets that hold the same,
+// the older one does, so that exactly one gives way.
+func (c *Controller) owners(ctx context.Context, p *pass) (map[int]string, error) {
+	var sets v1alpha1.AutoscalingRunnerSetList
+	if err := c.options.Client.List(ctx, &sets); err != nil {
+		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	}
+	owners := map[int]string{}
+	for i := range sets.Items {
+		other := &sets.Items[i]
+		if held := registrationOf(other); other.UID != p.set.UID && held != nil && sameURL(held.URL, p.wish.URL) {
+			if p.registration == nil || p.registration.ID != held.ID || older(other, p.set) {
+				owners[held.ID] = client.ObjectKeyFromObject(other).String()
+			}
+		}
+	}
+	return owners, nil
+}
+
+func older(a, b *v1alpha1.AutoscalingRunnerSet) bool { return newestFirst(b, a) < 0 }
+
+// sameURL compares addresses as GitHub would read them, without regard to slashes at the ends.
+func sameURL(a, b string) bool {
+	left, leftErr := actions.ParseConfigURL(a)
+	right, rightErr := actions.ParseConfigURL(b)
+	if leftErr != nil || rightErr != nil {
+		return a == b
+	}
+	return left.String() == right.String()
+}
+
+// record writes where the scale set is to the annotations that ARC knows, and to the pass for status.registration. A
+// registration under another address than before becomes a former one, which is left in peace until its runners are done.
+func (c *Controller) record(ctx context.Context, p *pass, answer enrolled) error {
+	now := *answer.registration()
+	before := p.set.DeepCopy()
+	previous := p.registration
+	if previous != nil && !sameURL(previous.URL, now.URL) {
+		setFormer(p.set, append(formerOf(p.set), *previous))
+	}
+	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
+	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerGroupName, now.Group)
+	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
+	p.set.Labels = kube.Labels(nil, withoutScope(p.set.Labels), scopeLabels(now.URL))
+	if _, err := kube.PatchMetadata(ctx, c.options.Client, p.set, before); err != nil {
+		return fmt.Errorf("record the registration: %w", err)
+	}
+	p.registration = &now
+	if dropped := missingLabels(answer.set, answer.wish.Labels); len(dropped) > 0 && before.Status.Registration == nil {
+		c.tell(p.set, nil, labelsDropped(dropped))
+	}
+	if h, news := registrationNews(previous, now); news && (before.Status.Registration == nil || *before.Status.Registration != now) {
+		c.tell(p.set, nil, h)
+	}
+	return nil
+}
+
+// registrationNews returns the Event that the step from before to now is worth.
+func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (happening, bool) {
+	switch {
+	case before == nil || !sameURL(before.URL, now.URL):
+		return registered(now), true
+	case before.ID != now.ID:
+		return reregistered(*before, now), true
+	case before.Name != now.Name || before.Group != now.Group:
+		return updated(now), true
+	}
+	return happening{}, false
+}

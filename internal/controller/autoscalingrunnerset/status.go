@@ -1,0 +1,72 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// statusPause is the shortest time between two writes of a set's status: in a burst counts change with every runner.
+const statusPause = time.Second
+
+// report writes the status, at most once in statusPause, and publishes the metric.
+func (c *Controller) report(ctx context.Context, p *pass) error {
+	if p.released {
+		return nil
+	}
+	if wait := c.memory.statusWritten(p.key).Add(statusPause).Sub(p.now); wait > 0 {
+		p.after(wait)
+		return nil
+	}
+	after := p.set.DeepCopy()
+	after.Status = statusOf(p, c.options.Version)
+	publishReady(p.key, meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionReady))
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
+	if wrote {
+		c.memory.noteStatus(p.key, p.now)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// statusOf is what the pass has found out, on top of what the status said before.
+func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
+	status := *p.set.Status.DeepCopy()
+	status.Registration = p.registration
+	status.ObservedGeneration = p.set.Generation
+	status.CurrentRunners = currentRunners(p.runnerSets)
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners = 0, 0, 0
+	for _, runnerSet := range p.runnerSets {
+		status.PendingEphemeralRunners += runnerSet.Status.PendingEphemeralRunners
+		status.RunningEphemeralRunners += runnerSet.Status.RunningEphemeralRunners
+		status.FailedEphemeralRunners += runnerSet.Status.FailedEphemeralRunners
+	}
+	for _, condition := range conditionsOf(p, version) {
+		kube.SetConditions(&status.Conditions, p.set.Generation, p.now, condition)
+	}
+	kube.SetConditions(&status.Conditions, p.set.Generation, p.now, summary(p, status.Conditions)...)
+	status.Phase = phaseOf(p, status)
+	return status
+}
+
+func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
+	current := 0
+	for _, runnerSet := range runnerSets {
+		current += runnerSet.Status.CurrentReplicas
+	}
+	return current
+}
+
+func phaseOf(p *pass, status v1alpha1.AutoscalingRunnerSetStatus) v1alpha1.AutoscalingRunnerSetPhase {
+	switch {
+	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionOutdated):
+		return v1alpha1.AutoscalingRunnerSetPhaseOutdated
+	case p.registration != nil && p.runnerSet() != nil && p.listener() != nil:
+		return v1alpha1.AutoscalingRunnerSetPhaseRunning
+	}
+	return v1alpha1.AutoscalingRunnerSetPhasePending
+}

@@ -1,0 +1,40 @@
+package autoscalingrunnerset
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	reasonVersionMatches = "VersionMatches"
+	reasonVersionForeign = "VersionDiffers"
+)
+
+var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9]\d*))?$`)
+
+// versionCondition compares the chart that made the object with this manager. A difference is worth a word and no more:
+// what the user wrote goes on working, and the next `helm upgrade` of the set settles it.
+func versionCondition(labels map[string]string, manager string) kube.Condition {
+	chart := labels[v1alpha1.LabelVersion]
+	if versionSupported(chart, manager) {
+		return kube.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
+	}
+	if chart == "" {
+		chart = "unknown"
+	}
+	return kube.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
+		"made by a chart of version %s, the manager is %s; it is served all the same. Upgrade the scale set's chart to the manager's version", chart, manager))
+}
+
+// versionSupported holds for development builds, for equal versions and for releases of the same minor version.
+func versionSupported(chart, manager string) bool {
+	if manager == "dev" || manager == "NA" || strings.HasPrefix(manager, "canary-") || chart == manager {
+		return true
+	}
+	a, b := releaseVersion.FindStringSubmatch(chart), releaseVersion.FindStringSubmatch(manager)
+	return a != nil && b != nil && a[1] == b[1] && a[2] == b[2]
+}
