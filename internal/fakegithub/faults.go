@@ -2,6 +2,7 @@ package fakegithub
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path"
@@ -78,21 +79,27 @@ type Fault struct {
 	lifted chan struct{} // closed when the fault is removed
 }
 
+// validate refuses what would silently do nothing, so that a test does not pass
+// because its fault never struck.
 func (f *Fault) validate() error {
 	if _, err := path.Match(f.Endpoint, ""); err != nil || f.Endpoint == "" {
 		return fmt.Errorf("endpoint %q is not a pattern", f.Endpoint)
 	}
+	if !slices.Contains([]string{"", DropBefore, DropAfter}, f.Drop) {
+		return fmt.Errorf("drop %q is neither %q nor %q", f.Drop, DropBefore, DropAfter)
+	}
+	return f.validateNumbers()
+}
+
+func (f *Fault) validateNumbers() error {
 	if f.Status != 0 && (f.Status < 200 || f.Status > 599) {
 		return fmt.Errorf("status %d is not between 200 and 599", f.Status)
-	}
-	if f.Drop != "" && f.Drop != DropBefore && f.Drop != DropAfter {
-		return fmt.Errorf("drop %q is neither %q nor %q", f.Drop, DropBefore, DropAfter)
 	}
 	if f.Probability < 0 || f.Probability > 1 {
 		return fmt.Errorf("probability %v is not between 0 and 1", f.Probability)
 	}
-	if f.Count < 0 || f.Skip < 0 || f.Delay < 0 {
-		return fmt.Errorf("count, skip and delay must not be negative")
+	if min(f.Count, f.Skip, int(f.Delay)) < 0 {
+		return errors.New("count, skip and delay must not be negative")
 	}
 	return nil
 }

@@ -45,6 +45,8 @@ type credentialsData struct {
 	RequireFIPS      string `json:"RequireFipsCryptography"`
 }
 
+// encodeJITConfig packs the files the way the service does: base64 of a JSON
+// object whose values are base64 of JSON files.
 func encodeJITConfig(r *state.Runner, serverURL, gitHubURL string) (string, error) {
 	work := r.WorkFolder
 	setDefault(&work, "_work")

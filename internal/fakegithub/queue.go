@@ -74,6 +74,8 @@ func (s *Server) getMessage(r *request) reply {
 	}
 }
 
+// collect answers a poll if there is something to answer. Statistics are taken at
+// this moment, also for a message that was made long ago.
 func (s *Server) collect(poll *state.Poll) (rep reply, ok bool) {
 	s.do(func(time.Time) {
 		message, err := s.state.Collect(poll)

@@ -31,6 +31,8 @@ const (
 	controlEndpoints = "control/"
 )
 
+// endpoints lists every call GitHub has, and those of the simulated runner. The
+// patterns are what canonical makes of an address.
 func endpoints() []endpoint {
 	const (
 		sets     = "/services/{service}/_apis/runtime/runnerscalesets"
@@ -68,6 +70,8 @@ func endpoints() []endpoint {
 	}
 }
 
+// newHandler sends every request through canonical and serve, unknown ones too,
+// so that a client's wrong address shows up in counters and log.
 func (s *Server) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	for _, ep := range append(endpoints(), controls()...) {
@@ -151,6 +155,8 @@ func (s *Server) prevented(r *http.Request, ep endpoint, fault *Fault) (rep repl
 	return fault.answer(), fault.Status != 0 || fault.Drop == DropBefore
 }
 
+// latency is the configured delay of an endpoint; private ones have none, as they
+// stand for things that don't cross the client's network.
 func (s *Server) latency(name string) time.Duration {
 	switch {
 	case strings.Contains(name, "/"):

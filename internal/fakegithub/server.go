@@ -140,6 +140,8 @@ func (s *Server) keepTime() {
 	}
 }
 
+// arm catches up and returns when there is something to do next, and how long that
+// is from now.
 func (s *Server) arm() (due time.Time, wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,6 +20,8 @@ type sessionAnswer struct {
 	Statistics  state.Statistics `json:"statistics"`
 }
 
+// sessionReply answers a session or the refusal. The queue URL has a query string
+// because the hosted one has, and clients must keep it.
 func (s *Server) sessionReply(r *request, session *state.Session, err error) reply {
 	if err != nil {
 		return errorReply(err)

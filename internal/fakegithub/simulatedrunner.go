@@ -113,6 +113,8 @@ type simulatedRunner struct {
 	call runnerCall
 }
 
+// watchKill lets Kill end the runner's context with a cause of its own, so that no
+// farewell is sent. The returned function must be called; it waits for the watcher.
 func (r *simulatedRunner) watchKill(ctx context.Context, end context.CancelCauseFunc) (stop func()) {
 	if r.opts.Kill == nil {
 		return func() {}
@@ -179,6 +181,7 @@ func (r *simulatedRunner) persist(ctx context.Context, what string) (runnerEvent
 	}
 }
 
+// ask makes one call. Only ErrRunnerRefused and ErrRunnerOutdated are final.
 func (r *simulatedRunner) ask(ctx context.Context, what string) (event runnerEvent, err error) {
 	body, err := json.Marshal(r.call)
 	if err != nil {

@@ -40,6 +40,7 @@ type traffic struct {
 	next   int
 }
 
+// note counts and logs a request; those of the control API would only bury the rest.
 func (t *traffic) note(entry LogEntry) {
 	if strings.HasPrefix(entry.Endpoint, controlEndpoints) {
 		return

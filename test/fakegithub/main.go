@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
+// settings are the flags as given and the options made of them.
 type settings struct {
 	addr, flow, pats, groups      string
 	appID, appClientID, appKeyPEM string
@@ -37,6 +38,8 @@ func main() {
 	}
 }
 
+// run serves until the context ends. It fails on bad flags or an address that
+// can't be listened on.
 func run(ctx context.Context, args []string) error {
 	set, err := parse(args)
 	if err != nil {
@@ -56,6 +59,8 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
+// parse leaves durations of 0 to the defaults of the fake, which are those of the
+// real service.
 func parse(args []string) (*settings, error) {
 	set := &settings{}
 	o := &set.options

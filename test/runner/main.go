@@ -26,6 +26,7 @@ func main() {
 	os.Exit(code)
 }
 
+// run returns the exit code, and why no job was run to its end.
 func run(ctx context.Context) (int, error) {
 	config := os.Getenv("ACTIONS_RUNNER_INPUT_JITCONFIG")
 	if config == "" {
