@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -53,6 +54,9 @@ func New(kube client.Reader, options Options) *Provider {
 		options.Clock = clock.RealClock{}
 	}
 	p := &Provider{reader: reader{kube: kube}, options: options}
+	p.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
+		return openAzureKeyVault(config, proxy, options.Clock)
+	}
 	p.results.entries = map[sourceKey]*result{}
 	p.clients.entries = map[clientKey]*clientEntry{}
 	return p

@@ -26,18 +26,26 @@ func (r reader) proxyLogin(ctx context.Context, namespace, name string) (proxyLo
 	if err != nil {
 		return proxyLogin{}, err
 	}
-	login := proxyLogin{username: string(data[KeyProxyUsername]), password: string(data[KeyProxyPassword])}
+	values := map[string]string{}
+	for key, value := range data {
+		values[key] = string(value)
+	}
+	return loginOf(kindSecret, namespace, name, values)
+}
+
+// loginOf takes a login out of the object that holds it.
+func loginOf(kind, namespace, name string, values map[string]string) (proxyLogin, error) {
 	for _, key := range []string{KeyProxyUsername, KeyProxyPassword} {
-		if _, present := data[key]; !present {
-			return proxyLogin{}, &MissingError{Kind: kindSecret, Namespace: namespace, Name: name, Key: key}
+		if _, present := values[key]; !present {
+			return proxyLogin{}, &MissingError{Kind: kind, Namespace: namespace, Name: name, Key: key}
 		}
 	}
-	return login, nil
+	return proxyLogin{username: values[KeyProxyUsername], password: values[KeyProxyPassword]}, nil
 }
 
 // resolveProxy fills user names and passwords in; lookup finds them by the name that the configuration gives. The
-// result is nil when there is no configuration.
-func resolveProxy(config *v1alpha1.ProxyConfig, lookup func(name string) (proxyLogin, error)) (*ProxySettings, error) {
+// result is nil when there is no configuration, which errors call by the name of its field.
+func resolveProxy(field string, config *v1alpha1.ProxyConfig, lookup func(name string) (proxyLogin, error)) (*ProxySettings, error) {
 	if config == nil {
 		return nil, nil
 	}
@@ -47,8 +55,8 @@ func resolveProxy(config *v1alpha1.ProxyConfig, lookup func(name string) (proxyL
 		config *v1alpha1.ProxyServerConfig
 		into   *string
 	}{
-		{"spec.proxy.http.url", config.HTTP, &settings.HTTP},
-		{"spec.proxy.https.url", config.HTTPS, &settings.HTTPS},
+		{field + ".http.url", config.HTTP, &settings.HTTP},
+		{field + ".https.url", config.HTTPS, &settings.HTTPS},
 	} {
 		address, err := proxyAddress(server.field, server.config, lookup)
 		if err != nil {

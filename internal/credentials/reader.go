@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // Kinds as errors name them.
@@ -21,29 +22,41 @@ const (
 // reader follows a Reference. It remembers nothing.
 type reader struct {
 	kube client.Reader
+	// openVault makes the vault that a configuration describes.
+	openVault func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault
 }
 
 // read resolves all that the reference names.
 func (r reader) read(ctx context.Context, reference Reference) (*Resolved, error) {
-	if reference.usesVault() {
-		return nil, &UnsupportedError{
-			Feature: "vaultConfig.type " + string(reference.Vault.Type),
-			Instead: "remove vaultConfig and name a Secret in githubConfigSecret",
-		}
-	}
-	credentials, err := r.credentials(ctx, reference)
-	if err != nil {
-		return nil, err
-	}
 	authorities, err := r.rootCAs(ctx, reference)
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := r.proxy(ctx, reference.Namespace, reference.Proxy)
+	credentials, proxy, err := r.secrets(ctx, reference)
 	if err != nil {
 		return nil, err
 	}
 	return &Resolved{Credentials: credentials, RootCAs: authorities, Proxy: proxy}, nil
+}
+
+// secrets reads what is secret: from the vault if there is one, else from Secrets.
+func (r reader) secrets(ctx context.Context, reference Reference) (credentials actions.Credentials, proxy *ProxySettings, err error) {
+	login := func(name string) (proxyLogin, error) { return r.proxyLogin(ctx, reference.Namespace, name) }
+	if reference.usesVault() {
+		var from vault
+		if from, err = r.vault(ctx, reference); err != nil {
+			return credentials, nil, err
+		}
+		login = func(name string) (proxyLogin, error) { return vaultLogin(ctx, from, name) }
+		credentials, err = vaultCredentials(ctx, from, reference.GitHubConfigSecret)
+	} else {
+		credentials, err = r.credentials(ctx, reference)
+	}
+	if err != nil {
+		return credentials, nil, err
+	}
+	proxy, err = resolveProxy("spec.proxy", reference.Proxy, login)
+	return credentials, proxy, err
 }
 
 // rootCAs returns the PEM that the reference's ConfigMap holds, "" when it names none.
@@ -101,10 +114,3 @@ func (r reader) get(ctx context.Context, kind, namespace, name string, into clie
 }
 
 func isForbidden(err error) bool { return apierrors.IsForbidden(err) }
-
-// proxy fills in a proxy configuration, nil without one.
-func (r reader) proxy(ctx context.Context, namespace string, config *v1alpha1.ProxyConfig) (*ProxySettings, error) {
-	return resolveProxy(config, func(name string) (proxyLogin, error) {
-		return r.proxyLogin(ctx, namespace, name)
-	})
-}

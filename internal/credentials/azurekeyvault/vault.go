@@ -1,0 +1,187 @@
+// Package azurekeyvault reads secrets from an Azure Key Vault as an application that proves itself with a certificate.
+//
+//	certificate ─▶ signed assertion ─▶ Microsoft Entra: access token ─▶ vault: secret
+//
+// It keeps nothing between calls: secrets are read about once a minute, and a certificate that is replaced on disk is
+// used from then on. It talks plain HTTP with the standard library, because the one call it needs does not carry the
+// weight of Azure's SDK.
+package azurekeyvault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/utils/clock"
+)
+
+// ErrNotFound says that the vault has no secret of that name.
+var ErrNotFound = errors.New("not found in the vault")
+
+const (
+	// apiVersion of the vault's REST interface; every sovereign cloud has it.
+	apiVersion = "7.4"
+	// maxAnswer bounds what is read of an answer: a vault's secret has at most 25 kB, a token about 2 kB.
+	maxAnswer = 1 << 20
+)
+
+// Vault is where secrets are and who asks for them. HTTP, Clock and Authority may be left out.
+type Vault struct {
+	// URL of the vault, such as https://my-vault.vault.azure.net.
+	URL string
+	// TenantID and ClientID are the Entra tenant and the application in it.
+	TenantID, ClientID string
+	// CertificatePath is a PEM file with the application's certificate and RSA key.
+	CertificatePath string
+	// HTTP sends the requests; nil means http.DefaultClient.
+	HTTP *http.Client
+	// Clock dates the assertion; nil means the real one.
+	Clock clock.PassiveClock
+	// Authority issues tokens; "" means the one of the cloud that the vault's host belongs to.
+	Authority string
+}
+
+// Error is a refusal of the authority or the vault. It holds their explanation and no secret.
+type Error struct {
+	// StatusCode is the HTTP status.
+	StatusCode int
+	// Code and Message are Azure's own, possibly empty.
+	Code, Message string
+}
+
+// Error returns Azure's explanation.
+func (e *Error) Error() string {
+	return strings.TrimRight(fmt.Sprintf("Azure answered %d %s: %s", e.StatusCode, e.Code, e.Message), ": ")
+}
+
+// clouds are those that differ in where tokens come from and what they are for. The first is the public one.
+var clouds = []struct{ hostSuffix, authority, scope string }{
+	{".vault.azure.net", "https://login.microsoftonline.com", "https://vault.azure.net/.default"},
+	{".vault.azure.cn", "https://login.chinacloudapi.cn", "https://vault.azure.cn/.default"},
+	{".vault.usgovcloudapi.net", "https://login.microsoftonline.us", "https://vault.usgovcloudapi.net/.default"},
+}
+
+// cloudOf returns the authority and the scope for a vault's host.
+func cloudOf(host string) (authority, scope string) {
+	for _, cloud := range clouds {
+		if strings.HasSuffix(strings.ToLower(host), cloud.hostSuffix) {
+			return cloud.authority, cloud.scope
+		}
+	}
+	return clouds[0].authority, clouds[0].scope
+}
+
+// Secret returns the current version of a secret. It fails with ErrNotFound, *Error, *CertificateError, or the
+// network's own error.
+func (v Vault) Secret(ctx context.Context, name string) (string, error) {
+	address, err := url.Parse(v.URL)
+	if err != nil || address.Scheme != "https" || address.Host == "" {
+		return "", errors.New("the vault's address is not usable; use https://NAME.vault.azure.net")
+	}
+	token, err := v.accessToken(ctx, address.Hostname())
+	if err != nil {
+		return "", fmt.Errorf("get an access token for vault %s: %w", address.Host, err)
+	}
+	secretURL := address.JoinPath("secrets", url.PathEscape(name))
+	secretURL.RawQuery = url.Values{"api-version": {apiVersion}}.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, secretURL.String(), nil)
+	if err != nil {
+		return "", fmt.Errorf("ask vault %s: %w", address.Host, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	var answer struct {
+		Value string `json:"value"`
+	}
+	err = v.exchange(request, &answer)
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.StatusCode == http.StatusNotFound {
+		return "", fmt.Errorf("secret %s in vault %s: %w", name, address.Host, ErrNotFound)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read secret %s of vault %s: %w", name, address.Host, err)
+	}
+	return answer.Value, nil
+}
+
+// accessToken trades a signed assertion for a token.
+func (v Vault) accessToken(ctx context.Context, host string) (string, error) {
+	authority, scope := cloudOf(host)
+	if v.Authority != "" {
+		authority = v.Authority
+	}
+	endpoint := strings.TrimRight(authority, "/") + "/" + url.PathEscape(v.TenantID) + "/oauth2/v2.0/token"
+	assertion, err := v.assertion(endpoint)
+	if err != nil {
+		return "", err
+	}
+	form := url.Values{
+		"grant_type":            {"client_credentials"},
+		"client_id":             {v.ClientID},
+		"scope":                 {scope},
+		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
+		"client_assertion":      {assertion},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", fmt.Errorf("ask the authority: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	var answer struct {
+		AccessToken string `json:"access_token"`
+	}
+	if err := v.exchange(request, &answer); err != nil {
+		return "", err
+	}
+	return answer.AccessToken, nil
+}
+
+// exchange sends a request and decodes the answer. It fails with *Error for an answer that is no success.
+func (v Vault) exchange(request *http.Request, into any) error {
+	sender := v.HTTP
+	if sender == nil {
+		sender = http.DefaultClient
+	}
+	response, err := sender.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return refusalOf(response.StatusCode, body)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return errors.New("the answer is not the JSON that Azure promises") // the decoder's text may quote a secret
+	}
+	return nil
+}
+
+// refusalOf reads the two forms in which Azure explains itself: the authority's is flat, the vault's nested.
+func refusalOf(status int, body []byte) *Error {
+	refusal := &Error{StatusCode: status}
+	var flat struct {
+		Code    string `json:"error"`
+		Message string `json:"error_description"`
+	}
+	var nested struct {
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	switch {
+	case json.Unmarshal(body, &flat) == nil:
+		refusal.Code, refusal.Message = flat.Code, flat.Message
+	case json.Unmarshal(body, &nested) == nil:
+		refusal.Code, refusal.Message = nested.Error.Code, nested.Error.Message
+	}
+	return refusal
+}

@@ -1,0 +1,133 @@
+package azurekeyvault
+
+import (
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestSecret(t *testing.T) {
+	server := newAzure(t)
+	server.secrets["github"] = `{"github_token":"abc"}`
+	got, err := server.vault(t).Secret(t.Context(), "github")
+	if err != nil || got != `{"github_token":"abc"}` {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := server.vault(t).Secret(t.Context(), "gone"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*azure, *Vault)
+		status  int
+		message string
+	}{
+		"the authority doesn't know the certificate": {
+			change: func(_ *azure, v *Vault) { v.CertificatePath = writeFile(t, newCredential().pem) },
+			status: http.StatusUnauthorized, message: "AADSTS700027",
+		},
+		"the assertion has expired": {
+			change: func(_ *azure, v *Vault) { v.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(-time.Hour)) },
+			status: http.StatusUnauthorized, message: "expired",
+		},
+		"the vault forbids it": {
+			change: func(a *azure, _ *Vault) {
+				a.refusal = func(w http.ResponseWriter) {
+					w.WriteHeader(http.StatusForbidden)
+					_, _ = w.Write([]byte(`{"error":{"code":"Forbidden","message":"no secrets get permission"}}`))
+				}
+			},
+			status: http.StatusForbidden, message: "no secrets get permission",
+		},
+		"a page of a gateway": {
+			change: func(a *azure, _ *Vault) {
+				a.refusal = func(w http.ResponseWriter) {
+					w.WriteHeader(http.StatusBadGateway)
+					_, _ = w.Write([]byte("<html>"))
+				}
+			},
+			status: http.StatusBadGateway, message: "502",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newAzure(t)
+			vault := server.vault(t)
+			test.change(server, &vault)
+			_, err := vault.Secret(t.Context(), "github")
+			var refusal *Error
+			if !errors.As(err, &refusal) || refusal.StatusCode != test.status || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("got %v, want %d and %q", err, test.status, test.message)
+			}
+		})
+	}
+}
+
+func TestUnusableAnswersDontLeak(t *testing.T) {
+	server := newAzure(t)
+	server.refusal = func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"value": s3cret}`)) }
+	_, err := server.vault(t).Secret(t.Context(), "github")
+	if err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnusableAddress(t *testing.T) {
+	for _, address := range []string{"", "my-vault", "http://my-vault.vault.azure.net", "https://"} {
+		if _, err := (Vault{URL: address}).Secret(t.Context(), "github"); err == nil || !strings.Contains(err.Error(), "https://NAME") {
+			t.Errorf("%q: got %v", address, err)
+		}
+	}
+}
+
+func TestClouds(t *testing.T) {
+	for host, want := range map[string]string{
+		"a.vault.azure.net":         "https://login.microsoftonline.com",
+		"a.vault.azure.cn":          "https://login.chinacloudapi.cn",
+		"A.Vault.USGovCloudAPI.net": "https://login.microsoftonline.us",
+		"private.example.com":       "https://login.microsoftonline.com",
+	} {
+		if authority, _ := cloudOf(host); authority != want {
+			t.Errorf("%s belongs to %s, want %s", host, authority, want)
+		}
+	}
+}
+
+func TestCertificateFiles(t *testing.T) {
+	ours, other := identity(), newCredential()
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(ours.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := pemOf("CERTIFICATE", ours.certificate.Raw)
+	for name, test := range map[string]struct {
+		content []byte
+		usable  bool
+	}{
+		"certificate and PKCS#1 key": {ours.pem, true},
+		"PKCS#8 key, then a chain":   {append(pemOf("PRIVATE KEY", pkcs8), append(pemOf("CERTIFICATE", other.certificate.Raw), certificate...)...), true},
+		"no key":                     {certificate, false},
+		"no certificate":             {pemOf("PRIVATE KEY", pkcs8), false},
+		"another's certificate":      {append(pemOf("CERTIFICATE", other.certificate.Raw), pemOf("PRIVATE KEY", pkcs8)...), false},
+		"no PEM":                     {[]byte("0\x82"), false},
+	} {
+		found, _, err := readCertificate(writeFile(t, test.content))
+		var unusable *CertificateError
+		switch {
+		case test.usable && (err != nil || !found.Equal(ours.certificate)):
+			t.Errorf("%s: %v", name, err)
+		case !test.usable && !errors.As(err, &unusable):
+			t.Errorf("%s: got %v, want a CertificateError", name, err)
+		}
+	}
+	if _, _, err := readCertificate("gone.pem"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
