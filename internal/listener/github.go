@@ -35,8 +35,8 @@ type Session interface {
 // Connector makes a client from a configuration, without talking to GitHub.
 type Connector func(*config.Config, func(actions.RequestInfo)) (GitHub, error)
 
-// errNoCertificate is a server_root_ca that holds none.
-var errNoCertificate = errors.New("server_root_ca holds no certificate in PEM: check the ConfigMap that githubServerTLS names")
+// errUnusable is a configuration that is well-formed and can't work.
+var errUnusable = errors.New("unusable configuration")
 
 type client struct{ *actions.Client }
 
@@ -49,22 +49,18 @@ func (c client) CreateSession(ctx context.Context, scaleSetID int, owner string)
 	return session, nil
 }
 
-// Connect returns the Connector for the real service. A vault is asked for the credentials by lookup, which may be nil
-// when none is configured.
-func Connect(log logr.Logger, lookup func(*config.Config) (*config.Credentials, error)) Connector {
+// Connect returns the Connector for the real service.
+func Connect(log logr.Logger) Connector {
 	return func(c *config.Config, observe func(actions.RequestInfo)) (GitHub, error) {
-		credentials := c.Credentials
-		if c.VaultType != "" {
-			var err error
-			if credentials, err = lookup(c); err != nil {
-				return nil, fmt.Errorf("look up %q in the vault: %w", c.VaultLookupKey, err)
-			}
+		if c.Credentials == nil {
+			return nil, fmt.Errorf("%w: vault_type %q is not supported; remove vaultConfig and name a Secret in githubConfigSecret",
+				errUnusable, c.VaultType)
 		}
 		roots, err := trusted(c.ServerRootCA)
 		if err != nil {
 			return nil, err
 		}
-		made, err := actions.NewClient(c.ConfigureURL, forActions(credentials), actions.Options{
+		made, err := actions.NewClient(c.ConfigureURL, c.ForActions(), actions.Options{
 			UserAgent: actions.UserAgent{
 				System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
 				ScaleSetID: c.RunnerScaleSetID, Subsystem: "ghalistener",
@@ -78,15 +74,6 @@ func Connect(log logr.Logger, lookup func(*config.Config) (*config.Credentials, 
 	}
 }
 
-func forActions(c *config.Credentials) actions.Credentials {
-	if c.Token != "" {
-		return actions.Credentials{Token: c.Token}
-	}
-	return actions.Credentials{App: &actions.AppCredentials{
-		ID: c.AppID, InstallationID: c.AppInstallationID, PrivateKey: c.AppPrivateKey,
-	}}
-}
-
 // trusted adds certificates to the system's; nil means the system's alone.
 func trusted(pem string) (*x509.CertPool, error) {
 	if pem == "" {
@@ -97,7 +84,7 @@ func trusted(pem string) (*x509.CertPool, error) {
 		roots = x509.NewCertPool() // a system without certificates still has ours
 	}
 	if !roots.AppendCertsFromPEM([]byte(pem)) {
-		return nil, errNoCertificate
+		return nil, fmt.Errorf("%w: server_root_ca holds no certificate in PEM; check the ConfigMap that githubServerTLS names", errUnusable)
 	}
 	return roots, nil
 }

@@ -22,7 +22,7 @@ var conflictPauses = []time.Duration{1 * time.Second, 2 * time.Second, 5 * time.
 
 // link is the connection to GitHub: a client and the one session of the scale set.
 type link struct {
-	// client is made anew from the configuration, and the credentials looked up anew in a vault, when it is nil.
+	// client is made anew from the configuration when it is nil.
 	client  GitHub
 	session Session
 	// sessionID is that of the session held or held last, also by a process before this one.
@@ -101,16 +101,7 @@ func (l *loop) openFailed(err error) {
 	k.retryAt = now.Add(k.pause(err, now))
 	l.log.Error(err, "No session yet, trying again", "reason", reason, "at", k.retryAt)
 	if reason == reasonUnauthorized || reason == reasonInvalidCredentials {
-		l.renewCredentials()
-	}
-}
-
-// renewCredentials looks for new credentials at once when GitHub refused the ones in use.
-func (l *loop) renewCredentials() {
-	l.readConfig()
-	if l.config.VaultType != "" && l.link.client != nil {
-		l.link.client.CloseIdleConnections()
-		l.link.client = nil // the next one asks the vault
+		l.readConfig() // there may be new credentials already
 	}
 }
 

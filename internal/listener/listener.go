@@ -29,8 +29,6 @@ type Options struct {
 	Cluster Cluster
 	// Connect makes the client of GitHub.
 	Connect Connector
-	// Vault looks up the credentials of a configuration that names a vault.
-	Vault func(*config.Config) (*config.Credentials, error)
 	// Owner is shown to whoever finds the session taken. By default the host's name, which is the pod's.
 	Owner string
 	// HealthAddress and MetricsAddress override port 8081 and the configuration; by default those of the environment.
@@ -69,7 +67,7 @@ func Run(ctx context.Context, options Options) error {
 		}
 	}
 	if d.Connect == nil {
-		d.Connect = Connect(log, options.Vault)
+		d.Connect = Connect(log)
 	}
 	changed, err := watchFile(ctx, options.ConfigPath, log)
 	if err != nil {

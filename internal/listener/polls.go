@@ -113,11 +113,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 		l.lose(now)
 		l.link.retryAt = p.notBefore
 	case reasonUnauthorized:
-		l.renewCredentials()
-		if l.link.client == nil && l.link.session != nil {
-			l.lose(now)
-			l.link.retryAt = p.notBefore
-		}
+		l.readConfig() // there may be new credentials already
 	}
 }
 

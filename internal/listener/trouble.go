@@ -91,8 +91,10 @@ func explain(err error) (reason string, explained error) {
 		return reasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
 	case errors.Is(err, actions.ErrScaleSetNotFound):
 		return reasonScaleSetNotFound, fmt.Errorf("%w; the manager creates it again", err)
-	case errors.Is(err, actions.ErrInvalidCredentials), errors.Is(err, errNoCertificate):
+	case errors.Is(err, actions.ErrInvalidCredentials):
 		return reasonInvalidCredentials, err
+	case errors.Is(err, errUnusable):
+		return reasonInvalidConfig, err
 	case errors.As(err, &limited):
 		return reasonRateLimited, err
 	case errors.Is(err, actions.ErrUnauthorized):

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 const (
@@ -69,6 +70,16 @@ type Credentials struct {
 	AppInstallationID int64  `json:"github_app_installation_id"`
 	AppPrivateKey     string `json:"github_app_private_key"`
 	Token             string `json:"github_token"`
+}
+
+// ForActions returns the credentials as the client of the Actions service takes them.
+func (c *Credentials) ForActions() actions.Credentials {
+	if c.Token != "" {
+		return actions.Credentials{Token: c.Token}
+	}
+	return actions.Credentials{App: &actions.AppCredentials{
+		ID: c.AppID, InstallationID: c.AppInstallationID, PrivateKey: c.AppPrivateKey,
+	}}
 }
 
 // AzureKeyVault is how the vault is reached.

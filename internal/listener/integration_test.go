@@ -1,0 +1,150 @@
+package listener_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+func TestABurstRunsToItsEnd(t *testing.T) {
+	for _, flow := range []fakegithub.Flow{fakegithub.AutoAssign, fakegithub.Acquire} {
+		t.Run(string(flow), func(t *testing.T) {
+			s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: flow}})
+			s.start()
+			s.queue(100)
+			s.allDone(100)
+			if most := s.cluster.most(); most > 40 {
+				t.Errorf("%d runners at once, want maxRunners at most", most)
+			}
+			if made := s.cluster.made(); made > 105 {
+				t.Errorf("%d runners were made for 100 jobs", made)
+			}
+		})
+	}
+}
+
+func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
+	for name, trouble := range map[string]func(s *site){
+		"queue token expires": func(s *site) { s.github.ExpireQueueTokens() },
+		"admin token expires": func(s *site) { s.github.ExpireAdminTokens(); s.github.ExpireQueueTokens() },
+		"session evicted":     func(s *site) { s.github.EvictSessions(0) },
+		"500 on polls":        func(s *site) { s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 500, Count: 2}) },
+		"429 on polls": func(s *site) {
+			s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 429, Headers: map[string]string{"Retry-After": "1"}, Count: 2})
+		},
+		"polls cut short": func(s *site) { s.fault(fakegithub.Fault{Endpoint: "get-message", Truncate: true, Count: 2}) },
+		"polls dropped": func(s *site) {
+			s.fault(fakegithub.Fault{Endpoint: "get-message", Drop: fakegithub.DropAfter, Count: 2})
+		},
+		"deletions lost": func(s *site) {
+			s.fault(fakegithub.Fault{Endpoint: "delete-message", Drop: fakegithub.DropAfter, Count: 3})
+		},
+		"statistics can't be read": func(s *site) { s.fault(fakegithub.Fault{Endpoint: "get-scale-set", Status: 500, Count: 3}) },
+		"the service moves":        func(s *site) { s.github.MoveService(); s.github.ExpireAdminTokens() },
+		"the API server goes away": func(s *site) { s.cluster.away(2 * time.Second) },
+		"a new session is refused": func(s *site) {
+			s.fault(fakegithub.Fault{Endpoint: "create-session", Status: 500, Count: 1})
+			s.github.EvictSessions(0)
+		},
+		"acquisitions can't be made": func(s *site) {
+			s.fault(fakegithub.Fault{Endpoint: "acquire-jobs", Drop: fakegithub.DropAfter, Count: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: fakegithub.Acquire, OfferRepeat: 2 * time.Second}})
+			s.start()
+			s.queue(10)
+			s.until(func(g Gomega) { g.Expect(s.github.Jobs("completed")).ToNot(BeEmpty()) })
+			trouble(s)
+			s.queue(10)
+			s.allDone(20)
+		})
+	}
+}
+
+func TestARestartLosesAndRepeatsNothing(t *testing.T) {
+	s := newSite(t, fakegithub.Options{})
+	s.start()
+	s.cluster.away(time.Hour)
+	s.queue(20)
+	s.until(func(g Gomega) { g.Expect(s.github.Snapshot().ScaleSets[0].Statistics.Assigned).To(Equal(20)) })
+	s.kill()
+	s.cluster.away(0)
+	s.start()
+	s.allDone(20)
+}
+
+func TestAKilledListenersSessionIsClosedByTheNext(t *testing.T) {
+	s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}})
+	s.start()
+	first := s.session()
+	s.kill()
+	s.start()
+	s.until(func(g Gomega) { g.Expect(s.session()).ToNot(BeElementOf(first, "")) })
+	s.queue(1)
+	s.allDone(1)
+}
+
+func TestStoppingFreesTheSession(t *testing.T) {
+	s := newSite(t, fakegithub.Options{})
+	s.start()
+	s.shutDown()
+	if got := s.github.Snapshot().Sessions; len(got) != 0 {
+		t.Errorf("sessions left: %+v", got)
+	}
+	if got := s.cluster.state(); got != "Stopped" {
+		t.Errorf("state = %s", got)
+	}
+}
+
+func TestASessionConflictEndsWhenTheOtherGoes(t *testing.T) {
+	s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: 3 * time.Second}})
+	s.openForeignSession()
+	s.start()
+	s.queue(2)
+	s.allDone(2)
+}
+
+func TestARotatedTokenIsUsedWithoutARestart(t *testing.T) {
+	s := newSite(t, fakegithub.Options{PATs: []string{"first", "second"}})
+	s.start()
+	s.github.RevokePAT("first", true)
+	s.write(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
+	s.github.ExpireAdminTokens()
+	s.github.ExpireQueueTokens()
+	s.queue(3)
+	s.allDone(3)
+}
+
+func TestLimitsAreReadAgain(t *testing.T) {
+	s := newSite(t, fakegithub.Options{})
+	s.start()
+	s.write(func(c *config.Config) { c.MinRunners = 3 })
+	s.until(func(g Gomega) { g.Expect(s.cluster.alive()).To(Equal(3)) })
+}
+
+func TestProbesAndMetricsAreServed(t *testing.T) {
+	s := newSite(t, fakegithub.Options{})
+	s.start()
+	s.until(func(g Gomega) {
+		g.Expect(s.get(s.healthAddress, "/healthz")).To(Equal("200 ok\n"))
+		g.Expect(s.get(s.healthAddress, "/readyz")).To(Equal("200 ok\n"))
+		g.Expect(s.get(s.metricsAddress, "/metrics")).To(ContainSubstring(
+			`gha_max_runners{enterprise="",name="set",namespace="runners",organization="org",repository=""} 40`))
+	})
+}
+
+func TestAHangingPollIsNoReasonToRestart(t *testing.T) {
+	s := newSite(t, fakegithub.Options{})
+	s.fault(fakegithub.Fault{Endpoint: "get-message", Hang: true})
+	s.start()
+	s.queue(2)
+	s.until(func(g Gomega) { g.Expect(s.get(s.healthAddress, "/healthz")).To(Equal("200 ok\n")) })
+	s.github.RemoveFault("")
+	s.allDone(2)
+}
