@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# lint.sh: everything that can be checked without running the product. It says what is wrong and leaves the tree as it
+# was found, but for generated files that were out of date: those are written, and named.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+failed=0
+check() { # check NAME COMMAND…
+  local name=$1
+  shift
+  echo "lint: $name"
+  "$@" || { echo "lint: $name failed" >&2; failed=1; }
+}
+
+# The state of what is generated, whether it is committed or not.
+generated() { find apis charts -name '*.go' -o -path '*/crds/*.yaml' | sort | xargs sha256sum; }
+generated_is_current() {
+  local before
+  before=$(generated)
+  hack/generate.sh
+  diff <(echo "$before") <(generated) || { echo "these were out of date and are written now: commit them" >&2; return 1; }
+}
+
+modules_are_tidy() {
+  local module
+  for module in . hack/tools; do
+    go -C "$module" mod tidy -diff || { echo "run: go -C $module mod tidy" >&2; return 1; }
+  done
+}
+
+scripts_are_sound() {
+  command -v shellcheck >/dev/null || { echo "shellcheck is missing: apt-get install shellcheck" >&2; return 1; }
+  git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
+}
+
+charts_are_sound() {
+  local binaries
+  binaries=$(hack/kubernetes.sh)
+  "$binaries/helm" lint --quiet charts/gha-runner-scale-set-controller
+  "$binaries/helm" lint --quiet charts/gha-runner-scale-set \
+    --set githubConfigUrl=https://github.com/my-org --set githubConfigSecret=my-secret \
+    --set controllerServiceAccount.name=controller --set controllerServiceAccount.namespace=harrier
+}
+
+# Registries and this machine's paths have no place in what others clone.
+tree_is_portable() {
+  ! git grep -nE 'proxy\.golang\.org|registry\.npmjs|deb\.debian\.org|/work/(main|shared|steering)' -- . ':!hack/lint.sh' ':!*/go.sum' ':!go.sum'
+}
+
+check "generated files are current" generated_is_current
+check "modules are tidy" modules_are_tidy
+check "scripts" scripts_are_sound
+check "charts" charts_are_sound
+check "nothing names a registry or a path of one machine" tree_is_portable
+check "Go" hack/tool.sh golangci-lint run ./...
+exit "$failed"
