@@ -17,7 +17,7 @@ type values map[string]any
 func controllerValues(s *site) values {
 	repository, tag := splitImage(s.productImage)
 	return values{
-		"image": values{"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"},
+		"image": values{"repository": repository, "tag": tag, "pullPolicy": s.pullPolicy},
 		"flags": values{"logLevel": "info", "healthProbeBindAddress": ":8081"},
 		"metrics": values{
 			"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics",
@@ -39,7 +39,7 @@ func scaleSetValues(s *site) values {
 			// Runners of the demonstration run no user's code, so there is nothing to wait for.
 			"terminationGracePeriodSeconds": 5,
 			"containers": []values{{
-				"name": "runner", "image": s.demoImage, "imagePullPolicy": "IfNotPresent",
+				"name": "runner", "image": s.demoImage, "imagePullPolicy": s.pullPolicy,
 				"command": []string{"/home/runner/run.sh"},
 			}},
 		}},

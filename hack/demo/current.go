@@ -22,7 +22,7 @@ const githubPort = "8080"
 
 // currentSite uses the cluster of the current context: GitHub runs there as a pod, and we reach it through a port-forward.
 func currentSite(ctx context.Context, s *screen, set settings) (*site, error) {
-	current := &site{productImage: set.image, demoImage: set.image + recipe.DemoSuffix, leave: func() {}}
+	current := &site{productImage: set.image, demoImage: set.image + recipe.DemoSuffix, pullPolicy: "Always", leave: func() {}}
 	err := s.step("kubectl and helm", func(progress io.Writer) error {
 		var err error
 		current.programs, err = findTools(ctx, set.root, progress)
@@ -75,7 +75,7 @@ spec:
   containers:
     - name: github
       image: %[2]q
-      imagePullPolicy: Always
+      imagePullPolicy: %[4]s
       command: ["/fakegithub", "-addr=:%[3]s"]
       readinessProbe:
         httpGet: {path: /_control/healthz, port: %[3]s}
@@ -92,7 +92,7 @@ spec:
 // deployGitHub waits longer than others do: it is the first to pull an image.
 func (s *site) deployGitHub(ctx context.Context) error {
 	command := s.command(ctx, "kubectl", []string{"apply", "--filename=-"})
-	command.Stdin = strings.NewReader(fmt.Sprintf(githubManifest, githubNamespace, s.demoImage, githubPort))
+	command.Stdin = strings.NewReader(fmt.Sprintf(githubManifest, githubNamespace, s.demoImage, githubPort, s.pullPolicy))
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("start GitHub in the cluster: %w: %s", err, strings.TrimSpace(string(output)))
 	}

@@ -5,6 +5,19 @@ import (
 	"strings"
 )
 
+// introduce says what is about to happen to whose machine.
+func (d *demo) introduce() {
+	where := "on a Kubernetes of one node that is started on this machine"
+	if d.settings.current {
+		where = "on the cluster of the current kubeconfig context, in namespaces of its own (harrier-demo-*)"
+	}
+	d.screen.say("Harrier: %d jobs of a GitHub in memory, %s.", jobCount, where)
+	if !d.settings.current {
+		d.screen.say("The first run builds Kubernetes, which takes 6 to 9 minutes on two cores; later ones take about a minute.")
+	}
+	d.screen.say("Ctrl-C cleans up and ends.\n")
+}
+
 // explain says how to look at what KEEP=1 leaves running, and how to end it.
 func (d *demo) explain(failed bool) {
 	lines := []string{"", "Everything is left running (KEEP=1). To look around:", ""}

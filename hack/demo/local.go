@@ -51,7 +51,7 @@ func localSite(ctx context.Context, s *screen, set settings) (*site, error) {
 	}
 	local := &site{
 		programs: started.ProgramDir(), kubeconfig: started.Kubeconfig(), logs: started.LogDir(),
-		productImage: recipe.LocalName, demoImage: recipe.LocalName + recipe.DemoSuffix,
+		productImage: recipe.LocalName, demoImage: recipe.LocalName + recipe.DemoSuffix, pullPolicy: "Never",
 		failed: started.Err, down: started.Down, leave: started.Leave,
 	}
 	err = s.step("images onto the node, GitHub beside it", func(io.Writer) error {

@@ -56,8 +56,12 @@ func start(ctx context.Context, arguments []string) error {
 		return err
 	}
 	d := &demo{screen: s, settings: set}
+	d.introduce()
 	err = d.everything(ctx)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = context.Cause(ctx) // what was cut short says less
+	case err != nil:
 		d.diagnose()
 	}
 	return errors.Join(err, d.close(err != nil))

@@ -20,6 +20,8 @@ type site struct {
 	kubeconfig string
 	// productImage and demoImage can be pulled by the cluster's nodes, or are there already.
 	productImage, demoImage string
+	// pullPolicy of all pods: with a registry, a tag may have been pushed again.
+	pullPolicy string
 	// githubURL is GitHub as pods see it, without organization.
 	githubURL string
 	// control is the same GitHub as we see it, to queue jobs and to look.
