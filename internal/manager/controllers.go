@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/build"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
@@ -48,6 +49,7 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 	p.connections = connections{provider: p.provider, listeners: manager.GetClient(), namespace: options.Namespace}
 	for name, controller := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
 		"AutoscalingRunnerSet": p.autoscalingRunnerSet(),
+		"AutoscalingListener":  p.autoscalingListener(),
 		"EphemeralRunnerSet":   p.ephemeralRunnerSet(),
 		"EphemeralRunner":      p.ephemeralRunner(),
 	} {
@@ -85,6 +87,26 @@ func (p parts) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 		ExcludedLabelPrefixes:    p.options.ExcludedLabelPrefixes,
 		Version:                  build.Version,
 	})
+}
+
+func (p parts) autoscalingListener() *autoscalinglistener.Controller {
+	level, format := p.options.listenerLogging()
+	options := autoscalinglistener.Options{
+		Client:          p.manager.GetClient(),
+		Reader:          p.manager.GetAPIReader(),
+		Credentials:     p.provider,
+		Recorder:        p.manager.GetEventRecorder(recorderName),
+		Clock:           p.clock,
+		Namespace:       p.options.Namespace,
+		LogLevel:        level,
+		LogFormat:       format,
+		MetricsAddr:     p.options.ListenerMetricsAddress,
+		MetricsEndpoint: p.options.ListenerMetricsEndpoint,
+	}
+	if p.options.ListenerEntrypoint != "" {
+		options.Entrypoint = []string{p.options.ListenerEntrypoint}
+	}
+	return autoscalinglistener.NewController(options)
 }
 
 func (p parts) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
