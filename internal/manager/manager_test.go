@@ -1,24 +1,22 @@
 package manager
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/client-go/rest"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -33,10 +31,7 @@ func TestManagerStarts(t *testing.T) {
 	cluster := testkube.Start(t, testkube.Options{CRDs: []string{}})
 	grantChartPermissions(t, cluster.Client())
 	var log output
-	managers := []*process{
-		startManager(t, cluster.ConfigFor(t, testkube.User("manager")), &log),
-		startManager(t, cluster.ConfigFor(t, testkube.User("manager")), &log),
-	}
+	managers := []*process{startManager(t, cluster, &log), startManager(t, cluster, &log)}
 	for _, manager := range managers {
 		g.Eventually(manager.probe("/healthz")).WithTimeout(startTimeout).Should(gomega.Equal(http.StatusOK))
 		g.Expect(manager.probe("/readyz")()).To(gomega.Equal(http.StatusInternalServerError))
@@ -60,88 +55,62 @@ func TestManagerStarts(t *testing.T) {
 	}
 }
 
-// process is a manager that runs in this process.
-type process struct {
-	address string
-	stop    func() error
-}
-
-func startManager(t *testing.T, cluster *rest.Config, log *output) *process {
-	t.Helper()
-	options := defaults()
-	options.Namespace, options.LeaderElection = "default", true
-	options.MetricsAddress, options.HealthAddress = "0", freeAddress(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx, cluster, options, NewLogger(options, log)) }()
-	stop := sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	t.Cleanup(func() { _ = stop() })
-	return &process{address: options.HealthAddress, stop: stop}
-}
-
-// probe returns a function that asks as the kubelet does. It returns 0 while nobody answers.
-func (p *process) probe(path string) func() int {
-	return func() int {
-		response, err := http.Get("http://" + p.address + path)
-		if err != nil {
-			return 0
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
-	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// TestManagerServesAScaleSet follows a scale set through all four controllers, with the chart's permissions: from an
+// AutoscalingRunnerSet to a runner pod, and away again with nothing left on GitHub.
+func TestManagerServesAScaleSet(t *testing.T) {
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(startTimeout)
+	cluster := testkube.Start(t, testkube.Options{AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme}})
+	kube, namespace := cluster.Client(), cluster.NewNamespace(t)
+	grantChartPermissions(t, kube, namespace)
+	github := fakegithub.New(fakegithub.Options{PATs: []string{"token"}})
+	defer github.Close()
+	address, err := github.Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
+	var log output
+	startManager(t, cluster, &log)
 
-// grantChartPermissions lets the user "manager" do what the chart's cluster mode and leader election allow.
-func grantChartPermissions(t *testing.T, cluster client.Client) {
-	t.Helper()
-	watch := []string{"list", "watch"}
-	role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"pods", "serviceaccounts"}, Verbs: watch},
-		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"roles", "rolebindings"}, Verbs: watch},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "watch", "list", "delete", "update", "create"}},
-		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-	}}
-	role.Name = "manager"
-	binding := &rbacv1.ClusterRoleBinding{
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "manager"}},
-	}
-	binding.Name = "manager"
-	for _, object := range []client.Object{role, binding} {
-		if err := cluster.Create(t.Context(), object); err != nil {
-			t.Fatal(fmt.Errorf("create %T: %w", object, err))
+	set := scaleSet(namespace, address+"/org")
+	for _, object := range []client.Object{secret(namespace, "github", credentials.KeyToken, "token"), set} {
+		if err := kube.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
 		}
 	}
+	count := func(list client.ObjectList, options ...client.ListOption) func() (int, error) {
+		return func() (int, error) {
+			err := kube.List(t.Context(), list, options...)
+			return meta.LenList(list), err
+		}
+	}
+	listeners := count(&corev1.PodList{}, client.InNamespace("default"))
+	g.Eventually(listeners).Should(gomega.Equal(1), log.String)
+	g.Expect(github.Snapshot().ScaleSets).To(gomega.HaveLen(1))
+
+	// What the listener would do for an assigned job.
+	runnerSets := &v1alpha1.EphemeralRunnerSetList{}
+	g.Expect(count(runnerSets, client.InNamespace(namespace))()).To(gomega.Equal(1))
+	demand := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1,"patchID":1,"assignedJobs":1}}`))
+	if err := kube.Patch(t.Context(), &runnerSets.Items[0], demand); err != nil {
+		t.Fatal(err)
+	}
+	g.Eventually(count(&corev1.PodList{}, client.InNamespace(namespace))).Should(gomega.Equal(1), log.String)
+	g.Expect(github.Snapshot().Runners).To(gomega.HaveLen(1))
+
+	if err := kube.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	g.Eventually(count(&v1alpha1.AutoscalingRunnerSetList{})).Should(gomega.Equal(0), log.String)
+	g.Expect(github.Snapshot().ScaleSets).To(gomega.BeEmpty())
+	g.Expect(github.Snapshot().Runners).To(gomega.BeEmpty())
+	g.Expect(log.String()).NotTo(gomega.ContainSubstring("forbidden"))
 }
 
-// output collects the log of several managers.
-type output struct {
-	mutex sync.Mutex
-	text  bytes.Buffer
-}
-
-func (o *output) Write(text []byte) (int, error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.text.Write(text)
-}
-
-func (o *output) String() string {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.text.String()
+func scaleSet(namespace, url string) *v1alpha1.AutoscalingRunnerSet {
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	set.Namespace, set.Name = namespace, "set"
+	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret = url, "github"
+	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner"}}
+	return set
 }

@@ -1,0 +1,129 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// process is a manager that runs in this process.
+type process struct {
+	address string
+	stop    func() error
+}
+
+// startManager starts a manager as the user manager, in the namespace default.
+func startManager(t *testing.T, cluster *testkube.Cluster, log *output) *process {
+	t.Helper()
+	options := defaults()
+	options.Namespace, options.LeaderElection = "default", true
+	options.MetricsAddress, options.HealthAddress = "0", freeAddress(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	config := cluster.ConfigFor(t, testkube.User("manager"))
+	go func() { done <- run(ctx, config, options, NewLogger(options, log)) }()
+	stop := sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { _ = stop() })
+	return &process{address: options.HealthAddress, stop: stop}
+}
+
+// probe returns a function that asks as the kubelet does. It returns 0 while nobody answers.
+func (p *process) probe(path string) func() int {
+	return func() int {
+		response, err := http.Get("http://" + p.address + path)
+		if err != nil {
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// grantChartPermissions lets the user manager do what our charts allow: the controller's in cluster mode with leader
+// election, and a scale set's in its namespaces.
+func grantChartPermissions(t *testing.T, cluster client.Client, scaleSetNamespaces ...string) {
+	t.Helper()
+	rule := func(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+	}
+	watch, write := []string{"list", "watch"}, []string{"create", "delete", "get", "patch", "update"}
+	rules := []rbacv1.PolicyRule{
+		rule(v1alpha1.GroupVersion.Group, append(watch, write...), "*"),
+		rule("", watch, "pods", "serviceaccounts"),
+		rule(rbacv1.GroupName, watch, "rolebindings"),
+		rule(rbacv1.GroupName, append(watch, "patch"), "roles"),
+		rule("coordination.k8s.io", append(watch, "get", "delete", "update", "create"), "leases"),
+		rule("", []string{"create", "patch"}, "events"),
+		rule("events.k8s.io", []string{"create", "patch"}, "events"),
+	}
+	bind(t, cluster, &rbacv1.ClusterRole{Rules: rules}, &rbacv1.ClusterRoleBinding{}, "")
+	bind(t, cluster, &rbacv1.Role{Rules: []rbacv1.PolicyRule{
+		rule("", []string{"create", "delete", "get"}, "pods"), rule("", write, "secrets", "serviceaccounts"),
+	}}, &rbacv1.RoleBinding{}, "default")
+	for _, namespace := range scaleSetNamespaces {
+		bind(t, cluster, &rbacv1.Role{Rules: []rbacv1.PolicyRule{
+			rule("", []string{"create", "delete", "get"}, "pods"), rule("", append(write, "list"), "secrets", "serviceaccounts"),
+			rule(rbacv1.GroupName, write, "roles", "rolebindings"),
+		}}, &rbacv1.RoleBinding{}, namespace)
+	}
+}
+
+// bind creates a role called manager, for the whole cluster where the namespace is empty, and gives it to the user.
+func bind(t *testing.T, cluster client.Client, role, binding client.Object, namespace string) {
+	t.Helper()
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "manager"}}
+	switch binding := binding.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		binding.RoleRef, binding.Subjects = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager"}, subjects
+	case *rbacv1.RoleBinding:
+		binding.RoleRef, binding.Subjects = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "manager"}, subjects
+	}
+	for _, object := range []client.Object{role, binding} {
+		object.SetNamespace(namespace)
+		object.SetName("manager")
+		if err := cluster.Create(t.Context(), object); err != nil {
+			t.Fatal(fmt.Errorf("create %T: %w", object, err))
+		}
+	}
+}
+
+// output collects the log of several managers.
+type output struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.text.Write(text)
+}
+
+func (o *output) String() string {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.text.String()
+}
