@@ -143,39 +143,3 @@ func (n *nursery) completed() int {
 		return done
 	})
 }
-
-// cuttable is a cluster as a process sees it that may be killed.
-type cuttable struct {
-	listener.Cluster
-	cut <-chan struct{}
-}
-
-func (c cuttable) err() error {
-	select {
-	case <-c.cut:
-		return errAway
-	default:
-		return nil
-	}
-}
-
-func (c cuttable) Publish(ctx context.Context, publication listener.Publication) (*listener.RunnerSet, error) {
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	return c.Cluster.Publish(ctx, publication)
-}
-
-func (c cuttable) ReportState(ctx context.Context, status v1alpha1.ListenerStatus) error {
-	if err := c.err(); err != nil {
-		return err
-	}
-	return c.Cluster.ReportState(ctx, status)
-}
-
-func (c cuttable) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
-	if err := c.err(); err != nil {
-		return err
-	}
-	return c.Cluster.ReportJob(ctx, runner, status)
-}

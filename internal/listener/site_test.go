@@ -32,9 +32,9 @@ type site struct {
 
 	healthAddress, metricsAddress string
 
-	// stop asks the listener to stop, cut kills it: nothing it does reaches anybody any more.
+	process *process
+	// stop asks the listener to stop.
 	stop  context.CancelFunc
-	cut   chan struct{}
 	ended chan struct{}
 }
 
@@ -90,10 +90,10 @@ func (s *site) write(change func(*config.Config)) {
 func (s *site) start() {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop, s.cut, s.ended = stop, make(chan struct{}), make(chan struct{})
+	s.stop, s.process, s.ended = stop, &process{Cluster: s.cluster}, make(chan struct{})
 	log, ended := new(safeBuffer), s.ended
 	options := listener.Options{
-		ConfigPath: s.file, Cluster: cuttable{s.cluster, s.cut}, LogTo: log, Owner: "pod",
+		ConfigPath: s.file, Cluster: s.process, Connect: s.process.connect, LogTo: log, Owner: "pod",
 		HealthAddress: s.healthAddress, MetricsAddress: s.metricsAddress,
 	}
 	go func() {
@@ -118,13 +118,10 @@ func (s *site) shutDown() {
 	<-s.ended
 }
 
-// kill ends the listener without its farewell: GitHub forgets nothing of it, the cluster hears no more.
+// kill ends the listener without its farewell.
 func (s *site) kill() {
-	close(s.cut)
-	id, err := s.github.AddFault(fakegithub.Fault{Endpoint: "delete-*", Status: 500})
-	check(s.t, err)
+	s.process.killed.Store(true)
 	s.shutDown()
-	s.github.RemoveFault(id)
 }
 
 func (s *site) session() string {
