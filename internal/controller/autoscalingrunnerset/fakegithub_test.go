@@ -1,0 +1,187 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// fakeGitHub is both the connections and what they lead to: scale sets by address and id.
+type fakeGitHub struct {
+	mu     sync.Mutex
+	nextID int
+	sets   map[string]map[int]actions.RunnerScaleSet
+	groups map[string]int
+	calls  []string
+	// failure is what every call fails with.
+	failure error
+	// singleLabel drops all labels but the first.
+	singleLabel bool
+	// unresolved is what reading the credentials fails with; listenerResolved says that the listener's Secret has them.
+	unresolved       error
+	listenerResolved bool
+	token            string
+}
+
+func newFakeGitHub() *fakeGitHub {
+	return &fakeGitHub{
+		nextID: 1, sets: map[string]map[int]actions.RunnerScaleSet{}, groups: map[string]int{"Default": 1, "large": 2}, token: "token",
+	}
+}
+
+func (g *fakeGitHub) Resolve(context.Context, credentials.Reference) (*credentials.Resolved, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unresolved != nil {
+		return nil, g.unresolved
+	}
+	return &credentials.Resolved{Credentials: actions.Credentials{Token: g.token}}, nil
+}
+
+func (g *fakeGitHub) FromListener(_ context.Context, listener client.ObjectKey) (*credentials.Resolved, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.listenerResolved {
+		return nil, &credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace, Name: listener.Name + "-config"}
+	}
+	return &credentials.Resolved{}, nil
+}
+
+func (g *fakeGitHub) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+	if _, err := g.Resolve(ctx, reference); err != nil {
+		return nil, err
+	}
+	return at{g, reference.GitHubConfigURL}, nil
+}
+
+func (g *fakeGitHub) GitHubFrom(reference credentials.Reference, _ *credentials.Resolved) (GitHub, error) {
+	return at{g, reference.GitHubConfigURL}, nil
+}
+
+// fail makes every call fail, or work again.
+func (g *fakeGitHub) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failure = err
+}
+
+// made returns the calls since it was last asked.
+func (g *fakeGitHub) made() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	calls := g.calls
+	g.calls = nil
+	return calls
+}
+
+// at is GitHub at one address.
+type at struct {
+	*fakeGitHub
+	url string
+}
+
+// do notes a call and makes it unless calls fail.
+func (a at) do(call string, work func(sets map[int]actions.RunnerScaleSet) error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls = append(a.calls, call)
+	if a.failure != nil {
+		return a.failure
+	}
+	if a.sets[a.url] == nil {
+		a.sets[a.url] = map[int]actions.RunnerScaleSet{}
+	}
+	return work(a.sets[a.url])
+}
+
+func (a at) GetRunnerScaleSet(_ context.Context, group int, name string) (found *actions.RunnerScaleSet, err error) {
+	return found, a.do("find", func(sets map[int]actions.RunnerScaleSet) error {
+		for _, set := range sets {
+			if set.RunnerGroupID == group && strings.EqualFold(set.Name, name) {
+				found = &set
+				return nil
+			}
+		}
+		return actions.ErrScaleSetNotFound
+	})
+}
+
+func (a at) GetRunnerScaleSetByID(_ context.Context, id int) (found *actions.RunnerScaleSet, err error) {
+	return found, a.do("get", func(sets map[int]actions.RunnerScaleSet) error {
+		set, known := sets[id]
+		if !known {
+			return actions.ErrScaleSetNotFound
+		}
+		found = &set
+		return nil
+	})
+}
+
+func (a at) CreateRunnerScaleSet(_ context.Context, wanted *actions.RunnerScaleSet) (made *actions.RunnerScaleSet, err error) {
+	return made, a.do("create", func(sets map[int]actions.RunnerScaleSet) error {
+		set := *wanted
+		set.ID = a.nextID
+		a.nextID++
+		made = a.store(sets, set)
+		return nil
+	})
+}
+
+func (a at) UpdateRunnerScaleSet(_ context.Context, id int, patch *actions.RunnerScaleSet) (changed *actions.RunnerScaleSet, err error) {
+	return changed, a.do("update", func(sets map[int]actions.RunnerScaleSet) error {
+		set, known := sets[id]
+		if !known {
+			return actions.ErrScaleSetNotFound
+		}
+		if patch.Name != "" {
+			set.Name = patch.Name
+		}
+		if patch.RunnerGroupID != 0 {
+			set.RunnerGroupID = patch.RunnerGroupID
+		}
+		if len(patch.Labels) > 0 {
+			set.Labels = patch.Labels
+		}
+		set.RunnerSetting = patch.RunnerSetting
+		changed = a.store(sets, set)
+		return nil
+	})
+}
+
+func (a at) store(sets map[int]actions.RunnerScaleSet, set actions.RunnerScaleSet) *actions.RunnerScaleSet {
+	if a.singleLabel && len(set.Labels) > 1 {
+		set.Labels = set.Labels[:1]
+	}
+	for name, id := range a.groups {
+		if id == set.RunnerGroupID {
+			set.RunnerGroupName = name
+		}
+	}
+	sets[set.ID] = set
+	return &set
+}
+
+func (a at) DeleteRunnerScaleSet(_ context.Context, id int) error {
+	return a.do(fmt.Sprintf("delete %d", id), func(sets map[int]actions.RunnerScaleSet) error {
+		delete(sets, id)
+		return nil
+	})
+}
+
+func (a at) GetRunnerGroupByName(_ context.Context, name string) (found *actions.RunnerGroup, err error) {
+	return found, a.do("group", func(map[int]actions.RunnerScaleSet) error {
+		for known, id := range a.groups {
+			if strings.EqualFold(known, name) {
+				found = &actions.RunnerGroup{ID: id, Name: known}
+				return nil
+			}
+		}
+		return actions.ErrRunnerGroupNotFound
+	})
+}

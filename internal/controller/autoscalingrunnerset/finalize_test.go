@@ -1,0 +1,262 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// deletable makes a ready set whose listener and EphemeralRunnerSet have their finalizers, and deletes it.
+func (f *fixture) deletable(change ...func(*v1alpha1.AutoscalingRunnerSet)) {
+	f.Helper()
+	f.create(newSet(change...))
+	f.settle()
+	f.listening()
+	listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
+	listener.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
+	runnerSet.Finalizers = []string{v1alpha1.FinalizerEphemeralRunnerSet}
+	for _, object := range []client.Object{&listener, &runnerSet} {
+		if err := f.client.Update(f.Context(), object); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.settle()
+	f.github.made()
+	f.events()
+	if err := f.client.Delete(f.Context(), f.set()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// stopListener plays the other controller once the pod is gone.
+func (f *fixture) stopListener() {
+	f.Helper()
+	listener := f.listeners()[0]
+	meta.SetStatusCondition(&listener.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonListenerStopped,
+	})
+	f.updateStatus(&listener)
+}
+
+// release takes an object's finalizers away.
+func (f *fixture) release(object client.Object) {
+	f.Helper()
+	object.SetFinalizers(nil)
+	if err := f.client.Update(f.Context(), object); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// drained plays a listener that stopped and runners that are gone.
+func (f *fixture) drained() {
+	f.Helper()
+	f.settle()
+	f.stopListener()
+	f.settle()
+	f.release(&f.runnerSets()[0])
+}
+
+func TestDeletionKeepsItsOrder(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		f.settle()
+		if f.listeners()[0].DeletionTimestamp == nil || f.runnerSets()[0].DeletionTimestamp != nil {
+			t.Fatal("want the listener deleted and the runners left alone before it has stopped")
+		}
+		f.stopListener()
+		f.settle()
+		if f.runnerSets()[0].DeletionTimestamp == nil || len(f.github.made()) > 0 {
+			t.Fatal("want the EphemeralRunnerSet deleted and GitHub left alone while runners are left")
+		}
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "DrainingRunners")
+		f.release(&f.runnerSets()[0])
+		f.settle()
+		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if set := f.set(); set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
+			t.Errorf("registration %+v stands after the goodbye; the listener would keep its Secrets", set.Status.Registration)
+		}
+		f.release(&f.listeners()[0])
+		f.settle()
+		if !f.gone() {
+			t.Errorf("the set is still there with finalizers %v", f.set().Finalizers)
+		}
+	})
+}
+
+func TestFarewellUsesTheListenersCredentials(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		f.github.mu.Lock()
+		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
+		f.github.listenerResolved = true
+		f.github.mu.Unlock()
+		f.drained()
+		f.settle()
+		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFarewellWithoutCredentialsEndsAtOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		f.github.mu.Lock()
+		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
+		f.github.mu.Unlock()
+		f.drained()
+		f.settle()
+		f.release(&f.listeners()[0])
+		f.settle()
+		if !f.gone() {
+			t.Error("the set waits for credentials that nobody will bring back")
+		}
+		wantEventTwice(t, f.events(), "ScaleSetLeftOnGitHub")
+	})
+}
+
+func TestFarewellToUnreachableGitHubHasADeadline(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		f.github.fail(errors.New("connection refused"))
+		f.drained()
+		start := time.Now()
+		for f.set().Status.Registration != nil && time.Since(start) < 2*FarewellTimeout {
+			f.elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
+		}
+		if waited := time.Since(start); waited < FarewellTimeout-time.Second || waited > FarewellTimeout+2*time.Second {
+			t.Errorf("gave up after %s, want %s", waited, FarewellTimeout)
+		}
+		if calls := len(f.github.made()); calls < 5 || calls > 15 {
+			t.Errorf("%d attempts, want them to be repeated with growing pauses", calls)
+		}
+		wantEventTwice(t, f.events(), "ScaleSetLeftOnGitHub")
+	})
+}
+
+func TestFarewellSucceedsOnceGitHubIsBack(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		f.github.fail(errors.New("connection refused"))
+		f.drained()
+		f.settle()
+		f.github.fail(nil)
+		for range 10 {
+			f.elapse(max(f.reconcile().RequeueAfter, time.Second))
+		}
+		if f.set().Status.Registration != nil || len(f.github.sets[address]) > 0 {
+			t.Errorf("scale sets %+v are left", f.github.sets[address])
+		}
+	})
+}
+
+func TestDeletionDuringRegistrationLeavesNothing(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.reconcile() // the call is asked for and has been answered, nothing is recorded
+		if err := f.client.Delete(t.Context(), f.set()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		if !f.gone() || len(f.github.sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		}
+	})
+}
+
+func TestDeletionLeavesWhatAnotherSetHolds(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		other := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Name, s.UID = "other", "other-uid"
+			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1"}
+		})
+		f.create(other)
+		f.drained()
+		f.settle()
+		if calls := f.github.made(); len(calls) > 0 {
+			t.Errorf("calls = %v, want the scale set left to its other owner", calls)
+		}
+	})
+}
+
+func TestReleaseStripsCleanupProtection(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		protected := metav1.ObjectMeta{Namespace: setNamespace, Name: "kept", Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
+		f.create(&corev1.Secret{ObjectMeta: protected}, &rbacv1.Role{ObjectMeta: protected})
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Annotations = map[string]string{
+				v1alpha1.AnnotationCleanupPrefix + "github-secret-name":   "kept",
+				v1alpha1.AnnotationCleanupPrefix + "manager-role-name":    "kept",
+				v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": "absent",
+			}
+			s.Spec.GitHubConfigUrl = "not an address"
+		}))
+		f.settle()
+		if err := f.client.Delete(t.Context(), f.set()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		for _, object := range []client.Object{&corev1.Secret{}, &rbacv1.Role{}} {
+			if err := f.client.Get(t.Context(), client.ObjectKey{Namespace: setNamespace, Name: "kept"}, object); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"example.com/other"}, object.GetFinalizers()); diff != "" {
+				t.Errorf("finalizers of %T (-want +got):\n%s", object, diff)
+			}
+		}
+		if !f.gone() {
+			t.Error("the set is still there")
+		}
+	})
+}
+
+func TestReleaseToleratesForbidden(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, isSecret := object.(*corev1.Secret); isSecret {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, object.GetName(), errors.New("the Role is gone"))
+			}
+			return c.Patch(ctx, object, patch, options...)
+		}
+		f.restart(nil)
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "kept"}
+			s.Spec.GitHubConfigUrl = "not an address"
+		}))
+		f.settle()
+		if err := f.client.Delete(t.Context(), f.set()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		if !f.gone() {
+			t.Error("the set is still there")
+		}
+	})
+}
+
+// wantEventTwice: once about the set, once about the listener.
+func wantEventTwice(t *testing.T, told []string, reason string) {
+	t.Helper()
+	rest := slices.DeleteFunc(slices.Clone(told), func(event string) bool { return !strings.Contains(event, reason) })
+	if len(rest) != 2 {
+		t.Errorf("%d Events with reason %s among %q, want one about the set and one about the listener", len(rest), reason, told)
+	}
+}

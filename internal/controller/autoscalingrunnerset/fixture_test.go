@@ -1,0 +1,238 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+const (
+	managerNamespace = "arc-systems"
+	setNamespace     = "arc-runners"
+	address          = "https://github.com/my-org"
+)
+
+var setKey = types.NamespacedName{Namespace: setNamespace, Name: "set"}
+
+// fixture is a controller in a bubble: its clock is synctest's, its pool runs, its API server and GitHub are fakes.
+type fixture struct {
+	*testing.T
+	client     client.WithWatch
+	github     *fakeGitHub
+	recorder   *events.FakeRecorder
+	controller *Controller
+	// intercept is for refusing requests.
+	intercept *interceptor.Funcs
+}
+
+// inBubble runs a test with a fixture.
+func inBubble(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		workers := pool.New(4, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- workers.Start(ctx) }()
+		t.Cleanup(func() { cancel(); <-stopped })
+		test(newFixture(t, workers))
+	})
+}
+
+func newFixture(t *testing.T, workers *pool.Pool) *fixture {
+	t.Helper()
+	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
+	f.client = fake.NewClientBuilder().WithScheme(testScheme(t)).
+		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
+		Build()
+	f.restart(workers)
+	return f
+}
+
+// restart replaces the controller by one that remembers nothing.
+func (f *fixture) restart(workers *pool.Pool) {
+	if workers == nil {
+		workers = f.controller.options.Pool
+	}
+	f.controller = NewController(Options{
+		Client: interceptor.NewClient(f.client, *f.intercept), Connections: f.github, Pool: workers, Recorder: f.recorder, Clock: clock.RealClock{},
+		Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
+		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: "1.2.3",
+	})
+}
+
+func testScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// newSet returns an AutoscalingRunnerSet as the chart would make it.
+func newSet(change ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.AutoscalingRunnerSet {
+	set := &v1alpha1.AutoscalingRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: setKey.Namespace, Name: setKey.Name, UID: "set-uid", Generation: 1,
+			Labels: map[string]string{
+				v1alpha1.LabelVersion: "1.2.0", v1alpha1.LabelScaleSetName: setKey.Name, v1alpha1.LabelScaleSetNamespace: setKey.Namespace, "team": "build",
+				"internal.example/secret": "yes",
+			},
+		},
+		Spec: v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: address, GitHubConfigSecret: "github"},
+	}
+	for _, c := range change {
+		c(set)
+	}
+	return set
+}
+
+func (f *fixture) create(objects ...client.Object) {
+	f.Helper()
+	for _, object := range objects {
+		if err := f.client.Create(f.Context(), object); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// reconcile runs one pass and waits until GitHub has answered what it asked.
+func (f *fixture) reconcile() reconcile.Result {
+	f.Helper()
+	result, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
+	if err != nil {
+		f.Fatalf("Reconcile() = %v", err)
+	}
+	synctest.Wait()
+	return result
+}
+
+// settle runs as many passes as it takes for the effects of one to be seen by the next, more than a second apart, so
+// that each may write the status.
+func (f *fixture) settle() {
+	f.Helper()
+	for range 5 {
+		f.reconcile()
+		f.elapse(1100 * time.Millisecond)
+	}
+}
+
+func (f *fixture) elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (f *fixture) set() *v1alpha1.AutoscalingRunnerSet {
+	f.Helper()
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	if err := f.client.Get(f.Context(), setKey, set); err != nil {
+		f.Fatal(err)
+	}
+	return set
+}
+
+// gone says that the set no longer exists.
+func (f *fixture) gone() bool {
+	f.Helper()
+	err := f.client.Get(f.Context(), setKey, &v1alpha1.AutoscalingRunnerSet{})
+	if client.IgnoreNotFound(err) != nil {
+		f.Fatal(err)
+	}
+	return err != nil
+}
+
+// edit changes the set as a user would.
+func (f *fixture) edit(change func(*v1alpha1.AutoscalingRunnerSet)) {
+	f.Helper()
+	set := f.set()
+	change(set)
+	set.Generation++
+	if err := f.client.Update(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) runnerSets() []v1alpha1.EphemeralRunnerSet {
+	f.Helper()
+	var list v1alpha1.EphemeralRunnerSetList
+	if err := f.client.List(f.Context(), &list); err != nil {
+		f.Fatal(err)
+	}
+	return list.Items
+}
+
+func (f *fixture) listeners() []v1alpha1.AutoscalingListener {
+	f.Helper()
+	var list v1alpha1.AutoscalingListenerList
+	if err := f.client.List(f.Context(), &list); err != nil {
+		f.Fatal(err)
+	}
+	return list.Items
+}
+
+// listening plays the other two controllers and the listener: everything runs.
+func (f *fixture) listening() {
+	f.Helper()
+	listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
+	meta.SetStatusCondition(&listener.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "PodReady"})
+	since := metav1.Now()
+	runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening, Since: &since}
+	f.updateStatus(&listener, &runnerSet)
+}
+
+func (f *fixture) updateStatus(objects ...client.Object) {
+	f.Helper()
+	for _, object := range objects {
+		if err := f.client.Status().Update(f.Context(), object); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// wantCondition fails unless the set has the condition with this status and reason.
+func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, reason string) {
+	f.Helper()
+	found := meta.FindStatusCondition(f.set().Status.Conditions, about)
+	if found == nil || found.Status != status || found.Reason != reason {
+		f.Errorf("condition %s = %s, want %s with reason %s", about, describeCondition(found), status, reason)
+	}
+}
+
+func describeCondition(c *metav1.Condition) string {
+	if c == nil {
+		return "absent"
+	}
+	return fmt.Sprintf("%s, reason %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// events returns those recorded since it was last asked.
+func (f *fixture) events() []string {
+	var told []string
+	for {
+		select {
+		case event := <-f.recorder.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}
