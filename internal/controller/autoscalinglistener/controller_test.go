@@ -1,0 +1,161 @@
+package autoscalinglistener
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+func TestListenerBecomesReady(t *testing.T) {
+	f := newFixture(t)
+	f.create(newSet(), newListener())
+	f.settle()
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+	f.run()
+	f.settle()
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+	f.wantCondition(v1alpha1.ConditionReconciling, metav1.ConditionFalse, reasonReady)
+	want := map[string]bool{"pod": true, "config": true, "proxy": false, "ServiceAccount": true, "Role": true, "RoleBinding": true, "listener": true}
+	if diff := cmp.Diff(want, f.exists()); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if got := testutil.ToFloat64(running.WithLabelValues(key.Name, key.Namespace, "", "my-org", "")); got != 1 {
+		t.Errorf("gha_controller_running_listeners = %v, want 1", got)
+	}
+}
+
+func TestAccessIsTheLeastThatWorks(t *testing.T) {
+	f := started(t)
+	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	f.get(role, setNamespace, key.Name)
+	f.get(binding, setNamespace, key.Name)
+	want := []rbacv1.PolicyRule{
+		{Verbs: []string{"get", "patch"}, APIGroups: []string{"actions.github.com"}, Resources: []string{"ephemeralrunnersets"}, ResourceNames: []string{"set"}},
+		{Verbs: []string{"patch"}, APIGroups: []string{"actions.github.com"}, Resources: []string{"ephemeralrunnersets/status"}, ResourceNames: []string{"set"}},
+		{Verbs: []string{"patch"}, APIGroups: []string{"actions.github.com"}, Resources: []string{"ephemeralrunners/status"}},
+	}
+	if diff := cmp.Diff(want, role.Rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if owner := metav1.GetControllerOf(role); owner == nil || owner.UID != "set-uid" {
+		t.Errorf("the Role's owner is %+v, want the AutoscalingRunnerSet: garbage collection takes it with the set", owner)
+	}
+	if request := listenerOfAccess(t.Context(), binding); len(request) != 1 || request[0].NamespacedName != key {
+		t.Errorf("the RoleBinding leads to %v, want %s", request, key)
+	}
+	if binding.RoleRef.Name != key.Name || binding.Subjects[0].Namespace != managerNamespace {
+		t.Errorf("binding of %+v to %+v", binding.RoleRef, binding.Subjects)
+	}
+}
+
+// configuration reads what the listener would.
+func (f *fixture) configuration() *config.Config {
+	f.Helper()
+	secret := &corev1.Secret{}
+	if !f.get(secret, key.Namespace, key.Name+"-config") {
+		f.Fatal("there is no config Secret")
+	}
+	parsed, err := config.Parse(secret.Data[config.FileName])
+	if err != nil {
+		f.Fatal(err)
+	}
+	return parsed
+}
+
+func TestConfigurationReachesTheListenerWithoutRestart(t *testing.T) {
+	f := started(t)
+	hash := f.pod().Annotations[v1alpha1.AnnotationIntegrityHash]
+	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.MinRunners, l.Spec.MaxRunners = 2, 20 })
+	f.credentials.resolved = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}, RootCAs: "pem"}
+	f.settle()
+	got := f.configuration()
+	if got.MinRunners != 2 || got.MaxRunners != 20 || got.Token != "token-2" || got.ServerRootCA != "pem" || got.MetricsAddr != ":8080" {
+		t.Errorf("configuration min %d, max %d, token replaced %t, CA %q", got.MinRunners, got.MaxRunners, got.Token == "token-2", got.ServerRootCA)
+	}
+	if pod := f.pod(); pod == nil || pod.Annotations[v1alpha1.AnnotationIntegrityHash] != hash {
+		t.Errorf("the pod was replaced by %+v", pod)
+	}
+}
+
+func TestSettledListenerReadsSecretsSeldom(t *testing.T) {
+	f := started(t)
+	f.secretReads = 0
+	for range 10 { // as many minutes
+		for range 20 {
+			f.reconcile()
+		}
+		f.elapse(time.Minute)
+	}
+	if f.secretReads < 4 || f.secretReads > 5 {
+		t.Errorf("%d reads of the config Secret in 10 minutes, want one every %s", f.secretReads, recheckEvery)
+	}
+}
+
+func TestChangedSecretIsRepaired(t *testing.T) {
+	f := started(t)
+	secret := &corev1.Secret{}
+	f.get(secret, key.Namespace, key.Name+"-config")
+	secret.Data = nil
+	if err := f.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	f.elapse(recheckEvery)
+	f.settle()
+	f.configuration()
+}
+
+func TestMissingCredentialsKeepTheRunningPod(t *testing.T) {
+	f := started(t)
+	f.credentials.err = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
+	f.settle()
+	if f.pod() == nil {
+		t.Error("the pod is gone; its old credentials may still do")
+	}
+	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "CredentialsMissing")
+	f.credentials.err = nil
+	f.settle()
+	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionFalse, reasonReady)
+}
+
+func TestImpossibleBoundsAreSaid(t *testing.T) {
+	f := newFixture(t)
+	f.create(newSet(), newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.MinRunners = 11 }))
+	f.settle()
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "ConfigurationInvalid")
+}
+
+func TestListenerWithoutSetDeletesItself(t *testing.T) {
+	f := newFixture(t)
+	f.create(newListener())
+	f.reconcile()
+	if f.exists()["listener"] {
+		t.Error("the listener of a set that is gone is still there")
+	}
+}
+
+func TestProxySecretFollowsTheSpec(t *testing.T) {
+	f := newFixture(t)
+	f.credentials.resolved.Proxy = &credentials.ProxySettings{HTTPS: "http://user:pass@proxy:3128"}
+	f.create(newSet(), newListener())
+	f.settle()
+	f.run()
+	if !f.exists()["proxy"] {
+		t.Fatal("there is no proxy Secret")
+	}
+	before := f.pod().Annotations[v1alpha1.AnnotationIntegrityHash]
+	f.credentials.resolved = &credentials.Resolved{Credentials: f.credentials.resolved.Credentials}
+	f.settle()
+	if f.exists()["proxy"] || f.pod().Annotations[v1alpha1.AnnotationIntegrityHash] == before {
+		t.Error("want the proxy Secret gone and the pod replaced")
+	}
+}

@@ -1,0 +1,255 @@
+package autoscalinglistener
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+const (
+	managerNamespace = "arc-systems"
+	setNamespace     = "arc-runners"
+)
+
+var key = types.NamespacedName{Namespace: managerNamespace, Name: "set-listener"}
+
+// fixture is a controller with fakes around it.
+type fixture struct {
+	*testing.T
+	client      client.WithWatch
+	clock       *clocktesting.FakePassiveClock
+	credentials *fakeCredentials
+	recorder    *events.FakeRecorder
+	controller  *Controller
+	// secretReads counts reads of Secrets.
+	secretReads int
+}
+
+// fakeCredentials are those that are resolved, or what that fails with.
+type fakeCredentials struct {
+	resolved *credentials.Resolved
+	err      error
+}
+
+func (f *fakeCredentials) Resolve(context.Context, credentials.Reference) (*credentials.Resolved, error) {
+	return f.resolved, f.err
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{
+		T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), recorder: events.NewFakeRecorder(100),
+		credentials: &fakeCredentials{resolved: &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}}},
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{}).Build()
+	counting := interceptor.NewClient(f.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			f.secretReads++
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	f.controller = NewController(Options{
+		Client: f.client, Reader: counting, Credentials: f.credentials, Recorder: f.recorder, Clock: f.clock, Namespace: managerNamespace,
+		LogLevel: "info", LogFormat: "json", MetricsAddr: ":8080", MetricsEndpoint: "/metrics",
+	})
+	return f
+}
+
+func newSet() *v1alpha1.AutoscalingRunnerSet {
+	return &v1alpha1.AutoscalingRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: setNamespace, Name: "set", UID: "set-uid", Finalizers: []string{v1alpha1.FinalizerAutoscalingRunnerSet},
+			Annotations: map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "7"},
+		},
+	}
+}
+
+func newListener(change ...func(*v1alpha1.AutoscalingListener)) *v1alpha1.AutoscalingListener {
+	listener := &v1alpha1.AutoscalingListener{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name, UID: "listener-uid", Generation: 1,
+			Labels:      map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace, "team": "build"},
+			Annotations: map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default"},
+		},
+		Spec: v1alpha1.AutoscalingListenerSpec{
+			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: 7,
+			AutoscalingRunnerSetNamespace: setNamespace, AutoscalingRunnerSetName: "set", EphemeralRunnerSetName: "set",
+			MaxRunners: 10, Image: "controller:1",
+		},
+	}
+	for _, c := range change {
+		c(listener)
+	}
+	return listener
+}
+
+// started returns a fixture whose listener pod runs.
+func started(t *testing.T, change ...func(*v1alpha1.AutoscalingListener)) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.create(newSet(), newListener(change...))
+	f.settle()
+	f.run()
+	f.settle()
+	return f
+}
+
+func (f *fixture) create(objects ...client.Object) {
+	f.Helper()
+	for _, object := range objects {
+		if err := f.client.Create(f.Context(), object); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) reconcile() reconcile.Result {
+	f.Helper()
+	result, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: key})
+	if err != nil {
+		f.Fatalf("Reconcile() = %v", err)
+	}
+	return result
+}
+
+// settle runs as many passes as it takes for the effects of one to be seen by the next.
+func (f *fixture) settle() {
+	f.Helper()
+	for range 4 {
+		f.reconcile()
+	}
+}
+
+func (f *fixture) elapse(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+
+// get reads an object and says whether it exists.
+func (f *fixture) get(object client.Object, namespace, name string) bool {
+	f.Helper()
+	err := f.client.Get(f.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if client.IgnoreNotFound(err) != nil {
+		f.Fatal(err)
+	}
+	return err == nil
+}
+
+func (f *fixture) listener() *v1alpha1.AutoscalingListener {
+	f.Helper()
+	listener := &v1alpha1.AutoscalingListener{}
+	if !f.get(listener, key.Namespace, key.Name) {
+		f.Fatal("the AutoscalingListener is gone")
+	}
+	return listener
+}
+
+// pod returns the listener pod, nil when there is none.
+func (f *fixture) pod() *corev1.Pod {
+	f.Helper()
+	pod := &corev1.Pod{}
+	if !f.get(pod, key.Namespace, key.Name) {
+		return nil
+	}
+	return pod
+}
+
+// edit changes the listener as the other controller would.
+func (f *fixture) edit(change func(*v1alpha1.AutoscalingListener)) {
+	f.Helper()
+	listener := f.listener()
+	change(listener)
+	if err := f.client.Update(f.Context(), listener); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// podStatus plays the kubelet or the node controller.
+func (f *fixture) podStatus(change func(*corev1.PodStatus)) {
+	f.Helper()
+	pod := f.pod()
+	change(&pod.Status)
+	if err := f.client.Status().Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// run makes the pod ready. Its UID is set because the fake API server gives none.
+func (f *fixture) run() {
+	f.Helper()
+	f.podStatus(func(status *corev1.PodStatus) {
+		status.Phase = corev1.PodRunning
+		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+		status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	})
+}
+
+// holdPod gives the pod a finalizer, so that a deletion takes time as it does on a node.
+func (f *fixture) holdPod() {
+	f.Helper()
+	pod := f.pod()
+	pod.Finalizers = []string{"example.com/node"}
+	if err := f.client.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) releasePod() {
+	f.Helper()
+	pod := f.pod()
+	pod.Finalizers = nil
+	if err := f.client.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, reason string) {
+	f.Helper()
+	found := meta.FindStatusCondition(f.listener().Status.Conditions, about)
+	if found == nil || found.Status != status || found.Reason != reason {
+		f.Errorf("condition %s = %s, want %s with reason %s", about, describeCondition(found), status, reason)
+	}
+}
+
+func describeCondition(c *metav1.Condition) string {
+	if c == nil {
+		return "absent"
+	}
+	return fmt.Sprintf("%s, reason %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// exists says which of the listener's objects there are.
+func (f *fixture) exists() map[string]bool {
+	f.Helper()
+	return map[string]bool{
+		"pod":            f.get(&corev1.Pod{}, key.Namespace, key.Name),
+		"config":         f.get(&corev1.Secret{}, key.Namespace, key.Name+"-config"),
+		"proxy":          f.get(&corev1.Secret{}, key.Namespace, key.Name+"-proxy"),
+		"ServiceAccount": f.get(&corev1.ServiceAccount{}, key.Namespace, key.Name),
+		"Role":           f.get(&rbacv1.Role{}, setNamespace, key.Name),
+		"RoleBinding":    f.get(&rbacv1.RoleBinding{}, setNamespace, key.Name),
+		"listener":       f.get(&v1alpha1.AutoscalingListener{}, key.Namespace, key.Name),
+	}
+}
