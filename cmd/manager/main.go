@@ -23,7 +23,7 @@ func main() {
 	}
 	log := manager.NewLogger(options, os.Stderr)
 	if err := manager.Run(ctrl.SetupSignalHandler(), options, log); err != nil {
-		log.Error(err, "The manager ended")
+		log.Error(err, "Exiting")
 		os.Exit(1)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 	// on ignores it, and only a restart frees its worker.
 	stuckAfter = 5 * time.Minute
 	// longestReconcile is controller-runtime's metric of the longest reconcile under way, in seconds, by controller.
-	longestReconcile = "workqueue_longest_running_processor_seconds"
+	longestReconcile = metrics.WorkQueueSubsystem + "_" + metrics.LongestRunningProcessorKey
 
 	// syncProbe is how long /readyz waits for caches; kubelet gives a probe 1 s unless told otherwise.
 	syncProbe = 500 * time.Millisecond

@@ -27,9 +27,10 @@ var requiredFields = map[string][]string{
 }
 
 const (
-	// schemaInterval is how often outdated CRDs are looked at again. The API server itself takes some seconds to
-	// publish a changed one.
-	schemaInterval = 10 * time.Second
+	// Outdated CRDs are looked at again after schemaPause, doubled each time up to schemaMaxPause. The API server takes
+	// a second or two to publish a new one, so the first pauses are short: manager and CRDs often arrive together.
+	schemaPause    = time.Second
+	schemaMaxPause = 30 * time.Second
 	schemaTimeout  = 15 * time.Second
 )
 
@@ -140,7 +141,7 @@ func missingFields(served map[string]fieldSchema) error {
 // when it changes, and told to report for /readyz.
 func awaitSchema(ctx context.Context, check func(context.Context) error, clock clock.Clock, log logr.Logger, report func(error)) error {
 	logged := ""
-	for {
+	for pause := schemaPause; ; pause = min(2*pause, schemaMaxPause) {
 		err := check(ctx)
 		if err == nil || schemaUnreadable(err) {
 			report(nil)
@@ -148,13 +149,13 @@ func awaitSchema(ctx context.Context, check func(context.Context) error, clock c
 		}
 		report(err)
 		if text := err.Error(); text != logged {
-			log.Error(err, "Not starting before the CustomResourceDefinitions are right; they are looked at again", "every", schemaInterval.String())
+			log.Error(err, "Not starting before the CustomResourceDefinitions are right; they are looked at again", "atLeastEvery", schemaMaxPause.String())
 			logged = text
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-clock.After(schemaInterval):
+		case <-clock.After(pause):
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestAwaitSchemaWaitsUntilTheCRDsAreRight(t *testing.T) {
 	}()
 	for range len(answers) - 1 {
 		gomega.NewWithT(t).Eventually(clock.HasWaiters).WithTimeout(10 * time.Second).WithPolling(time.Millisecond).Should(gomega.BeTrue())
-		clock.Step(schemaInterval)
+		clock.Step(schemaMaxPause)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
