@@ -1,0 +1,98 @@
+package rig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// Requests are the requests of the product to the API server.
+type Requests struct {
+	// Manager and Listener count by verb and resource, such as "create pods" or "patch ephemeralrunners/status".
+	Manager, Listener map[string]int
+	// Refused lists requests that the API server answered with 403, which means that the charts grant too little.
+	Refused []string
+}
+
+// Requests counts what manager and listener have asked of the API server since the rig began, without watches and
+// without what a leader does to stay one.
+func (r *Rig) Requests() Requests {
+	r.t.Helper()
+	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{Since: r.Started})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	counted := Requests{Manager: map[string]int{}, Listener: map[string]int{}}
+	for _, event := range events {
+		counted.add(event, r.countsFor(event, counted))
+	}
+	return counted
+}
+
+// countsFor returns the counter of the program that made the request, nil for one that isn't the product's.
+func (r *Rig) countsFor(event testkube.AuditEvent, counted Requests) map[string]int {
+	prefix := testkube.ServiceAccountUser(r.SystemNamespace, "")
+	account, ours := strings.CutPrefix(event.User.Username, prefix)
+	switch {
+	case !ours || event.Verb == "watch" || event.Object.Resource == "leases":
+		return nil
+	case account == controllerAccount:
+		return counted.Manager
+	default:
+		return counted.Listener
+	}
+}
+
+func (c *Requests) add(event testkube.AuditEvent, counts map[string]int) {
+	if counts == nil {
+		return
+	}
+	what := event.Verb + " " + event.Object.Resource
+	if event.Object.Subresource != "" {
+		what += "/" + event.Object.Subresource
+	}
+	counts[what]++
+	if event.Response.Code == 403 {
+		c.Refused = append(c.Refused, fmt.Sprintf("%s: %s %s", event.User.Username, event.Verb, event.RequestURI))
+	}
+}
+
+// Total is how many there were.
+func (c Requests) Total() int {
+	total := 0
+	for _, counts := range []map[string]int{c.Manager, c.Listener} {
+		for _, count := range counts {
+			total += count
+		}
+	}
+	return total
+}
+
+// Minus returns what came after an earlier count.
+func (c Requests) Minus(earlier Requests) Requests {
+	return Requests{Manager: minus(c.Manager, earlier.Manager), Listener: minus(c.Listener, earlier.Listener), Refused: c.Refused}
+}
+
+func minus(counts, earlier map[string]int) map[string]int {
+	more := map[string]int{}
+	for what, count := range counts {
+		if count > earlier[what] {
+			more[what] = count - earlier[what]
+		}
+	}
+	return more
+}
+
+// String returns a line per kind of request.
+func (c Requests) String() string {
+	var text strings.Builder
+	for program, counts := range map[string]map[string]int{"manager": c.Manager, "listener": c.Listener} {
+		for _, what := range slices.Sorted(maps.Keys(counts)) {
+			fmt.Fprintf(&text, "%s %5d %s\n", program, counts[what], what)
+		}
+	}
+	return text.String()
+}

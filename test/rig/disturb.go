@@ -1,0 +1,108 @@
+package rig
+
+import (
+	"context"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// KillManager ends every manager with SIGKILL; the node starts them again at once, and with a back-off when it is done again.
+func (r *Rig) KillManager() {
+	r.t.Helper()
+	for _, pod := range r.managerPods() {
+		if err := r.Node.Kill(client.ObjectKeyFromObject(&pod), "manager"); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// StopManager scales the manager's Deployment to nothing and returns when the pods are gone.
+func (r *Rig) StopManager() {
+	r.t.Helper()
+	r.scaleManager(0)
+	gomega.NewWithT(r.t).Eventually(func() int { return len(r.managerPods()) }, Patience, interval).Should(gomega.BeZero())
+}
+
+// StartManager scales it back. It doesn't wait.
+func (r *Rig) StartManager() {
+	r.t.Helper()
+	r.scaleManager(max(1, r.options.ManagerReplicas))
+}
+
+func (r *Rig) scaleManager(replicas int) {
+	r.t.Helper()
+	deployment := &appsv1.Deployment{}
+	deployment.Namespace, deployment.Name = r.SystemNamespace, controllerAccount
+	before := deployment.DeepCopy()
+	count := int32(replicas)
+	// Zero is a value, too: the patch has to hold it.
+	before.Spec.Replicas, deployment.Spec.Replicas = nil, &count
+	if err := r.Cluster.Client().Patch(r.t.Context(), deployment, client.MergeFrom(before)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// KillListener ends the default set's listener with SIGKILL; the node starts it again.
+func (r *Rig) KillListener() {
+	r.t.Helper()
+	pod := r.ListenerPod()
+	if pod == nil {
+		r.t.Fatal("there is no listener pod to kill")
+	}
+	if err := r.Node.Kill(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, v1alpha1.ListenerContainerName); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// ListenerPod returns the default set's listener pod, nil if there is none or it is going away.
+func (r *Rig) ListenerPod() *corev1.Pod {
+	r.t.Helper()
+	pods := r.pods(r.SystemNamespace, client.MatchingLabels{
+		v1alpha1.LabelComponent: v1alpha1.ComponentListener, v1alpha1.LabelScaleSetName: DefaultSet,
+	})
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil {
+			return &pods[i]
+		}
+	}
+	return nil
+}
+
+func (r *Rig) managerPods() []corev1.Pod {
+	return r.pods(r.SystemNamespace, client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
+}
+
+func (r *Rig) pods(namespace string, options ...client.ListOption) []corev1.Pod {
+	r.t.Helper()
+	var pods corev1.PodList
+	// Not the test's context: cleanup looks, too.
+	if err := r.Cluster.Client().List(context.Background(), &pods, append(options, client.InNamespace(namespace))...); err != nil {
+		r.t.Fatalf("list pods of %s: %v", namespace, err)
+	}
+	return pods.Items
+}
+
+// awaitSession waits until the set's listener polls GitHub.
+func (r *Rig) awaitSession(set string) {
+	r.t.Helper()
+	gomega.NewWithT(r.t).Eventually(func() bool { return r.polls(set) }, Patience, interval).
+		Should(gomega.BeTrue(), "the listener of "+set+" doesn't poll")
+}
+
+func (r *Rig) polls(set string) bool {
+	snapshot := r.GitHub.Snapshot()
+	for _, known := range snapshot.ScaleSets {
+		for _, session := range snapshot.Sessions {
+			if known.Name == set && session.ScaleSetID == known.ID && session.Polling {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+package rig
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+// Patience is how long a rig waits for things that take seconds on a free machine.
+const Patience = 90 * time.Second
+
+// interval is how often it looks.
+const interval = 100 * time.Millisecond
+
+// QueueJobs queues jobs for the default set that take their durations in turn, and returns their ids.
+func (r *Rig) QueueJobs(count int, durations ...time.Duration) []int64 {
+	r.t.Helper()
+	request := fakegithub.JobRequest{Count: count, ScaleSet: DefaultSet}
+	for _, duration := range durations {
+		request.Durations = append(request.Durations, fakegithub.Duration(duration))
+	}
+	ids, err := r.GitHub.QueueJobs(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ids
+}
+
+// WaitDone waits until the jobs are completed and returns them. The test fails when one takes longer than Patience or
+// didn't succeed.
+func (r *Rig) WaitDone(ids []int64) []fakegithub.Job {
+	r.t.Helper()
+	gomega.NewWithT(r.t).Eventually(func() int { return len(ids) - len(r.completed(ids)) }, Patience, interval).
+		Should(gomega.BeZero(), "jobs not completed")
+	jobs := r.completed(ids)
+	for _, job := range jobs {
+		if job.Result != "succeeded" {
+			r.t.Errorf("job %d: %s", job.RequestID, job.Result)
+		}
+	}
+	return jobs
+}
+
+// AwaitCompleted waits until at least that many of the jobs are completed: the middle of a burst.
+func (r *Rig) AwaitCompleted(ids []int64, count int) {
+	r.t.Helper()
+	gomega.NewWithT(r.t).Eventually(func() int { return len(r.completed(ids)) }, Patience, interval).
+		Should(gomega.BeNumerically(">=", count), "jobs completed")
+}
+
+func (r *Rig) completed(ids []int64) []fakegithub.Job {
+	return slices.DeleteFunc(r.GitHub.Jobs("completed"), func(job fakegithub.Job) bool {
+		return !slices.Contains(ids, job.RequestID)
+	})
+}
+
+// Timing says how long jobs waited for each step, as percentiles over the jobs.
+type Timing struct{ ToRegistered, ToOnline, ToStarted Percentiles }
+
+// Percentiles of a duration.
+type Percentiles struct{ P50, P90, Max time.Duration }
+
+// String returns one line for a log.
+func (t Timing) String() string {
+	return fmt.Sprintf("queued to registered %s, to online %s, to started %s", t.ToRegistered, t.ToOnline, t.ToStarted)
+}
+
+// String returns the three in milliseconds.
+func (p Percentiles) String() string {
+	return fmt.Sprintf("p50 %d p90 %d max %d ms", p.P50.Milliseconds(), p.P90.Milliseconds(), p.Max.Milliseconds())
+}
+
+// TimingOf measures from the moment jobs were queued.
+func TimingOf(jobs []fakegithub.Job) Timing {
+	since := func(moment func(fakegithub.Job) time.Time) Percentiles {
+		var durations []time.Duration
+		for _, job := range jobs {
+			durations = append(durations, moment(job).Sub(job.QueuedAt))
+		}
+		return percentiles(durations)
+	}
+	return Timing{
+		ToRegistered: since(func(job fakegithub.Job) time.Time { return job.RunnerRegisteredAt }),
+		ToOnline:     since(func(job fakegithub.Job) time.Time { return job.RunnerOnlineAt }),
+		ToStarted:    since(func(job fakegithub.Job) time.Time { return job.StartedAt }),
+	}
+}
+
+func percentiles(durations []time.Duration) Percentiles {
+	if len(durations) == 0 {
+		return Percentiles{}
+	}
+	slices.Sort(durations)
+	at := func(percent int) time.Duration { return durations[(len(durations)-1)*percent/100] }
+	return Percentiles{P50: at(50), P90: at(90), Max: at(100)}
+}

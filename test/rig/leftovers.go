@@ -1,0 +1,142 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// runnerKinds are what one runner consists of; setKinds what a scale set does, beside them.
+var (
+	runnerKinds = []schema.GroupVersionKind{
+		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Secret"),
+	}
+	setKinds = append([]schema.GroupVersionKind{
+		v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), v1alpha1.GroupVersion.WithKind("AutoscalingListener"),
+		v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+		rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+	}, runnerKinds...)
+)
+
+// Leftovers names what should not be there once all jobs are done: jobs, runners beyond the idle ones (their objects,
+// pods, Secrets and registrations), and everything that a correct controller never causes.
+func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
+	var left []string
+	for _, kind := range runnerKinds {
+		objects, err := r.list(ctx, kind, r.RunnerNamespace)
+		if err != nil {
+			return nil, err
+		}
+		objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool { return !ofRunner(&object) })
+		if len(objects) != r.options.MinRunners {
+			left = append(left, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))
+		}
+	}
+	return append(left, r.leftOnGitHub()...), nil
+}
+
+func (r *Rig) leftOnGitHub() []string {
+	var left []string
+	snapshot := r.GitHub.Snapshot()
+	if len(snapshot.Runners) != r.options.MinRunners {
+		left = append(left, fmt.Sprintf("%d runners on GitHub: %v", len(snapshot.Runners), snapshot.Runners))
+	}
+	for state, count := range snapshot.JobsByState {
+		if state != "completed" {
+			left = append(left, fmt.Sprintf("%d jobs %s", count, state))
+		}
+	}
+	return append(left, r.Anomalies()...)
+}
+
+// Anomalies are what no correct controller causes on GitHub.
+func (r *Rig) Anomalies() []string {
+	var found []string
+	for _, anomaly := range r.GitHub.Anomalies() {
+		found = append(found, anomaly.String())
+	}
+	return found
+}
+
+// AwaitQuiet waits until nothing is left over.
+func (r *Rig) AwaitQuiet() {
+	r.t.Helper()
+	gomega.NewWithT(r.t).Eventually(r.Leftovers, Patience, interval).WithArguments(context.Background()).
+		Should(gomega.BeEmpty(), "left over once all jobs are done")
+}
+
+// Remains names what there is of uninstalled scale sets, in the cluster and on GitHub.
+func (r *Rig) Remains(ctx context.Context) ([]string, error) {
+	var left []string
+	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
+		for _, kind := range setKinds {
+			objects, err := r.list(ctx, kind, namespace)
+			if err != nil {
+				return nil, err
+			}
+			if objects = slices.DeleteFunc(objects, r.installed); len(objects) > 0 {
+				left = append(left, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))
+			}
+		}
+	}
+	snapshot := r.GitHub.Snapshot()
+	for _, set := range snapshot.ScaleSets {
+		if !r.sets[set.Name] {
+			left = append(left, "scale set "+set.Name+" on GitHub")
+		}
+	}
+	if len(r.sets) == 0 && len(snapshot.Sessions)+len(snapshot.Runners) > 0 {
+		left = append(left, fmt.Sprintf("on GitHub: sessions %v, runners %v", snapshot.Sessions, snapshot.Runners))
+	}
+	return left, nil
+}
+
+// installed says that the object belongs to the controller's chart, a scale set that is installed, Helm, or Kubernetes.
+func (r *Rig) installed(object metav1.PartialObjectMetadata) bool {
+	set, ours := object.Labels[v1alpha1.LabelScaleSetName]
+	return !ours || r.sets[set]
+}
+
+// AwaitNothing waits until nothing is left of scale sets that were uninstalled.
+func (r *Rig) AwaitNothing() {
+	r.t.Helper()
+	gomega.NewWithT(r.t).Eventually(r.Remains, Patience, interval).WithArguments(context.Background()).
+		Should(gomega.BeEmpty(), "left after helm uninstall")
+}
+
+func (r *Rig) list(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	var found metav1.PartialObjectMetadataList
+	found.SetGroupVersionKind(kind)
+	if err := r.Cluster.Client().List(ctx, &found, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list %s of %s: %w", kind.Kind, namespace, err)
+	}
+	return found.Items, nil
+}
+
+func ofRunner(object metav1.Object) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && (owner.Kind == "EphemeralRunner" || owner.Kind == "EphemeralRunnerSet")
+}
+
+// describe names the first of them and what they may be waiting for.
+func describe(objects []metav1.PartialObjectMetadata) []string {
+	const most = 5
+	var names []string
+	for _, object := range objects[:min(most, len(objects))] {
+		name := object.Name
+		if object.DeletionTimestamp != nil {
+			name += fmt.Sprintf(" (being deleted, finalizers %v)", object.Finalizers)
+		}
+		names = append(names, name)
+	}
+	return names
+}

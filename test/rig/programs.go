@@ -1,0 +1,62 @@
+package rig
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// root is the module's directory, seen from a package two levels below it.
+const root = "../.."
+
+// built are the product's programs.
+type built struct{ directory, manager, listener string }
+
+// build makes the programs once per test binary, race-enabled when the test is.
+var build = sync.OnceValues(func() (built, error) {
+	directory, err := os.MkdirTemp("", "rig-programs-")
+	if err != nil {
+		return built{}, fmt.Errorf("make a directory for the programs: %w", err)
+	}
+	arguments := []string{"build", "-o", directory + string(filepath.Separator)}
+	if raceEnabled {
+		arguments = append(arguments, "-race")
+	}
+	command := exec.Command("go", append(arguments, "./cmd/manager", "./cmd/listener")...)
+	command.Dir = root
+	made := built{directory, filepath.Join(directory, "manager"), filepath.Join(directory, "listener")}
+	if output, err := command.CombinedOutput(); err != nil {
+		return made, fmt.Errorf("build the programs: %w\n%s", err, output)
+	}
+	return made, nil
+})
+
+func programs(t testing.TB) built {
+	t.Helper()
+	made, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// removePrograms is the end of a test binary. One that built nothing builds nothing for it.
+func removePrograms() {
+	if directories, err := filepath.Glob(filepath.Join(os.TempDir(), "rig-programs-*")); err != nil || len(directories) == 0 {
+		return
+	}
+	if made, err := build(); err == nil {
+		_ = os.RemoveAll(made.directory)
+	}
+}
+
+func schemes() []func(*runtime.Scheme) error {
+	return []func(*runtime.Scheme) error{v1alpha1.AddToScheme}
+}

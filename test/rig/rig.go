@@ -1,0 +1,181 @@
+// Package rig puts the whole product on one machine for tests: both charts installed with helm on the API server of
+// package testkube, the real manager and listener programs as their pods' containers, package fakenode as the node, and
+// package fakegithub as GitHub with its simulated runners.
+//
+//	helm ─▶ Deployment ─▶ manager ─▶ listener pod ─▶ EphemeralRunners ─▶ runner pods ─▶ jobs of fakegithub
+//
+// Permissions, arguments and environment are those of the charts. A test starts a rig, queues jobs, disturbs what it
+// likes, and asks what is left. Rigs of one cluster run one after the other, because a manager minds the whole cluster.
+package rig
+
+import (
+	"context"
+	"maps"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+)
+
+// PAT is the token of every scale set. It must not be seen outside of the credential Secret and the listener's.
+const PAT = "ghp_rigPersonalAccessToken0123456789abcd"
+
+// DefaultSet is the name of the scale set that Start installs.
+const DefaultSet = "runners"
+
+// Options say what a rig consists of. The zero value is one manager at its chart's defaults, a scale set without idle
+// runners that may have 200, and a GitHub without latency.
+type Options struct {
+	// GitHub are the fake's settings: JITLatency, Latency, Rules.Flow, lifetimes. PATs is set by the rig.
+	GitHub fakegithub.Options
+	// NodeStartLatency passes between the binding of a pod and its start. Default 50 ms.
+	NodeStartLatency time.Duration
+	// MinRunners and MaxRunners are those of the scale set. MaxRunners 0 means 200.
+	MinRunners, MaxRunners int
+	// ManagerReplicas of the controller's chart. Default 1; from two on they elect a leader.
+	ManagerReplicas int
+	// ControllerValues and ScaleSetValues are merged over the rig's values at their first level.
+	ControllerValues, ScaleSetValues Values
+}
+
+// Values are values of a chart.
+type Values map[string]any
+
+// Rig is a running product. Its methods fail the test when something outside of the product goes wrong.
+type Rig struct {
+	Cluster *testkube.Cluster
+	GitHub  *fakegithub.Server
+	Node    *fakenode.Node
+	// SystemNamespace holds manager and listeners, RunnerNamespace the scale sets and their runners.
+	SystemNamespace, RunnerNamespace string
+	// GitHubURL is the fake's address.
+	GitHubURL string
+	// Started is when the rig began; audit counters start there.
+	Started time.Time
+
+	t        testing.TB
+	options  Options
+	helm     helm
+	managers managers
+	sets     map[string]bool // installed releases
+}
+
+// ClusterOptions are what a rig needs of a cluster.
+func ClusterOptions() testkube.Options {
+	return testkube.Options{ControllerManager: true, AuditLog: true, AddToScheme: schemes()}
+}
+
+// Main runs the tests of a package with a shared cluster that is fit for rigs and returns their exit code.
+func Main(m *testing.M) int {
+	defer removePrograms()
+	return testkube.Main(m, ClusterOptions())
+}
+
+// Start installs both charts and returns when the scale set's listener holds its session. Everything ends with the test,
+// which fails if the product doesn't go away cleanly.
+func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
+	t.Helper()
+	r := newRig(t, cluster, options)
+	r.startGitHub()
+	r.startNode()
+	t.Cleanup(r.end)
+	r.helm.install(t, controllerRelease, "gha-runner-scale-set-controller", r.SystemNamespace, r.controllerValues())
+	r.InstallSet(DefaultSet, r.options.ScaleSetValues)
+	r.awaitSession(DefaultSet)
+	return r
+}
+
+func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
+	t.Helper()
+	if options.MaxRunners == 0 {
+		options.MaxRunners = 200
+	}
+	options.GitHub.PATs = []string{PAT}
+	r := &Rig{
+		Cluster: cluster, Started: time.Now(), t: t, options: options, sets: map[string]bool{},
+		SystemNamespace: cluster.NewNamespace(t), RunnerNamespace: cluster.NewNamespace(t),
+	}
+	r.helm = newHelm(t, cluster.AdminKubeconfig())
+	return r
+}
+
+func (r *Rig) startGitHub() {
+	r.t.Helper()
+	r.GitHub = fakegithub.New(r.options.GitHub)
+	url, err := r.GitHub.Start("127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.GitHubURL = url
+	r.t.Cleanup(r.GitHub.Close)
+}
+
+func (r *Rig) startNode() {
+	r.t.Helper()
+	built := programs(r.t)
+	r.Node = fakenode.Start(r.t, r.Cluster.Config(), fakenode.Options{
+		StartLatency: r.options.NodeStartLatency,
+		Accepts:      r.owns,
+		Runners: map[string]fakenode.Runner{
+			"manager":                      managerProgram{Exec: managerExec(built.manager), managers: &r.managers},
+			v1alpha1.ListenerContainerName: fakenode.Listener(built.listener),
+			v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
+		},
+	})
+}
+
+// InstallSet installs a scale set with the given values merged over the rig's.
+func (r *Rig) InstallSet(name string, values Values) {
+	r.t.Helper()
+	r.sets[name] = true
+	r.helm.install(r.t, name, "gha-runner-scale-set", r.RunnerNamespace, r.scaleSetValues(name, values))
+}
+
+// UpgradeSet changes values of an installed scale set.
+func (r *Rig) UpgradeSet(name string, values Values) {
+	r.t.Helper()
+	merged := maps.Clone(r.options.ScaleSetValues)
+	if merged == nil {
+		merged = Values{}
+	}
+	maps.Copy(merged, values)
+	r.helm.upgrade(r.t, name, "gha-runner-scale-set", r.RunnerNamespace, r.scaleSetValues(name, merged))
+}
+
+// UninstallSet runs helm uninstall, which doesn't wait for what the manager does about it.
+func (r *Rig) UninstallSet(name string) {
+	r.t.Helper()
+	delete(r.sets, name)
+	r.helm.uninstall(r.t, name, r.RunnerNamespace)
+}
+
+// end uninstalls what is installed, in the order that the documentation asks of users.
+func (r *Rig) end() {
+	r.t.Helper()
+	if r.t.Failed() {
+		r.explain()
+	}
+	for name := range r.sets {
+		r.UninstallSet(name)
+	}
+	if !r.t.Failed() {
+		r.AwaitNothing()
+	}
+	r.helm.uninstall(r.t, controllerRelease, r.SystemNamespace, "--no-hooks")
+	if r.managers.raced(r.Node) {
+		r.t.Error("the manager's race detector found a race; see its log above")
+	}
+}
+
+// explain shows what one wants to see of a failed test.
+func (r *Rig) explain() {
+	left, err := r.Leftovers(context.Background())
+	r.t.Logf("left when the test failed: %v %v", left, err)
+	if directory := os.Getenv(logsVariable); directory != "" {
+		r.saveLogs(directory)
+	}
+}
