@@ -2,10 +2,10 @@ package credentials
 
 import (
 	"context"
+	"encoding/json"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
@@ -26,9 +26,11 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 	if !present {
 		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName}
 	}
-	written, err := config.Parse(content)
-	if err != nil {
-		return nil, &InvalidError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName, Reason: err.Error()}
+	// Not config.Parse: a farewell must not fail because, say, minRunners was greater than maxRunners.
+	var written config.Config
+	if err := json.Unmarshal(content, &written); err != nil {
+		return nil, &InvalidError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName,
+			Reason: "it is not the JSON of a listener's configuration; delete the Secret, the manager writes it anew"}
 	}
 	if written.Credentials == nil {
 		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: "credentials in " + config.FileName}
@@ -37,7 +39,7 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 	if err != nil {
 		return nil, err
 	}
-	return &Resolved{Credentials: credentialsOf(written.Credentials), RootCAs: written.ServerRootCA, Proxy: proxy}, nil
+	return &Resolved{Credentials: written.ForActions(), RootCAs: written.ServerRootCA, Proxy: proxy}, nil
 }
 
 // listenerProxy returns nil where the listener has no proxy Secret: then it has no proxy.
@@ -50,13 +52,4 @@ func (r reader) listenerProxy(ctx context.Context, listener client.ObjectKey) (*
 		return nil, err
 	}
 	return ProxyFromSecretData(data), nil
-}
-
-func credentialsOf(written *config.Credentials) actions.Credentials {
-	if written.Token != "" {
-		return actions.Credentials{Token: written.Token}
-	}
-	return actions.Credentials{App: &actions.AppCredentials{
-		ID: written.AppID, InstallationID: written.AppInstallationID, PrivateKey: written.AppPrivateKey,
-	}}
 }

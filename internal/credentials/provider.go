@@ -72,7 +72,8 @@ func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved,
 
 // FromListener returns what the Secrets of an AutoscalingListener still hold, at most RereadAfter old. An uninstall
 // deletes the credential Secret before the runners; the listener's Secrets are in the manager's namespace and go last.
-// Use the result with ClientFrom. With a vault it fails with *MissingError, because the vault has the credentials.
+// Use the result with ClientFrom. It fails with *MissingError where the listener was told to ask a vault itself, as ARC
+// does.
 func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
 	return p.shared(ctx, sourceKey("listener "+listener.String()), func(ctx context.Context) (*Resolved, error) {
 		return p.reader.listener(ctx, listener)
