@@ -41,7 +41,7 @@ func Hash(value any) string {
 func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omit ...[]string) (bool, error) {
 	hash := Hash(wanted)
 	SetAnnotation(wanted, v1alpha1.AnnotationIntegrityHash, hash)
-	if live != nil && live.GetAnnotations()[v1alpha1.AnnotationIntegrityHash] == hash && equality.Semantic.DeepDerivative(wanted, live) {
+	if live != nil && live.GetAnnotations()[v1alpha1.AnnotationIntegrityHash] == hash && holds(live, wanted) {
 		return false, nil
 	}
 	configuration, err := applyConfiguration(c.Scheme(), wanted, omit)
@@ -53,6 +53,14 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 		return false, fmt.Errorf("apply %s %s: %w", configuration.GetKind(), client.ObjectKeyFromObject(wanted), err)
 	}
 	return true, nil
+}
+
+// holds says that live has everything that wanted has. The creation time is the server's: a time that isn't set counts as
+// one that differs, unlike other fields.
+func holds(live, wanted client.Object) bool {
+	wanted = wanted.DeepCopyObject().(client.Object)
+	wanted.SetCreationTimestamp(live.GetCreationTimestamp())
+	return equality.Semantic.DeepDerivative(wanted, live)
 }
 
 // applyConfiguration returns the object as the fields we want to own: without status, server-set metadata, and what is
