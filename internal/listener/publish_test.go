@@ -98,9 +98,9 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 			return nil
 		}
 		s.send(message(1, 2, "assign 1", "assign 2"))
-		s.pass(31 * time.Second)
+		s.pass(patience + longestPause + time.Second)
 		if got := s.cluster.state(); got != "Retrying/PublishFailed" {
-			t.Errorf("state = %s after 31 s", got)
+			t.Errorf("state = %s while it fails", got)
 		}
 		s.github.statistics = statistics(5)
 		failing = false

@@ -21,14 +21,9 @@ type reporting struct {
 // current is what the listener has to say of itself; nil leaves what it said last.
 func (l *loop) current(now time.Time) *v1alpha1.ListenerStatus {
 	for _, troubled := range []*trouble{l.link.trouble, l.polls.trouble, l.published.trouble} {
-		if troubled == nil {
-			continue
+		if troubled != nil {
+			return troubled.status()
 		}
-		status, next := troubled.status(now)
-		if status == nil {
-			l.later(next, now)
-		}
-		return status
 	}
 	if l.link.session == nil {
 		return plainStatus(v1alpha1.ListenerStateStarting, reasonStarting, "opening a session", now)

@@ -41,8 +41,8 @@ const (
 // trouble is a cause for which the listener doesn't do its work at the moment.
 type trouble struct {
 	reason, message string
-	// since is when it began.
-	since time.Time
+	// since is when it began, last when it was seen last.
+	since, last time.Time
 }
 
 // again is the trouble after one more failure: the same reason began when it first came.
@@ -51,10 +51,10 @@ func (t *trouble) again(reason string, err error, now time.Time) *trouble {
 	if t != nil && t.reason == reason {
 		since = t.since
 	}
-	return &trouble{reason: reason, message: err.Error(), since: since}
+	return &trouble{reason: reason, message: err.Error(), since: since, last: now}
 }
 
-// patience is how long the trouble lasts before it is told: none where waiting alone will not help.
+// patience is how long the trouble has to last before it is told: not at all where waiting alone will not help.
 func (t *trouble) patience() time.Duration {
 	switch t.reason {
 	case reasonUnauthorized, reasonInvalidCredentials, reasonInvalidConfig, reasonRateLimited, reasonScaleSetNotFound:
@@ -65,18 +65,18 @@ func (t *trouble) patience() time.Duration {
 	return patience
 }
 
-// status is what to tell at the moment; nil leaves what was told last. Next is when that may change, zero for not by
-// time alone.
-func (t *trouble) status(now time.Time) (status *v1alpha1.ListenerStatus, next time.Time) {
-	if at := t.since.Add(t.patience()); now.Before(at) {
-		return nil, at
+// status is what to tell; nil leaves what was told last. Time that passes without another failure does not count: a
+// poll that is held may be a good one.
+func (t *trouble) status() *v1alpha1.ListenerStatus {
+	if t.last.Sub(t.since) < t.patience() {
+		return nil
 	}
 	state := v1alpha1.ListenerStateRetrying
 	if t.reason == reasonSessionConflict {
 		state = v1alpha1.ListenerStateConflict
 	}
 	since := metav1.NewTime(t.since)
-	return &v1alpha1.ListenerStatus{State: state, Reason: t.reason, Message: t.message, Since: &since}, time.Time{}
+	return &v1alpha1.ListenerStatus{State: state, Reason: t.reason, Message: t.message, Since: &since}
 }
 
 // explain names the reason of a failed call to GitHub and adds to the error what follows from it.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"maps"
 	"reflect"
 	"strings"
@@ -107,7 +108,7 @@ func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric) err
 	if len(buckets) == 0 {
 		buckets = defaultBuckets
 	}
-	if err := ascending(buckets); err != nil {
+	if err := errors.Join(ascending(buckets), notReserved(metric.Labels)); err != nil {
 		return err
 	}
 	histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help[name], Buckets: buckets}, metric.Labels)

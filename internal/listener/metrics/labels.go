@@ -1,9 +1,11 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,7 +73,15 @@ func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	return picked
 }
 
-// ascending checks what the Prometheus library would panic about.
+// notReserved refuses the label that a histogram's buckets have; like the order of buckets, the Prometheus library would
+// panic about it.
+func notReserved(labels []string) error {
+	if slices.Contains(labels, "le") {
+		return errors.New("label le is reserved in histograms")
+	}
+	return nil
+}
+
 func ascending(buckets []float64) error {
 	for i := 1; i < len(buckets); i++ {
 		if buckets[i] <= buckets[i-1] {

@@ -1,0 +1,129 @@
+package listener
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+const setPath = "/apis/actions.github.com/v1alpha1/namespaces/runners/ephemeralrunnersets/set"
+
+// wire is what came to the API server.
+type wire struct {
+	Method, Path, ContentType, Body string
+}
+
+// onServer gives a Cluster whose server notes each request and answers with status and body.
+func onServer(t *testing.T, status int, body string) (Cluster, *wire) {
+	seen := new(wire)
+	server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		content, _ := io.ReadAll(request.Body)
+		*seen = wire{request.Method, request.URL.Path, request.Header.Get("Content-Type"), string(content)}
+		answer.Header().Set("Content-Type", "application/json")
+		answer.WriteHeader(status)
+		_, _ = io.WriteString(answer, body)
+	}))
+	t.Cleanup(server.Close)
+	cluster, err := NewCluster(&rest.Config{Host: server.URL}, "runners", "set")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster, seen
+}
+
+func TestPublishedNumbersAreExplicit(t *testing.T) {
+	cluster, seen := onServer(t, http.StatusOK, `{"spec":{"replicas":0,"patchID":8},"status":{"capacity":0}}`)
+	set, err := cluster.Publish(t.Context(), Publication{Desired{PatchID: 8}, "abc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := wire{http.MethodPatch, setPath, "application/merge-patch+json",
+		`{"metadata":{"annotations":{"actions.github.com/listener-session-id":"abc"}},"spec":{"replicas":0,"patchID":8,"assignedJobs":0}}`}
+	if diff := cmp.Diff(want, *seen); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if set.Capacity == nil || *set.Capacity != 0 {
+		t.Errorf("capacity = %v, want the 0 of the answer", set.Capacity)
+	}
+}
+
+func TestReadingTheSet(t *testing.T) {
+	cluster, _ := onServer(t, http.StatusOK, `{"metadata":{"annotations":{"actions.github.com/listener-session-id":"abc"}},
+		"spec":{"replicas":2,"patchID":8,"assignedJobs":1,"ephemeralRunnerSpec":{"spec":{"containers":[]}}},"status":{"listener":{"state":"Stopped"}}}`)
+	set, err := cluster.RunnerSet(t.Context())
+	want := &RunnerSet{
+		Publication: Publication{Desired{Replicas: 2, PatchID: 8, AssignedJobs: 1}, "abc"},
+		Listener:    &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped},
+	}
+	if diff := cmp.Diff(want, set); diff != "" || err != nil {
+		t.Errorf("error %v, set (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestAStateReplacesTheLastAsAWhole(t *testing.T) {
+	cluster, seen := onServer(t, http.StatusOK, `{}`)
+	since := metav1.NewTime(noon)
+	if err := cluster.ReportState(t.Context(), v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening, Since: &since}); err != nil {
+		t.Fatal(err)
+	}
+	want := wire{http.MethodPatch, setPath + "/status", "application/merge-patch+json",
+		`{"status":{"listener":{"message":"","reason":"","since":"2026-07-01T12:00:00Z","state":"Listening"}}}`}
+	if diff := cmp.Diff(want, *seen); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+}
+
+func TestAJobReportHasTheJobsFieldsOnly(t *testing.T) {
+	cluster, seen := onServer(t, http.StatusOK, `{}`)
+	reports := reportsOf(message(1, 0, "complete 7 runner-a"), 12, noon)
+	if err := cluster.ReportJob(t.Context(), reports[0].runner, reports[0].status); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"status": map[string]any{
+		"jobRequestId": 7.0, "jobId": "job-7", "jobRepositoryName": "org/repo", "workflowRunId": 47.0, "jobDisplayName": "build",
+		"jobWorkflowRef": "org/repo/.github/workflows/ci.yml@refs/heads/main", "jobResult": "succeeded", "jobPatchID": 12.0,
+		"finishedAt": noon.Format(time.RFC3339),
+	}}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(seen.Body), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+	if path := "/apis/actions.github.com/v1alpha1/namespaces/runners/ephemeralrunners/runner-a/status"; seen.Path != path {
+		t.Errorf("path = %s, want %s", seen.Path, path)
+	}
+}
+
+func TestErrorsKeepTheirKind(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		is     func(error) bool
+	}{
+		"not found":      {404, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`, apierrors.IsNotFound},
+		"forbidden":      {403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`, apierrors.IsForbidden},
+		"from a gateway": {502, `<html>`, func(err error) bool { return err != nil && !apierrors.IsNotFound(err) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, _ := onServer(t, test.status, test.body)
+			if err := cluster.ReportJob(t.Context(), "a", v1alpha1.EphemeralRunnerStatus{}); !test.is(err) {
+				t.Errorf("report: %v", err)
+			}
+			if _, err := cluster.Publish(t.Context(), Publication{}); !test.is(err) {
+				t.Errorf("publication: %v", err)
+			}
+		})
+	}
+}

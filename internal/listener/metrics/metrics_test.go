@@ -1,0 +1,160 @@
+package metrics
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+func settings(chosen *v1alpha1.MetricsConfig) *config.Config {
+	return &config.Config{
+		ConfigureURL: "https://github.com/org", EphemeralRunnerSetNamespace: "ns", EphemeralRunnerSetName: "set",
+		MinRunners: 1, MaxRunners: 9, Metrics: chosen,
+	}
+}
+
+func scrape(t *testing.T, m *Metrics, path string) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+	if answer.Code != http.StatusOK {
+		return answer.Result().Status
+	}
+	return answer.Body.String()
+}
+
+func expect(t *testing.T, scraped string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(scraped, "\n"+line+"\n") {
+			t.Errorf("no line %q in\n%s", line, scraped)
+		}
+	}
+}
+
+// messageOfJobs has a job that started after 7 s and one that ran for 65 s.
+func messageOfJobs() *actions.Message {
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	job := actions.JobMessageBase{
+		OwnerName: "owner", RepositoryName: "repo", JobDisplayName: "build", EventName: "push",
+		JobWorkflowRef:     "owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",
+		ScaleSetAssignTime: noon, RunnerAssignTime: noon.Add(7900 * time.Millisecond), FinishTime: noon.Add(72900 * time.Millisecond),
+	}
+	taken := job
+	taken.RunnerAssignTime = time.Time{}
+	return &actions.Message{
+		JobsStarted: []actions.JobStarted{{JobMessageBase: job}},
+		JobsCompleted: []actions.JobCompleted{
+			{JobMessageBase: job, Result: "succeeded"}, {JobMessageBase: taken, Result: "canceled"},
+		},
+	}
+}
+
+func TestDefaultMetrics(t *testing.T) {
+	m := New(settings(nil), logr.Discard())
+	m.Statistics(&actions.Statistics{
+		TotalAssignedJobs: 4, TotalRunningJobs: 3, TotalRegisteredRunners: 6, TotalBusyRunners: 2, TotalIdleRunners: 1,
+	}, 5)
+	m.Message(messageOfJobs())
+	const set = `{enterprise="",name="set",namespace="ns",organization="org",repository=""} `
+	const started = `enterprise="",event_name="push",job_name="build",organization="owner",repository="repo"`
+	const completed = `enterprise="",event_name="push",job_name="build",job_result="succeeded",organization="owner",repository="repo"`
+	expect(t, scrape(t, m, "/metrics"),
+		"gha_assigned_jobs"+set+"4", "gha_running_jobs"+set+"3", "gha_registered_runners"+set+"6", "gha_busy_runners"+set+"2",
+		"gha_idle_runners"+set+"1", "gha_min_runners"+set+"1", "gha_max_runners"+set+"9", "gha_desired_runners"+set+"5",
+		"gha_started_jobs_total{"+started+"} 1", "gha_completed_jobs_total{"+completed+"} 1",
+		"gha_job_startup_duration_seconds_sum{"+started+"} 7", "gha_job_execution_duration_seconds_sum{"+completed+"} 65",
+		"gha_job_startup_duration_seconds_bucket{"+started+`,le="6"} 0`, "gha_job_startup_duration_seconds_bucket{"+started+`,le="7"} 1`,
+		"gha_job_execution_duration_seconds_bucket{"+completed+`,le="3600"} 1`,
+	)
+}
+
+func TestDefaultBucketsAreARCs(t *testing.T) {
+	if len(defaultBuckets) != 45 || ascending(defaultBuckets) != nil {
+		t.Errorf("%d buckets, want 45 ascending ones", len(defaultBuckets))
+	}
+}
+
+func TestChosenMetrics(t *testing.T) {
+	m := New(settings(&v1alpha1.MetricsConfig{
+		Gauges:   map[string]*v1alpha1.GaugeMetric{MaxRunners: {Labels: []string{"name", "colour"}}, "gha_unknown": {}, MinRunners: nil},
+		Counters: map[string]*v1alpha1.CounterMetric{StartedJobs: {Labels: []string{"job_workflow_name", "job_workflow_target", "job_workflow_ref"}}},
+		Histograms: map[string]*v1alpha1.HistogramMetric{
+			JobStartupDuration: {Labels: []string{"event_name"}, Buckets: []float64{5, 10}},
+		},
+	}), logr.Discard())
+	m.Message(messageOfJobs())
+	scraped := scrape(t, m, "/metrics")
+	expect(t, scraped, `gha_max_runners{colour="",name="set"} 9`,
+		`gha_started_jobs_total{job_workflow_name="ci",job_workflow_ref="owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",job_workflow_target="heads/feature/x"} 1`,
+		`gha_job_startup_duration_seconds_bucket{event_name="push",le="5"} 0`, `gha_job_startup_duration_seconds_bucket{event_name="push",le="10"} 1`)
+	for _, absent := range []string{"gha_unknown", MinRunners, AssignedJobs, CompletedJobs, JobExecutionDuration} {
+		if strings.Contains(scraped, absent) {
+			t.Errorf("%s is exported", absent)
+		}
+	}
+}
+
+func TestWrongChoicesAreLeftOut(t *testing.T) {
+	m := New(settings(&v1alpha1.MetricsConfig{
+		Gauges:   map[string]*v1alpha1.GaugeMetric{IdleRunners: {Labels: []string{"name", "name"}}, BusyRunners: {Labels: []string{"name"}}},
+		Counters: map[string]*v1alpha1.CounterMetric{StartedJobs: {Labels: []string{"no-label\xff"}}},
+		Histograms: map[string]*v1alpha1.HistogramMetric{
+			JobStartupDuration: {Buckets: []float64{5, 5}}, JobExecutionDuration: {Labels: []string{"le"}},
+		},
+	}), logr.Discard())
+	m.Statistics(&actions.Statistics{TotalBusyRunners: 2}, 2)
+	m.Message(messageOfJobs())
+	expect(t, scrape(t, m, "/metrics"), `gha_busy_runners{name="set"} 2`)
+}
+
+func TestSettingsChangeWhileServing(t *testing.T) {
+	m := New(settings(nil), logr.Discard())
+	m.Statistics(&actions.Statistics{TotalAssignedJobs: 4}, 5)
+	m.Message(messageOfJobs())
+	m.Dropped("NotFound")
+	m.Request(actions.RequestInfo{Endpoint: "get_message", StatusCode: 202})
+	next := settings(nil)
+	next.MaxRunners = 20
+	m.Configure(next)
+	scraped := scrape(t, m, "/metrics")
+	expect(t, scraped, `gha_listener_dropped_reports_total{reason="NotFound"} 1`, `gha_listener_github_requests_total{endpoint="get_message",status="202"} 1`)
+	if !strings.Contains(scraped, "gha_started_jobs_total{") || !strings.Contains(scraped, "} 20\n") {
+		t.Errorf("limits changed, but counters or the limit are not there:\n%s", scraped)
+	}
+	next = settings(&v1alpha1.MetricsConfig{Gauges: map[string]*v1alpha1.GaugeMetric{AssignedJobs: {}}})
+	next.MetricsEndpoint = "/elsewhere"
+	m.Configure(next)
+	expect(t, scrape(t, m, "/elsewhere"), "gha_assigned_jobs 4")
+	if got := scrape(t, m, "/metrics"); got != "404 Not Found" {
+		t.Errorf("the old path answers %s", got)
+	}
+}
+
+func TestWorkflowReferences(t *testing.T) {
+	for reference, want := range map[string][2]string{
+		"":                                 {"", ""},
+		"o/r/.github/workflows/ci":         {"", ""},
+		"o/r/w/ci.yml@refs/heads/m":        {"ci", "heads/m"},
+		"o/r/w/ci.yaml@refs/heads/a/b/c":   {"ci", "heads/a/b/c"},
+		"o/r/w/ci.yml@refs/tags/v1.2":      {"ci", "tags/v1.2"},
+		"o/r/w/ci.yml@refs/pull/17/merge":  {"ci", "pull/17"},
+		"o/r/w/ci.yml@0123abcd":            {"ci", ""},
+		"o/r/w/ci.yml@refs/notes/x":        {"ci", ""},
+		"o/r/w/ci.yml@refs/heads/":         {"ci", ""},
+		"o/r/w/ci.yml@refs/heads/user@box": {"", ""},
+	} {
+		name, target := splitWorkflowRef(reference)
+		if got := [2]string{name, target}; got != want {
+			t.Errorf("%q: %q, want %q", reference, got, want)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package listener
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+func TestNewLimitsApplyAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.statistics = statistics(5)
+		s.start()
+		before := s.cluster.last()
+		s.reload(func(c *config.Config) { c.MinRunners, c.MaxRunners = 2, 6 })
+		want := Desired{Replicas: 6, PatchID: before.PatchID, AssignedJobs: 5}
+		if diff := cmp.Diff(want, s.cluster.last().Desired); diff != "" {
+			t.Errorf("published (-want +got):\n%s", diff)
+		}
+		s.pass(pollLength)
+		if got := s.github.lastPoll().capacity; got != 6 {
+			t.Errorf("capacity = %d at the next poll, want 6", got)
+		}
+		if got := s.github.noted("open 1"); got != 1 {
+			t.Errorf("%d sessions were opened, want none but the first", got)
+		}
+	})
+}
+
+func TestNewCredentialsAreUsedAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(4, 1, "assign 1"))
+		s.reload(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
+		want := []config.Credentials{{Token: "first"}, {Token: "second"}}
+		if diff := cmp.Diff(want, s.github.clients); diff != "" {
+			t.Errorf("clients (-want +got):\n%s", diff)
+		}
+		if s.github.noted("close 1 session-1") != 1 || s.cluster.last().SessionID != "session-2" {
+			t.Errorf("calls of GitHub %v, want the session moved to the new client", s.github.calls)
+		}
+		if got := s.github.lastPoll().lastID; got != 4 {
+			t.Errorf("poll after message %d, want 4", got)
+		}
+	})
+}
+
+func TestARefusedCredentialMakesTheFileBeReadAtOnce(t *testing.T) {
+	refused := &actions.Error{StatusCode: 401, Credential: actions.CredentialPersonalAccessToken}
+	for name, during := range map[string]func(*scriptedGitHub, func() error){
+		"poll":    func(g *scriptedGitHub, hook func() error) { g.onPoll = hook },
+		"session": func(g *scriptedGitHub, hook func() error) { g.onOpen = hook },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				during(s.github, func() error {
+					if len(s.github.clients) < 2 {
+						next := *s.file
+						next.Credentials = &config.Credentials{Token: "second"}
+						s.file = &next
+						return refused
+					}
+					return nil
+				})
+				s.start()
+				s.pass(0)
+				if got := s.cluster.last().SessionID; got == "" || len(s.github.clients) != 2 {
+					t.Errorf("session %q with %d clients, want one with the second", got, len(s.github.clients))
+				}
+			})
+		})
+	}
+}
+
+func TestARateLimitIsForgottenWithItsCredential(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onOpen = func() error { return &actions.RateLimitedError{Until: time.Now().Add(time.Hour), Err: errBroken} }
+		s.start()
+		s.github.onOpen = nil
+		s.reload(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %s", got)
+		}
+	})
+}
+
+func TestAnotherScaleSetBeginsAnew(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(100000044, 1, "assign 1"))
+		s.reload(func(c *config.Config) { c.RunnerScaleSetID = 2 })
+		s.pass(0)
+		if s.github.noted("open 2") != 1 || s.github.noted("close session session-1") != 1 || s.github.noted("close 2 session-1") != 0 {
+			t.Errorf("calls of GitHub %v", s.github.calls)
+		}
+		if got := s.github.lastPoll().lastID; got != 0 {
+			t.Errorf("first poll of the new set is after message %d", got)
+		}
+	})
+}
+
+func TestAScaleSetThatIsCreatedAgainIsFound(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onOpen = func() error {
+			if s.github.noted("open 2") == 0 {
+				return actions.ErrScaleSetNotFound
+			}
+			return nil
+		}
+		s.start()
+		s.pass(time.Minute)
+		if got := s.cluster.state(); got != "Retrying/ScaleSetNotFound" {
+			t.Errorf("state = %s", got)
+		}
+		s.reload(func(c *config.Config) { c.RunnerScaleSetID = 2 })
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %s with the new id", got)
+		}
+	})
+}
+
+func TestAWrongFileChangesNothing(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		before := len(s.github.calls)
+		s.reload(func(c *config.Config) { c.MaxRunners = -1 })
+		s.pass(time.Second)
+		if s.config.MaxRunners != 10 || len(s.github.calls) != before {
+			t.Errorf("maxRunners = %d, calls of GitHub %v", s.config.MaxRunners, s.github.calls)
+		}
+	})
+}
+
+func TestAnotherPlaceNeedsANewProcess(t *testing.T) {
+	for name, change := range map[string]func(*config.Config){
+		"URL":             func(c *config.Config) { c.ConfigureURL = "https://github.example/other" },
+		"set":             func(c *config.Config) { c.EphemeralRunnerSetName = "other" },
+		"set's namespace": func(c *config.Config) { c.EphemeralRunnerSetNamespace = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.start()
+				s.reload(change)
+				<-s.ended
+				if s.github.noted("close session session-1") != 1 {
+					t.Errorf("calls of GitHub %v, want the session closed", s.github.calls)
+				}
+			})
+		})
+	}
+}
+
+// The kubelet changes a mounted Secret by exchanging a link in its directory.
+func TestAChangeOfAMountedSecretIsSeen(t *testing.T) {
+	directory := t.TempDir()
+	put := func(version string) {
+		if err := os.Mkdir(filepath.Join(directory, version), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next := filepath.Join(directory, "..next")
+		if err := os.Symlink(version, next); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, filepath.Join(directory, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("..1")
+	changed, err := watchFile(t.Context(), filepath.Join(directory, config.FileName), logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("..2")
+	select {
+	case <-changed:
+	case <-time.After(10 * time.Second):
+		t.Error("the change was not seen")
+	}
+}
+
+func TestWatchingADirectoryThatIsNotThere(t *testing.T) {
+	if _, err := watchFile(t.Context(), filepath.Join(t.TempDir(), "absent", config.FileName), logr.Discard()); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,168 @@
+package listener
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+func TestAHiccupIsNoNews(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		failing := false
+		s.github.onPoll = func() error {
+			if failing {
+				return errBroken
+			}
+			return nil
+		}
+		s.start()
+		told := len(s.cluster.states)
+		failing = true
+		s.pass(pollLength + 20*time.Second)
+		failing = false
+		s.pass(time.Minute)
+		if got := s.cluster.states[told:]; len(got) != 0 {
+			t.Errorf("20 s of trouble were told: %+v", got)
+		}
+	})
+}
+
+func TestTroubleIsToldOnceWithItsBeginning(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		begun := time.Now().Add(pollLength).Truncate(time.Second)
+		s.github.onPoll = func() error { return errBroken }
+		s.pass(10 * time.Minute)
+		last := s.cluster.states[len(s.cluster.states)-1]
+		if len(s.cluster.states) != 3 || last.Reason != reasonGitHubUnavailable || last.Message == "" || !last.Since.Time.Equal(begun) {
+			t.Errorf("states = %+v, want a third one since %s", s.cluster.states, begun)
+		}
+	})
+}
+
+func TestAStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		failing := true
+		s.cluster.onState = func() error {
+			if failing {
+				return errBroken
+			}
+			return nil
+		}
+		s.start()
+		s.pass(time.Minute)
+		failing = false
+		s.pass(longestPause)
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %q", got)
+		}
+	})
+}
+
+func TestReasons(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		reason string
+		told   time.Duration
+	}{
+		"conflict":           {actions.ErrSessionConflict, reasonSessionConflict, conflictPatience},
+		"session gone":       {actions.ErrSessionNotFound, reasonSessionLost, patience},
+		"scale set gone":     {actions.ErrScaleSetNotFound, reasonScaleSetNotFound, 0},
+		"credential refused": {actions.ErrUnauthorized, reasonUnauthorized, 0},
+		"credential useless": {actions.ErrInvalidCredentials, reasonInvalidCredentials, 0},
+		"no certificate":     {errUnusable, reasonInvalidConfig, 0},
+		"rate limit":         {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, reasonRateLimited, 0},
+		"message":            {&actions.MalformedMessageError{Err: errBroken}, reasonMalformedMessage, patience},
+		"time is up":         {&actions.TimeoutError{}, reasonTimeout, patience},
+		"anything else":      {errBroken, reasonGitHubUnavailable, patience},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reason, err := explain(fmt.Errorf("call: %w", test.err))
+			if reason != test.reason {
+				t.Fatalf("reason = %s, want %s", reason, test.reason)
+			}
+			var troubled *trouble
+			troubled = troubled.again(reason, err, noon)
+			if test.told > 0 {
+				troubled = troubled.again(reason, err, noon.Add(test.told-1))
+				if status := troubled.status(); status != nil {
+					t.Errorf("told %+v too early", status)
+				}
+			}
+			troubled = troubled.again(reason, err, noon.Add(test.told))
+			if status := troubled.status(); status == nil || !status.Since.Time.Equal(noon) {
+				t.Errorf("status = %+v, want it since %s", status, noon)
+			}
+		})
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	pauses := backoff{first: time.Second, most: 15 * time.Second}
+	for i, full := range []time.Duration{1, 2, 4, 8, 15, 15} {
+		if got := pauses.next(); got < full*time.Second/2 || got > full*time.Second {
+			t.Errorf("pause %d = %s, want between %s and %s", i, got, full*time.Second/2, full*time.Second)
+		}
+	}
+	pauses.failures = 1000
+	if got := pauses.next(); got > 15*time.Second || got < 7*time.Second {
+		t.Errorf("pause after 1000 failures = %s", got)
+	}
+	pauses.reset()
+	if got := pauses.next(); got > time.Second {
+		t.Errorf("pause after a success = %s", got)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(noon)
+	h := &health{clock: clk}
+	expect := func(when, path string, want int) {
+		t.Helper()
+		answer := httptest.NewRecorder()
+		h.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if answer.Code != want {
+			t.Errorf("%s: %s = %d %s, want %d", when, path, answer.Code, answer.Body, want)
+		}
+	}
+	h.turned(noon)
+	expect("before the first session", "/healthz", http.StatusOK)
+	expect("before the first session", "/readyz", http.StatusServiceUnavailable)
+	h.polled(noon)
+	expect("with a session", "/readyz", http.StatusOK)
+	clk.SetTime(noon.Add(turnLimit + time.Second))
+	expect("when the loop is stuck", "/healthz", http.StatusServiceUnavailable)
+	clk.SetTime(noon.Add(2*pollLength + time.Second))
+	h.turned(clk.Now())
+	expect("without a good poll for long", "/healthz", http.StatusOK)
+	expect("without a good poll for long", "/readyz", http.StatusServiceUnavailable)
+	h.polled(clk.Now())
+	h.lost()
+	expect("when the session is lost", "/readyz", http.StatusServiceUnavailable)
+}
+
+func TestTheLoopTurnsWhateverHangs(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		hang := make(chan struct{})
+		defer close(hang)
+		s.start()
+		s.github.onPoll = func() error { <-hang; return errBroken }
+		s.cluster.onPublish = func() error { <-hang; return errBroken }
+		s.cluster.onState = func() error { <-hang; return errBroken }
+		for range 20 {
+			s.pass(time.Minute)
+			if err := s.health.alive(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.health.ready() == nil {
+			t.Error("ready although no poll came through for 20 min")
+		}
+	})
+}
