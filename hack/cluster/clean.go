@@ -1,17 +1,14 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // clean removes everything that a cluster with this directory has on the machine, dead or alive, except for its logs. It goes
@@ -45,65 +42,6 @@ func clean(ctx context.Context, l layout, h host) error {
 		return fmt.Errorf("clean up cluster: %w", err)
 	}
 	return nil
-}
-
-// killShims ends the shims of our containerd, which outlive it. Their command line names its socket.
-func killShims(ctx context.Context, l layout) error {
-	killed := map[int]struct{}{}
-	err := poll(ctx, 10*time.Second, func() bool {
-		for _, pid := range shimsOf(l.containerd()) {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between is as good
-			killed[pid] = struct{}{}
-		}
-		reapAdopted(killed)
-		return len(killed) == 0 && len(shimsOf(l.containerd())) == 0
-	})
-	if err != nil {
-		return fmt.Errorf("containerd's shims do not end after SIGKILL: %w", err)
-	}
-	return nil
-}
-
-// adoptOrphans makes this process the parent of shims, which detach themselves from containerd. In containers and small
-// virtual machines the first process often leaves zombies behind, so that is not left to it.
-func adoptOrphans() error {
-	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of linux/prctl.h; package syscall has no name for it
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
-		return fmt.Errorf("become the parent of containerd's shims: %w", errno)
-	}
-	return nil
-}
-
-// reapAdopted collects those that have ended. A shim of an earlier run is not our child, which is no error.
-func reapAdopted(pids map[int]struct{}) {
-	for pid := range pids {
-		if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || err != nil {
-			delete(pids, pid)
-		}
-	}
-}
-
-func shimsOf(socket string) []int {
-	commandLines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	var found []int
-	for _, file := range commandLines {
-		content, err := os.ReadFile(file) // a zombie's is empty
-		if err != nil || !isShim(content, socket) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			found = append(found, pid)
-		}
-	}
-	return found
-}
-
-// isShim takes the content of /proc/PID/cmdline: arguments that end in NUL.
-func isShim(commandLine []byte, socket string) bool {
-	arguments := strings.Split(string(bytes.TrimRight(commandLine, "\x00")), "\x00")
-	address := slices.Index(arguments, "-address")
-	return filepath.Base(arguments[0]) == "containerd-shim-runc-v2" &&
-		address >= 0 && address+1 < len(arguments) && arguments[address+1] == socket
 }
 
 // unmountBelow detaches everything mounted below directory, innermost first, and fails if something stays: removing files

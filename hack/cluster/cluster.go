@@ -23,6 +23,8 @@ type Cluster struct {
 	progress    progress
 	processes   *processes
 	lock        *os.File
+	// left is closed when the cluster is no longer ours to look after.
+	left chan struct{}
 }
 
 // Up starts a cluster and returns when its node is ready and pods can be created. A cluster that an earlier run left in the
@@ -80,9 +82,11 @@ func newCluster(options Options) (*Cluster, error) {
 	if err := adoptOrphans(); err != nil {
 		return nil, err
 	}
+	left := make(chan struct{})
+	go reapShims(left)
 	return &Cluster{
 		layout: l, ports: portsFrom(options.FirstPort), host: found,
-		progress: progress{options.Progress}, processes: newProcesses(l), lock: lock,
+		progress: progress{options.Progress}, processes: newProcesses(l), lock: lock, left: left,
 	}, nil
 }
 
@@ -180,6 +184,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 // Leave lets go of the cluster without stopping it. Remove, or the next Up in the same directory, finds it.
 func (c *Cluster) Leave() {
 	if c.lock != nil {
+		close(c.left)
 		_ = c.lock.Close() // gives up the lock; nothing was written
 		c.lock = nil
 	}

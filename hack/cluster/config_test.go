@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,5 +76,34 @@ func TestDirectoryIsResolved(t *testing.T) {
 	}
 	if _, err := (Options{}).withDefaults(); err == nil {
 		t.Error("no error without Root")
+	}
+}
+
+func TestFirstPort(t *testing.T) {
+	for text, want := range map[string]int{"": defaultFirstPort, "20000": 20000, "x": 0, "0": 0, "65530": 0, "-1": 0} {
+		if got, err := firstPort(text); got != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+}
+
+func TestTakenPortIsNamedWithItsUser(t *testing.T) {
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	err = portsFrom(listener.Addr().(*net.TCPAddr).Port).mustBeFree()
+	if err == nil || !strings.Contains(err.Error(), "etcd") || !strings.Contains(err.Error(), firstPortName) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestLongDirectoriesAreRefused(t *testing.T) {
+	if err := (layout{dir: "/root/.cache/harrier/cluster"}).mustBeShort(); err != nil {
+		t.Error(err)
+	}
+	if err := (layout{dir: "/" + strings.Repeat("x", 80)}).mustBeShort(); err == nil {
+		t.Error("no error")
 	}
 }

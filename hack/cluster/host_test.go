@@ -107,6 +107,21 @@ func TestShimsOfOthersAreLeft(t *testing.T) {
 	}
 }
 
+func TestOnlyOurEndedShimsAreReaped(t *testing.T) {
+	for stat, want := range map[string]bool{
+		"7 (containerd-shim) Z 42 1 2":  true,
+		"7 (containerd-shim) S 42 1 2":  false,
+		"7 (containerd-shim) Z 421 1 2": false,
+		"7 (helm) Z 42 1 2":             false,
+		"7 (containerd-shim)":           false,
+		"":                              false,
+	} {
+		if got := isEndedShim(stat, 42); got != want {
+			t.Errorf("%q: %t", stat, got)
+		}
+	}
+}
+
 func TestReadyGivesTheKubeletsReason(t *testing.T) {
 	node := &corev1.Node{}
 	if err := ready(node); err == nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 )
@@ -42,5 +43,15 @@ func (l layout) sysctls() string            { return l.in("sysctls.json") }
 func (l layout) lock() string               { return l.dir + ".lock" }
 func (l layout) config(name string) string  { return l.in(name) }
 func (l layout) userConfig(n string) string { return l.in(n + ".kubeconfig") }
+
+// mustBeShort fails if sockets would not fit into the 107 bytes that Linux has for their paths; programs say so in ways that
+// are hard to understand.
+func (l layout) mustBeShort() error {
+	const most = 107
+	if longest := l.in("kubelet/pod-resources/kubelet.sock"); len(longest) > most {
+		return fmt.Errorf("the directory %s is too long by %d bytes for the sockets in it; set HARRIER_CACHE to a shorter one", l.dir, len(longest)-most)
+	}
+	return nil
+}
 
 func hostPort(host string, port int) string { return host + ":" + strconv.Itoa(port) }

@@ -18,14 +18,18 @@ type Options struct {
 	Root string
 	// Dir holds certificates, data, images and logs, 0.5 GiB and more. Default: "cluster" in the cache of hack/cache.
 	Dir string
-	// FirstPort is the first of ten consecutive TCP ports. Default: 17440, below the range from which Linux picks ports for
-	// outgoing connections.
+	// FirstPort is the first of nine consecutive TCP ports. Default: HARRIER_CLUSTER_PORT, else 17440, which is below the
+	// range from which Linux picks ports for outgoing connections.
 	FirstPort int
 	// Progress gets one line per step. Default: nowhere.
 	Progress io.Writer
 }
 
-const defaultFirstPort = 17440
+const (
+	defaultFirstPort = 17440
+	firstPortName    = "HARRIER_CLUSTER_PORT"
+	portCount        = 9
+)
 
 // withDefaults fills in what is not set and resolves links, because the kernel lists mounts by their real path.
 func (options Options) withDefaults() (Options, error) {
@@ -36,7 +40,11 @@ func (options Options) withDefaults() (Options, error) {
 		options.Progress = io.Discard
 	}
 	if options.FirstPort == 0 {
-		options.FirstPort = defaultFirstPort
+		port, err := firstPort(os.Getenv(firstPortName))
+		if err != nil {
+			return options, err
+		}
+		options.FirstPort = port
 	}
 	if options.Dir == "" {
 		dir, err := cache.Dir("cluster")
@@ -54,6 +62,18 @@ func (options Options) withDefaults() (Options, error) {
 	}
 	options.Dir, err = filepath.Abs(resolved)
 	return options, err
+}
+
+// firstPort reads the setting of the environment.
+func firstPort(text string) (int, error) {
+	if text == "" {
+		return defaultFirstPort, nil
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 1 || port > 65535-portCount {
+		return 0, fmt.Errorf("%s=%q: want the first of %d free TCP ports, such as %d", firstPortName, text, portCount, defaultFirstPort)
+	}
+	return port, nil
 }
 
 // ports of everything that listens, counted from Options.FirstPort.
@@ -83,8 +103,8 @@ func (p ports) mustBeFree() error {
 	} {
 		listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(use.port)))
 		if err != nil {
-			return fmt.Errorf("port %d, wanted for %s, is not free; stop what uses it (see: ss -ltnp) or choose another first port: %w",
-				use.port, use.name, err)
+			return fmt.Errorf("port %d, wanted for %s, is not free; stop what uses it (see: ss -ltnp) or set %s to the first of %d free ones: %w",
+				use.port, use.name, firstPortName, portCount, err)
 		}
 		if err := listener.Close(); err != nil {
 			return err

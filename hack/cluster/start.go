@@ -29,6 +29,9 @@ func (c *Cluster) fits(ctx context.Context) error {
 	if err := mustNotOverlap(addresses); err != nil {
 		return err
 	}
+	if err := c.layout.mustBeShort(); err != nil {
+		return err
+	}
 	if err := otherProxy(ctx, c.host); err != nil {
 		return err
 	}

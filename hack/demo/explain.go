@@ -47,13 +47,19 @@ func (d *demo) questions() []string {
 	return []string{
 		"",
 		"Metrics of manager and listener:",
-		fmt.Sprintf("  kubectl port-forward -n %s deployment/%s-gha-rs-controller 8080 &  curl -s localhost:8080/metrics", systemNamespace, controllerName),
-		fmt.Sprintf("  kubectl port-forward -n %s $(kubectl get pod -n %[1]s -o name -l app.kubernetes.io/component=runner-scale-set-listener) 8081:8080 &  curl -s localhost:8081/metrics", systemNamespace),
+		metricsCommand("controller-manager"),
+		metricsCommand("runner-scale-set-listener"),
 		"",
 		"More jobs, and what GitHub knows:", reach,
 		fmt.Sprintf(`  curl -s %s/_control/jobs -d '{"count": 5, "scaleSet": %q, "minDuration": "2s", "maxDuration": "15s"}'`, github, scaleSetName),
 		fmt.Sprintf("  curl -s %s/_control/state", github),
 	}
+}
+
+// metricsCommand reads metrics through the API server, which reaches every pod.
+func metricsCommand(component string) string {
+	pod := fmt.Sprintf("$(kubectl get pods -n %s -l app.kubernetes.io/component=%s -o jsonpath='{.items[0].metadata.name}')", systemNamespace, component)
+	return fmt.Sprintf(`  kubectl get --raw "/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics"`, systemNamespace, pod)
 }
 
 func (d *demo) stopCommand() string {

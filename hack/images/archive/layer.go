@@ -67,7 +67,7 @@ func directoryHeader(directory string) *tar.Header {
 
 func addFile(writer *tar.Writer, target string, file File) error {
 	if !path.IsAbs(target) || path.Clean(target) != target {
-		return fmt.Errorf("image path %q: want an absolute path without . and ..", target)
+		return fmt.Errorf("image path %q: want an absolute path without dots", target)
 	}
 	content, err := os.ReadFile(file.Source)
 	if err != nil {

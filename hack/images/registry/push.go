@@ -122,10 +122,13 @@ func (s *session) upload(ctx context.Context, mediaType string, content []byte) 
 }
 
 // uploadURL resolves the Location of an opened upload, which may be relative and may have a query of its own.
-func uploadURL(opened *http.Response, digest string) (string, error) {
-	location, err := opened.Location()
+func uploadURL(opened answer, digest string) (string, error) {
+	if opened.location == "" {
+		return "", errors.New("open upload: the registry gave no address to upload to")
+	}
+	location, err := opened.from.Parse(opened.location)
 	if err != nil {
-		return "", fmt.Errorf("open upload: the registry gave no address to upload to: %w", err)
+		return "", fmt.Errorf("open upload: the address to upload to: %w", err)
 	}
 	query := location.Query()
 	query.Set("digest", digest)
@@ -147,43 +150,55 @@ type session struct {
 	authorization string
 }
 
-// call sends a request, once more if the registry challenges it. The answer's body is read and closed.
-func (s *session) call(ctx context.Context, action string, r request) (*http.Response, error) {
-	response, body, err := s.send(ctx, r)
-	if err == nil && response.StatusCode == http.StatusUnauthorized {
-		if err := s.authorize(ctx, response.Header.Get("WWW-Authenticate")); err != nil {
-			return nil, fmt.Errorf("%s: %w", action, err)
-		}
-		response, body, err = s.send(ctx, r)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", action, err)
-	}
-	if response.StatusCode != r.want {
-		return nil, &StatusError{Action: action, Status: response.Status, Code: response.StatusCode, Body: body}
-	}
-	return response, nil
+// answer is what counts of a response, whose body has been read and closed.
+type answer struct {
+	code         int
+	status, body string
+	challenge    string
+	// location may be relative to from.
+	location string
+	from     *url.URL
 }
 
-func (s *session) send(ctx context.Context, r request) (*http.Response, string, error) {
+// call sends a request, once more if the registry challenges it.
+func (s *session) call(ctx context.Context, action string, r request) (answer, error) {
+	got, err := s.send(ctx, r)
+	if err == nil && got.code == http.StatusUnauthorized {
+		if err := s.authorize(ctx, got.challenge); err != nil {
+			return got, fmt.Errorf("%s: %w", action, err)
+		}
+		got, err = s.send(ctx, r)
+	}
+	if err != nil {
+		return got, fmt.Errorf("%s: %w", action, err)
+	}
+	if got.code != r.want {
+		return got, &StatusError{Action: action, Status: got.status, Code: got.code, Body: got.body}
+	}
+	return got, nil
+}
+
+func (s *session) send(ctx context.Context, r request) (answer, error) {
 	outgoing, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
 	if err != nil {
-		return nil, "", err
+		return answer{}, err
 	}
 	if r.contentType != "" {
 		outgoing.Header.Set("Content-Type", r.contentType)
 	}
 	// Uploads may be sent to a storage elsewhere, which must not see the registry's token.
-	if s.authorization != "" && sameHost(outgoing.URL, s.target.Host) {
+	if s.authorization != "" && strings.EqualFold(outgoing.URL.Host, s.target.Host) {
 		outgoing.Header.Set("Authorization", s.authorization)
 	}
 	response, err := s.client.Do(outgoing)
 	if err != nil {
-		return nil, "", err
+		return answer{}, err
 	}
 	defer func() { _ = response.Body.Close() }() // read to the end or given up
 	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
-	return response, strings.TrimSpace(string(body)), err
+	return answer{
+		code: response.StatusCode, status: response.Status, body: strings.TrimSpace(string(body)),
+		challenge: response.Header.Get("WWW-Authenticate"),
+		location:  response.Header.Get("Location"), from: response.Request.URL,
+	}, err
 }
-
-func sameHost(address *url.URL, host string) bool { return strings.EqualFold(address.Host, host) }

@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Every pod has a shim, which detaches itself from containerd and outlives it.
+const (
+	shimProgram = "containerd-shim-runc-v2"
+	// shimName is what the kernel shows of it: 15 characters.
+	shimName = "containerd-shim"
+	// reapEvery bounds how many ended shims there are at a time: 1,000 pods in an hour are less than one.
+	reapEvery = 2 * time.Second
+)
+
+// adoptOrphans makes this process the parent of shims. In containers and small virtual machines the first process often
+// leaves zombies behind, so they are not left to it.
+func adoptOrphans() error {
+	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of linux/prctl.h; package syscall has no name for it
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
+		return fmt.Errorf("become the parent of containerd's shims: %w", errno)
+	}
+	return nil
+}
+
+// reapShims collects shims that have ended, every now and then, until stop is closed.
+func reapShims(stop <-chan struct{}) {
+	ticker := time.NewTicker(reapEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+			reapOnce()
+		}
+	}
+}
+
+// reapOnce looks for our children by name: waiting for any child would take those that package os/exec waits for.
+func reapOnce() {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil || !isEndedShim(string(content), os.Getpid()) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // it has ended, so nothing can fail
+		}
+	}
+}
+
+// isEndedShim takes the content of /proc/PID/stat: number, (name), state, parent.
+func isEndedShim(stat string, parent int) bool {
+	before, after, found := cutLast(stat, ")")
+	fields := strings.Fields(after)
+	return found && strings.HasSuffix(before, "("+shimName) &&
+		len(fields) > 1 && fields[0] == "Z" && fields[1] == strconv.Itoa(parent)
+}
+
+// killShims ends the shims of our containerd. Their command line names its socket.
+func killShims(ctx context.Context, l layout) error {
+	err := poll(ctx, 10*time.Second, func() bool {
+		shims := shimsOf(l.containerd())
+		for _, pid := range shims {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between is as good
+		}
+		return len(shims) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("containerd's shims do not end after SIGKILL: %w", err)
+	}
+	reapOnce()
+	return nil
+}
+
+func shimsOf(socket string) []int {
+	commandLines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var found []int
+	for _, file := range commandLines {
+		content, err := os.ReadFile(file) // that of a zombie is empty
+		if err != nil || !isShim(content, socket) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// isShim takes the content of /proc/PID/cmdline: arguments that end in NUL.
+func isShim(commandLine []byte, socket string) bool {
+	arguments := strings.Split(string(bytes.TrimRight(commandLine, "\x00")), "\x00")
+	address := slices.Index(arguments, "-address")
+	return filepath.Base(arguments[0]) == shimProgram &&
+		address >= 0 && address+1 < len(arguments) && arguments[address+1] == socket
+}
