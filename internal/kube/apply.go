@@ -41,12 +41,12 @@ func Hash(value any) string {
 func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omit ...[]string) (bool, error) {
 	hash := Hash(wanted)
 	SetAnnotation(wanted, v1alpha1.AnnotationIntegrityHash, hash)
-	if live != nil && live.GetAnnotations()[v1alpha1.AnnotationIntegrityHash] == hash && holds(live, wanted) {
-		return false, nil
-	}
 	configuration, err := applyConfiguration(c.Scheme(), wanted, omit)
 	if err != nil {
 		return false, err
+	}
+	if live != nil && live.GetAnnotations()[v1alpha1.AnnotationIntegrityHash] == hash && holds(live, configuration) {
+		return false, nil
 	}
 	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(FieldOwner), client.ForceOwnership)
 	if err != nil {
@@ -55,12 +55,18 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 	return true, nil
 }
 
-// holds says that live has everything that wanted has. The creation time is the server's: a time that isn't set counts as
-// one that differs, unlike other fields.
-func holds(live, wanted client.Object) bool {
-	wanted = wanted.DeepCopyObject().(client.Object)
-	wanted.SetCreationTimestamp(live.GetCreationTimestamp())
-	return equality.Semantic.DeepDerivative(wanted, live)
+// holds says that live has everything that we would apply. They are compared as what is sent, because there "not ours"
+// differs from zero: counts of a status, or the replicas that a listener writes.
+func holds(live client.Object, configuration *unstructured.Unstructured) bool {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return false // applying tells what is wrong
+	}
+	wanted := configuration.DeepCopy().Object
+	// The cache drops the kind.
+	delete(wanted, "kind")
+	delete(wanted, "apiVersion")
+	return equality.Semantic.DeepDerivative(wanted, content)
 }
 
 // applyConfiguration returns the object as the fields we want to own: without status, server-set metadata, and what is

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,43 +14,38 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// What the server adds, its creation time above all, is no reason to write again; a lost field or a new wish is.
+// What others write (the server its creation time, a listener replicas, a controller counts) is no reason to write again;
+// a lost field or another wish is.
 func TestApplyWritesOnlyWhatChanged(t *testing.T) {
-	wanted := func() *corev1.ConfigMap {
-		return &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Labels: map[string]string{"a": "b"}},
-			Data:       map[string]string{"k": "v"},
-		}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		live   func(*corev1.ConfigMap) *corev1.ConfigMap
+		change func(*v1alpha1.EphemeralRunnerSet)
 		writes bool
 	}{
-		"absent":            {func(*corev1.ConfigMap) *corev1.ConfigMap { return nil }, true},
-		"as the server has": {func(c *corev1.ConfigMap) *corev1.ConfigMap { return c }, false},
-		"others added":      {func(c *corev1.ConfigMap) *corev1.ConfigMap { c.Labels["other"] = "x"; return c }, false},
-		"a field was lost":  {func(c *corev1.ConfigMap) *corev1.ConfigMap { c.Data = nil; return c }, true},
-		"made for another wish": {func(c *corev1.ConfigMap) *corev1.ConfigMap {
-			SetAnnotation(c, v1alpha1.AnnotationIntegrityHash, "other")
-			return c
-		}, true},
+		"as applied":      {func(*v1alpha1.EphemeralRunnerSet) {}, false},
+		"others' label":   {func(set *v1alpha1.EphemeralRunnerSet) { set.Labels["other"] = "x" }, false},
+		"omitted field":   {func(set *v1alpha1.EphemeralRunnerSet) { set.Spec.PatchID = 7 }, false},
+		"status":          {func(set *v1alpha1.EphemeralRunnerSet) { set.Status.CurrentReplicas = 3 }, false},
+		"lost label":      {func(set *v1alpha1.EphemeralRunnerSet) { set.Labels = nil }, true},
+		"changed field":   {func(set *v1alpha1.EphemeralRunnerSet) { *set.Spec.MaxRunners = 6 }, true},
+		"of another wish": {func(set *v1alpha1.EphemeralRunnerSet) { SetAnnotation(set, v1alpha1.AnnotationIntegrityHash, "x") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			served := wanted()
-			SetAnnotation(served, v1alpha1.AnnotationIntegrityHash, Hash(wanted()))
-			served.UID, served.ResourceVersion, served.CreationTimestamp = "u", "1", metav1.NewTime(time.Unix(1, 0))
-			var live client.Object
-			if object := test.live(served); object != nil {
-				live = object
-			}
+			live := runnerSet()
+			SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, Hash(runnerSet()))
+			live.UID, live.ResourceVersion, live.CreationTimestamp = "u", "1", metav1.NewTime(time.Unix(1, 0))
+			test.change(live)
 			written := false
-			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 					written = true
 					return nil
 				},
 			}).Build()
-			applied, err := Apply(t.Context(), c, wanted(), live)
+			applied, err := Apply(t.Context(), c, runnerSet(), live, []string{"spec", "patchID"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,5 +53,13 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 				t.Errorf("applied %t, written %t, want %t", applied, written, test.writes)
 			}
 		})
+	}
+}
+
+func runnerSet() *v1alpha1.EphemeralRunnerSet {
+	most := 5
+	return &v1alpha1.EphemeralRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set", Labels: map[string]string{"a": "b"}},
+		Spec:       v1alpha1.EphemeralRunnerSetSpec{MaxRunners: &most},
 	}
 }
