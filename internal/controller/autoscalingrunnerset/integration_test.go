@@ -1,0 +1,143 @@
+package autoscalingrunnerset_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// install does what the chart does and waits until the listener pod is made.
+func (w *world) install() *v1alpha1.AutoscalingRunnerSet {
+	w.Helper()
+	set := &v1alpha1.AutoscalingRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"},
+		Spec: v1alpha1.AutoscalingRunnerSetSpec{
+			GitHubConfigUrl: w.address, GitHubConfigSecret: "github", MaxRunners: ptr.To(5),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "runner:1"}}}},
+		},
+	}
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "github"}, StringData: map[string]string{"github_token": "token"}}, set)
+	w.Eventually(func() bool { l := w.listener(); return l != nil && w.exists(&corev1.Pod{}, w.system, l.Name) }).Should(isTrue)
+	return set
+}
+
+func TestInstallAndUninstall(t *testing.T) {
+	w := newWorld(t)
+	set := w.install()
+	if sets := w.github.Snapshot().ScaleSets; len(sets) != 1 || sets[0].Name != "set" {
+		t.Fatalf("scale sets on GitHub: %+v", sets)
+	}
+	name := w.listener().Name
+
+	// Helm's order: what the manager may do in the namespace goes before the scale set.
+	w.delete(
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "manager"}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "manager"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "github"}},
+		set,
+	)
+	w.Eventually(func() bool { return w.exists(&v1alpha1.AutoscalingRunnerSet{}, w.runners, "set") }).Should(isFalse)
+	if left := w.github.Snapshot().ScaleSets; len(left) > 0 {
+		t.Errorf("left on GitHub: %+v", left)
+	}
+	if listener := w.listener(); listener != nil {
+		t.Errorf("AutoscalingListener %s outlived the set", listener.Name)
+	}
+	for _, gone := range []struct {
+		object    client.Object
+		namespace string
+		name      string
+	}{
+		{&corev1.Pod{}, w.system, name}, {&corev1.Secret{}, w.system, name + "-config"}, {&corev1.ServiceAccount{}, w.system, name},
+		{&rbacv1.Role{}, w.runners, name}, {&rbacv1.RoleBinding{}, w.runners, name}, {&v1alpha1.EphemeralRunnerSet{}, w.runners, "set"},
+	} {
+		w.Eventually(func() bool { return w.exists(gone.object, gone.namespace, gone.name) }).Should(isFalse)
+	}
+}
+
+func TestListenersRightsAndFieldsAreItsOwn(t *testing.T) {
+	w := newWorld(t)
+	set := w.install()
+	listener := w.actingAs(w.listener().Name)
+	runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3,"patchID":9,"assignedJobs":2}}`))
+	if err := listener.Patch(t.Context(), runnerSet, patch); err != nil {
+		t.Fatalf("publish the demand as the listener: %v", err)
+	}
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"listener":{"state":"Listening"}}}`))
+	if err := listener.Status().Patch(t.Context(), runnerSet, status); err != nil {
+		t.Fatalf("report the state as the listener: %v", err)
+	}
+	w.Eventually(func() bool {
+		w.exists(set, w.runners, "set")
+		condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady)
+		return condition != nil && condition.Reason != "WaitingForScaleSet"
+	}).Should(isTrue)
+
+	before := set.DeepCopy()
+	set.Spec.MaxRunners = ptr.To(4)
+	if err := w.client.Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.Eventually(func() bool { w.exists(runnerSet, w.runners, "set"); return *runnerSet.Spec.MaxRunners == 4 }).Should(isTrue)
+	if spec := runnerSet.Spec; spec.Replicas != 3 || spec.PatchID != 9 || spec.AssignedJobs != 2 {
+		t.Errorf("replicas %d, patchID %d, assignedJobs %d after a change of maxRunners, want 3, 9, 2", spec.Replicas, spec.PatchID, spec.AssignedJobs)
+	}
+	if err := listener.List(t.Context(), &corev1.SecretList{}, client.InNamespace(w.runners)); err == nil {
+		t.Error("the listener may read Secrets")
+	}
+}
+
+// actingAs returns a client with the rights of a listener.
+func (w *world) actingAs(account string) client.Client {
+	w.Helper()
+	c, err := client.New(w.cluster.ConfigFor(w.T, testkube.ServiceAccount(w.system, account)), client.Options{Scheme: w.client.Scheme()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+// TestTakesOverARCsObjects starts from what ARC 0.14 leaves: two EphemeralRunnerSets with generated names, fields that
+// another manager owns, and a scale set that is known by an annotation only.
+func TestTakesOverARCsObjects(t *testing.T) {
+	w := newWorld(t)
+	set := w.install()
+	runnerSet := &v1alpha1.EphemeralRunnerSet{}
+	if !w.exists(runnerSet, w.runners, "set") {
+		t.Fatal("there is no EphemeralRunnerSet")
+	}
+	foreign := runnerSet.DeepCopy()
+	foreign.Spec.EphemeralRunnerSpec.PodSpec.NodeSelector = map[string]string{"arc": "yes"}
+	if err := w.client.Update(t.Context(), foreign, client.FieldOwner("arc")); err != nil {
+		t.Fatal(err)
+	}
+	w.Eventually(func() bool {
+		now := &v1alpha1.EphemeralRunnerSet{} // a new one each time: reading into one leaves what is absent
+		return w.exists(now, w.runners, "set") && len(now.Spec.EphemeralRunnerSpec.PodSpec.NodeSelector) == 0
+	}).Should(isTrue)
+
+	old := runnerSet.DeepCopy()
+	old.ObjectMeta = metav1.ObjectMeta{Namespace: w.runners, Name: "set-old", Labels: runnerSet.Labels, OwnerReferences: runnerSet.OwnerReferences}
+	w.create(old)
+	// The newest is kept under its name, and of those made in the same second the first in order; the other goes.
+	w.Eventually(func() int {
+		var list v1alpha1.EphemeralRunnerSetList
+		if err := w.client.List(t.Context(), &list, client.InNamespace(w.runners)); err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}).Should(isOne)
+	if w.listener() == nil || !w.exists(set, w.runners, "set") {
+		t.Error("the listener or the set went with it")
+	}
+}

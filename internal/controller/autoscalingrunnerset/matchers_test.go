@@ -1,0 +1,10 @@
+package autoscalingrunnerset_test
+
+import "github.com/onsi/gomega"
+
+// What tests await.
+var (
+	isTrue  = gomega.BeTrue()
+	isFalse = gomega.BeFalse()
+	isOne   = gomega.Equal(1)
+)
