@@ -26,7 +26,7 @@ func (l *loop) tell() {
 			told := wait()
 			return func() {
 				if told {
-					l.polls.underReport[taken.messageID].toldAt = l.clock.Now()
+					taken.left.toldAt = l.clock.Now()
 				}
 			}
 		})
@@ -44,16 +44,15 @@ func (l *loop) deleteMessages(now time.Time) {
 		left.underWay = true
 		l.beside(gitHubLimit, func(ctx context.Context) func() {
 			err := session.DeleteMessage(ctx, messageID)
-			return func() { l.deleted(messageID, err) }
+			return func() { l.deleted(messageID, left, err) }
 		})
 	}
 }
 
 // deleted lets go of a message. One that could not be deleted for reportLimit is let go as well: it comes again in
 // the next session, and twice does no harm.
-func (l *loop) deleted(messageID int64, err error) {
+func (l *loop) deleted(messageID int64, left *deletion, err error) {
 	now := l.clock.Now()
-	left := l.polls.underReport[messageID]
 	left.underWay = false
 	if err != nil && now.Sub(left.toldAt) < reportLimit {
 		left.retryAt = now.Add(left.backoff.next())
@@ -63,5 +62,7 @@ func (l *loop) deleted(messageID int64, err error) {
 	if err != nil {
 		l.log.Error(err, "Message could not be deleted and will come again", "messageID", messageID)
 	}
-	delete(l.polls.underReport, messageID)
+	if l.polls.underReport[messageID] == left { // another scale set's message may have the same id
+		delete(l.polls.underReport, messageID)
+	}
 }

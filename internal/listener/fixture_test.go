@@ -71,7 +71,7 @@ func (s *scenario) start() {
 		Options: Options{Clock: clock.RealClock{}, Owner: "pod", Connect: s.github.connect},
 		Log:     log, cluster: s.cluster, health: &health{clock: clock.RealClock{}}, metrics: metrics.New(&settings, log),
 		Read: func() (*config.Config, error) {
-			read := *s.file
+			read := *guarded(&s.github.mu, &s.file)
 			return &read, read.Validate()
 		},
 		apply: func(*config.Config) {},
@@ -91,14 +91,29 @@ func (s *scenario) start() {
 	synctest.Wait()
 }
 
+// guarded reads what a test may have changed meanwhile.
+func guarded[T any](mu *sync.Mutex, of *T) T {
+	mu.Lock()
+	defer mu.Unlock()
+	return *of
+}
+
+// release makes what the test has changed so far visible to the fakes' next calls, as the memory model wants it.
+func (s *scenario) release() {
+	guarded(&s.github.mu, &s.github.evicted)
+	guarded(&s.cluster.mu, &s.cluster.set)
+}
+
 // pass lets time go by.
 func (s *scenario) pass(d time.Duration) {
+	s.release()
 	time.Sleep(d) // in a bubble this moves the clock and waits for nobody
 	synctest.Wait()
 }
 
 // send puts messages into the queue and returns when everything waits.
 func (s *scenario) send(messages ...*actions.Message) {
+	s.release()
 	s.github.enqueue(messages...)
 	synctest.Wait()
 }
@@ -108,6 +123,7 @@ func (s *scenario) reload(change func(*config.Config)) {
 	next := *s.file
 	change(&next)
 	s.file = &next
+	s.release()
 	s.changed <- struct{}{}
 	synctest.Wait()
 }
@@ -177,7 +193,7 @@ func (c *scriptedCluster) RunnerSet(context.Context) (*RunnerSet, error) {
 }
 
 func (c *scriptedCluster) Publish(_ context.Context, publication Publication) (*RunnerSet, error) {
-	if hook := c.onPublish; hook != nil {
+	if hook := guarded(&c.mu, &c.onPublish); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -190,7 +206,7 @@ func (c *scriptedCluster) Publish(_ context.Context, publication Publication) (*
 }
 
 func (c *scriptedCluster) ReportState(_ context.Context, status v1alpha1.ListenerStatus) error {
-	if hook := c.onState; hook != nil {
+	if hook := guarded(&c.mu, &c.onState); hook != nil {
 		if err := hook(); err != nil {
 			return err
 		}
@@ -202,7 +218,7 @@ func (c *scriptedCluster) ReportState(_ context.Context, status v1alpha1.Listene
 }
 
 func (c *scriptedCluster) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
-	if hook := c.onJob; hook != nil {
+	if hook := guarded(&c.mu, &c.onJob); hook != nil {
 		if err := hook(runner); err != nil {
 			return err
 		}

@@ -89,7 +89,11 @@ func (l *loop) opened(client GitHub, session Session, generation int, err error)
 	l.polls.opened(now)
 	l.health.polled(now)
 	l.log.Info("Session opened", "sessionID", k.sessionID, "scaleSetID", l.config.RunnerScaleSetID)
-	l.observe(session.Statistics(), now)
+	if statistics := session.Statistics(); statistics != nil {
+		l.observe(statistics, now)
+	} else {
+		l.refreshing.at = now // zero jobs must not be concluded from silence
+	}
 	l.findOffers()
 }
 

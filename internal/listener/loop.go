@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -143,10 +144,10 @@ func (l *loop) later(at, now time.Time) bool {
 
 // beside runs work next to the loop, at most for limit unless that is 0, and then in the loop what it returned.
 func (l *loop) beside(limit time.Duration, work func(ctx context.Context) (then func())) context.CancelFunc {
-	ctx, cancel := context.WithCancel(l.work)
-	if limit > 0 {
-		ctx, cancel = context.WithTimeout(l.work, limit)
+	if limit == 0 {
+		limit = math.MaxInt64
 	}
+	ctx, cancel := context.WithTimeout(l.work, limit)
 	l.running++
 	go func() {
 		defer cancel()

@@ -114,6 +114,11 @@ func (l *loop) pollFailed(err error, now time.Time) {
 		l.link.retryAt = p.notBefore
 	case reasonUnauthorized:
 		l.readConfig() // there may be new credentials already
+		if l.link.session != nil {
+			// A queue token that was renewed and refused again is a sign of a session that is gone.
+			l.lose(now)
+			l.link.retryAt = p.notBefore
+		}
 	}
 }
 
@@ -154,8 +159,9 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 		l.log.Info("Message has an entry of unknown type, ignored", "messageID", message.ID, "type", kind)
 		l.metrics.Dropped("UnknownType")
 	}
-	p.underReport[message.ID] = &deletion{backoff: backoff{first: firstPause, most: longestPause}}
-	l.untold = append(l.untold, delivery{messageID: message.ID, reports: reportsOf(message, reflected, now)})
+	left := &deletion{backoff: backoff{first: firstPause, most: longestPause}}
+	p.underReport[message.ID] = left
+	l.untold = append(l.untold, delivery{left, reportsOf(message, reflected, now)})
 }
 
 // urgent says that the next poll should go out at once: jobs wait, or more messages do.

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
@@ -15,6 +16,9 @@ const (
 	// settleTime after the last message the statistics are read afresh: the last changes may have come without one.
 	settleTime = 10 * time.Second
 )
+
+// errNoStatistics is a service that has never said how many jobs there are.
+var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
 
 // publishing is what was written into the EphemeralRunnerSet and what is due to be.
 type publishing struct {
@@ -42,7 +46,7 @@ func (p *publishing) due(want Publication) (time.Time, bool) {
 }
 
 // publish starts to write the desired count if it is due. After failures, when the statistics have grown old, they are
-// read afresh first.
+// read afresh first; when GitHub is away as well, the last known count is better than none.
 func (l *loop) publish(now time.Time) {
 	p := &l.published
 	if p.underWay || !l.scaler.known() {
@@ -140,6 +144,9 @@ func (l *loop) refresh(now time.Time) {
 func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
+	if err == nil && set.Statistics == nil && !l.scaler.known() {
+		err = errNoStatistics
+	}
 	if err != nil {
 		r.at = now.Add(r.backoff.next())
 		l.log.Error(err, "Statistics could not be read, trying again", "at", r.at)

@@ -185,3 +185,19 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 		})
 	}
 }
+
+func TestNothingIsConcludedFromSilence(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.statistics = nil
+		s.start()
+		s.pass(time.Minute)
+		if got := s.cluster.published; len(got) != 0 {
+			t.Errorf("published %+v without ever having seen statistics", got)
+		}
+		s.github.statistics = statistics(3)
+		s.pass(longestPause)
+		if got := s.cluster.last().Replicas; got != 3 {
+			t.Errorf("replicas = %d, want 3", got)
+		}
+	})
+}

@@ -86,10 +86,11 @@ func sameAccess(a, b *config.Config) bool {
 		a.VaultType == b.VaultType && a.VaultLookupKey == b.VaultLookupKey && reflect.DeepEqual(a.AzureKeyVault, b.AzureKeyVault)
 }
 
-// forgetScaleSet drops what was true of the scale set before: its session, its message ids, its offers.
+// forgetScaleSet drops what was true of the scale set before: its session, its messages, its offers.
 func (l *loop) forgetScaleSet() {
 	if l.link.session != nil {
 		l.closeSession(l.link.session)
 	}
 	l.link.sessionID, l.polls.lastID, l.offers.waiting = "", 0, nil
+	clear(l.polls.underReport)
 }

@@ -24,10 +24,10 @@ const (
 	kubernetesLimit = 10 * time.Second
 )
 
-// delivery is a message and what it tells runners.
+// delivery is what a message tells runners, and what is left to do for it afterwards.
 type delivery struct {
-	messageID int64
-	reports   []jobReport
+	left    *deletion
+	reports []jobReport
 }
 
 // jobReport is what a runner's status gets to hear about its job.

@@ -44,7 +44,7 @@ type poll struct {
 }
 
 func (g *scriptedGitHub) connect(settings *config.Config, _ func(actions.RequestInfo)) (GitHub, error) {
-	if hook := g.onConnect; hook != nil {
+	if hook := guarded(&g.mu, &g.onConnect); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (g *scriptedGitHub) CloseIdleConnections() {}
 
 func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ string) (Session, error) {
 	g.note("open %d", scaleSetID)
-	if hook := g.onOpen; hook != nil {
+	if hook := guarded(&g.mu, &g.onOpen); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (g *scriptedGitHub) DeleteSession(_ context.Context, scaleSetID int, sessio
 
 func (g *scriptedGitHub) GetRunnerScaleSetByID(context.Context, int) (*actions.RunnerScaleSet, error) {
 	g.note("read")
-	if hook := g.onRead; hook != nil {
+	if hook := guarded(&g.mu, &g.onRead); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 	g.mu.Lock()
 	g.polls = append(g.polls, poll{at(time.Since(g.begun)), lastID, capacity})
 	g.mu.Unlock()
-	if hook := g.onPoll; hook != nil {
+	if hook := guarded(&g.mu, &g.onPoll); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
@@ -213,7 +213,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 }
 
 func (s *scriptedSession) DeleteMessage(_ context.Context, id int64) error {
-	if hook := s.github.onDelete; hook != nil {
+	if hook := guarded(&s.github.mu, &s.github.onDelete); hook != nil {
 		if err := hook(id); err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (s *scriptedSession) DeleteMessage(_ context.Context, id int64) error {
 
 func (s *scriptedSession) AcquireJobs(_ context.Context, requestIDs []int64) ([]int64, error) {
 	s.github.note("acquire %v", requestIDs)
-	if hook := s.github.onAcquire; hook != nil {
+	if hook := guarded(&s.github.mu, &s.github.onAcquire); hook != nil {
 		return hook(requestIDs)
 	}
 	return requestIDs, nil

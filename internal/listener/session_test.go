@@ -107,7 +107,7 @@ func TestNoFailedPollEndsTheListener(t *testing.T) {
 				if got := s.cluster.state(); got != test.state {
 					t.Errorf("state = %s, want %s", got, test.state)
 				}
-				if got := len(s.github.pollTimes()) + s.github.noted("open 1"); got > 25 {
+				if got := len(s.github.pollTimes()) + s.github.noted("open 1"); got > 40 {
 					t.Errorf("%d calls in two minutes", got)
 				}
 				failure = nil
