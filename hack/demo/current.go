@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/hack/cluster"
 	"github.com/harrier-ci/harrier/hack/images/recipe"
+	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
@@ -21,11 +22,13 @@ import (
 const githubPort = "8080"
 
 // currentSite uses the cluster of the current context: GitHub runs there as a pod, and we reach it through a port-forward.
-func currentSite(ctx context.Context, s *screen, set settings) (*site, error) {
-	current := &site{productImage: set.image, demoImage: set.image + recipe.DemoSuffix, pullPolicy: "Always", leave: func() {}}
+func currentSite(ctx context.Context, s *screen, set settings) (*site.Site, error) {
+	current := &site.Site{
+		Root: set.root, ProductImage: set.image, DemoImage: set.image + recipe.DemoSuffix, PullPolicy: "Always", Leave: func() {},
+	}
 	err := s.step("kubectl and helm", func(progress io.Writer) error {
 		var err error
-		current.programs, err = findTools(ctx, set.root, progress)
+		current.Programs, err = findTools(ctx, set.root, progress)
 		return err
 	})
 	if err != nil {
@@ -35,8 +38,8 @@ func currentSite(ctx context.Context, s *screen, set settings) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	current.down = func(ctx context.Context) error { return removeFrom(ctx, current) }
-	err = s.step("GitHub as a pod", func(io.Writer) error { return current.deployGitHub(ctx) })
+	current.Down = func(ctx context.Context) error { return removeFrom(ctx, current) }
+	err = s.step("GitHub as a pod", func(io.Writer) error { return deployGitHub(ctx, current) })
 	return current, err // with the error, so that the caller can take it down
 }
 
@@ -51,8 +54,8 @@ func findTools(ctx context.Context, root string, progress io.Writer) (string, er
 }
 
 // mustBeFree keeps the demonstration away from clusters where its removal would take away somebody's kinds.
-func mustBeFree(ctx context.Context, s *site) error {
-	kinds, err := s.kubectl(ctx, "get", "customresourcedefinitions", "autoscalingrunnersets.actions.github.com", "--ignore-not-found", "--output=name")
+func mustBeFree(ctx context.Context, s *site.Site) error {
+	kinds, err := s.Kubectl(ctx, "get", "customresourcedefinitions", "autoscalingrunnersets.actions.github.com", "--ignore-not-found", "--output=name")
 	if err != nil {
 		return err
 	}
@@ -90,35 +93,34 @@ spec:
 `
 
 // deployGitHub waits longer than others do: it is the first to pull an image.
-func (s *site) deployGitHub(ctx context.Context) error {
-	command := s.command(ctx, "kubectl", []string{"apply", "--filename=-"})
-	command.Stdin = strings.NewReader(fmt.Sprintf(githubManifest, githubNamespace, s.demoImage, githubPort, s.pullPolicy))
+func deployGitHub(ctx context.Context, s *site.Site) error {
+	command := s.Command(ctx, "kubectl", "apply", "--filename=-")
+	command.Stdin = strings.NewReader(fmt.Sprintf(githubManifest, githubNamespace, s.DemoImage, githubPort, s.PullPolicy))
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("start GitHub in the cluster: %w: %s", err, strings.TrimSpace(string(output)))
 	}
-	_, err := s.kubectl(ctx, "wait", "--namespace="+githubNamespace, "--for=condition=Ready", "pod/github", "--timeout=180s")
+	_, err := s.Kubectl(ctx, "wait", "--namespace="+githubNamespace, "--for=condition=Ready", "pod/github", "--timeout=180s")
 	if err != nil {
-		return fmt.Errorf("the pod github in namespace %s is not ready; can the cluster pull %s? %w", githubNamespace, s.demoImage, err)
+		return fmt.Errorf("the pod github in namespace %s is not ready; can the cluster pull %s? %w", githubNamespace, s.DemoImage, err)
 	}
 	// By address, so that clusters without DNS do too.
-	address, err := s.kubectl(ctx, "get", "service", "github", "--namespace="+githubNamespace, "--output=jsonpath={.spec.clusterIP}")
+	address, err := s.Kubectl(ctx, "get", "service", "github", "--namespace="+githubNamespace, "--output=jsonpath={.spec.clusterIP}")
 	if err != nil {
 		return err
 	}
-	s.githubURL = "http://" + address + ":" + githubPort
-	if err := s.forward(ctx); err != nil {
+	s.GitHubURL = "http://" + address + ":" + githubPort
+	if err := forward(ctx, s); err != nil {
 		return err
 	}
-	return awaitGitHub(ctx, s)
+	return s.AwaitGitHub(ctx)
 }
 
 var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+)`)
 
 // forward starts kubectl port-forward and reads from it which port it took. It ends with ctx, or with us.
-func (s *site) forward(ctx context.Context) error {
-	command := s.command(ctx, "kubectl", []string{
-		"port-forward", "--namespace=" + githubNamespace, "--address=127.0.0.1", "service/github", ":" + githubPort,
-	})
+func forward(ctx context.Context, s *site.Site) error {
+	command := s.Command(ctx, "kubectl",
+		"port-forward", "--namespace="+githubNamespace, "--address=127.0.0.1", "service/github", ":"+githubPort)
 	output, err := command.StdoutPipe()
 	if err != nil {
 		return err
@@ -133,12 +135,12 @@ func (s *site) forward(ctx context.Context) error {
 		if match == nil {
 			continue
 		}
-		s.control = &fakegithub.ControlClient{BaseURL: "http://" + match[1]}
+		s.Control = &fakegithub.ControlClient{BaseURL: "http://" + match[1]}
 		go func() {
 			_, _ = io.Copy(io.Discard, output) // it says something for each connection
 			ended <- command.Wait()
 		}()
-		s.failed = func() error { return endOf(ended) }
+		s.Failed = func() error { return endOf(ended) }
 		return nil
 	}
 	return fmt.Errorf("reach GitHub in the cluster: kubectl port-forward ended: %w", command.Wait())
@@ -167,14 +169,14 @@ func removeCurrent(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit)
 	defer cancel()
-	return removeFrom(ctx, &site{programs: programs})
+	return removeFrom(ctx, &site.Site{Programs: programs})
 }
 
 // removeFrom uninstalls what may be installed and deletes our namespaces. GitHub goes last: the controller says goodbye to it.
-func removeFrom(ctx context.Context, s *site) error {
-	_, first := s.helm(ctx, "uninstall", scaleSetName, "--namespace="+runnerNamespace, "--ignore-not-found", "--wait", "--timeout=60s")
-	_, second := s.helm(ctx, "uninstall", controllerName, "--namespace="+systemNamespace, "--ignore-not-found", "--wait", "--timeout=60s", "--no-hooks")
-	_, third := s.kubectl(ctx, "delete", "namespace", runnerNamespace, systemNamespace, githubNamespace, "--ignore-not-found",
+func removeFrom(ctx context.Context, s *site.Site) error {
+	_, first := s.Helm(ctx, "uninstall", scaleSetName, "--namespace="+runnerNamespace, "--ignore-not-found", "--wait", "--timeout=60s")
+	_, second := s.Helm(ctx, "uninstall", site.ControllerName, "--namespace="+site.SystemNamespace, "--ignore-not-found", "--wait", "--timeout=60s", "--no-hooks")
+	_, third := s.Kubectl(ctx, "delete", "namespace", runnerNamespace, site.SystemNamespace, githubNamespace, "--ignore-not-found",
 		"--timeout="+time.Minute.String())
 	return errors.Join(first, second, third)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
@@ -36,30 +37,30 @@ func (d *demo) diagnose() {
 		{"last warnings", 10, []string{
 			"get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.lastTimestamp", "--no-headers",
 		}},
-		{"end of the manager's log", 15, []string{"logs", "-n", systemNamespace, "-l", "app.kubernetes.io/component=controller-manager", "--tail=15"}},
-		{"end of the listener's log", 15, []string{"logs", "-n", systemNamespace, "-l", "app.kubernetes.io/component=runner-scale-set-listener", "--tail=15"}},
+		{"end of the manager's log", 15, []string{"logs", "-n", site.SystemNamespace, "-l", "app.kubernetes.io/component=controller-manager", "--tail=15"}},
+		{"end of the listener's log", 15, []string{"logs", "-n", site.SystemNamespace, "-l", "app.kubernetes.io/component=runner-scale-set-listener", "--tail=15"}},
 	} {
-		output, err := d.site.kubectl(ctx, question.arguments...)
+		output, err := d.site.Kubectl(ctx, question.arguments...)
 		if err == nil && strings.TrimSpace(output) != "" {
 			d.screen.say("\n--- %s\n%s", question.title, tail(output, question.lines))
 		}
 	}
 	d.diagnoseGitHub(ctx)
-	if d.site.logs != "" {
-		d.screen.say("\n--- logs of the cluster's components are in %s", d.site.logs)
+	if d.site.Logs != "" {
+		d.screen.say("\n--- logs of the cluster's components are in %s", d.site.Logs)
 	}
 }
 
 func (d *demo) diagnoseGitHub(ctx context.Context) {
-	if d.site.control == nil {
+	if d.site.Control == nil {
 		return
 	}
-	snapshot, err := d.site.control.Snapshot(ctx)
+	snapshot, err := d.site.Control.Snapshot(ctx)
 	if err != nil {
 		return
 	}
-	d.screen.say("\n--- on GitHub: jobs %v; %s", snapshot.JobsByState, shorten(leftOnGitHub(snapshot, true), 10))
-	requests, err := d.site.control.Requests(ctx)
+	d.screen.say("\n--- on GitHub: jobs %v; %s", snapshot.JobsByState, site.Shorten(site.LeftOnGitHub(snapshot, true), 10))
+	requests, err := d.site.Control.Requests(ctx)
 	if err != nil {
 		return
 	}

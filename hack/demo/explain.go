@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/harrier-ci/harrier/hack/site"
 )
 
 // introduce says what is about to happen to whose machine.
@@ -21,16 +23,16 @@ func (d *demo) introduce() {
 // explain says how to look at what KEEP=1 leaves running, and how to end it.
 func (d *demo) explain(failed bool) {
 	lines := []string{"", "Everything is left running (KEEP=1). To look around:", ""}
-	if d.site.kubeconfig != "" {
-		lines = append(lines, "  export KUBECONFIG="+d.site.kubeconfig)
+	if d.site.Kubeconfig != "" {
+		lines = append(lines, "  export KUBECONFIG="+d.site.Kubeconfig)
 	}
-	if d.site.programs != "" {
-		lines = append(lines, "  export PATH="+d.site.programs+":$PATH")
+	if d.site.Programs != "" {
+		lines = append(lines, "  export PATH="+d.site.Programs+":$PATH")
 	}
 	lines = append(lines,
 		"  kubectl get autoscalingrunnersets,ephemeralrunnersets,ephemeralrunners -A",
 		"  kubectl get pods -A --watch",
-		fmt.Sprintf("  kubectl logs -n %s -l app.kubernetes.io/component=controller-manager --follow", systemNamespace),
+		fmt.Sprintf("  kubectl logs -n %s -l app.kubernetes.io/component=controller-manager --follow", site.SystemNamespace),
 	)
 	if !failed {
 		lines = append(lines, d.questions()...)
@@ -40,7 +42,7 @@ func (d *demo) explain(failed bool) {
 }
 
 func (d *demo) questions() []string {
-	reach, github := "", d.site.control.BaseURL
+	reach, github := "", d.site.Control.BaseURL
 	if d.settings.current { // our own port-forward ends with us
 		reach, github = fmt.Sprintf("  kubectl port-forward -n %s service/github 8090:%s &", githubNamespace, githubPort), "localhost:8090"
 	}
@@ -58,8 +60,8 @@ func (d *demo) questions() []string {
 
 // metricsCommand reads metrics through the API server, which reaches every pod.
 func metricsCommand(component string) string {
-	pod := fmt.Sprintf("$(kubectl get pods -n %s -l app.kubernetes.io/component=%s -o jsonpath='{.items[0].metadata.name}')", systemNamespace, component)
-	return fmt.Sprintf(`  kubectl get --raw "/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics"`, systemNamespace, pod)
+	pod := fmt.Sprintf("$(kubectl get pods -n %s -l app.kubernetes.io/component=%s -o jsonpath='{.items[0].metadata.name}')", site.SystemNamespace, component)
+	return fmt.Sprintf(`  kubectl get --raw "/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics"`, site.SystemNamespace, pod)
 }
 
 func (d *demo) stopCommand() string {

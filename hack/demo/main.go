@@ -23,6 +23,9 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/term"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/hack/cluster"
+	"github.com/harrier-ci/harrier/hack/site"
 )
 
 func main() {
@@ -74,7 +77,7 @@ func (d *demo) everything(ctx context.Context) error {
 	if d.settings.current {
 		d.site, err = currentSite(ctx, d.screen, d.settings)
 	} else {
-		d.site, err = localSite(ctx, d.screen, d.settings)
+		d.site, err = site.Local(ctx, d.settings.root, d.screen.step)
 	}
 	if err != nil {
 		return err
@@ -86,7 +89,9 @@ func down(ctx context.Context, s *screen, set settings) error {
 	if set.current {
 		return s.step("removing the demonstration from the current cluster", func(io.Writer) error { return removeCurrent(ctx) })
 	}
-	return removeLocal(ctx, s)
+	return s.step("removing the cluster on this machine", func(progress io.Writer) error {
+		return cluster.Remove(ctx, cluster.Options{Progress: progress})
+	})
 }
 
 func newScreen(set settings) *screen {

@@ -8,22 +8,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
 // observer looks at GitHub and at the cluster while jobs run. What it sees of pods it dates by its own clock: creation
 // timestamps have whole seconds only.
 type observer struct {
-	site   *site
+	site   *site.Site
 	client client.Client
 	// watched follows the objects of the runners' namespace.
 	watched cache.Cache
@@ -39,32 +36,9 @@ type counts struct {
 	pending, up                     int
 }
 
-func newClient(s *site) (*rest.Config, client.Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	if s.kubeconfig != "" {
-		rules.ExplicitPath = s.kubeconfig
-	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, nil, err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, nil, err
-	}
-	direct, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, nil, fmt.Errorf("make client of the cluster: %w", err)
-	}
-	return config, direct, nil
-}
-
 // observe starts to watch; it ends with ctx.
-func observe(ctx context.Context, s *site) (*observer, error) {
-	config, direct, err := newClient(s)
+func observe(ctx context.Context, s *site.Site) (*observer, error) {
+	config, direct, err := s.Client()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +77,7 @@ func (o *observer) sawPod(object any) {
 
 // look brings the counts up to date and returns GitHub's jobs and runners.
 func (o *observer) look(ctx context.Context) (fakegithub.Snapshot, error) {
-	snapshot, err := o.site.control.Snapshot(ctx)
+	snapshot, err := o.site.Control.Snapshot(ctx)
 	if err != nil {
 		return snapshot, fmt.Errorf("ask GitHub for its state: %w", err)
 	}

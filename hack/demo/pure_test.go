@@ -85,34 +85,11 @@ func TestCountPodsLeavesOutWhatIsNoLiveRunner(t *testing.T) {
 	}
 }
 
-func TestSplitImage(t *testing.T) {
-	for image, want := range map[string][2]string{
-		"localhost:5000/a":       {"localhost:5000/a", "latest"},
-		"localhost:5000/a:b":     {"localhost:5000/a", "b"},
-		"ghcr.io/team/image:1.2": {"ghcr.io/team/image", "1.2"},
-	} {
-		repository, tag := splitImage(image)
-		if got := [2]string{repository, tag}; got != want {
-			t.Errorf("%s: %v, want %v", image, got, want)
-		}
-	}
-}
-
 func TestBadJobsNamesResultAndRunner(t *testing.T) {
 	got := badJobs([]fakegithub.Job{
 		{RequestID: 1, State: "completed", Result: "succeeded"}, {RequestID: 2, State: "completed", Result: "failed", Runner: "r"},
 	})
 	if diff := cmp.Diff([]string{`job 2 completed "failed" on runner "r"`}, got); diff != "" {
 		t.Errorf("bad jobs (-want +got):\n%s", diff)
-	}
-}
-
-func TestShorten(t *testing.T) {
-	items := []string{"a", "b", "c"}
-	if got := shorten(items, 3); got != "a; b; c" {
-		t.Error(got)
-	}
-	if got := shorten(items, 2); got != "a; b; and 1 more" {
-		t.Error(got)
 	}
 }

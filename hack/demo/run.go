@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
@@ -14,7 +15,7 @@ import (
 type demo struct {
 	screen   *screen
 	settings settings
-	site     *site
+	site     *site.Site
 	observer *observer
 	measured measured
 }
@@ -50,20 +51,21 @@ func (d *demo) run(ctx context.Context) error {
 }
 
 func (d *demo) installController(ctx context.Context) error {
-	return d.site.install(ctx, d.settings.root, controllerName, "gha-runner-scale-set-controller", systemNamespace, controllerValues(d.site))
+	return d.site.Install(ctx, site.ControllerName, site.ControllerChart, site.SystemNamespace, d.site.ControllerValues())
 }
 
 func (d *demo) installScaleSet(ctx context.Context) error {
-	err := d.site.install(ctx, d.settings.root, scaleSetName, "gha-runner-scale-set", runnerNamespace, scaleSetValues(d.site))
-	if err != nil {
+	values := d.site.ScaleSetValues(scaleSetName, 0, maxRunners)
+	if err := d.site.Install(ctx, scaleSetName, site.ScaleSetChart, runnerNamespace, values); err != nil {
 		return err
 	}
+	var err error
 	d.observer, err = observe(ctx, d.site)
 	return err
 }
 
 func (d *demo) awaitSession(ctx context.Context) error {
-	return d.site.await(ctx, "the listener to hold a session", sessionLimit, func() (string, error) {
+	return d.site.Await(ctx, "the listener to hold a session", sessionLimit, func() (string, error) {
 		snapshot, err := d.observer.look(ctx)
 		if err != nil {
 			return "", err
@@ -83,13 +85,13 @@ func (d *demo) awaitSession(ctx context.Context) error {
 func (d *demo) runJobs(ctx context.Context) error {
 	d.screen.show(d.observer.table)
 	queued := time.Now()
-	_, err := d.site.control.QueueJobs(ctx, fakegithub.JobRequest{
+	_, err := d.site.Control.QueueJobs(ctx, fakegithub.JobRequest{
 		Count: jobCount, ScaleSet: scaleSetName, Durations: durations(jobCount), Name: "demo",
 	})
 	if err != nil {
 		return fmt.Errorf("queue jobs: %w", err)
 	}
-	err = d.site.await(ctx, "all jobs to complete", jobsLimit, func() (string, error) {
+	err = d.site.Await(ctx, "all jobs to complete", jobsLimit, func() (string, error) {
 		if _, err := d.observer.look(ctx); err != nil {
 			return "", err
 		}
@@ -101,12 +103,12 @@ func (d *demo) runJobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := d.site.control.Jobs(ctx, "")
+	jobs, err := d.site.Control.Jobs(ctx, "")
 	if err != nil {
 		return fmt.Errorf("ask GitHub for the jobs: %w", err)
 	}
 	if bad := badJobs(jobs); len(bad) > 0 {
-		return fmt.Errorf("%d jobs did not succeed: %s", len(bad), shorten(bad, 5))
+		return fmt.Errorf("%d jobs did not succeed: %s", len(bad), site.Shorten(bad, 5))
 	}
 	d.measured = measure(jobs, d.observer.pods(), queued)
 	return nil
@@ -124,13 +126,13 @@ func durations(count int) []fakegithub.Duration {
 func (d *demo) awaitNoRunners(ctx context.Context) error {
 	d.screen.show(d.observer.table)
 	begin := time.Now()
-	err := d.site.await(ctx, "every runner to be gone", emptyLimit, func() (string, error) {
+	err := d.site.Await(ctx, "every runner to be gone", emptyLimit, func() (string, error) {
 		snapshot, err := d.observer.look(ctx)
 		if err != nil {
 			return "", err
 		}
-		left, err := runnersLeft(ctx, d.observer.client)
-		return shorten(append(leftOnGitHub(snapshot, false), left...), 5), err
+		left, err := site.RunnersLeft(ctx, d.observer.client, runnerNamespace)
+		return site.Shorten(append(site.LeftOnGitHub(snapshot, false), left...), 5), err
 	})
 	d.measured.emptied = time.Since(begin)
 	return err
@@ -147,7 +149,7 @@ func (d *demo) report(ctx context.Context) error {
 		for _, anomaly := range snapshot.Anomalies {
 			anomalies = append(anomalies, anomaly.String())
 		}
-		return fmt.Errorf("GitHub saw what must not happen: %s", shorten(anomalies, 5))
+		return fmt.Errorf("GitHub saw what must not happen: %s", site.Shorten(anomalies, 5))
 	}
 	for _, line := range d.measured.lines() {
 		d.screen.say("%s", line)
@@ -159,30 +161,16 @@ func (d *demo) report(ctx context.Context) error {
 
 // uninstall removes the scale set first: the controller is what takes it off GitHub.
 func (d *demo) uninstall(ctx context.Context) error {
-	if err := d.site.uninstall(ctx, scaleSetName, runnerNamespace); err != nil {
+	if err := d.site.Uninstall(ctx, scaleSetName, runnerNamespace); err != nil {
 		return err
 	}
-	err := d.site.await(ctx, "the scale set to be gone", uninstallLimit, func() (string, error) {
-		sets, err := list(ctx, d.observer.client, ourKinds[0])
-		if err != nil || len(sets) == 0 {
-			return "", err
-		}
-		return describe(&sets[0]), nil
-	})
-	if err != nil {
+	if err := d.site.AwaitNoScaleSets(ctx, d.observer.client); err != nil {
 		return err
 	}
-	if err := d.site.uninstall(ctx, controllerName, systemNamespace); err != nil {
+	if err := d.site.Uninstall(ctx, site.ControllerName, site.SystemNamespace); err != nil {
 		return err
 	}
-	return d.site.await(ctx, "everything to be gone", uninstallLimit, func() (string, error) {
-		snapshot, err := d.site.control.Snapshot(ctx)
-		if err != nil {
-			return "", fmt.Errorf("ask GitHub for its state: %w", err)
-		}
-		left, err := everythingLeft(ctx, d.observer.client)
-		return shorten(append(leftOnGitHub(snapshot, true), left...), 8), err
-	})
+	return d.site.AwaitNothing(ctx, d.observer.client, site.SystemNamespace, runnerNamespace)
 }
 
 // close removes the site, or lets go of it when it is to stay. It works after an interruption, with deadlines of its own.
@@ -192,13 +180,13 @@ func (d *demo) close(failed bool) error {
 	}
 	if d.settings.keep {
 		d.explain(failed)
-		d.site.leave()
+		d.site.Leave()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	return d.screen.step("tear down", func(io.Writer) error {
-		if err := d.site.down(ctx); err != nil {
+		if err := d.site.Down(ctx); err != nil {
 			return errors.Join(err, errors.New("make demo-down removes what is left"))
 		}
 		return nil

@@ -17,14 +17,20 @@ const (
 	longestJob  = 15 * time.Second
 )
 
-// Names of what is installed.
+// Names of what is the demonstration's own.
 const (
-	systemNamespace = "harrier-demo-system"
 	runnerNamespace = "harrier-demo-runners"
 	githubNamespace = "harrier-demo-github"
-	controllerName  = "harrier-demo"
 	scaleSetName    = "demo-runners"
-	organization    = "my-org"
+)
+
+// Deadlines of what is waited for: about ten times what it takes on two cores.
+const (
+	sessionLimit = 90 * time.Second
+	jobsLimit    = 4 * time.Minute // the longest job has 15 s
+	emptyLimit   = 90 * time.Second
+	// cleanUpLimit is for everything after an interruption.
+	cleanUpLimit = 3 * time.Minute
 )
 
 // settings come from the environment, because the demonstration is started by make.

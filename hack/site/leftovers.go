@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Kinds that must be gone: of runners once all jobs are done, of everything after both charts are uninstalled.
+// Kinds that must be gone after both charts are uninstalled.
 var (
 	ourKinds = []schema.GroupVersionKind{
 		v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), v1alpha1.GroupVersion.WithKind("AutoscalingListener"),
@@ -37,8 +37,8 @@ var (
 	}
 )
 
-// list returns the objects of a kind; a kind that the cluster does not have has none.
-func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+// List returns the objects of a kind; a kind that the cluster does not have has none.
+func List(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
 	var found unstructured.UnstructuredList
 	found.SetGroupVersionKind(kind)
 	if err := c.List(ctx, &found, options...); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
@@ -47,19 +47,19 @@ func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, op
 	return found.Items, nil
 }
 
-// runnersLeft names what is there of runners: EphemeralRunners, their pods and the Secrets with JIT configs.
-func runnersLeft(ctx context.Context, c client.Client) ([]string, error) {
+// RunnersLeft names what there is of runners in a namespace: EphemeralRunners, their pods and the Secrets with JIT configs.
+func RunnersLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	var left []string
 	for _, kind := range []schema.GroupVersionKind{
 		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), {Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"},
 	} {
-		objects, err := list(ctx, c, kind, client.InNamespace(runnerNamespace))
+		objects, err := List(ctx, c, kind, client.InNamespace(namespace))
 		if err != nil {
 			return nil, err
 		}
 		for i := range objects {
 			if kind.Group == v1alpha1.GroupVersion.Group || ownedByRunner(&objects[i]) {
-				left = append(left, describe(&objects[i]))
+				left = append(left, Describe(&objects[i]))
 			}
 		}
 	}
@@ -70,37 +70,48 @@ func ownedByRunner(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
 }
 
-// everythingLeft names what the charts and the controller made and is still there.
-func everythingLeft(ctx context.Context, c client.Client) ([]string, error) {
+// EverythingLeft names what the charts and the controller made in these namespaces, and in none, and is still there.
+func EverythingLeft(ctx context.Context, c client.Client, namespaces ...string) ([]string, error) {
 	var left []string
-	for _, kind := range namespacedKinds {
-		for _, namespace := range []string{systemNamespace, runnerNamespace} {
-			objects, err := list(ctx, c, kind, client.InNamespace(namespace))
-			if err != nil {
-				return nil, err
-			}
-			for i := range objects {
-				if !ofEveryNamespace(&objects[i]) {
-					left = append(left, describe(&objects[i]))
-				}
-			}
+	for _, namespace := range namespaces {
+		found, err := NamespaceLeft(ctx, c, namespace)
+		if err != nil {
+			return nil, err
 		}
+		left = append(left, found...)
 	}
 	for _, kind := range clusterKinds {
-		objects, err := list(ctx, c, kind)
+		objects, err := List(ctx, c, kind)
 		if err != nil {
 			return nil, err
 		}
 		for i := range objects {
-			if name := objects[i].GetName(); strings.HasPrefix(name, controllerName) || strings.HasSuffix(name, "."+v1alpha1.GroupVersion.Group) {
-				left = append(left, describe(&objects[i]))
+			if name := objects[i].GetName(); strings.HasPrefix(name, ControllerName) || strings.HasSuffix(name, "."+v1alpha1.GroupVersion.Group) {
+				left = append(left, Describe(&objects[i]))
 			}
 		}
 	}
 	return left, nil
 }
 
-// ofEveryNamespace recognizes what Kubernetes itself puts into each namespace, and Events of what is gone.
+// NamespaceLeft names what is in a namespace and not there in every one.
+func NamespaceLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
+	var left []string
+	for _, kind := range namespacedKinds {
+		objects, err := List(ctx, c, kind, client.InNamespace(namespace))
+		if err != nil {
+			return nil, err
+		}
+		for i := range objects {
+			if !ofEveryNamespace(&objects[i]) {
+				left = append(left, Describe(&objects[i]))
+			}
+		}
+	}
+	return left, nil
+}
+
+// ofEveryNamespace recognizes what Kubernetes itself puts into each namespace.
 func ofEveryNamespace(object *unstructured.Unstructured) bool {
 	switch object.GetKind() {
 	case "ServiceAccount":
@@ -112,8 +123,8 @@ func ofEveryNamespace(object *unstructured.Unstructured) bool {
 	}
 }
 
-// describe names an object and why it may not go away.
-func describe(object *unstructured.Unstructured) string {
+// Describe names an object and why it may not go away.
+func Describe(object *unstructured.Unstructured) string {
 	text := object.GetKind() + " " + object.GetName()
 	if object.GetNamespace() != "" {
 		text = object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
@@ -127,8 +138,8 @@ func describe(object *unstructured.Unstructured) string {
 	return text + " (being deleted)"
 }
 
-// leftOnGitHub names runners, and scale sets and sessions too if they should be gone.
-func leftOnGitHub(snapshot fakegithub.Snapshot, setsToo bool) []string {
+// LeftOnGitHub names runners, and scale sets and sessions too if they should be gone.
+func LeftOnGitHub(snapshot fakegithub.Snapshot, setsToo bool) []string {
 	var left []string
 	for _, runner := range snapshot.Runners {
 		left = append(left, fmt.Sprintf("runner %s on GitHub (online %t, busy %t)", runner.Name, runner.Online, runner.Busy))
@@ -145,8 +156,8 @@ func leftOnGitHub(snapshot fakegithub.Snapshot, setsToo bool) []string {
 	return left
 }
 
-// shorten keeps a message readable when much is left.
-func shorten(items []string, most int) string {
+// Shorten keeps a message readable when much is left.
+func Shorten(items []string, most int) string {
 	if len(items) <= most {
 		return strings.Join(items, "; ")
 	}

@@ -1,8 +1,7 @@
-package main
+package site
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,50 +13,60 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
+// Step runs do and shows somebody its name and what it writes.
+type Step func(name string, do func(progress io.Writer) error) error
+
 // built is where the images and the programs in them are on this machine.
 type built struct {
 	archives   []string
 	fakeGitHub string
 }
 
-// localSite starts a cluster on this machine, and GitHub as a process beside it.
-func localSite(ctx context.Context, s *screen, set settings) (*site, error) {
-	err := s.step("packages of this machine", func(progress io.Writer) error { return cluster.Preflight(ctx, progress) })
-	if err != nil {
-		return nil, err
-	}
-	err = s.step("programs of Kubernetes", func(progress io.Writer) error {
-		_, err := cluster.Programs(ctx, set.root, progress)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var images built
-	err = s.step("images of this tree", func(progress io.Writer) error {
-		images, err = buildImages(ctx, set.root, progress)
-		return err
-	})
+// Local starts a cluster on this machine, and GitHub as a process beside it. An error may come with a site, made in part,
+// which the caller takes down.
+func Local(ctx context.Context, root string, step Step) (*Site, error) {
+	images, err := prepare(ctx, root, step)
 	if err != nil {
 		return nil, err
 	}
 	var started *cluster.Cluster
-	err = s.step("cluster of one node", func(progress io.Writer) error {
-		started, err = cluster.Up(ctx, cluster.Options{Root: set.root, Progress: progress})
+	err = step("cluster of one node", func(progress io.Writer) error {
+		started, err = cluster.Up(ctx, cluster.Options{Root: root, Progress: progress})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	local := &site{
-		programs: started.ProgramDir(), kubeconfig: started.Kubeconfig(), logs: started.LogDir(),
-		productImage: recipe.LocalName, demoImage: recipe.LocalName + recipe.DemoSuffix, pullPolicy: "Never",
-		failed: started.Err, down: started.Down, leave: started.Leave,
+	local := &Site{
+		Root: root, Programs: started.ProgramDir(), Kubeconfig: started.Kubeconfig(), Logs: started.LogDir(),
+		ProductImage: recipe.LocalName, DemoImage: recipe.LocalName + recipe.DemoSuffix, PullPolicy: "Never",
+		Failed: started.Err, Down: started.Down, Leave: started.Leave,
 	}
-	err = s.step("images onto the node, GitHub beside it", func(io.Writer) error {
-		return furnish(ctx, started, local, images)
+	err = step("images onto the node, GitHub beside it", func(io.Writer) error {
+		return local.furnish(ctx, started, images)
 	})
-	return local, err // with the error, so that the caller can take it down
+	return local, err
+}
+
+// prepare does what takes long on a machine that is new to this, before anything is started.
+func prepare(ctx context.Context, root string, step Step) (built, error) {
+	err := step("packages of this machine", func(progress io.Writer) error { return cluster.Preflight(ctx, progress) })
+	if err != nil {
+		return built{}, err
+	}
+	err = step("programs of Kubernetes", func(progress io.Writer) error {
+		_, err := cluster.Programs(ctx, root, progress)
+		return err
+	})
+	if err != nil {
+		return built{}, err
+	}
+	var images built
+	err = step("images of this tree", func(progress io.Writer) error {
+		images, err = buildImages(ctx, root, progress)
+		return err
+	})
+	return images, err
 }
 
 func buildImages(ctx context.Context, root string, progress io.Writer) (built, error) {
@@ -89,7 +98,7 @@ func buildImages(ctx context.Context, root string, progress io.Writer) (built, e
 }
 
 // furnish loads the images and starts GitHub at the node's address, where pods and we can reach it.
-func furnish(ctx context.Context, started *cluster.Cluster, local *site, images built) error {
+func (s *Site) furnish(ctx context.Context, started *cluster.Cluster, images built) error {
 	for _, archive := range images.archives {
 		if err := started.LoadImage(ctx, archive); err != nil {
 			return err
@@ -102,9 +111,9 @@ func furnish(ctx context.Context, started *cluster.Cluster, local *site, images 
 	if err := started.Start("fakegithub", images.fakeGitHub, "-addr="+address); err != nil {
 		return err
 	}
-	local.githubURL = "http://" + address
-	local.control = &fakegithub.ControlClient{BaseURL: local.githubURL}
-	return awaitGitHub(ctx, local)
+	s.GitHubURL = "http://" + address
+	s.Control = &fakegithub.ControlClient{BaseURL: s.GitHubURL}
+	return s.AwaitGitHub(ctx)
 }
 
 // freeAddress asks the kernel for a port. Somebody else could take it before GitHub does, which then ends with that message.
@@ -116,22 +125,12 @@ func freeAddress(host string) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-func awaitGitHub(ctx context.Context, s *site) error {
-	return s.await(ctx, "GitHub to answer", githubLimit, func() (string, error) {
-		if err := s.control.Healthy(ctx); err != nil {
+// AwaitGitHub waits until GitHub answers to Control.
+func (s *Site) AwaitGitHub(ctx context.Context) error {
+	return s.Await(ctx, "GitHub to answer", GitHubLimit, func() (string, error) {
+		if err := s.Control.Healthy(ctx); err != nil {
 			return err.Error(), nil
 		}
 		return "", nil
 	})
-}
-
-// removeLocal is "demo down" for a cluster on this machine.
-func removeLocal(ctx context.Context, s *screen) error {
-	err := s.step("removing the cluster on this machine", func(progress io.Writer) error {
-		return cluster.Remove(ctx, cluster.Options{Progress: progress})
-	})
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted; make demo-down again removes the rest")
-	}
-	return err
 }

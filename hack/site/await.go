@@ -1,0 +1,43 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Deadlines: about ten times what it takes on two cores.
+const (
+	GitHubLimit    = 30 * time.Second
+	HelmLimit      = 2 * time.Minute
+	UninstallLimit = 2 * time.Minute
+)
+
+const askEvery = 100 * time.Millisecond
+
+// Await asks until nothing is missing. The answer says what is, and becomes the error at the deadline; an error ends the wait.
+func (s *Site) Await(ctx context.Context, what string, limit time.Duration, ask func() (missing string, err error)) error {
+	missing := "not asked yet"
+	err := wait.PollUntilContextTimeout(ctx, askEvery, limit, true, func(context.Context) (bool, error) {
+		if s.Failed != nil {
+			if err := s.Failed(); err != nil {
+				return false, err
+			}
+		}
+		var err error
+		missing, err = ask()
+		return missing == "", err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+	case wait.Interrupted(err):
+		return fmt.Errorf("waited %s for %s: %s", limit, what, missing)
+	default:
+		return fmt.Errorf("wait for %s: %w", what, err)
+	}
+}

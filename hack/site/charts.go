@@ -1,0 +1,101 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Names of the charts.
+const (
+	ControllerChart = "gha-runner-scale-set-controller"
+	ScaleSetChart   = "gha-runner-scale-set"
+)
+
+// Values are those of a chart.
+type Values map[string]any
+
+// ControllerValues are what a site sets of the controller's chart.
+func (s *Site) ControllerValues() Values {
+	repository, tag := splitImage(s.ProductImage)
+	return Values{
+		"image": Values{"repository": repository, "tag": tag, "pullPolicy": s.PullPolicy},
+		"flags": Values{"logLevel": "info", "healthProbeBindAddress": ":8081"},
+		"metrics": Values{
+			"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics",
+		},
+		// A site leaves nothing behind; elsewhere the kinds stay, because what users wrote goes with them.
+		"crds": Values{"keep": false},
+	}
+}
+
+// ScaleSetValues are what a user of a real GitHub would set too, but for the runner's image.
+func (s *Site) ScaleSetValues(name string, minRunners, maxRunners int) Values {
+	return Values{
+		"githubConfigUrl":    s.GitHubURL + "/" + Organization,
+		"githubConfigSecret": Values{"github_token": "any-token-will-do"},
+		"runnerScaleSetName": name,
+		"minRunners":         minRunners,
+		"maxRunners":         maxRunners,
+		"template": Values{"spec": Values{
+			// These runners run no user's code, so there is nothing to wait for.
+			"terminationGracePeriodSeconds": 5,
+			"containers": []Values{{
+				"name": "runner", "image": s.DemoImage, "imagePullPolicy": s.PullPolicy,
+				"command": []string{"/home/runner/run.sh"},
+			}},
+		}},
+	}
+}
+
+// splitImage cuts off the tag; the colon of a port is not one.
+func splitImage(image string) (repository, tag string) {
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[:i], image[i+1:]
+	}
+	return image, "latest"
+}
+
+// Install runs helm upgrade --install and waits until what the chart starts is ready: for the controller its pod, for a scale
+// set its condition Ready.
+func (s *Site) Install(ctx context.Context, release, chart, namespace string, values Values) error {
+	return s.Apply(ctx, release, chart, namespace, values, "--wait", "--timeout="+HelmLimit.String())
+}
+
+// Apply is Install with other options of helm than those for waiting.
+func (s *Site) Apply(ctx context.Context, release, chart, namespace string, values Values, options ...string) error {
+	file, err := writeValues(values)
+	if err != nil {
+		return fmt.Errorf("write values of %s: %w", chart, err)
+	}
+	defer func() { _ = os.Remove(file) }()
+	_, err = s.Helm(ctx, append([]string{
+		"upgrade", "--install", release, filepath.Join(s.Root, "charts", chart),
+		"--namespace=" + namespace, "--create-namespace", "--values=" + file,
+	}, options...)...)
+	return err
+}
+
+func writeValues(values Values) (string, error) {
+	content, err := yaml.Marshal(values)
+	if err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp("", "harrier-values-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(content)
+	return file.Name(), errors.Join(err, file.Close())
+}
+
+// Uninstall runs helm uninstall and waits until what the chart made is gone.
+func (s *Site) Uninstall(ctx context.Context, release, namespace string) error {
+	_, err := s.Helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+UninstallLimit.String())
+	return err
+}
