@@ -22,7 +22,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if p.pod != nil {
-		p.state = assess(p.pod, "", p.now)
+		p.state = assess(p.pod, unwanted, p.now)
 		if p.state.treatment == discard {
 			p.state.treatment = replace // it has no successor to wait
 		}

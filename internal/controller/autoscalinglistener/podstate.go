@@ -50,7 +50,10 @@ type podState struct {
 	again time.Duration
 }
 
-// assess looks at a pod that should have been made with this hash; the hash is empty where none is wanted any more.
+// unwanted is the hash to assess a pod with that should not be there. An empty one would suit pods of ARC 0.14.
+const unwanted = "unwanted"
+
+// assess looks at a pod that should have been made with this hash.
 func assess(pod *corev1.Pod, hash string, now time.Time) podState {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)

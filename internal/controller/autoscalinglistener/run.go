@@ -46,7 +46,7 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 // awaitStrays deletes listener pods of the same scale set that are not this listener's, and says whether there are any.
 func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 	for _, stray := range p.strays {
-		if err := c.treat(ctx, p, stray, assess(stray, "", p.now)); err != nil {
+		if err := c.treat(ctx, p, stray, assess(stray, unwanted, p.now)); err != nil {
 			return true, err
 		}
 		p.state = podState{reason: reasonPredecessor, message: fmt.Sprintf("pod %s of an earlier listener has to end first", stray.Name)}

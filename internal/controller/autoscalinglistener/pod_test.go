@@ -1,0 +1,140 @@
+package autoscalinglistener
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// userTemplate uses every way of merging: replace, join by name, add, and what can't be mixed.
+func userTemplate() *corev1.PodTemplateSpec {
+	return &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{"mine": "yes", v1alpha1.LabelScaleSetName: "hidden"},
+			Annotations: map[string]string{"scrape": "yes"},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "admin",
+			NodeSelector:       map[string]string{"pool": "system"},
+			Tolerations:        []corev1.Toleration{{Key: "system", Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{
+				{
+					Name: v1alpha1.ListenerContainerName,
+					Env:  []corev1.EnvVar{{Name: "http_proxy", Value: "http://other"}, {Name: "MORE", Value: "1"}},
+					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+						corev1.ResourceMemory: resource.MustParse("16Mi"),
+					}},
+					LivenessProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
+					SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)},
+				},
+				{Name: "sidecar", Image: "sidecar:1"},
+			},
+			Volumes: []corev1.Volume{{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
+	}
+}
+
+func TestPodGolden(t *testing.T) {
+	entrypoint := []string{DefaultEntrypoint}
+	proxy := &credentials.ProxySettings{HTTP: "http://proxy"}
+	for name, plan := range map[string]blueprint{
+		"plain":   {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
+		"proxy":   {listener: newListener(), entrypoint: entrypoint, proxy: proxy},
+		"merged":  {listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() }), entrypoint: entrypoint, proxy: proxy},
+		"minimal": {listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = &corev1.PodTemplateSpec{} }), entrypoint: []string{"/other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, err := plan.pod()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := yaml.Marshal(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("pod (-want +got; -update accepts it):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
+	base := func() blueprint { return blueprint{listener: newListener(), entrypoint: []string{DefaultEntrypoint}} }
+	for name, test := range map[string]struct {
+		change func(*blueprint)
+		want   bool
+	}{
+		"image":        {func(b *blueprint) { b.listener.Spec.Image = "controller:2" }, true},
+		"template":     {func(b *blueprint) { b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}} }, true},
+		"proxy":        {func(b *blueprint) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
+		"address":      {func(b *blueprint) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
+		"group":        {func(b *blueprint) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
+		"scale set":    {func(b *blueprint) { b.listener.Spec.RunnerScaleSetID++ }, true},
+		"runner set":   {func(b *blueprint) { b.listener.Spec.EphemeralRunnerSetName = "other" }, true},
+		"pull secrets": {func(b *blueprint) { b.listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} }, true},
+		"bounds":       {func(b *blueprint) { b.listener.Spec.MinRunners, b.listener.Spec.MaxRunners = 1, 2 }, false},
+		"secret":       {func(b *blueprint) { b.listener.Spec.GitHubConfigSecret = "other" }, false},
+		"CA":           {func(b *blueprint) { b.listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
+		"metrics":      {func(b *blueprint) { b.listener.Spec.Metrics, b.metricsAddr = &v1alpha1.MetricsConfig{}, ":9090" }, false},
+		"labels":       {func(b *blueprint) { b.listener.Labels["helm.sh/chart"] = "2" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := base(), base()
+			test.change(&after)
+			if changed := before.hash() != after.hash(); changed != test.want {
+				t.Errorf("hash changed: %t, want %t", changed, test.want)
+			}
+		})
+	}
+}
+
+// TestTemplateLeavesDefaults: an absent field never wipes what makes the pod safe.
+func TestTemplateLeavesDefaults(t *testing.T) {
+	plan := blueprint{listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() })}
+	pod, err := plan.pod()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := pod.Spec.Containers[0]
+	if *pod.Spec.TerminationGracePeriodSeconds != gracePeriod || !*pod.Spec.SecurityContext.RunAsNonRoot || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		t.Errorf("pod defaults are gone: %+v", pod.Spec)
+	}
+	if listener.Image != "controller:1" || listener.ReadinessProbe == nil || !*listener.SecurityContext.ReadOnlyRootFilesystem || *listener.SecurityContext.RunAsUser != 1000 {
+		t.Errorf("container defaults are gone: %+v", listener)
+	}
+	if pod.Spec.ServiceAccountName != key.Name || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
+		t.Errorf("the template changed the pod's identity: account %s, labels %v", pod.Spec.ServiceAccountName, pod.Labels)
+	}
+}
+
+func TestMetricsPort(t *testing.T) {
+	for address, want := range map[string]int{":8080": 2, "0.0.0.0:9090": 2, "": 1, "0": 1, "nonsense": 1, ":8081": 1, ":99999999999": 1} {
+		if got := len((blueprint{metricsAddr: address}).ports()); got != want {
+			t.Errorf("address %q: %d ports, want %d", address, got, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package autoscalinglistener
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// aPod returns a ready pod of the wanted hash, changed.
+func aPod(change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: "hash"}},
+		Spec:       corev1.PodSpec{NodeName: "node-1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+		}},
+	}
+	change(pod)
+	return pod
+}
+
+// losesNode plays the node controller.
+func losesNode(pod *corev1.Pod, ago time.Duration) {
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(-ago))
+}
+
+func notReady(pod *corev1.Pod, state corev1.ContainerState) {
+	for i := range pod.Status.Conditions {
+		pod.Status.Conditions[i].Status = corev1.ConditionFalse
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName, State: state}}
+}
+
+func deletedAt(pod *corev1.Pod, end time.Time) {
+	at := metav1.NewTime(end)
+	pod.DeletionTimestamp = &at
+}
+
+func TestAssess(t *testing.T) {
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   podState
+	}{
+		"ready":                    {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
+		"of another spec":          {func(p *corev1.Pod) { p.Annotations = nil }, podState{treatment: replace, reason: reasonReplacing}},
+		"evicted":                  {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{treatment: discard, reason: "Evicted"}},
+		"exited":                   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{treatment: discard, reason: reasonPodFailed}},
+		"node just lost":           {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, again: 6 * time.Second}},
+		"node lost":                {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{treatment: abandon, reason: reasonNodeLost}},
+		"readiness gate":           {func(p *corev1.Pod) { losesNode(p, time.Hour); p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1) }, podState{reason: reasonStarting}},
+		"terminating":              {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)) }, podState{reason: reasonReplacing, again: time.Minute + lostAfter}},
+		"terminating for too long": {func(p *corev1.Pod) { deletedAt(p, noon.Add(-lostAfter)) }, podState{treatment: abandon, reason: reasonReplacing}},
+		"terminating, node lost":   {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, podState{treatment: abandon, reason: reasonReplacing}},
+		"creating":                 {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, podState{reason: reasonStarting}},
+		"crashing":                 {func(p *corev1.Pod) { notReady(p, waiting(reasonCrashLoop)) }, podState{reason: reasonCrashLoop}},
+		"no image":                 {func(p *corev1.Pod) { notReady(p, waiting("ImagePullBackOff")) }, podState{reason: "ImagePullBackOff"}},
+		"no session": {func(p *corev1.Pod) {
+			notReady(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+		}, podState{reason: reasonNotListening}},
+		"unschedulable": {func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"}}
+		}, podState{reason: reasonUnschedulable}},
+		"just made": {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, podState{reason: reasonStarting}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := assess(aPod(test.change), "hash", noon)
+			if !got.ready && got.message == "" {
+				t.Error("there is no message")
+			}
+			got.message = ""
+			if got != test.want {
+				t.Errorf("assess() = %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestCrashLoopSaysHowOftenAndWhereToLook(t *testing.T) {
+	pod := aPod(func(p *corev1.Pod) {
+		notReady(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCrashLoop}})
+		p.Status.ContainerStatuses[0].RestartCount = 4
+		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
+	})
+	message := assess(pod, "hash", noon).message
+	for _, part := range []string{"4 restarts", "137", "OOMKilled", "kubectl logs -n ns pod -c listener --previous"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q does not say %q", message, part)
+		}
+	}
+}

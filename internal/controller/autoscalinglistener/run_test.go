@@ -1,0 +1,115 @@
+package autoscalinglistener
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+func TestOldPodIsGoneBeforeTheNewOneStarts(t *testing.T) {
+	f := started(t)
+	f.holdPod()
+	before := f.pod().Annotations[v1alpha1.AnnotationIntegrityHash]
+	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:2" })
+	f.settle()
+	if pod := f.pod(); pod.DeletionTimestamp == nil || pod.Annotations[v1alpha1.AnnotationIntegrityHash] != before {
+		t.Fatalf("the old pod is not on its way out: %+v", pod.ObjectMeta)
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonReplacing)
+	f.releasePod()
+	f.settle()
+	if pod := f.pod(); pod == nil || pod.Spec.Containers[0].Image != "controller:2" {
+		t.Errorf("new pod: %+v", pod)
+	}
+}
+
+func TestPodOfAnEarlierListenerGoesFirst(t *testing.T) {
+	f := newFixture(t)
+	stray := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: managerNamespace, Name: "set-other-listener", Finalizers: []string{"example.com/node"},
+		Labels:          map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener", Name: "set-other-listener", UID: "other", Controller: ptr.To(true)}},
+	}}
+	runner := stray.DeepCopy()
+	runner.Name, runner.OwnerReferences[0].Kind = "set-runner-x", "EphemeralRunner"
+	f.create(newSet(), newListener(), stray, runner)
+	f.settle()
+	if f.pod() != nil {
+		t.Fatal("two listeners run at once")
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonPredecessor)
+	f.get(stray, managerNamespace, stray.Name)
+	stray.Finalizers = nil
+	if err := f.client.Update(t.Context(), stray); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	if f.pod() == nil {
+		t.Error("the listener has not started")
+	}
+	f.get(runner, managerNamespace, runner.Name)
+	if runner.DeletionTimestamp != nil {
+		t.Error("a runner was taken for a listener")
+	}
+}
+
+// fail makes the pod end. A UID tells it from its predecessors, because the fake API server gives none.
+func (f *fixture) fail(uid string) {
+	f.Helper()
+	pod := f.pod()
+	pod.UID = types.UID(uid)
+	if err := f.client.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+	f.podStatus(func(status *corev1.PodStatus) {
+		*status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "the node was low on memory"}
+	})
+	f.settle()
+}
+
+func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
+	f := started(t)
+	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		f.fail(string(rune('a' + i)))
+		if f.pod() != nil {
+			t.Fatalf("failure %d: the next pod started at once", i+1)
+		}
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonBackOff)
+		if again := f.reconcile().RequeueAfter; again != pause {
+			t.Errorf("failure %d: next look after %s, want %s", i+1, again, pause)
+		}
+		f.elapse(pause)
+		f.settle()
+		if f.pod() == nil {
+			t.Fatalf("failure %d: no pod after %s", i+1, pause)
+		}
+	}
+	f.run()
+	f.settle()
+	f.fail("z")
+	if again := f.reconcile().RequeueAfter; again != successorFirst {
+		t.Errorf("after a pod that ran, the next look is after %s, want %s", again, successorFirst)
+	}
+}
+
+func TestListenerLeavesALostNode(t *testing.T) {
+	f := started(t)
+	f.podStatus(func(status *corev1.PodStatus) {
+		status.Conditions[0].Status = corev1.ConditionFalse
+		status.Conditions[0].LastTransitionTime = metav1.NewTime(f.clock.Now())
+	})
+	if again := f.reconcile().RequeueAfter; again != lostAfter {
+		t.Errorf("next look after %s, want %s", again, lostAfter)
+	}
+	f.elapse(lostAfter)
+	f.settle()
+	if pod := f.pod(); pod == nil || pod.Status.Phase == corev1.PodRunning {
+		t.Errorf("want a new pod, got %+v", pod)
+	}
+}
