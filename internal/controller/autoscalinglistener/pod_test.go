@@ -88,8 +88,10 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 		change func(*blueprint)
 		want   bool
 	}{
-		"image":        {func(b *blueprint) { b.listener.Spec.Image = "controller:2" }, true},
-		"template":     {func(b *blueprint) { b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}} }, true},
+		"image": {func(b *blueprint) { b.listener.Spec.Image = "controller:2" }, true},
+		"template": {func(b *blueprint) {
+			b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}
+		}, true},
 		"proxy":        {func(b *blueprint) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
 		"address":      {func(b *blueprint) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
 		"group":        {func(b *blueprint) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},

@@ -52,13 +52,16 @@ func TestAssess(t *testing.T) {
 		change func(*corev1.Pod)
 		want   podState
 	}{
-		"ready":                    {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
-		"of another spec":          {func(p *corev1.Pod) { p.Annotations = nil }, podState{treatment: replace, reason: reasonReplacing}},
-		"evicted":                  {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{treatment: discard, reason: "Evicted"}},
-		"exited":                   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{treatment: discard, reason: reasonPodFailed}},
-		"node just lost":           {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, again: 6 * time.Second}},
-		"node lost":                {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{treatment: abandon, reason: reasonNodeLost}},
-		"readiness gate":           {func(p *corev1.Pod) { losesNode(p, time.Hour); p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1) }, podState{reason: reasonStarting}},
+		"ready":           {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
+		"of another spec": {func(p *corev1.Pod) { p.Annotations = nil }, podState{treatment: replace, reason: reasonReplacing}},
+		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{treatment: discard, reason: "Evicted"}},
+		"exited":          {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{treatment: discard, reason: reasonPodFailed}},
+		"node just lost":  {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, again: 6 * time.Second}},
+		"node lost":       {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{treatment: abandon, reason: reasonNodeLost}},
+		"readiness gate": {func(p *corev1.Pod) {
+			losesNode(p, time.Hour)
+			p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1)
+		}, podState{reason: reasonStarting}},
 		"terminating":              {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)) }, podState{reason: reasonReplacing, again: time.Minute + lostAfter}},
 		"terminating for too long": {func(p *corev1.Pod) { deletedAt(p, noon.Add(-lostAfter)) }, podState{treatment: abandon, reason: reasonReplacing}},
 		"terminating, node lost":   {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, podState{treatment: abandon, reason: reasonReplacing}},

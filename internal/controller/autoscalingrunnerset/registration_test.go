@@ -1,0 +1,202 @@
+package autoscalingrunnerset
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+func TestDue(t *testing.T) {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	done := func(ago time.Duration, failures int, err error) pool.Call[enrolled] {
+		finished := now.Add(-ago)
+		return pool.Call[enrolled]{Result: enrolled{question: "q"}, Err: err, Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
+	}
+	limited := &actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("429")}
+	for name, test := range map[string]struct {
+		last     pool.Call[enrolled]
+		known    bool
+		question string
+		lost     time.Duration // how long ago the listener missed the scale set
+		atLeast  time.Duration
+		atMost   time.Duration
+	}{
+		"never asked":        {question: "q"},
+		"asked for other":    {last: done(time.Second, 0, nil), known: true, question: "other"},
+		"under way":          {last: pool.Call[enrolled]{Started: now}, known: true, question: "other", atLeast: checkEvery, atMost: checkEvery},
+		"answered just now":  {last: done(0, 0, nil), known: true, question: "q", atLeast: checkEvery * 9 / 10, atMost: checkEvery * 11 / 10},
+		"answered long ago":  {last: done(6*time.Minute, 0, nil), known: true, question: "q"},
+		"failed once":        {last: done(0, 1, errors.New("no")), known: true, question: "q", atLeast: retryFirst, atMost: retryFirst},
+		"failed three times": {last: done(0, 3, errors.New("no")), known: true, question: "q", atLeast: 4 * retryFirst, atMost: 4 * retryFirst},
+		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, question: "q", atLeast: retryMost, atMost: retryMost},
+		"rate limited":       {last: done(0, 1, limited), known: true, question: "q", atLeast: time.Hour, atMost: time.Hour},
+		"listener misses it": {last: done(time.Minute, 0, nil), known: true, question: "q", lost: 30 * time.Second},
+		"missed before that": {last: done(time.Minute, 0, nil), known: true, question: "q", lost: 2 * time.Minute, atLeast: checkEvery*9/10 - time.Minute, atMost: checkEvery},
+		"missed right after": {last: done(time.Second, 0, nil), known: true, question: "q", lost: time.Millisecond, atLeast: recheckPause - time.Second, atMost: recheckPause - time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pass{set: newSet(), now: now}
+			if test.lost > 0 {
+				since := metav1.NewTime(now.Add(-test.lost))
+				p.runnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
+					Listener: &v1alpha1.ListenerStatus{Reason: listenerReasonScaleSetNotFound, Since: &since},
+				}}}
+			}
+			if got := max(due(p, test.last, test.known, test.question), 0); got < test.atLeast || got > test.atMost {
+				t.Errorf("due() = %s, want between %s and %s", got, test.atLeast, test.atMost)
+			}
+		})
+	}
+}
+
+func TestSetsDoNotAskTogether(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for _, uid := range []types.UID{"a", "b", "c", "d"} {
+		seen[jittered(&pass{set: &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}})] = true
+	}
+	if len(seen) < 4 {
+		t.Errorf("4 sets ask at %d different times", len(seen))
+	}
+}
+
+func TestScaleSetDeletedBehindOurBackComesBack(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.settle()
+		delete(f.github.sets[address], 1)
+		f.elapse(10 * time.Second)
+		runnerSet, since := f.runnerSets()[0], metav1.Now()
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: listenerReasonScaleSetNotFound, Since: &since}
+		f.updateStatus(&runnerSet)
+		f.settle()
+		if got := f.set().Status.Registration; got == nil || got.ID != 2 {
+			t.Errorf("registration = %+v, want scale set 2", got)
+		}
+		if got := f.listeners()[0].Spec.RunnerScaleSetID; got != 2 {
+			t.Errorf("the listener listens to scale set %d, want 2", got)
+		}
+		wantEvent(t, f.events(), "ScaleSetRecreated")
+	})
+}
+
+func TestUnreachableGitHubLeavesAWorkingSetAlone(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.settle()
+		f.github.fail(errors.New("connection refused"))
+		f.elapse(checkEvery * 2)
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+		if len(f.listeners()) != 1 || len(f.runnerSets()) != 1 {
+			t.Error("children went away with GitHub")
+		}
+	})
+}
+
+func TestFirstRegistrationIsRepeated(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.fail(errors.New("connection refused"))
+		f.create(newSet())
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, reasonGitHubUnavailable)
+		f.wantCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reasonGitHubUnavailable)
+		f.github.fail(nil)
+		f.elapse(retryMost)
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionTrue, reasonRegistered)
+	})
+}
+
+func TestTroubleOnlyAUserCanEndIsStalled(t *testing.T) {
+	missing := &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
+	for name, test := range map[string]struct {
+		change     func(*v1alpha1.AutoscalingRunnerSet)
+		failure    error
+		unresolved error
+		reason     string
+	}{
+		"address":     {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = "https://github.com" }, reason: reasonInvalidConfigURL},
+		"group":       {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" }, reason: reasonRunnerGroupNotFound},
+		"credentials": {unresolved: missing, reason: reasonCredentialsMissing},
+		"vault":       {unresolved: &credentials.UnsupportedError{Feature: "vault"}, reason: reasonNotSupported},
+		"refused":     {failure: actions.ErrUnauthorized, reason: reasonUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.failure, f.github.unresolved = test.failure, test.unresolved
+				set := newSet()
+				if test.change != nil {
+					test.change(set)
+				}
+				f.create(set)
+				f.settle()
+				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, test.reason)
+				f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, test.reason)
+			})
+		})
+	}
+}
+
+func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.github.made()
+		f.github.mu.Lock()
+		f.github.token = "rotated"
+		f.github.mu.Unlock()
+		f.settle()
+		if diff := cmp.Diff([]string{"get"}, f.github.made()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestDroppedLabelsAreSaidOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.singleLabel = true
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"linux"} }))
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, reasonLabelsDropped)
+		wantEvent(t, f.events(), reasonLabelsDropped)
+		f.github.made()
+		for range 5 {
+			f.elapse(checkEvery * 11 / 10)
+			f.reconcile()
+		}
+		for _, call := range f.github.made() {
+			if call != "get" {
+				t.Errorf("call %q: what GitHub dropped is asked for again", call)
+			}
+		}
+	})
+}
+
+func TestSecondOwnerOfAScaleSetStandsBack(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		owner := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Namespace, s.UID = "elsewhere", "elsewhere-uid"
+			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "4"}
+		})
+		f.github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "set")}
+		f.create(owner, newSet())
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, reasonScaleSetInUse)
+		if len(f.listeners()) > 0 {
+			t.Error("two listeners would fight for one session")
+		}
+	})
+}
