@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/harrier-ci/harrier/internal/listener"
@@ -24,9 +25,17 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	kubernetes, err := clientcmd.BuildConfigFromFlags("", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	kubernetes, err := kubernetesConfig()
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API: %w", err)
 	}
 	return listener.Run(ctx, listener.Options{Kubernetes: kubernetes})
+}
+
+// kubernetesConfig is that of the pod, unless KUBECONFIG names a file, as it does in development.
+func kubernetesConfig() (*rest.Config, error) {
+	if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
+		return clientcmd.BuildConfigFromFlags("", path)
+	}
+	return rest.InClusterConfig()
 }

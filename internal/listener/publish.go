@@ -60,10 +60,7 @@ func (l *loop) publish(now time.Time) {
 	if !ok || l.later(at, now) {
 		return
 	}
-	if p.backoff.failures > 0 && now.Sub(l.scaler.statisticsAt) > publishInterval && l.canRefresh() {
-		if !l.refreshing.underWay {
-			l.refreshing.at = now
-		}
+	if p.backoff.failures > 0 && l.renewOldStatistics(now) {
 		return
 	}
 	p.underWay, p.force = true, false
@@ -116,8 +113,16 @@ type refreshing struct {
 	backoff backoff
 }
 
-func (l *loop) canRefresh() bool {
-	return l.link.session != nil && l.refreshing.backoff.failures == 0 && !l.stopping
+// renewOldStatistics says that the statistics are too old to be published and will be read afresh.
+func (l *loop) renewOldStatistics(now time.Time) bool {
+	readable := l.link.session != nil && l.refreshing.backoff.failures == 0 && !l.stopping
+	if !readable || now.Sub(l.scaler.statisticsAt) <= publishInterval {
+		return false
+	}
+	if !l.refreshing.underWay {
+		l.refreshing.at = now
+	}
+	return true
 }
 
 // refresh reads the statistics if that is due. At most once per publishInterval, whatever the length of polls.

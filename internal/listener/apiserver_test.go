@@ -1,0 +1,83 @@
+package listener_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/listener"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// The patches pass the schemas of a real API server, with no more rights than a listener's Role gives.
+func TestOnARealAPIServer(t *testing.T) {
+	kube := testkube.Start(t, testkube.Options{AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme}})
+	namespace := kube.NewNamespace(t)
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "set"}
+	set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: meta}
+	set.Spec.PatchID = 4
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "runner-a"}}
+	for _, object := range append(rights(meta), set, runner) {
+		check(t, kube.Client().Create(t.Context(), object))
+	}
+	cluster, err := listener.NewCluster(kube.ConfigFor(t, testkube.User("listener")), namespace, "set")
+	check(t, err)
+
+	read, err := cluster.RunnerSet(t.Context())
+	check(t, err)
+	if read.PatchID != 4 {
+		t.Errorf("read %+v", read)
+	}
+	want := listener.Publication{Desired: listener.Desired{Replicas: 0, PatchID: 5, AssignedJobs: 0}, SessionID: "abc"}
+	answer, err := cluster.Publish(t.Context(), want)
+	check(t, err)
+	if diff := cmp.Diff(want, answer.Publication); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+
+	since := metav1.NewTime(time.Now().Truncate(time.Second))
+	for _, message := range []string{"GitHub is away", ""} {
+		status := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Message: message, Since: &since}
+		check(t, cluster.ReportState(t.Context(), status))
+		check(t, kube.Client().Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		if diff := cmp.Diff(&status, set.Status.Listener); diff != "" {
+			t.Errorf("status.listener (-want +got):\n%s", diff)
+		}
+	}
+
+	job := v1alpha1.EphemeralRunnerStatus{JobID: "7", JobResult: "succeeded", JobPatchID: 5, FinishedAt: &since, WorkflowRunID: 100000000000}
+	check(t, cluster.ReportJob(t.Context(), "runner-a", job))
+	check(t, kube.Client().Get(t.Context(), client.ObjectKeyFromObject(runner), runner))
+	if diff := cmp.Diff(job, runner.Status); diff != "" {
+		t.Errorf("status of the runner (-want +got):\n%s", diff)
+	}
+	if err := cluster.ReportJob(t.Context(), "absent", job); !apierrors.IsNotFound(err) {
+		t.Errorf("report to a runner that is not there: %v", err)
+	}
+}
+
+// rights are what a listener has.
+func rights(meta metav1.ObjectMeta) []client.Object {
+	meta.Name = "listener"
+	rule := func(verb, resource string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names}
+	}
+	return []client.Object{
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			rule("get", "ephemeralrunnersets", "set"), rule("patch", "ephemeralrunnersets", "set"),
+			rule("patch", "ephemeralrunnersets/status", "set"), rule("patch", "ephemeralrunners/status"),
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "listener"}},
+		},
+	}
+}
