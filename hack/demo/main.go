@@ -64,6 +64,7 @@ func start(ctx context.Context, arguments []string) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		err = context.Cause(ctx) // what was cut short says less
+		d.settings.keep = false
 		d.screen.say("Interrupted: cleaning up. A second Ctrl-C ends at once; make demo-down then removes what is left.")
 	case err != nil:
 		d.diagnose()

@@ -42,7 +42,8 @@ func TestDescribeSaysWhatADeletionWaitsFor(t *testing.T) {
 	if got := Describe(object); got != "EphemeralRunner ns/a" {
 		t.Error(got)
 	}
-	object.SetDeletionTimestamp(&metav1.Time{})
+	now := metav1.Now()
+	object.SetDeletionTimestamp(&now)
 	object.SetFinalizers([]string{"example.com/x"})
 	if got := Describe(object); !strings.Contains(got, "example.com/x") {
 		t.Error(got)
