@@ -132,10 +132,13 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		steps = append(steps, c.finalize)
 	case p.set == nil:
 		return reconcile.Result{}, c.deleteOrphan(ctx, listener)
+	case p.set.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil // about to be deleted with it; what goes with its namespace must not be made again
 	default:
 		steps = append(steps, c.protect, c.applyAccess, c.applySecrets, c.applyPod)
 	}
 	err = p.run(ctx, steps)
+	p.admit(err)
 	return p.result(errors.Join(err, c.report(ctx, p)))
 }
 
@@ -187,6 +190,20 @@ func (p *pass) run(ctx context.Context, steps []func(context.Context, *pass) err
 	return nil
 }
 
+// admit has the status say why a step failed, unless that is only the cache being behind.
+func (p *pass) admit(err error) {
+	switch {
+	case err == nil || isBehind(err):
+	case p.pod != nil:
+		p.state = describe(p.pod)
+	default:
+		p.state = podState{reason: reasonFailed, message: err.Error()}
+	}
+}
+
+// isBehind says that a request was refused because it was made from an old state, which the next pass won't see.
+func isBehind(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
 // after asks for another pass, at the earliest of all times that were asked for.
 func (p *pass) after(d time.Duration) {
 	d = max(d, time.Millisecond) // zero would mean "never"
@@ -203,8 +220,10 @@ func (p *pass) result(err error) (reconcile.Result, error) {
 	switch {
 	case err == nil:
 		return reconcile.Result{RequeueAfter: p.again}, nil
-	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+	case isBehind(err):
 		return reconcile.Result{RequeueAfter: behindPause}, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil // it would be refused again; the deletion of what is there is an event
 	}
 	return reconcile.Result{}, err
 }

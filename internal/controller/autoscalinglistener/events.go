@@ -1,11 +1,13 @@
 package autoscalinglistener
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // happening is an Event before it is told about an object.
@@ -22,8 +24,9 @@ func deleted(pod string, state podState) happening {
 	return happening{kind, state.reason, "DeletePod", fmt.Sprintf("Pod %s is deleted: %s", pod, state.message)}
 }
 
-// tell records an Event. note is an argument and not a format, because it quotes what others wrote.
-func (c *Controller) tell(about runtime.Object, h happening) {
+// tell records an Event and logs it. note is an argument and not a format, because it quotes what others wrote.
+func (c *Controller) tell(ctx context.Context, about runtime.Object, h happening) {
+	ctrl.LoggerFrom(ctx).Info(h.note, "reason", h.reason)
 	c.options.Recorder.Eventf(about, nil, h.kind, h.reason, h.action, "%s", truncated(h.note))
 }
 

@@ -26,6 +26,7 @@ const (
 	reasonCrashLoop     = "CrashLoopBackOff"
 	reasonStopping      = "Stopping"
 	reasonUnschedulable = "Unschedulable"
+	reasonFailed        = "ReconcileFailed"
 )
 
 // treatment is what is done about a pod.

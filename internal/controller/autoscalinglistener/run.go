@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -72,7 +73,7 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	c.tell(p.listener, deleted(pod.Name, state))
+	c.tell(ctx, p.listener, deleted(pod.Name, state))
 	return nil
 }
 
@@ -95,8 +96,8 @@ func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 		return fmt.Errorf("own pod %s: %w", pod.Name, err)
 	}
 	if err := c.options.Client.Create(ctx, pod); err != nil {
-		p.state.reason, p.state.message = "PodRefused", err.Error()
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
+	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", p.listener.Spec.Image, "scaleSetID", p.listener.Spec.RunnerScaleSetID)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 // Reasons of conditions.
 const (
 	reasonReady                = "Ready"
+	reasonFailed               = "ReconcileFailed"
 	reasonDone                 = "Done"
 	reasonRegistered           = "Registered"
 	reasonRegistering          = "Registering"
@@ -193,7 +194,7 @@ func runnersCondition(p *pass, about string) *kube.Condition {
 func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 	if p.deleting() {
 		reason, message := p.stage()
-		return states(reason, message, false)
+		return p.waiting(reason, message)
 	}
 	for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionRegistered} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status != metav1.ConditionTrue {
@@ -201,7 +202,7 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 		}
 	}
 	if !p.registeredHere() || p.runnerSet() == nil || p.runnerSet().DeletionTimestamp != nil {
-		return states(reasonWaitingForRunnerSets, "the EphemeralRunnerSet is being made", false)
+		return p.waiting(reasonWaitingForRunnerSets, "the EphemeralRunnerSet is being made")
 	}
 	for _, about := range []string{v1alpha1.ConditionOutdated, v1alpha1.ConditionDegraded} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
@@ -209,13 +210,21 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 		}
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c.Status != metav1.ConditionTrue {
-		return states(c.Reason, c.Message, false)
+		return p.waiting(c.Reason, c.Message)
 	}
 	return []kube.Condition{
 		kube.True(v1alpha1.ConditionReady, reasonReady, ""),
 		kube.False(v1alpha1.ConditionReconciling, reasonDone, ""),
 		kube.False(v1alpha1.ConditionStalled, reasonDone, ""),
 	}
+}
+
+// waiting are the states of a set that is on its way, or is held up by a request that failed.
+func (p *pass) waiting(reason, message string) []kube.Condition {
+	if p.failure != nil {
+		return states(reasonFailed, p.failure.Error(), false)
+	}
+	return states(reason, message, false)
 }
 
 // states are those of a set that isn't ready.

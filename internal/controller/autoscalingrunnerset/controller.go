@@ -81,6 +81,9 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 // setOfListener leads from a listener, which can't name an owner in another namespace, to its set.
 func setOfListener(_ context.Context, object client.Object) []reconcile.Request {
 	labels := object.GetLabels()
+	if labels[v1alpha1.LabelScaleSetName] == "" {
+		return nil
+	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
 		Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName],
 	}}}
@@ -105,6 +108,9 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		steps = []func(context.Context, *pass) error{c.finalize}
 	}
 	err = p.run(ctx, steps)
+	if !apierrors.IsConflict(err) {
+		p.failure = err
+	}
 	return p.result(errors.Join(err, c.report(ctx, p)))
 }
 
@@ -137,6 +143,8 @@ type pass struct {
 	// enrolment is the last call to GitHub, asked whether there was one for the present wish.
 	enrolment pool.Call[enrolled]
 	asked     bool
+	// failure is what a step failed with.
+	failure error
 	// released says that the finalizer is gone, and so perhaps the object.
 	released bool
 
@@ -168,6 +176,8 @@ func (p *pass) result(err error) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: p.again}, nil
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil // it would be refused again; our own deletion is an event
 	}
 	return reconcile.Result{}, err
 }

@@ -1,11 +1,13 @@
 package autoscalingrunnerset
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -58,8 +60,9 @@ func runnerSetDraining(name string) happening {
 		fmt.Sprintf("EphemeralRunnerSet %s is of an earlier version: its idle runners go, its busy ones finish", name)}
 }
 
-// tell records an Event. note is an argument and not a format, because it quotes what others wrote.
-func (c *Controller) tell(about, related runtime.Object, h happening) {
+// tell records an Event and logs it. note is an argument and not a format, because it quotes what others wrote.
+func (c *Controller) tell(ctx context.Context, about, related runtime.Object, h happening) {
+	ctrl.LoggerFrom(ctx).Info(h.note, "reason", h.reason)
 	c.options.Recorder.Eventf(about, related, h.kind, h.reason, h.action, "%s", truncated(h.note))
 }
 

@@ -82,7 +82,7 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	if err := c.forgetRegistration(ctx, p); err != nil {
 		return false, err
 	}
-	c.tellParting(p, state)
+	c.tellParting(ctx, p, state)
 	return true, nil
 }
 

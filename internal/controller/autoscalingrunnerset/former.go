@@ -82,22 +82,22 @@ func (c *Controller) forgetFormer(ctx context.Context, p *pass, state bye, rest 
 	if _, err := kube.PatchMetadata(ctx, c.options.Client, p.set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
-	c.tellParting(p, state)
+	c.tellParting(ctx, p, state)
 	return nil
 }
 
 // tellParting says what was deleted and what was left. The Event about what was left goes to the listener too: in a
 // namespace that is itself being deleted no Event can be created.
-func (c *Controller) tellParting(p *pass, state bye) {
+func (c *Controller) tellParting(ctx context.Context, p *pass, state bye) {
 	for _, registration := range state.deleted {
-		c.tell(p.set, nil, deregistered(registration))
+		c.tell(ctx, p.set, nil, deregistered(registration))
 	}
 	if len(state.left) == 0 {
 		return
 	}
 	h := leftBehind(state.left, state.cause)
-	c.tell(p.set, nil, h)
+	c.tell(ctx, p.set, nil, h)
 	if listener := p.listener(); listener != nil {
-		c.tell(listener, p.set, h)
+		c.tell(ctx, listener, p.set, h)
 	}
 }

@@ -28,7 +28,7 @@ func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 		if err := c.remove(ctx, extra); err != nil {
 			return err
 		}
-		c.tell(p.set, extra, listenerReplaced(extra.Name))
+		c.tell(ctx, p.set, extra, listenerReplaced(extra.Name))
 	}
 	wanted, live := c.listener(p, runnerSet.Name), p.listener()
 	if live == nil {

@@ -214,10 +214,10 @@ func (c *Controller) record(ctx context.Context, p *pass, answer enrolled) error
 	}
 	p.registration = &now
 	if dropped := missingLabels(answer.set, answer.wish.Labels); len(dropped) > 0 && before.Status.Registration == nil {
-		c.tell(p.set, nil, labelsDropped(dropped))
+		c.tell(ctx, p.set, nil, labelsDropped(dropped))
 	}
 	if h, news := registrationNews(previous, now); news && (before.Status.Registration == nil || *before.Status.Registration != now) {
-		c.tell(p.set, nil, h)
+		c.tell(ctx, p.set, nil, h)
 	}
 	return nil
 }
