@@ -106,7 +106,7 @@ func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
 // deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended goes at
 // once; so does one whose node does not answer.
 func (c *Controller) deletePod(ctx context.Context, r *run) error {
-	if r.pod == nil {
+	if r.pod == nil || r.memory.podLeft {
 		return nil
 	}
 	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(r.pod.UID)}}
@@ -120,7 +120,9 @@ func (c *Controller) deletePod(ctx context.Context, r *run) error {
 		options = append(options, client.GracePeriodSeconds(0))
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.pod.Namespace, Name: r.pod.Name}}
-	return harmless("delete pod", c.Client.Delete(ctx, pod, options...))
+	err := c.Client.Delete(ctx, pod, options...)
+	r.memory.podLeft = apierrors.IsForbidden(err) && !r.DeletionTimestamp.IsZero()
+	return harmless("delete pod", err)
 }
 
 // deleteSecret deletes the runner's Secret once.

@@ -86,6 +86,7 @@ type memory struct {
 	podGone       time.Time // first seen without a pod since then
 	secretDeleted bool
 	hooksDeleted  bool
+	podLeft       bool // may not be deleted by us: garbage collection does it once the runner is gone
 	abandoned     bool // a registration under way is not to be followed by Secret and Pod
 }
 

@@ -29,6 +29,9 @@ func (c *Controller) finalize(ctx context.Context, r *run) (time.Time, error) {
 	if f.stop {
 		errs = append(errs, c.deletePod(ctx, r), c.deleteSecret(ctx, r), c.deleteHookResources(ctx, r))
 	}
+	if r.memory.podLeft && e.pod.state != podMissing {
+		return c.Clock.Now(), errors.Join(errs...) // nobody waits for a pod that only goes after the runner
+	}
 	if f.release && errors.Join(errs...) == nil {
 		errs = append(errs, c.release(ctx, r, f.leftBehind))
 	}
@@ -43,6 +46,9 @@ func (c *Controller) ending(r *run) *ending {
 		r.memory.registration = call.Result
 	}
 	pod := outcomeOf(r.pod, now)
+	if r.memory.podLeft {
+		pod.state = podMissing
+	}
 	if pod.state == podMissing && r.memory.podGone.IsZero() {
 		r.memory.podGone = now
 	}
