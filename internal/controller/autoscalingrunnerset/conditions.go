@@ -81,22 +81,38 @@ func credentialsCondition(p *pass) *kube.Condition {
 	return &condition
 }
 
+// registeredCondition returns nil while there is no news about a registration that stands.
 func registeredCondition(p *pass) *kube.Condition {
 	const about = v1alpha1.ConditionRegistered
 	var condition kube.Condition
 	switch {
-	case p.obstacle != nil && p.wish.URL == "" && !p.deleting():
-		condition = kube.False(about, reasonInvalidConfigURL, p.obstacle.Error())
-	case p.answered() && p.enrolment.Err == nil:
-		condition = kube.True(about, reasonRegistered, fmt.Sprintf("scale set %d in runner group %q", p.registration.ID, p.registration.Group))
-	case p.answered() && (isFinal(p.enrolment.Err) || !p.asWished()):
-		condition = kube.False(about, failureReason(p.enrolment.Err), p.enrolment.Err.Error())
-	case p.registration == nil && p.deleting():
+	case p.deleting() && p.registration == nil:
 		condition = kube.False(about, "Deregistered", "the scale set is gone from GitHub, or was given up")
+	case p.deleting():
+		return nil
+	case p.wish.URL == "" && p.obstacle != nil:
+		condition = kube.False(about, reasonInvalidConfigURL, p.obstacle.Error())
+	case p.answered():
+		return answerCondition(p)
 	case p.registration == nil:
 		condition = kube.Unknown(about, reasonRegistering, "GitHub has not answered yet")
 	default:
 		return nil
+	}
+	return &condition
+}
+
+// answerCondition is what GitHub's answer says about the registration.
+func answerCondition(p *pass) *kube.Condition {
+	err := p.enrolment.Err
+	condition := kube.True(v1alpha1.ConditionRegistered, reasonRegistered, "")
+	switch {
+	case err == nil:
+		condition.Message = fmt.Sprintf("scale set %d in runner group %q", p.registration.ID, p.registration.Group)
+	case p.asWished() && !isFinal(err):
+		return nil
+	default:
+		condition = kube.False(v1alpha1.ConditionRegistered, failureReason(err), err.Error())
 	}
 	return &condition
 }
@@ -190,7 +206,8 @@ func runnersCondition(p *pass, about string) *kube.Condition {
 	return &kube.Condition{Type: about, Status: found.Status, Reason: found.Reason, Message: found.Message}
 }
 
-// summary sums up as kstatus understands it: Ready, or on the way there, or stuck until somebody changes something.
+// summary sums up as kstatus understands it: Ready, or on the way there, or stuck until somebody changes something. The
+// first thing in the order of the flow that isn't as it should be names the reason.
 func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 	if p.deleting() {
 		reason, message := p.stage()
@@ -204,12 +221,18 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 	if !p.registeredHere() || p.runnerSet() == nil || p.runnerSet().DeletionTimestamp != nil {
 		return p.waiting(reasonWaitingForRunnerSets, "the EphemeralRunnerSet is being made")
 	}
+	return p.runs(conditions)
+}
+
+// runs sums up a set whose parts are all there.
+func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
 	for _, about := range []string{v1alpha1.ConditionOutdated, v1alpha1.ConditionDegraded} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
+			// A new image ends the one, the runners' own luck may end the other.
 			return states(c.Reason, c.Message, about == v1alpha1.ConditionOutdated)
 		}
 	}
-	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
 		return p.waiting(c.Reason, c.Message)
 	}
 	return []kube.Condition{

@@ -20,15 +20,8 @@ func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 	if !p.registeredHere() || runnerSet == nil || runnerSet.DeletionTimestamp != nil {
 		return nil
 	}
-	for i := range p.listeners {
-		extra := &p.listeners[i]
-		if i == 0 || extra.DeletionTimestamp != nil {
-			continue
-		}
-		if err := c.remove(ctx, extra); err != nil {
-			return err
-		}
-		c.tell(ctx, p.set, extra, listenerReplaced(extra.Name))
+	if err := c.dropExtra(ctx, p); err != nil {
+		return err
 	}
 	wanted, live := c.listener(p, runnerSet.Name), p.listener()
 	if live == nil {
@@ -43,6 +36,21 @@ func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 		return err
 	}
 	return pruneListener(ctx, c.options.Client, wanted, live)
+}
+
+// dropExtra deletes all listeners but the first, such as those ARC left when it renamed one.
+func (c *Controller) dropExtra(ctx context.Context, p *pass) error {
+	for i := range p.listeners {
+		extra := &p.listeners[i]
+		if i == 0 || extra.DeletionTimestamp != nil {
+			continue
+		}
+		if err := c.remove(ctx, extra); err != nil {
+			return err
+		}
+		c.tell(ctx, p.set, extra, listenerReplaced(extra.Name))
+	}
+	return nil
 }
 
 // listener returns the AutoscalingListener as it should be.
