@@ -3,8 +3,10 @@ package rig
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -13,6 +15,8 @@ import (
 type Requests struct {
 	// Manager and Listener count by verb and resource, such as "create pods" or "patch ephemeralrunners/status".
 	Manager, Listener map[string]int
+	// Created counts objects created, by resource.
+	Created map[string]int
 	// Refused lists requests that the API server answered with 403, which means that the charts grant too little.
 	Refused []string
 }
@@ -25,7 +29,7 @@ func (r *Rig) Requests() Requests {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	counted := Requests{Manager: map[string]int{}, Listener: map[string]int{}}
+	counted := Requests{Manager: map[string]int{}, Listener: map[string]int{}, Created: map[string]int{}}
 	for _, event := range events {
 		counted.add(event, r.countsFor(event, counted))
 	}
@@ -55,7 +59,10 @@ func (c *Requests) add(event testkube.AuditEvent, counts map[string]int) {
 		what += "/" + event.Object.Subresource
 	}
 	counts[what]++
-	if event.Response.Code == 403 {
+	if event.Verb == "create" && event.Response.Code == http.StatusCreated {
+		c.Created[event.Object.Resource]++
+	}
+	if event.Response.Code == http.StatusForbidden {
 		c.Refused = append(c.Refused, fmt.Sprintf("%s: %s %s", event.User.Username, event.Verb, event.RequestURI))
 	}
 }
@@ -73,7 +80,10 @@ func (c Requests) Total() int {
 
 // Minus returns what came after an earlier count.
 func (c Requests) Minus(earlier Requests) Requests {
-	return Requests{Manager: minus(c.Manager, earlier.Manager), Listener: minus(c.Listener, earlier.Listener), Refused: c.Refused}
+	return Requests{
+		Manager: minus(c.Manager, earlier.Manager), Listener: minus(c.Listener, earlier.Listener),
+		Created: minus(c.Created, earlier.Created), Refused: c.Refused[len(earlier.Refused):],
+	}
 }
 
 func minus(counts, earlier map[string]int) map[string]int {
@@ -95,4 +105,26 @@ func (c Requests) String() string {
 		}
 	}
 	return text.String()
+}
+
+// LastCreation returns when the manager asked for the count-th object of a resource in the runners' namespace since the
+// rig began. The test fails when there are fewer.
+func (r *Rig) LastCreation(resource string, count int) time.Time {
+	r.t.Helper()
+	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{
+		Since: r.Started, Namespace: r.RunnerNamespace, User: testkube.ServiceAccountUser(r.SystemNamespace, controllerAccount),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, event := range events {
+		if event.Verb != "create" || event.Object.Resource != resource || event.Response.Code != http.StatusCreated {
+			continue
+		}
+		if count--; count == 0 {
+			return event.Received
+		}
+	}
+	r.t.Fatalf("the manager has created fewer %s: %d are missing", resource, count)
+	return time.Time{}
 }

@@ -88,8 +88,8 @@ func (r *Rig) pods(namespace string, options ...client.ListOption) []corev1.Pod 
 	return pods.Items
 }
 
-// awaitSession waits until the set's listener polls GitHub.
-func (r *Rig) awaitSession(set string) {
+// AwaitListening waits until the set's listener polls GitHub.
+func (r *Rig) AwaitListening(set string) {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(func() bool { return r.polls(set) }, Patience, interval).
 		Should(gomega.BeTrue(), "the listener of "+set+" doesn't poll")

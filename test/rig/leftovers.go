@@ -37,7 +37,7 @@ func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool { return !ofRunner(&object) })
-		if len(objects) != r.options.MinRunners {
+		if len(objects) != r.idle() {
 			left = append(left, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))
 		}
 	}
@@ -47,7 +47,7 @@ func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 func (r *Rig) leftOnGitHub() []string {
 	var left []string
 	snapshot := r.GitHub.Snapshot()
-	if len(snapshot.Runners) != r.options.MinRunners {
+	if len(snapshot.Runners) != r.idle() {
 		left = append(left, fmt.Sprintf("%d runners on GitHub: %v", len(snapshot.Runners), snapshot.Runners))
 	}
 	for state, count := range snapshot.JobsByState {
@@ -90,7 +90,7 @@ func (r *Rig) Remains(ctx context.Context) ([]string, error) {
 	}
 	snapshot := r.GitHub.Snapshot()
 	for _, set := range snapshot.ScaleSets {
-		if !r.sets[set.Name] {
+		if _, installed := r.sets[set.Name]; !installed {
 			left = append(left, "scale set "+set.Name+" on GitHub")
 		}
 	}
@@ -103,7 +103,8 @@ func (r *Rig) Remains(ctx context.Context) ([]string, error) {
 // installed says that the object belongs to the controller's chart, a scale set that is installed, Helm, or Kubernetes.
 func (r *Rig) installed(object metav1.PartialObjectMetadata) bool {
 	set, ours := object.Labels[v1alpha1.LabelScaleSetName]
-	return !ours || r.sets[set]
+	_, installed := r.sets[set]
+	return !ours || installed
 }
 
 // AwaitNothing waits until nothing is left of scale sets that were uninstalled.
@@ -139,4 +140,29 @@ func describe(objects []metav1.PartialObjectMetadata) []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// MadeFor names what the manager has made for a scale set, in the cluster and on GitHub; what its chart made is left out.
+func (r *Rig) MadeFor(ctx context.Context, set string) ([]string, error) {
+	var made []string
+	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
+		for _, kind := range setKinds {
+			objects, err := r.list(ctx, kind, namespace)
+			if err != nil {
+				return nil, err
+			}
+			objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool {
+				return object.Labels[v1alpha1.LabelScaleSetName] != set || object.Annotations["meta.helm.sh/release-name"] != ""
+			})
+			if len(objects) > 0 {
+				made = append(made, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))
+			}
+		}
+	}
+	for _, known := range r.GitHub.Snapshot().ScaleSets {
+		if known.Name == set {
+			made = append(made, "the scale set on GitHub")
+		}
+	}
+	return made, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
 
-// logsVariable names the environment variable with a directory that gets the programs' logs of a failed test.
+// logsVariable names the environment variable with a directory that gets the logs of the programs.
 const logsVariable = "HARRIER_RIG_LOGS"
 
 // owns says that the pod is the rig's: an earlier rig's may still be going away.

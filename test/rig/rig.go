@@ -10,7 +10,6 @@ package rig
 
 import (
 	"context"
-	"maps"
 	"os"
 	"testing"
 	"time"
@@ -61,7 +60,7 @@ type Rig struct {
 	options  Options
 	helm     helm
 	managers managers
-	sets     map[string]bool // installed releases
+	sets     map[string]int // idle runners by installed release
 }
 
 // ClusterOptions are what a rig needs of a cluster.
@@ -84,8 +83,8 @@ func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	r.startNode()
 	t.Cleanup(r.end)
 	r.helm.install(t, controllerRelease, "gha-runner-scale-set-controller", r.SystemNamespace, r.controllerValues())
-	r.InstallSet(DefaultSet, r.options.ScaleSetValues)
-	r.awaitSession(DefaultSet)
+	r.InstallSet(DefaultSet, nil)
+	r.AwaitListening(DefaultSet)
 	return r
 }
 
@@ -96,7 +95,7 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	}
 	options.GitHub.PATs = []string{PAT}
 	r := &Rig{
-		Cluster: cluster, Started: time.Now(), t: t, options: options, sets: map[string]bool{},
+		Cluster: cluster, Started: time.Now(), t: t, options: options, sets: map[string]int{},
 		SystemNamespace: cluster.NewNamespace(t), RunnerNamespace: cluster.NewNamespace(t),
 	}
 	r.helm = newHelm(t, cluster.AdminKubeconfig())
@@ -128,22 +127,36 @@ func (r *Rig) startNode() {
 	})
 }
 
-// InstallSet installs a scale set with the given values merged over the rig's.
+// InstallSet installs a scale set with the given values over the rig's. The release has the scale set's name.
 func (r *Rig) InstallSet(name string, values Values) {
 	r.t.Helper()
-	r.sets[name] = true
-	r.helm.install(r.t, name, "gha-runner-scale-set", r.RunnerNamespace, r.scaleSetValues(name, values))
+	r.applySet(name, values, r.helm.install)
 }
 
-// UpgradeSet changes values of an installed scale set.
+// UpgradeSet gives an installed scale set other values; those that aren't named fall back to the rig's.
 func (r *Rig) UpgradeSet(name string, values Values) {
 	r.t.Helper()
-	merged := maps.Clone(r.options.ScaleSetValues)
-	if merged == nil {
-		merged = Values{}
+	r.applySet(name, values, r.helm.upgrade)
+}
+
+func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, release, chart, namespace string, values Values)) {
+	r.t.Helper()
+	all := r.scaleSetValues(name, values)
+	idle, ok := all["minRunners"].(int)
+	if !ok {
+		r.t.Fatalf("minRunners of scale set %s is no int", name)
 	}
-	maps.Copy(merged, values)
-	r.helm.upgrade(r.t, name, "gha-runner-scale-set", r.RunnerNamespace, r.scaleSetValues(name, merged))
+	r.sets[name] = idle
+	apply(r.t, name, "gha-runner-scale-set", r.RunnerNamespace, all)
+}
+
+// idle is how many runners wait for jobs when there are none.
+func (r *Rig) idle() int {
+	total := 0
+	for _, idle := range r.sets {
+		total += idle
+	}
+	return total
 }
 
 // UninstallSet runs helm uninstall, which doesn't wait for what the manager does about it.
@@ -158,6 +171,9 @@ func (r *Rig) end() {
 	r.t.Helper()
 	if r.t.Failed() {
 		r.explain()
+	}
+	if directory := os.Getenv(logsVariable); directory != "" {
+		defer r.saveLogs(directory)
 	}
 	for name := range r.sets {
 		r.UninstallSet(name)
@@ -175,7 +191,4 @@ func (r *Rig) end() {
 func (r *Rig) explain() {
 	left, err := r.Leftovers(context.Background())
 	r.t.Logf("left when the test failed: %v %v", left, err)
-	if directory := os.Getenv(logsVariable); directory != "" {
-		r.saveLogs(directory)
-	}
 }

@@ -37,6 +37,7 @@ func (r *Rig) scaleSetValues(name string, more Values) Values {
 		// Not discovered: the Deployment of an earlier rig may still be going away.
 		"controllerServiceAccount": Values{"namespace": r.SystemNamespace, "name": controllerAccount},
 	}
+	maps.Copy(values, r.options.ScaleSetValues)
 	maps.Copy(values, more)
 	return values
 }

@@ -1,0 +1,46 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// With the AutoscalingRunnerSet goes everything that was made for it, here and on GitHub.
+func TestDeleteScaleSet(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	awaitIdle(t, r, 2)
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	set.Namespace, set.Name = r.RunnerNamespace, rig.DefaultSet
+	if err := r.Cluster.Client().Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	gomega.NewWithT(t).Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), rig.DefaultSet).Should(gomega.BeEmpty())
+	if anomalies := r.Anomalies(); len(anomalies) > 0 {
+		t.Error(anomalies)
+	}
+}
+
+// Helm deletes RoleBinding, Role, Secret and ServiceAccount before the AutoscalingRunnerSet. A job that runs is finished.
+func TestUninstallScaleSet(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	awaitIdle(t, r, 2)
+	ids := r.QueueJobs(1, 6*time.Second)
+	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
+	r.UninstallSet(rig.DefaultSet)
+	r.WaitDone(ids)
+	r.AwaitNothing()
+	if anomalies := r.Anomalies(); len(anomalies) > 0 {
+		t.Error(anomalies)
+	}
+}
+
+func awaitIdle(t *testing.T, r *rig.Rig, count int) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() int { idle, _ := online(r); return idle }, rig.Patience).Should(gomega.Equal(count))
+}

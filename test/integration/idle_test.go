@@ -1,0 +1,47 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// Idle runners take jobs at once and are replaced; fewer are kept when minRunners is lowered.
+func TestIdleRunners(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	awaitIdle(t, r, 2)
+
+	ids := r.QueueJobs(1, 5*time.Second)
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{2, 1}))
+	jobs := r.WaitDone(ids)
+	if registered := jobs[0].RunnerOnlineAt; registered.After(jobs[0].QueuedAt) {
+		t.Errorf("the job's runner came online at %s, after the job was queued at %s", registered, jobs[0].QueuedAt)
+	}
+	r.AwaitQuiet()
+	checkRequests(t, r, 3)
+
+	listener := r.ListenerPod()
+	r.UpgradeSet(rig.DefaultSet, rig.Values{"minRunners": 0})
+	r.AwaitQuiet()
+	if after := r.ListenerPod(); after == nil || after.UID != listener.UID {
+		t.Error("the listener pod was replaced for minRunners, which it reads again by itself")
+	}
+}
+
+// online counts the runners GitHub can give jobs to, and those that have one.
+func online(r *rig.Rig) (idle, busy int) {
+	for _, runner := range r.GitHub.Snapshot().Runners {
+		switch {
+		case runner.Busy:
+			busy++
+		case runner.Online:
+			idle++
+		}
+	}
+	return idle, busy
+}
