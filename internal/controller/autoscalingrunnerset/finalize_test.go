@@ -260,3 +260,29 @@ func wantEventTwice(t *testing.T, told []string, reason string) {
 		t.Errorf("%d Events with reason %s among %q, want one about the set and one about the listener", len(rest), reason, told)
 	}
 }
+
+// TestDeletionSurvivesRestarts: a manager that starts anew after every second pass, which is when an answer of GitHub has
+// come back, gets as far as one that runs through.
+func TestDeletionSurvivesRestarts(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		again := func() {
+			for range 3 {
+				f.restart(nil)
+				f.reconcile()
+				f.elapse(statusPause)
+				f.reconcile()
+			}
+		}
+		again()
+		f.stopListener()
+		again()
+		f.release(&f.runnerSets()[0])
+		again()
+		f.release(&f.listeners()[0])
+		again()
+		if !f.gone() || len(f.github.sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		}
+	})
+}

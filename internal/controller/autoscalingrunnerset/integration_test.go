@@ -141,3 +141,27 @@ func TestTakesOverARCsObjects(t *testing.T) {
 		t.Error("the listener or the set went with it")
 	}
 }
+
+// TestNamespaceGoes: everything in the namespace is deleted at once, nothing can be made in it any more, and the scale set
+// on GitHub goes all the same.
+func TestNamespaceGoes(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	w.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.runners}})
+	w.Eventually(func() bool { return w.exists(&corev1.Namespace{}, "", w.runners) || w.listener() != nil }).Should(isFalse)
+	if left := w.github.Snapshot().ScaleSets; len(left) > 0 {
+		t.Errorf("left on GitHub: %+v", left)
+	}
+}
+
+// TestListenerDeletedByHandComesBack also shows that a listener that is not said goodbye to gives its Secrets up at once.
+func TestListenerDeletedByHandComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	before := w.listener()
+	w.delete(before)
+	w.Eventually(func() bool {
+		now := w.listener()
+		return now != nil && now.UID != before.UID && w.exists(&corev1.Pod{}, w.system, now.Name) && w.exists(&corev1.Secret{}, w.system, now.Name+"-config")
+	}).Should(isTrue)
+}
