@@ -1,12 +1,16 @@
 package listener_test
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/listener"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
@@ -68,6 +72,7 @@ func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
 }
 
 func TestARestartLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{})
 	s.start()
 	s.cluster.away(time.Hour)
@@ -80,9 +85,11 @@ func TestARestartLosesAndRepeatsNothing(t *testing.T) {
 }
 
 func TestAKilledListenersSessionIsClosedByTheNext(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}})
 	s.start()
 	first := s.session()
+	s.until(func(g Gomega) { g.Expect(s.cluster.session()).To(Equal(first)) })
 	s.kill()
 	s.start()
 	s.until(func(g Gomega) { g.Expect(s.session()).ToNot(BeElementOf(first, "")) })
@@ -91,6 +98,7 @@ func TestAKilledListenersSessionIsClosedByTheNext(t *testing.T) {
 }
 
 func TestStoppingFreesTheSession(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{})
 	s.start()
 	s.shutDown()
@@ -103,6 +111,7 @@ func TestStoppingFreesTheSession(t *testing.T) {
 }
 
 func TestASessionConflictEndsWhenTheOtherGoes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: 3 * time.Second}})
 	s.openForeignSession()
 	s.start()
@@ -111,6 +120,7 @@ func TestASessionConflictEndsWhenTheOtherGoes(t *testing.T) {
 }
 
 func TestARotatedTokenIsUsedWithoutARestart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{PATs: []string{"first", "second"}})
 	s.start()
 	s.github.RevokePAT("first", true)
@@ -122,13 +132,14 @@ func TestARotatedTokenIsUsedWithoutARestart(t *testing.T) {
 }
 
 func TestLimitsAreReadAgain(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{})
 	s.start()
 	s.write(func(c *config.Config) { c.MinRunners = 3 })
 	s.until(func(g Gomega) { g.Expect(s.cluster.alive()).To(Equal(3)) })
 }
 
-func TestProbesAndMetricsAreServed(t *testing.T) {
+func TestProbesAndMetricsAreServed(t *testing.T) { // not parallel: its ports must stay its own
 	s := newSite(t, fakegithub.Options{})
 	s.start()
 	s.until(func(g Gomega) {
@@ -139,7 +150,7 @@ func TestProbesAndMetricsAreServed(t *testing.T) {
 	})
 }
 
-func TestAHangingPollIsNoReasonToRestart(t *testing.T) {
+func TestAHangingPollIsNoReasonToRestart(t *testing.T) { // not parallel: its ports must stay its own
 	s := newSite(t, fakegithub.Options{})
 	s.fault(fakegithub.Fault{Endpoint: "get-message", Hang: true})
 	s.start()
@@ -147,4 +158,20 @@ func TestAHangingPollIsNoReasonToRestart(t *testing.T) {
 	s.until(func(g Gomega) { g.Expect(s.get(s.healthAddress, "/healthz")).To(Equal("200 ok\n")) })
 	s.github.RemoveFault("")
 	s.allDone(2)
+}
+
+func TestTheBeginningWaitsForTheAPIServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fakegithub.Options{})
+	s.cluster.away(2 * time.Second)
+	s.start()
+	s.queue(1)
+	s.allDone(1)
+}
+
+func TestAListenerThatCannotBeginSaysWhy(t *testing.T) {
+	err := listener.Run(t.Context(), listener.Options{ConfigPath: filepath.Join(t.TempDir(), config.FileName)})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error = %v", err)
+	}
 }

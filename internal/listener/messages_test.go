@@ -203,3 +203,27 @@ func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
 		}
 	})
 }
+
+func TestADeletionIsRepeatedForAMinute(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		attempts := 0
+		s.github.onDelete = func(int64) error {
+			if attempts++; attempts < 3 {
+				return errBroken
+			}
+			return nil
+		}
+		s.start()
+		s.send(message(1, 0, "complete 1 a"))
+		s.pass(10 * time.Second)
+		if s.github.noted("delete 1") != 1 {
+			t.Errorf("not deleted after %d attempts", attempts)
+		}
+		s.github.onDelete = func(int64) error { return errBroken }
+		s.send(message(2, 0, "complete 2 b"))
+		s.pass(reportLimit + longestPause + time.Second)
+		if got := len(s.polls.underReport); got != 0 {
+			t.Errorf("%d messages are still under way: one that can't be deleted has to make room", got)
+		}
+	})
+}

@@ -131,6 +131,9 @@ func (n *nursery) replicas() int { return count(n, func() int { return n.set.Rep
 func (n *nursery) alive() int    { return count(n, n.taken) }
 func (n *nursery) most() int     { return count(n, func() int { return n.peak }) }
 func (n *nursery) made() int     { return count(n, func() int { return len(n.runners) }) }
+func (n *nursery) session() string {
+	return count(n, func() string { return n.set.SessionID })
+}
 func (n *nursery) state() string { return count(n, func() string { return string(n.status) }) }
 
 func (n *nursery) completed() int {

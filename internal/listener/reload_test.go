@@ -189,3 +189,17 @@ func TestWatchingADirectoryThatIsNotThere(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestCredentialsThatChangeWhileASessionIsOpened(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		answer := make(chan struct{})
+		s.github.onOpen = func() error { <-answer; return nil }
+		s.start()
+		s.reload(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
+		close(answer)
+		s.pass(time.Second)
+		if s.github.noted("close session session-1") != 1 || s.cluster.last().SessionID != "session-2" {
+			t.Errorf("calls of GitHub %v, published %+v; want the first session closed and the second used", s.github.calls, s.cluster.last())
+		}
+	})
+}
