@@ -28,6 +28,11 @@ func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, 
 		return d.again, c.reportRunning(ctx, r)
 	case reportPending:
 		return d.again, c.reportPending(ctx, r, d)
+	case reportSidecar:
+		c.reportSidecar(ctx, r, d)
+		return c.Clock.Now(), nil // for what else the pod has to say
+	case discard:
+		return d.again, c.deletePod(ctx, r)
 	case retry, retryAnew:
 		return d.again, c.retry(ctx, r, d)
 	case clear:
@@ -35,7 +40,7 @@ func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, 
 		return d.again, errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
 	case succeed:
 		return d.again, c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseSucceeded, "", "")
-	case fail:
+	case fail, failBusy:
 		return d.again, c.fail(ctx, r, d)
 	case outdate:
 		return d.again, c.outdate(ctx, r, d)
@@ -46,11 +51,11 @@ func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, 
 	return d.again, nil
 }
 
-// clean removes what a runner that is done has left: pod, Secret, and, unless its job's end is known, registration. The
-// object itself stays until its set has drawn its conclusions.
+// clean removes what a runner that is done has left: pod, Secret, and registration. The object itself stays until its
+// set has drawn its conclusions. Where there was a job the set asks GitHub, which may still count it.
 func (c *Controller) clean(ctx context.Context, r *run) (time.Time, error) {
 	err := errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
-	if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Status.JobCompleted() || r.Status.HasJob() {
+	if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Status.JobCompleted() || hasJob(r) {
 		return time.Time{}, err
 	}
 	removal := progressOf(c.removals.Last(r.key))
@@ -66,6 +71,9 @@ func (c *Controller) clean(ctx context.Context, r *run) (time.Time, error) {
 
 // remove deletes the object of a runner that has done its work, or that another has to take the place of.
 func (c *Controller) remove(ctx context.Context, r *run, d decision) error {
+	if r.memory.deleted {
+		return nil
+	}
 	if d.step == replace {
 		log.FromContext(ctx).Info("Replacing a runner", "reason", d.reason, "cause", d.message)
 		c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "Register", "%s", d.message)
@@ -74,6 +82,7 @@ func (c *Controller) remove(ctx context.Context, r *run, d decision) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete runner: %w", err)
 	}
+	r.memory.deleted = true
 	return nil
 }
 
@@ -86,8 +95,7 @@ func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
 		if err := c.deleteSecret(ctx, r); err != nil {
 			return err
 		}
-		r.memory.registration, r.memory.secretDeleted = 0, false
-		c.removals.Forget(r.key)
+		r.memory.registration = 0
 	}
 	before := r.EphemeralRunner.DeepCopy()
 	if r.Status.Failures == nil {
@@ -99,7 +107,10 @@ func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
 	if err := c.patchStatus(ctx, r, before); err != nil {
 		return err
 	}
+	// Not before: where the status was not written the same is decided again, from the same answers.
+	r.memory.newAttempt(d.step == retryAnew)
 	c.provisions.Forget(r.key)
+	c.removals.Forget(r.key)
 	return c.deletePod(ctx, r)
 }
 
@@ -110,10 +121,9 @@ func (c *Controller) deletePod(ctx context.Context, r *run) error {
 		return nil
 	}
 	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(r.pod.UID)}}
-	now := c.Clock.Now()
-	stuck := r.pod.DeletionTimestamp != nil && !now.Before(r.pod.DeletionTimestamp.Add(stuckAfter))
+	stuck := r.pod.DeletionTimestamp != nil && c.lost(r).IsZero()
 	over := r.pod.Status.Phase == corev1.PodSucceeded || r.pod.Status.Phase == corev1.PodFailed
-	if r.pod.DeletionTimestamp != nil && !stuck {
+	if !stuck && (r.pod.DeletionTimestamp != nil || r.memory.podDeleted == r.pod.UID) {
 		return nil
 	}
 	if over || stuck {
@@ -122,6 +132,9 @@ func (c *Controller) deletePod(ctx context.Context, r *run) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.pod.Namespace, Name: r.pod.Name}}
 	err := c.Client.Delete(ctx, pod, options...)
 	r.memory.podLeft = apierrors.IsForbidden(err) && !r.DeletionTimestamp.IsZero()
+	if err == nil {
+		r.memory.podDeleted = r.pod.UID
+	}
 	return harmless("delete pod", err)
 }
 
@@ -149,6 +162,9 @@ func harmless(what string, err error) error {
 
 func (c *Controller) patchStatus(ctx context.Context, r *run, before *v1alpha1.EphemeralRunner) error {
 	r.Status.ObservedGeneration = r.Generation
-	_, err := kube.PatchStatus(ctx, c.Client, r.EphemeralRunner, before)
+	wrote, err := kube.PatchStatus(ctx, c.Client, r.EphemeralRunner, before)
+	if wrote {
+		r.memory.written = r.ResourceVersion
+	}
 	return client.IgnoreNotFound(err)
 }

@@ -15,13 +15,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -57,12 +56,12 @@ type Options struct {
 // Controller reconciles EphemeralRunners.
 type Controller struct {
 	Options
-	started    time.Time
 	provisions *pool.Calls[key, int]
 	removals   *pool.Calls[key, struct{}]
-	again      chan event.GenericEvent
+	waker      kube.Waker
 
 	mu       sync.Mutex
+	began    time.Time // the first pass: as long as another manager leads there is none
 	memories map[types.UID]*memory
 	names    map[types.NamespacedName]types.UID // of the runners in memories
 }
@@ -75,32 +74,43 @@ type key struct {
 }
 
 // memory is what is remembered of a runner between passes. The runner is reconciled by one worker at a time; only
-// abandoned is read by a call in the pool, under the controller's lock.
+// abandoned and asked are touched by a call in the pool too, under the controller's lock.
 type memory struct {
-	registration  int // id on GitHub
-	podUID        types.UID
-	exited        time.Time
-	reported      time.Time // when the status was last said to be Running
-	reportedReady bool
-	deleting      time.Time // first seen with a deletionTimestamp
-	podGone       time.Time // first seen without a pod since then
+	registration int       // id on GitHub
+	podUID       types.UID // of the last pod seen
+	up           time.Time // runner container first seen to run in the present attempt
+	exited       time.Time // first seen to have exited with 0
+	told         time.Time // when it was last said why the runner does not run
+	sidecarTold  bool
+	written      string // resourceVersion of the last status written
+
+	// What has been deleted, lest a late cache have it deleted again.
+	podDeleted    types.UID
 	secretDeleted bool
 	hooksDeleted  bool
-	podLeft       bool // may not be deleted by us: garbage collection does it once the runner is gone
-	abandoned     bool // a registration under way is not to be followed by Secret and Pod
+	deleted       bool // the runner's object
+	released      bool // its finalizers
+
+	deleting time.Time // first seen with a deletionTimestamp
+	podGone  time.Time // first seen without a pod since then
+	podLeft  bool      // may not be deleted by us: garbage collection does it once the runner is gone
+	busy     bool      // GitHub has refused to remove the registration, because of a job
+	forced   bool      // the pod was deleted though GitHub had not answered
+
+	abandoned bool // a registration under way is not to be followed by Secret and Pod
+	asked     bool // GitHub was asked for a registration
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
 		Options:  options,
-		started:  options.Clock.Now(),
-		again:    make(chan event.GenericEvent, 1024),
 		memories: map[types.UID]*memory{},
 		names:    map[types.NamespacedName]types.UID{},
 	}
-	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, c.wake)
-	c.removals = pool.NewCalls[key, struct{}](options.Pool, options.Clock, c.wake)
+	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
+	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)
+	c.removals = pool.NewCalls[key, struct{}](options.Pool, options.Clock, wake)
 	return c
 }
 
@@ -110,8 +120,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("ephemeralrunner").
 		For(&v1alpha1.EphemeralRunner{}).
 		Owns(&corev1.Pod{}).
-		WatchesRawSource(source.Channel(c.again, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
+		WatchesRawSource(source.Func(c.waker.Start)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: kube.BackOff()}).
 		Complete(c)
 }
 
@@ -130,17 +140,44 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r := c.recall(runner, pod)
+	again, err := c.step(ctx, r)
+	return c.result(earlier(again, c.lost(r))), err
+}
 
-	var again time.Time
+// step does what the runner needs now, and returns when to look again.
+func (c *Controller) step(ctx context.Context, r *run) (time.Time, error) {
 	switch {
-	case !runner.DeletionTimestamp.IsZero():
-		again, err = c.finalize(ctx, r)
-	case runner.Status.Done():
-		again, err = c.clean(ctx, r)
+	case !r.DeletionTimestamp.IsZero():
+		return c.finalize(ctx, r)
+	case kube.Older(r.EphemeralRunner, r.memory.written):
+		return c.Clock.Now().Add(lateCache), nil
+	case r.Status.Done():
+		return c.clean(ctx, r)
 	default:
-		again, err = c.apply(ctx, r, plan(c.situation(r)))
+		return c.apply(ctx, r, plan(c.situation(r)))
 	}
-	return c.result(again), err
+}
+
+// lateCache is the pause in case the watch has not brought a status that was written, and never will.
+const lateCache = 2 * time.Second
+
+// lost is when the runner's pod, being deleted, has to be taken for lost with its node, zero where that is not to come.
+func (c *Controller) lost(r *run) time.Time {
+	if r.pod == nil || r.pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	if due := r.pod.DeletionTimestamp.Add(stuckAfter); c.Clock.Now().Before(due) {
+		return due
+	}
+	return time.Time{}
+}
+
+// earlier returns the earlier of two moments, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // run is one runner in one pass.
@@ -172,56 +209,4 @@ func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) 
 		return nil, nil
 	}
 	return pod, nil
-}
-
-// recall returns the runner with what is remembered of it, and remembers what is seen now.
-func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *run {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memories[runner.UID]
-	if m == nil {
-		m = &memory{registration: runner.Status.RunnerID}
-		c.memories[runner.UID] = m
-		c.names[client.ObjectKeyFromObject(runner)] = runner.UID
-	}
-	if pod != nil {
-		m.podUID = pod.UID
-		m.registration = registrationOf(pod, m.registration)
-	}
-	if !runner.DeletionTimestamp.IsZero() {
-		m.abandoned = true
-		if m.deleting.IsZero() {
-			m.deleting = c.Clock.Now()
-		}
-	}
-	return &run{key: key{client.ObjectKeyFromObject(runner), runner.UID}, EphemeralRunner: runner, pod: pod, memory: m}
-}
-
-// abandoned says that the runner is being deleted, so that nothing more is to be made for it.
-func (c *Controller) abandoned(k key) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memories[k.uid]
-	return m == nil || m.abandoned
-}
-
-// forget drops the memory of runners of that name that are gone.
-func (c *Controller) forget(name types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	uid, known := c.names[name]
-	if !known {
-		return
-	}
-	delete(c.names, name)
-	delete(c.memories, uid)
-	c.provisions.Forget(key{name, uid})
-	c.removals.Forget(key{name, uid})
-}
-
-// wake reconciles a runner again, from anywhere.
-func (c *Controller) wake(k key) {
-	runner := &v1alpha1.EphemeralRunner{}
-	runner.Namespace, runner.Name = k.Namespace, k.Name
-	c.again <- event.GenericEvent{Object: runner}
 }

@@ -12,7 +12,8 @@ import (
 // deregister asks GitHub, in the pool, to remove the runner's registration. Success proves that it will take no job. A
 // runner whose id is not known is looked up by its name.
 func (c *Controller) deregister(r *run) {
-	runner, id := r.EphemeralRunner, r.memory.registration
+	// A copy: the call outlasts the pass, which may go on to write the runner's status.
+	runner, id := r.EphemeralRunner.DeepCopy(), r.memory.registration
 	c.removals.Go(groupOf(runner), r.key, func(ctx context.Context) (struct{}, error) {
 		github, err := c.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 		if err != nil {

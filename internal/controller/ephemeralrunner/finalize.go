@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +18,12 @@ import (
 
 // finalize lets a runner go that is being deleted, and returns when to look again.
 func (c *Controller) finalize(ctx context.Context, r *run) (time.Time, error) {
+	if r.memory.released || !slices.ContainsFunc(r.Finalizers, isOurs) {
+		return time.Time{}, nil
+	}
 	e := c.ending(r)
 	f := planFarewell(e)
+	r.memory.forced = r.memory.forced || f.forced
 	var errs []error
 	if f.deregister {
 		c.deregister(r)
@@ -41,25 +46,26 @@ func (c *Controller) finalize(ctx context.Context, r *run) (time.Time, error) {
 // ending gathers what a farewell depends on.
 func (c *Controller) ending(r *run) *ending {
 	now := c.Clock.Now()
-	provisioning := progressOf(c.provisions.Last(r.key))
-	if call, known := c.provisions.Last(r.key); known && call.Result != 0 {
-		r.memory.registration = call.Result
+	provisioning, removal := progressOf(c.provisions.Last(r.key)), progressOf(c.removals.Last(r.key))
+	if removal.failure != nil && removal.failure.kind == busy {
+		r.memory.busy = true
 	}
 	pod := outcomeOf(r.pod, now)
 	if r.memory.podLeft {
 		pod.state = podMissing
 	}
-	if pod.state == podMissing && r.memory.podGone.IsZero() {
-		r.memory.podGone = now
-	}
-	// A runner of this process's time whose registration was never asked for has none; of an older one nobody knows.
-	unregistered := r.memory.registration == 0 && !provisioning.known && r.CreationTimestamp.After(c.started)
 	return &ending{
-		pod: pod, hasJob: r.Status.HasJob(), completed: r.Status.JobCompleted(),
-		registered: !unregistered, provisioning: provisioning.running,
-		removal:  progressOf(c.removals.Last(r.key)),
+		pod: pod, hasJob: hasJob(r), completed: r.Status.JobCompleted(),
+		registered: !c.unregistered(r), provisioning: provisioning.running,
+		unseen: provisioning.known && provisioning.failure == nil && r.memory.podUID == "" &&
+			now.Before(provisioning.finished.Add(unseenInFarewell)),
+		removal: removal, forced: r.memory.forced,
 		deleting: r.memory.deleting, podGone: r.memory.podGone, now: now,
 	}
+}
+
+func isOurs(finalizer string) bool {
+	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
 }
 
 // reportDraining says, once, that deletion waits for a job.
@@ -114,6 +120,8 @@ func (c *Controller) release(ctx context.Context, r *run, leftBehind string) err
 		c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, "RegistrationLeft", "Delete",
 			"the registration of runner %s is left on GitHub, which removes it after a day: %s", r.Name, leftBehind)
 	}
-	return kube.RemoveFinalizers(ctx, c.Client, r.EphemeralRunner,
+	err := kube.RemoveFinalizers(ctx, c.Client, r.EphemeralRunner,
 		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
+	r.memory.released = err == nil
+	return err
 }

@@ -9,6 +9,9 @@ const (
 	// goes, and what a pod that is gone has left on GitHub is left there: GitHub removes offline ephemeral runners
 	// itself after a day.
 	unansweredAtMost = 5 * time.Minute
+	// unseenInFarewell is how long the cache may take to show a pod that was created while the runner was being deleted.
+	// Should it take longer, garbage collection finds the pod's owner gone.
+	unseenInFarewell = 10 * time.Second
 )
 
 // farewell is what a runner that is being deleted still needs. Several can be wanted in one pass.
@@ -19,6 +22,8 @@ type farewell struct {
 	deregister bool
 	// drain: the pod stays because it runs a job; message says so.
 	drain bool
+	// forced: the pod goes without GitHub's leave.
+	forced bool
 	// release: the finalizer goes.
 	release bool
 	// leftBehind says what could not be removed from GitHub; empty where nothing is left.
@@ -29,15 +34,18 @@ type farewell struct {
 // ending is all that a farewell depends on.
 type ending struct {
 	pod        outcome
-	hasJob     bool // a job was reported to have started
+	hasJob     bool // a job was reported to have started, or GitHub has spoken of one
 	completed  bool // its end was reported
 	registered bool // there may be a registration
 	// provisioning: a registration is under way; its pod may still be created.
 	provisioning bool
-	removal      progress
-	deleting     time.Time // first seen to be deleted
-	podGone      time.Time // first seen without a pod while being deleted
-	now          time.Time
+	// unseen: a pod was created a moment ago and has not been seen yet.
+	unseen   bool
+	removal  progress
+	forced   bool      // the pod was deleted without GitHub's leave: it had its time to answer
+	deleting time.Time // first seen to be deleted
+	podGone  time.Time // first seen without a pod while being deleted
+	now      time.Time
 }
 
 // planFarewell decides how a runner goes: one that can't be running a job at once, one that may only with GitHub's leave.
@@ -55,9 +63,11 @@ func planFarewell(e *ending) farewell {
 	}
 	switch {
 	case e.pod.state != podMissing:
+	case e.unseen:
+		f.wake(e.now.Add(time.Second))
 	case agreed:
 		f.release = true
-	case !e.now.Before(e.podGone.Add(unansweredAtMost)):
+	case e.forced || !e.now.Before(e.podGone.Add(unansweredAtMost)):
 		f.release, f.leftBehind = true, "no answer from GitHub"
 		if e.removal.failure != nil {
 			f.leftBehind = e.removal.failure.message
@@ -82,7 +92,7 @@ func planDraining(e *ending) farewell {
 		return f
 	}
 	if !e.now.Before(deadline) {
-		f.stop = true
+		f.stop, f.forced = true, true
 		return f
 	}
 	f.wake(deadline)

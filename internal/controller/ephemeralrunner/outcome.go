@@ -42,8 +42,8 @@ type outcome struct {
 	state           podState
 	ready           bool
 	reason, message string
-	// ended is when the runner container ended, zero where nobody said.
-	ended time.Time
+	// sidecar says which other container has died while the runner container runs; empty where none has.
+	sidecar string
 }
 
 // over says that the runner container will not run any more.
@@ -74,7 +74,10 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 		return failed(false, reason, message)
 	}
 	if started {
-		return outcome{state: podRunning, ready: isTrue(pod, corev1.PodReady)}
+		return outcome{state: podRunning, ready: isTrue(pod, corev1.PodReady), sidecar: deadSidecar(pod)}
+	}
+	if reason, message, found := blocked(status); found {
+		return failed(false, reason, message)
 	}
 	reason, message := whyPending(pod, status)
 	return outcome{state: podPending, reason: reason, message: message}
@@ -89,16 +92,19 @@ func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
+// reasonUnknown is the kubelet's reason for a container of which it knows only that it ran once.
+const reasonUnknown = "ContainerStatusUnknown"
+
 // terminated reads how the runner container ended. A container that the runtime could not start ends too, but without a
-// time of start.
+// time of start, or with containerd's: the beginning of 1970.
 func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 	switch {
-	case t.StartedAt.IsZero() && t.ExitCode != 0:
+	case t.ExitCode != 0 && t.StartedAt.Unix() <= 0 && t.Reason != reasonUnknown:
 		return failed(false, t.Reason, t.Message)
 	case t.ExitCode == 0:
-		return outcome{state: podSucceeded, ended: t.FinishedAt.Time}
+		return outcome{state: podSucceeded}
 	case t.ExitCode == exitCodeOutdated:
-		return outcome{state: podOutdated, reason: "Outdated", ended: t.FinishedAt.Time,
+		return outcome{state: podOutdated, reason: "Outdated",
 			message: fmt.Sprintf("GitHub refuses the runner version in image %s", runnerImage(pod))}
 	}
 	reason, message := t.Reason, t.Message
@@ -108,7 +114,7 @@ func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 	if message == "" {
 		message = fmt.Sprintf("the runner container exited with code %d", t.ExitCode)
 	}
-	return outcome{state: podFailed, reason: reason, message: message, ended: t.FinishedAt.Time}
+	return outcome{state: podFailed, reason: reason, message: message}
 }
 
 func failed(started bool, reason, message string) outcome {
@@ -133,16 +139,51 @@ func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string)
 	return false, "", ""
 }
 
+// blocked finds what keeps the kubelet from starting the runner container, so that another pod, perhaps on another node,
+// is the better try. ErrImagePull is left to the kubelet's own second try, which is called ImagePullBackOff.
+func blocked(status *corev1.ContainerStatus) (reason, message string, found bool) {
+	if status == nil || status.State.Waiting == nil {
+		return "", "", false
+	}
+	switch waiting := status.State.Waiting; waiting.Reason {
+	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError":
+		return waiting.Reason, waiting.Message, true
+	default:
+		return "", "", false
+	}
+}
+
+// deadSidecar tells of another container that has failed, which may be what the job's failure comes from.
+func deadSidecar(pod *corev1.Pod) string {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if t := status.State.Terminated; t != nil && t.ExitCode != 0 {
+			return fmt.Sprintf("container %s exited with code %d (%s) while the runner goes on", status.Name, t.ExitCode, t.Reason)
+		}
+	}
+	return ""
+}
+
 // initFailure finds an init container that failed and is not started again.
 func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
-		if t := status.State.Terminated; t != nil && t.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		if t := status.State.Terminated; t != nil && t.ExitCode != 0 && !restartable(pod, status.Name) {
 			return "InitContainerFailed", fmt.Sprintf("init container %s exited with code %d: %s %s",
 				status.Name, t.ExitCode, t.Reason, t.Message), true
 		}
 	}
 	return "", "", false
+}
+
+// restartable says that an init container is a sidecar: the kubelet starts it again.
+func restartable(pod *corev1.Pod, initContainer string) bool {
+	for i := range pod.Spec.InitContainers {
+		if container := &pod.Spec.InitContainers[i]; container.Name == initContainer {
+			return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
 }
 
 // whyPending returns the scheduler's or the kubelet's own reason why the runner container does not run yet.

@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -14,8 +15,12 @@ const (
 	defaultPendingTimeout = 10 * time.Minute
 	// unseenAtMost is how long a pod that was created may be missing from the cache.
 	unseenAtMost = time.Minute
-	// reportPause is how long the cache may take to show a status that was written.
-	reportPause = 2 * time.Second
+	// readyPatience is how long a pod whose runner container runs may lack readiness before that is written down. Where
+	// sidecars start a second later this saves a write for every runner.
+	readyPatience = 2 * time.Second
+	// rewordPause is the shortest time between two reports of the same reason in other words: GitHub's messages carry the
+	// id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same thing.
+	rewordPause = 5 * time.Minute
 	// busyRetry is the pause after GitHub has refused to remove a runner because it has a job.
 	busyRetry = 30 * time.Second
 )
@@ -37,6 +42,10 @@ const (
 	reportRunning
 	// reportPending: the status says why it does not run yet.
 	reportPending
+	// reportSidecar: an Event says that another container has died.
+	reportSidecar
+	// discard: the pod's failure is noted; the pod goes.
+	discard
 	// retry: the attempt failed before the runner started; note it and remove the pod.
 	retry
 	// deregister: the attempt failed after the start; GitHub is asked to remove the registration.
@@ -49,6 +58,8 @@ const (
 	succeed
 	// fail: it has failed for good.
 	fail
+	// failBusy: it has failed for good, and GitHub says that it has a job, which nobody has reported.
+	failBusy
 	// outdate: GitHub refuses its version.
 	outdate
 	// remove: the runner object has done its work.
@@ -68,23 +79,34 @@ type decision struct {
 type situation struct {
 	runner  *v1alpha1.EphemeralRunner
 	pod     outcome
-	bound   bool // the pod has a node
-	created time.Time
+	bound   bool      // the pod has a node
+	started time.Time // when the pod could begin to start: created, or bound to a node if that was later
 	now     time.Time
 
 	// hadPod: a pod of the present attempt was there.
 	hadPod bool
 	// counted: the pod's failure is noted already; it is on its way out.
 	counted bool
+	// registration is the runner's id on GitHub, 0 where it is not known. Where it is known the JIT config may be stored.
+	registration int
 	// provisioning is what became of the last registration in this process.
 	provisioning progress
 	// removal is what GitHub last said to the request to remove the registration.
 	removal progress
+	// up is when the runner container was first seen to run in the present attempt.
+	up time.Time
 	// exited is when the runner was first seen to have exited.
 	exited time.Time
-	// reported is when the status was last said to be Running, and with what readiness.
-	reported      time.Time
-	reportedReady bool
+	// told is when it was last said why the runner does not run.
+	told time.Time
+	// sidecarTold: it was said that a sidecar has died.
+	sidecarTold bool
+}
+
+// ran says that the runner container of this attempt has started, so that its JIT config is used.
+func (s *situation) ran() bool {
+	status := &s.runner.Status
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob() || !s.up.IsZero()
 }
 
 // progress is how far a call has got.
@@ -112,16 +134,21 @@ const (
 	temporary failureKind = iota
 	// invalid: the pod can't be created as it is written.
 	invalid
-	// nameTaken: another scale set has a runner of this name.
+	// nameTaken: another scale set has a runner of this name, or somebody else a pod.
 	nameTaken
+	// closed: the namespace is being deleted, so nothing can be made in it any more.
+	closed
 	// busy: GitHub says that the runner has a job.
 	busy
 )
 
 // plan names the next step of a runner that is neither done nor being deleted.
 func plan(s *situation) decision {
-	if s.counted {
-		return decision{}
+	switch {
+	case s.runner.Status.JobCompleted() && (s.pod.over() || s.pod.state == podMissing):
+		return decision{step: remove}
+	case s.counted:
+		return decision{step: discard}
 	}
 	switch s.pod.state {
 	case podSucceeded:
@@ -129,7 +156,7 @@ func plan(s *situation) decision {
 	case podOutdated:
 		return decision{step: outdate, reason: s.pod.reason, message: s.pod.message}
 	case podNeverStarted:
-		return planRetry(s, retry)
+		return planEnded(s)
 	case podFailed:
 		return planFailed(s)
 	case podRunning:
@@ -143,21 +170,25 @@ func plan(s *situation) decision {
 
 // planMissing: no pod yet, none any more, or none again.
 func planMissing(s *situation) decision {
-	status := &s.runner.Status
 	switch {
-	case status.JobCompleted() || !s.exited.IsZero():
+	case !s.exited.IsZero():
 		return planExited(s)
 	case s.provisioning.running:
 		return decision{}
-	case status.Phase == v1alpha1.EphemeralRunnerPhaseRunning:
-		s.pod = outcome{state: podFailed, reason: "PodLost", message: "the pod is gone though the runner had not finished"}
-		return planFailed(s)
-	case s.hadPod:
-		s.pod = outcome{state: podNeverStarted, reason: "PodLost", message: "the pod is gone before the runner started"}
-		return planRetry(s, retry)
+	case s.hadPod || s.ran():
+		s.pod = outcome{reason: "PodLost", message: "the pod is gone though the runner had not finished"}
+		return planEnded(s)
 	default:
 		return planProvision(s)
 	}
+}
+
+// planEnded: the pod ended without saying what became of the runner container. What was seen before decides.
+func planEnded(s *situation) decision {
+	if s.ran() {
+		return planFailed(s)
+	}
+	return planRetry(s, retry)
 }
 
 // planProvision starts an attempt when the last one's pause is over.
@@ -173,8 +204,10 @@ func planProvision(s *situation) decision {
 		return decision{step: fail, reason: failure.reason, message: failure.message}
 	case failure.kind == nameTaken:
 		return decision{step: replace, reason: failure.reason, message: failure.message}
+	case failure.kind == closed:
+		return decision{} // its deletion is what comes next
 	case s.now.Before(s.provisioning.due):
-		return planBlocked(s, failure)
+		return planReport(s, failure, s.provisioning.due)
 	default:
 		return decision{step: attempt(s)}
 	}
@@ -188,20 +221,21 @@ func planFirstTry(s *situation) decision {
 	return decision{step: attempt(s)}
 }
 
-// attempt is how the next pod is made: after a failure the JIT config may be there and unused.
+// attempt is how the next pod is made: the JIT config may be there and unused.
 func attempt(s *situation) step {
-	if len(s.runner.Status.Failures) > 0 {
+	if len(s.runner.Status.Failures) > 0 || s.registration != 0 {
 		return provisionAgain
 	}
 	return provision
 }
 
-// planBlocked tells why the runner has no pod yet, and comes back when the call may be repeated.
-func planBlocked(s *situation, failure *failure) decision {
-	if s.runner.Status.Reason == failure.reason && s.runner.Status.Message == failure.message {
-		return decision{again: s.provisioning.due}
+// planReport tells what the runner waits for, unless that was told, and comes back at the given time.
+func planReport(s *situation, cause *failure, again time.Time) decision {
+	status := &s.runner.Status
+	if status.Reason == cause.reason && (status.Message == cause.message || s.now.Before(s.told.Add(rewordPause))) {
+		return decision{again: again}
 	}
-	return decision{step: reportPending, reason: failure.reason, message: failure.message, again: s.provisioning.due}
+	return decision{step: reportPending, reason: cause.reason, message: cause.message, again: again}
 }
 
 // planPending waits for the pod to start, for so long.
@@ -210,37 +244,43 @@ func planPending(s *situation) decision {
 	if s.runner.Spec.PendingTimeout != nil {
 		timeout = s.runner.Spec.PendingTimeout.Duration
 	}
-	due := s.created.Add(timeout)
+	due := s.started.Add(timeout)
 	switch {
+	case s.runner.Status.HasJob():
+		return decision{} // it runs: the pod's status is late
 	case s.now.Before(due):
 		return decision{again: due}
 	case s.bound:
-		// An unschedulable pod stays: node autoscalers would start over with a new one.
-		return planRetry(s, retry)
-	case s.runner.Status.Reason == s.pod.reason && s.runner.Status.Message == s.pod.message:
-		return decision{}
+		s.pod.message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, s.pod.reason, s.pod.message)
+		s.pod.reason = "PendingTimeout"
+		// The container may start at this very moment, so GitHub is asked first, as for one that has.
+		return planDeregistered(s)
 	default:
-		return decision{step: reportPending, reason: s.pod.reason, message: s.pod.message}
+		// An unschedulable pod stays: node autoscalers would start over with a new one.
+		return planReport(s, &failure{reason: s.pod.reason, message: s.pod.message}, time.Time{})
 	}
 }
 
 func planRunning(s *situation) decision {
 	status := &s.runner.Status
-	if status.Phase == v1alpha1.EphemeralRunnerPhaseRunning && status.Ready == s.pod.ready && status.RunnerID != 0 {
+	said := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
+	due := s.up.Add(readyPatience)
+	switch {
+	case s.pod.sidecar != "" && !s.sidecarTold:
+		return decision{step: reportSidecar, reason: "SidecarFailed", message: s.pod.sidecar}
+	case said && status.Ready == s.pod.ready && status.RunnerID == s.registration:
 		return decision{}
-	}
-	if due := s.reported.Add(reportPause); s.reportedReady == s.pod.ready && s.now.Before(due) {
+	case !said && !s.pod.ready && s.now.Before(due):
 		return decision{again: due}
+	default:
+		return decision{step: reportRunning}
 	}
-	return decision{step: reportRunning}
 }
 
 // planExited: the runner container exited with 0. Pod and Secret go at once; the object goes when the end of its job is
 // reported, and says that it succeeded where no report comes.
 func planExited(s *situation) decision {
 	switch {
-	case s.runner.Status.JobCompleted():
-		return decision{step: remove}
 	case s.exited.IsZero():
 		return decision{step: clear, again: s.now.Add(settle)}
 	case s.now.Before(s.exited.Add(settle)):
@@ -254,16 +294,24 @@ func planExited(s *situation) decision {
 // try again; without one GitHub's agreement to remove the registration proves that there was none.
 func planFailed(s *situation) decision {
 	switch {
-	case s.runner.Status.JobCompleted():
-		return decision{step: remove}
 	case s.runner.Status.HasJob():
 		return decision{step: fail, reason: s.pod.reason, message: s.pod.message}
+	case s.removal.failure != nil && s.removal.failure.kind == busy:
+		return decision{step: failBusy, reason: s.pod.reason, message: s.pod.message}
+	default:
+		return planDeregistered(s)
+	}
+}
+
+// planDeregistered asks GitHub to remove the registration and starts anew when it has.
+func planDeregistered(s *situation) decision {
+	switch {
 	case s.removal.running:
 		return decision{}
 	case s.removal.known && s.removal.failure == nil:
 		return planRetry(s, retryAnew)
 	case s.now.Before(s.removal.due):
-		return decision{again: s.removal.due}
+		return planReport(s, s.removal.failure, s.removal.due)
 	default:
 		return decision{step: deregister}
 	}

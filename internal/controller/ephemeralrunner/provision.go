@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -24,18 +26,32 @@ const writeTimeout = 30 * time.Second
 func (c *Controller) provision(r *run, reuse bool) {
 	runner := r.EphemeralRunner
 	c.provisions.Go(groupOf(runner), r.key, func(ctx context.Context) (int, error) {
-		registered, err := c.register(ctx, runner, reuse)
+		if c.abandoned(r.key) {
+			return 0, errAbandoned
+		}
+		registered, err := c.register(ctx, r.key, runner, reuse)
 		if err != nil {
 			return 0, err
 		}
-		if c.abandoned(r.key) {
-			return registered.id, nil
-		}
-		if err := c.createSecret(ctx, runner, registered); err != nil {
-			return registered.id, err
-		}
-		return registered.id, c.createPod(ctx, runner, registered.id)
+		return registered.id, c.materialize(ctx, r.key, runner, registered)
 	})
+}
+
+// errAbandoned ends the provision of a runner that is being deleted. Nobody reads it but the runner's farewell.
+var errAbandoned = &failure{kind: closed, reason: "Deleted", message: "the runner is being deleted"}
+
+// materialize creates Secret and Pod of a registered runner, unless it is being deleted by now.
+func (c *Controller) materialize(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, registered *registration) error {
+	if c.abandoned(k) {
+		return errAbandoned
+	}
+	if err := c.createSecret(ctx, runner, registered); err != nil {
+		return err
+	}
+	if c.abandoned(k) {
+		return errAbandoned
+	}
+	return c.createPod(ctx, runner, registered.id)
 }
 
 // groupOf is the scale set in whose name calls are made.
@@ -51,7 +67,7 @@ type registration struct {
 }
 
 // register returns a registration whose JIT config was never used.
-func (c *Controller) register(ctx context.Context, runner *v1alpha1.EphemeralRunner, reuse bool) (*registration, error) {
+func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, reuse bool) (*registration, error) {
 	if reuse {
 		if stored, err := c.storedRegistration(ctx, runner); err != nil || stored != nil {
 			return stored, err
@@ -61,6 +77,7 @@ func (c *Controller) register(ctx context.Context, runner *v1alpha1.EphemeralRun
 	if err != nil {
 		return nil, registrationFailure(err)
 	}
+	c.noteAsked(k)
 	config, err := github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
 		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
 	})
@@ -108,7 +125,7 @@ func (c *Controller) storedRegistration(ctx context.Context, runner *v1alpha1.Ep
 		return nil, &failure{reason: "SecretUnreadable", message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
 	}
 	id, err := strconv.Atoi(string(secret.Data[secretKeyRunnerID]))
-	if err != nil || id <= 0 || len(secret.Data[secretKeyJITConfig]) == 0 {
+	if err != nil || id <= 0 || len(secret.Data[secretKeyJITConfig]) == 0 || !metav1.IsControlledBy(secret, runner) {
 		return nil, nil
 	}
 	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true}, nil
@@ -121,15 +138,27 @@ func (c *Controller) createSecret(ctx context.Context, runner *v1alpha1.Ephemera
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	secret := newSecret(runner, registered)
-	err := c.Client.Create(ctx, secret)
+	err := c.Client.Create(ctx, newSecret(runner, registered))
 	if apierrors.IsAlreadyExists(err) {
 		err = c.Client.Update(ctx, newSecret(runner, registered))
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return nil
+	case isTerminating(err):
+		return errNamespaceClosed
+	case apierrors.IsInvalid(err):
+		return &failure{kind: invalid, reason: "InvalidSecret", message: fmt.Sprintf("the metadata for the runner's Secret are not accepted: %v", err)}
+	default:
 		return &failure{reason: "SecretRefused", message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
 	}
-	return nil
+}
+
+// errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be made there any more.
+var errNamespaceClosed = &failure{kind: closed, reason: "NamespaceTerminating", message: "the namespace is being deleted"}
+
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // createPod creates the pod. What the API server finds wrong with it no repetition mends; what it forbids (a quota, a
@@ -139,14 +168,44 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	defer cancel()
 	err := c.Client.Create(ctx, newPod(runner, id, c.Version))
 	switch {
-	case err == nil || apierrors.IsAlreadyExists(err):
+	case err == nil:
 		return nil
+	case apierrors.IsAlreadyExists(err):
+		return c.podThere(ctx, runner)
+	case isTerminating(err):
+		return errNamespaceClosed
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return &failure{kind: invalid, reason: "InvalidPod", message: fmt.Sprintf("the pod template is not accepted: %v", err)}
+	case isQuota(err):
+		return &failure{reason: v1alpha1.ConditionQuotaExceeded, message: err.Error()}
 	case apierrors.IsForbidden(err):
 		return &failure{reason: "PodForbidden", message: err.Error()}
 	default:
 		return &failure{reason: "PodRefused", message: fmt.Sprintf("create pod %s: %v", runner.Name, err)}
+	}
+}
+
+// isQuota says that a ResourceQuota has no room. The API server gives its refusals no cause of their own, so beside the
+// type there is only its text, which has begun like this since quotas exist.
+func isQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: ")
+}
+
+// podThere decides what a pod is that has the runner's name already: most often the one made by an earlier call whose
+// answer was lost.
+func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
+	pod := &corev1.Pod{}
+	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
+	switch {
+	case err != nil:
+		return &failure{reason: "PodUnreadable", message: fmt.Sprintf("read pod %s, which exists: %v", runner.Name, err)}
+	case !metav1.IsControlledBy(pod, runner):
+		return &failure{kind: nameTaken, reason: "PodNameTaken", message: fmt.Sprintf(
+			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
+	case pod.DeletionTimestamp != nil:
+		return &failure{reason: "PodTerminating", message: fmt.Sprintf("the former pod %s is being deleted", runner.Name)}
+	default:
+		return nil
 	}
 }
 

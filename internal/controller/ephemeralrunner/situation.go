@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -20,20 +21,39 @@ const (
 // situation gathers what a decision depends on.
 func (c *Controller) situation(r *run) *situation {
 	now := c.Clock.Now()
+	m := r.memory
 	s := &situation{
 		runner: r.EphemeralRunner, pod: outcomeOf(r.pod, now), now: now,
-		exited: r.memory.exited, reported: r.memory.reported, reportedReady: r.memory.reportedReady,
+		registration: m.registration, up: m.up, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
 		provisioning: progressOf(c.provisions.Last(r.key)),
 		removal:      progressOf(c.removals.Last(r.key)),
 	}
-	_, counted := r.Status.Failures[string(r.memory.podUID)]
-	s.hadPod = r.memory.podUID != "" && !counted
+	counted := r.counted(m.podUID)
+	s.hadPod = m.podUID != "" && !counted
 	if r.pod != nil {
 		s.counted = counted
 		s.bound = r.pod.Spec.NodeName != ""
-		s.created = r.pod.CreationTimestamp.Time
+		s.started = startOf(r.pod)
 	}
 	return s
+}
+
+// counted says that the failure of the attempt with this pod is noted.
+func (r *run) counted(pod types.UID) bool {
+	_, counted := r.Status.Failures[string(pod)]
+	return counted
+}
+
+// startOf is when a pod could begin to start: it may have waited for a node for long, which is nobody's fault.
+func startOf(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue &&
+			condition.LastTransitionTime.After(pod.CreationTimestamp.Time) {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
 }
 
 // progressOf reads what became of a call.

@@ -19,23 +19,44 @@ func (c *Controller) reportRunning(ctx context.Context, r *run) error {
 	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, outcomeOf(r.pod, c.Clock.Now()).ready
 	status.RunnerID, status.RunnerName = r.memory.registration, r.Name
 	status.Reason, status.Message = "", ""
-	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPodStarted) != nil {
-		kube.SetConditions(&status.Conditions, r.Generation, c.Clock.Now(),
-			kube.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
+	c.endTroubles(r)
+	return c.patchStatus(ctx, r, before)
+}
+
+// endTroubles sets right the conditions that a trouble has left; a runner without trouble has none.
+func (c *Controller) endTroubles(r *run) {
+	conditions, now := &r.Status.Conditions, c.Clock.Now()
+	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionPodStarted) != nil {
+		kube.SetConditions(conditions, r.Generation, now, kube.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
 	}
-	if err := c.patchStatus(ctx, r, before); err != nil {
-		return err
+	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionQuotaExceeded) != nil {
+		kube.SetConditions(conditions, r.Generation, now, kube.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
 	}
-	r.memory.reported, r.memory.reportedReady = c.Clock.Now(), status.Ready
-	return nil
+}
+
+// reportSidecar tells, by an Event, of a container that has died beside the runner: its end decides, but a job's failure
+// may have this cause.
+func (c *Controller) reportSidecar(ctx context.Context, r *run, d decision) {
+	r.memory.sidecarTold = true
+	log.FromContext(ctx).Info("A sidecar has died", "cause", d.message)
+	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod", "%s", d.message)
 }
 
 // reportPending says why the runner does not run yet, in the status and once as an Event.
 func (c *Controller) reportPending(ctx context.Context, r *run, d decision) error {
 	before := r.EphemeralRunner.DeepCopy()
-	r.Status.Phase, r.Status.Reason, r.Status.Message = v1alpha1.EphemeralRunnerPhasePending, d.reason, d.message
+	if r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+		// One that ran stays Running until GitHub has said what follows: that it ran must not be forgotten.
+		r.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
+	}
+	r.Status.Reason, r.Status.Message = d.reason, d.message
+	if d.reason == v1alpha1.ConditionQuotaExceeded {
+		kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(),
+			kube.True(v1alpha1.ConditionQuotaExceeded, "PodForbidden", d.message))
+	}
 	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(),
 		kube.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
+	r.memory.told = c.Clock.Now()
 	log.FromContext(ctx).Info("Runner waits", "reason", d.reason, "cause", d.message)
 	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod", "the runner does not run yet: %s", d.message)
 	return c.patchStatus(ctx, r, before)
@@ -45,6 +66,9 @@ func (c *Controller) reportPending(ctx context.Context, r *run, d decision) erro
 func (c *Controller) fail(ctx context.Context, r *run, d decision) error {
 	log.FromContext(ctx).Info("Runner failed", "reason", d.reason, "cause", d.message, "job", r.Status.JobID)
 	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod", "the runner failed: %s", d.message)
+	if d.step == failBusy {
+		return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d.reason, d.message, jobByGitHub)
+	}
 	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d.reason, d.message)
 }
 
@@ -55,12 +79,21 @@ func (c *Controller) outdate(ctx context.Context, r *run, d decision) error {
 	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseOutdated, d.reason, d.message)
 }
 
+// jobByGitHub remembers a job that only GitHub has spoken of: it refused to remove the registration.
+var jobByGitHub = kube.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
+
+// hasJob says that the runner has, or had, a job: it was reported, or GitHub has said so.
+func hasJob(r *run) bool {
+	return r.Status.HasJob() || r.memory.busy || meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionDraining)
+}
+
 // finish writes a phase from which the runner does not come back, then removes what it needs no more.
-func (c *Controller) finish(ctx context.Context, r *run, phase v1alpha1.EphemeralRunnerPhase, reason, message string) error {
+func (c *Controller) finish(ctx context.Context, r *run, phase v1alpha1.EphemeralRunnerPhase, reason, message string, conditions ...kube.Condition) error {
 	before := r.EphemeralRunner.DeepCopy()
 	status := &r.Status
 	status.Phase, status.Ready, status.Reason, status.Message = phase, false, reason, message
 	status.RunnerID, status.RunnerName = r.memory.registration, r.Name
+	kube.SetConditions(&status.Conditions, r.Generation, c.Clock.Now(), conditions...)
 	if err := c.patchStatus(ctx, r, before); err != nil {
 		return err
 	}

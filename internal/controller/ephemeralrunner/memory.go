@@ -1,0 +1,127 @@
+package ephemeralrunner
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// recall returns the runner with what is remembered of it, and remembers what is seen now.
+func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *run {
+	k := key{client.ObjectKeyFromObject(runner), runner.UID}
+	call, _ := c.provisions.Last(k)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	first(&c.began, now)
+	r := &run{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, runner.Status.RunnerID)}
+	r.memory.see(r, now)
+	if call.Result != 0 {
+		r.memory.registration = call.Result
+	}
+	return r
+}
+
+// memoryOf returns what is remembered of a runner. The caller holds the lock.
+func (c *Controller) memoryOf(k key, registration int) *memory {
+	if former, known := c.names[k.NamespacedName]; known && former != k.uid {
+		c.drop(key{k.NamespacedName, former})
+	}
+	if c.memories[k.uid] == nil {
+		c.memories[k.uid] = &memory{registration: registration}
+		c.names[k.NamespacedName] = k.uid
+	}
+	return c.memories[k.uid]
+}
+
+// see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
+func (m *memory) see(r *run, now time.Time) {
+	if r.pod != nil {
+		m.podUID = r.pod.UID
+		if !r.counted(r.pod.UID) && !kube.Older(r.EphemeralRunner, m.written) {
+			m.registration = registrationOf(r.pod, m.registration)
+			m.noteUp(r.pod, now)
+		}
+	}
+	if r.DeletionTimestamp.IsZero() {
+		return
+	}
+	m.abandoned = true
+	first(&m.deleting, now)
+	if r.pod == nil || m.podLeft {
+		first(&m.podGone, now)
+	} else {
+		m.podGone = time.Time{}
+	}
+}
+
+func (m *memory) noteUp(pod *corev1.Pod, now time.Time) {
+	if status := runnerStatus(pod); status != nil && status.State.Running != nil {
+		first(&m.up, now)
+	}
+}
+
+// newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
+func (m *memory) newAttempt(anew bool) {
+	m.up, m.told, m.sidecarTold = time.Time{}, time.Time{}, false
+	if anew {
+		m.registration, m.secretDeleted = 0, false
+	}
+}
+
+// first sets a time that is not set yet.
+func first(t *time.Time, now time.Time) {
+	if t.IsZero() {
+		*t = now
+	}
+}
+
+// abandoned says that the runner is being deleted, so that nothing more is to be made for it.
+func (c *Controller) abandoned(k key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[k.uid]
+	return m == nil || m.abandoned
+}
+
+// noteAsked remembers that GitHub may have a registration of the runner, whatever becomes of the answer.
+func (c *Controller) noteAsked(k key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.memories[k.uid]; m != nil {
+		m.asked = true
+	}
+}
+
+// clockSkew is how far the API server's clock, which dates objects, may be from ours.
+const clockSkew = time.Minute
+
+// unregistered says that GitHub can't have a registration: nobody has asked for one since the runner was made. Of a
+// runner that another manager may have seen nobody knows.
+func (c *Controller) unregistered(r *run) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.memory.registration == 0 && !r.memory.asked && r.CreationTimestamp.After(c.began.Add(clockSkew))
+}
+
+// forget drops the memory of the runner of that name that is gone.
+func (c *Controller) forget(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if uid, known := c.names[name]; known {
+		c.drop(key{name, uid})
+	}
+}
+
+// drop forgets everything about a runner. The caller holds the lock.
+func (c *Controller) drop(k key) {
+	delete(c.names, k.NamespacedName)
+	delete(c.memories, k.uid)
+	c.provisions.Forget(k)
+	c.removals.Forget(k)
+}

@@ -1,0 +1,48 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// firstPause doubles with every failed pass up to longestPause. The default of the library ends at 17 minutes, long
+	// after whatever kept a pass from succeeding has ended.
+	firstPause   = 50 * time.Millisecond
+	longestPause = 30 * time.Second
+)
+
+// BackOff returns the pauses between failing passes of one object.
+func BackOff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
+}
+
+// Waker brings objects back to their controller from outside a pass, such as from the end of a call to GitHub. It is a
+// source for one controller; before that has started there is nothing to wake, for it begins with all objects. Unlike a
+// channel it never blocks, whoever has stopped listening.
+type Waker struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// Start takes the controller's queue. It implements controller-runtime's Source.
+func (w *Waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+// Wake has an object reconciled.
+func (w *Waker) Wake(object types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue != nil {
+		w.queue.Add(reconcile.Request{NamespacedName: object})
+	}
+}
