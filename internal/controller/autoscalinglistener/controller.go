@@ -79,7 +79,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Watches(&rbacv1.Role{}, byLabels).
 		Watches(&rbacv1.RoleBinding{}, byLabels).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.listenersOfSet)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: kube.BackOff()}).
 		Complete(c)
 }
 
@@ -139,7 +139,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	err = p.run(ctx, steps)
 	p.admit(err)
-	return p.result(errors.Join(err, c.report(ctx, p)))
+	return p.again.Result(errors.Join(err, c.report(ctx, p)))
 }
 
 // protect sets the finalizer, without which the pod and its Secrets would go in any order.
@@ -177,7 +177,7 @@ type pass struct {
 	// released says that the finalizer is gone, and so perhaps the object.
 	released bool
 
-	again time.Duration
+	again kube.Requeue
 }
 
 // run takes the steps in order, as far as they go.
@@ -193,37 +193,10 @@ func (p *pass) run(ctx context.Context, steps []func(context.Context, *pass) err
 // admit has the status say why a step failed, unless that is only the cache being behind.
 func (p *pass) admit(err error) {
 	switch {
-	case err == nil || isBehind(err):
+	case err == nil || kube.IsBehind(err):
 	case p.pod != nil:
 		p.state = describe(p.pod)
 	default:
 		p.state = podState{reason: reasonFailed, message: err.Error()}
 	}
-}
-
-// isBehind says that a request was refused because it was made from an old state, which the next pass won't see.
-func isBehind(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-
-// after asks for another pass, at the earliest of all times that were asked for.
-func (p *pass) after(d time.Duration) {
-	d = max(d, time.Millisecond) // zero would mean "never"
-	if p.again == 0 || d < p.again {
-		p.again = d
-	}
-}
-
-// behindPause is what a cache needs to catch up, with plenty to spare.
-const behindPause = time.Second
-
-// result ends the pass. A conflict, or a pod that exists already, only says that the cache was behind.
-func (p *pass) result(err error) (reconcile.Result, error) {
-	switch {
-	case err == nil:
-		return reconcile.Result{RequeueAfter: p.again}, nil
-	case isBehind(err):
-		return reconcile.Result{RequeueAfter: behindPause}, nil
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return reconcile.Result{}, nil // it would be refused again; the deletion of what is there is an event
-	}
-	return reconcile.Result{}, err
 }

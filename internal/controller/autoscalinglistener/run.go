@@ -9,6 +9,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // After a pod that ended, its successor waits for successorFirst, twice as long after each further one, and
@@ -58,7 +60,7 @@ func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 // treat does what was decided about a pod.
 func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state podState) error {
 	if state.again > 0 {
-		p.after(state.again)
+		p.again.After(state.again)
 	}
 	uid := pod.UID
 	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
@@ -73,7 +75,7 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	c.tell(ctx, p.listener, deleted(pod.Name, state))
+	kube.Tell(ctx, c.options.Recorder, p.listener, nil, deleted(pod.Name, state))
 	return nil
 }
 
@@ -82,7 +84,7 @@ func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 	if failures, at := c.memory.failures(p.key); failures > 0 {
 		pause := min(successorFirst<<min(failures-1, 10), successorMost)
 		if wait := at.Add(pause).Sub(p.now); wait > 0 {
-			p.after(wait)
+			p.again.After(wait)
 			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("%d pods in a row ended; the next one starts %s after the last", failures, pause)}
 			return nil
 		}

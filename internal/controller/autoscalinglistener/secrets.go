@@ -26,7 +26,7 @@ const recheckEvery = 2 * time.Minute
 // reads the mounted configuration again when it changes.
 func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	resolved, err := c.options.Credentials.Resolve(ctx, credentials.ForAutoscalingListener(p.listener))
-	p.after(credentials.RereadAfter)
+	p.again.After(credentials.RereadAfter)
 	if err != nil {
 		return p.obstruct(err, fmt.Errorf("read the credentials: %w", err))
 	}

@@ -51,7 +51,7 @@ type Options struct {
 // Controller reconciles AutoscalingRunnerSets.
 type Controller struct {
 	options Options
-	wake    waker
+	wake    kube.Waker
 	memory  memory
 	// enrolments and farewells are what was asked of GitHub, by AutoscalingRunnerSet.
 	enrolments *pool.Calls[types.NamespacedName, enrolled]
@@ -61,8 +61,8 @@ type Controller struct {
 // NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
 func NewController(options Options) *Controller {
 	c := &Controller{options: options}
-	c.enrolments = pool.NewCalls[types.NamespacedName, enrolled](options.Pool, options.Clock, c.wake.add)
-	c.farewells = pool.NewCalls[types.NamespacedName, parting](options.Pool, options.Clock, c.wake.add)
+	c.enrolments = pool.NewCalls[types.NamespacedName, enrolled](options.Pool, options.Clock, c.wake.Wake)
+	c.farewells = pool.NewCalls[types.NamespacedName, parting](options.Pool, options.Clock, c.wake.Wake)
 	return c
 }
 
@@ -73,8 +73,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		For(&v1alpha1.AutoscalingRunnerSet{}).
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
-		WatchesRawSource(source.Func(c.wake.start)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WatchesRawSource(source.Func(c.wake.Start)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: kube.BackOff()}).
 		Complete(c)
 }
 
@@ -108,10 +108,10 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		steps = []func(context.Context, *pass) error{c.finalize}
 	}
 	err = p.run(ctx, steps)
-	if !apierrors.IsConflict(err) {
+	if !kube.IsBehind(err) {
 		p.failure = err
 	}
-	return p.result(errors.Join(err, c.report(ctx, p)))
+	return p.again.Result(errors.Join(err, c.report(ctx, p)))
 }
 
 // protect sets the finalizer, without which there would be no goodbye.
@@ -148,7 +148,7 @@ type pass struct {
 	// released says that the finalizer is gone, and so perhaps the object.
 	released bool
 
-	again time.Duration
+	again kube.Requeue
 }
 
 // run takes the steps in order, as far as they go.
@@ -160,30 +160,6 @@ func (p *pass) run(ctx context.Context, steps []func(context.Context, *pass) err
 	}
 	return nil
 }
-
-// after asks for another pass, at the earliest of all times that were asked for.
-func (p *pass) after(d time.Duration) {
-	d = max(d, time.Millisecond) // zero would mean "never"
-	if p.again == 0 || d < p.again {
-		p.again = d
-	}
-}
-
-// result ends the pass. A conflict only says that the cache was behind.
-func (p *pass) result(err error) (reconcile.Result, error) {
-	switch {
-	case err == nil:
-		return reconcile.Result{RequeueAfter: p.again}, nil
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return reconcile.Result{}, nil // it would be refused again; our own deletion is an event
-	}
-	return reconcile.Result{}, err
-}
-
-// conflictPause is what a cache needs to catch up, with plenty to spare.
-const conflictPause = 200 * time.Millisecond
 
 // runnerSet returns the EphemeralRunnerSet in use, nil when there is none.
 func (p *pass) runnerSet() *v1alpha1.EphemeralRunnerSet {

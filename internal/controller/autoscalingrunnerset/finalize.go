@@ -71,7 +71,7 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	}
 	state := c.partFrom(p, registrations)
 	if state.again > 0 {
-		p.after(state.again)
+		p.again.After(state.again)
 	}
 	if !state.over {
 		return false, nil

@@ -43,7 +43,7 @@ func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 	if len(former) == 0 {
 		return nil
 	}
-	p.after(formerCheck)
+	p.again.After(formerCheck)
 	var runners v1alpha1.EphemeralRunnerList
 	err := c.options.Client.List(ctx, &runners, client.InNamespace(p.set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: p.set.Name})
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 	}
 	state := c.partFrom(p, unused)
 	if state.again > 0 {
-		p.after(state.again)
+		p.again.After(state.again)
 	}
 	if !state.over {
 		return nil
@@ -90,14 +90,14 @@ func (c *Controller) forgetFormer(ctx context.Context, p *pass, state bye, rest 
 // namespace that is itself being deleted no Event can be created.
 func (c *Controller) tellParting(ctx context.Context, p *pass, state bye) {
 	for _, registration := range state.deleted {
-		c.tell(ctx, p.set, nil, deregistered(registration))
+		kube.Tell(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
 	}
 	if len(state.left) == 0 {
 		return
 	}
 	h := leftBehind(state.left, state.cause)
-	c.tell(ctx, p.set, nil, h)
+	kube.Tell(ctx, c.options.Recorder, p.set, nil, h)
 	if listener := p.listener(); listener != nil {
-		c.tell(ctx, listener, p.set, h)
+		kube.Tell(ctx, c.options.Recorder, listener, p.set, h)
 	}
 }

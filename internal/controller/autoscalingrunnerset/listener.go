@@ -48,7 +48,7 @@ func (c *Controller) dropExtra(ctx context.Context, p *pass) error {
 		if err := c.remove(ctx, extra); err != nil {
 			return err
 		}
-		c.tell(ctx, p.set, extra, listenerReplaced(extra.Name))
+		kube.Tell(ctx, c.options.Recorder, p.set, extra, listenerReplaced(extra.Name))
 	}
 	return nil
 }

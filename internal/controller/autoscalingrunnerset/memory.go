@@ -1,36 +1,11 @@
 package autoscalingrunnerset
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
-
-// waker puts a set into the controller's queue when GitHub has answered. It never blocks.
-type waker struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-// start is a source of events: controller-runtime hands it the queue.
-func (w *waker) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = queue
-	return nil
-}
-
-func (w *waker) add(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.queue != nil {
-		w.queue.Add(reconcile.Request{NamespacedName: key})
-	}
-}
 
 // memory is what only bounds rates and waits and may be lost in a restart.
 type memory struct {

@@ -54,7 +54,7 @@ func (c *Controller) register(ctx context.Context, p *pass) error {
 	}
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
 	resolved, err := c.options.Connections.Resolve(ctx, reference)
-	p.after(credentials.RereadAfter)
+	p.again.After(credentials.RereadAfter)
 	if err != nil {
 		if !isVerdict(err) {
 			return fmt.Errorf("read the credentials: %w", err)
@@ -68,7 +68,7 @@ func (c *Controller) register(ctx context.Context, p *pass) error {
 	}{p.wish, resolved})
 	last, known := c.enrolments.Last(p.key)
 	if wait := due(p, last, known, question); wait > 0 {
-		p.after(wait)
+		p.again.After(wait)
 	} else if err := c.enrol(ctx, p, reference, question, last); err != nil {
 		return err
 	}
@@ -214,16 +214,16 @@ func (c *Controller) record(ctx context.Context, p *pass, answer enrolled) error
 	}
 	p.registration = &now
 	if dropped := missingLabels(answer.set, answer.wish.Labels); len(dropped) > 0 && before.Status.Registration == nil {
-		c.tell(ctx, p.set, nil, labelsDropped(dropped))
+		kube.Tell(ctx, c.options.Recorder, p.set, nil, labelsDropped(dropped))
 	}
 	if h, news := registrationNews(previous, now); news && (before.Status.Registration == nil || *before.Status.Registration != now) {
-		c.tell(ctx, p.set, nil, h)
+		kube.Tell(ctx, c.options.Recorder, p.set, nil, h)
 	}
 	return nil
 }
 
 // registrationNews returns the Event that the step from before to now is worth.
-func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (happening, bool) {
+func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (kube.Event, bool) {
 	switch {
 	case before == nil || !sameURL(before.URL, now.URL):
 		return registered(now), true
@@ -232,5 +232,5 @@ func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleS
 	case before.Name != now.Name || before.Group != now.Group:
 		return updated(now), true
 	}
-	return happening{}, false
+	return kube.Event{}, false
 }

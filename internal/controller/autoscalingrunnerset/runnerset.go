@@ -63,7 +63,7 @@ func (c *Controller) drainOld(ctx context.Context, p *pass) error {
 		if err := c.remove(ctx, old); err != nil {
 			return err
 		}
-		c.tell(ctx, p.set, old, runnerSetDraining(old.Name))
+		kube.Tell(ctx, c.options.Recorder, p.set, old, runnerSetDraining(old.Name))
 	}
 	return nil
 }

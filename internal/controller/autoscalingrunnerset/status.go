@@ -20,7 +20,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if wait := c.memory.statusWritten(p.key).Add(statusPause).Sub(p.now); wait > 0 {
-		p.after(wait)
+		p.again.After(wait)
 		return nil
 	}
 	after := p.set.DeepCopy()

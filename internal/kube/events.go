@@ -1,0 +1,48 @@
+package kube
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// Event is what there is to tell about an object.
+type Event struct {
+	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	Type string
+	// Reason and Action are one word each: why something was done, and what.
+	Reason, Action string
+	// Note is for people.
+	Note string
+}
+
+// Normal and Warning make Events.
+func Normal(reason, action, note string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Note: note}
+}
+
+func Warning(reason, action, note string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
+}
+
+// Tell records an Event about an object and logs it. related may be nil. The note is no format, because it quotes what
+// others wrote.
+func Tell(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
+	ctrl.LoggerFrom(ctx).Info(event.Note, "reason", event.Reason)
+	recorder.Eventf(about, related, event.Type, event.Reason, event.Action, "%s", shortNote(event.Note))
+}
+
+// maxNote is the longest note in bytes that the API server takes.
+const maxNote = 1024
+
+func shortNote(note string) string {
+	if len(note) <= maxNote {
+		return note
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(note[:maxNote-len(mark)], "") + mark
+}

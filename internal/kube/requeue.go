@@ -1,0 +1,41 @@
+package kube
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// behindPause is what a cache needs to catch up, with plenty to spare.
+const behindPause = time.Second
+
+// Requeue collects when a pass wants to be repeated. The zero value is never.
+type Requeue struct{ after time.Duration }
+
+// After asks for another pass, which comes at the earliest of all times asked for.
+func (r *Requeue) After(d time.Duration) {
+	d = max(d, time.Millisecond) // zero would mean never
+	if r.after == 0 || d < r.after {
+		r.after = d
+	}
+}
+
+// Result ends the pass. A request that was refused because the cache was behind is repeated quietly. One that was
+// refused because its namespace is being deleted is not repeated at all: it would be refused again, and the deletion of
+// what is there brings events of its own.
+func (r *Requeue) Result(err error) (reconcile.Result, error) {
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: r.after}, nil
+	case IsBehind(err):
+		return reconcile.Result{RequeueAfter: behindPause}, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// IsBehind says that a request was refused because it was made from an old state.
+func IsBehind(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

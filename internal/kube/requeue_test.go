@@ -1,0 +1,41 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestRequeueResult(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	terminating := apierrors.NewForbidden(pods, "pod", errors.New("terminating"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, test := range map[string]struct {
+		err   error
+		after time.Duration
+		fails bool
+	}{
+		"nothing wrong":         {nil, 2 * time.Second, false},
+		"conflict":              {fmt.Errorf("patch: %w", apierrors.NewConflict(pods, "pod", errors.New("old"))), behindPause, false},
+		"exists":                {apierrors.NewAlreadyExists(pods, "pod"), behindPause, false},
+		"namespace terminating": {terminating, 0, false},
+		"forbidden":             {apierrors.NewForbidden(pods, "pod", errors.New("no Role")), 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requeue Requeue
+			requeue.After(time.Minute)
+			requeue.After(2 * time.Second)
+			requeue.After(time.Hour)
+			got, err := requeue.Result(test.err)
+			if got.RequeueAfter != test.after || (err != nil) != test.fails {
+				t.Errorf("Result() = %s, %v; want %s, error %t", got.RequeueAfter, err, test.after, test.fails)
+			}
+		})
+	}
+}
