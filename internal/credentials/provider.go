@@ -82,12 +82,12 @@ func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) 
 
 // shared returns what is known under the key, or reads it for all who want it at this time. The values go into the log.
 func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.Context) (*Resolved, error), values ...any) (*Resolved, error) {
-	if resolved, err, fresh := p.results.get(key, p.options.Clock.Now()); fresh {
+	if resolved, fresh, err := p.results.get(key, p.options.Clock.Now()); fresh {
 		return resolved, err
 	}
 	flight := p.results.flights.DoChan(string(key), func() (any, error) {
 		// Somebody may have read between the look above and this flight.
-		if resolved, err, fresh := p.results.get(key, p.options.Clock.Now()); fresh {
+		if resolved, fresh, err := p.results.get(key, p.options.Clock.Now()); fresh {
 			return resolved, err
 		}
 		// The read outlives the caller that started it, because others wait for it too.

@@ -31,13 +31,13 @@ type result struct {
 }
 
 // get returns what is known, and false when it has to be read (again).
-func (r *results) get(key sourceKey, now time.Time) (*Resolved, error, bool) {
+func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(now)
 	entry, known := r.entries[key]
 	if !known {
-		return nil, nil, false
+		return nil, false, nil
 	}
 	entry.usedAt = now
 	limit := RereadAfter
@@ -45,10 +45,10 @@ func (r *results) get(key sourceKey, now time.Time) (*Resolved, error, bool) {
 		limit = RetryAfter
 	}
 	if now.Sub(entry.readAt) >= limit {
-		return nil, nil, false
+		return nil, false, nil
 	}
-	resolved, err := entry.outcome(now)
-	return resolved, err, true
+	resolved, err = entry.outcome(now)
+	return resolved, true, err
 }
 
 // put records a read. It returns a copy of what is known now, and whether good values were replaced by different ones.

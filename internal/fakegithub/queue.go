@@ -123,7 +123,7 @@ func (s *Server) acquireJobs(r *request) reply {
 	var acquired []int64
 	var err error
 	s.do(func(now time.Time) {
-		acquired, err = s.state.AcquireJobs(now, pathID(r, "id"), bearer(r.Header.Get("Authorization"), "Bearer"), ids)
+		acquired, err = s.state.AcquireJobs(now, pathID(r), bearer(r.Header.Get("Authorization"), "Bearer"), ids)
 	})
 	if err != nil {
 		return errorReply(err)
@@ -132,7 +132,7 @@ func (s *Server) acquireJobs(r *request) reply {
 }
 
 func acquirableJobs(s *Server, _ time.Time, scope *state.Scope, r *request) reply {
-	set, err := s.state.ScaleSet(scope, pathID(r, "id"))
+	set, err := s.state.ScaleSet(scope, pathID(r))
 	if err != nil {
 		return errorReply(err)
 	}

@@ -140,9 +140,9 @@ func admin(handle func(s *Server, now time.Time, scope *state.Scope, r *request)
 	}
 }
 
-// pathID reads a numeric path segment; 0, which is nobody's id, when it is none.
-func pathID(r *request, name string) int {
-	id, err := strconv.Atoi(r.PathValue(name))
+// pathID reads the number in the path; 0, which is nobody's id, when it is none.
+func pathID(r *request) int {
+	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil {
 		return 0
 	}

@@ -38,7 +38,7 @@ func generateJITConfig(s *Server, now time.Time, scope *state.Scope, r *request)
 	if err := json.Unmarshal(r.body, &body); err != nil {
 		return errorReply(err)
 	}
-	runner, err := s.state.RegisterRunner(now, scope, pathID(r, "id"), body.Name, body.WorkFolder)
+	runner, err := s.state.RegisterRunner(now, scope, pathID(r), body.Name, body.WorkFolder)
 	if err != nil {
 		return errorReply(err)
 	}
@@ -61,7 +61,7 @@ func gitHubURL(scope *state.Scope) string {
 }
 
 func getRunner(s *Server, _ time.Time, scope *state.Scope, r *request) reply {
-	runner, err := s.state.Runner(scope, pathID(r, "id"))
+	runner, err := s.state.Runner(scope, pathID(r))
 	if err != nil {
 		return errorReply(err)
 	}
@@ -77,7 +77,7 @@ func findRunners(s *Server, _ time.Time, scope *state.Scope, r *request) reply {
 }
 
 func removeRunner(s *Server, _ time.Time, scope *state.Scope, r *request) reply {
-	if err := s.state.RemoveRunner(scope, pathID(r, "id")); err != nil {
+	if err := s.state.RemoveRunner(scope, pathID(r)); err != nil {
 		return errorReply(err)
 	}
 	return emptyReply(http.StatusNoContent)

@@ -77,7 +77,7 @@ func findScaleSets(s *Server, _ time.Time, scope *state.Scope, r *request) reply
 }
 
 func getScaleSet(s *Server, _ time.Time, scope *state.Scope, r *request) reply {
-	set, err := s.state.ScaleSet(scope, pathID(r, "id"))
+	set, err := s.state.ScaleSet(scope, pathID(r))
 	return s.scaleSetReply(r, set, err)
 }
 
@@ -95,12 +95,12 @@ func updateScaleSet(s *Server, now time.Time, scope *state.Scope, r *request) re
 	if err != nil {
 		return errorReply(err)
 	}
-	set, err := s.state.UpdateScaleSet(now, scope, pathID(r, "id"), spec)
+	set, err := s.state.UpdateScaleSet(now, scope, pathID(r), spec)
 	return s.scaleSetReply(r, set, err)
 }
 
 func deleteScaleSet(s *Server, now time.Time, scope *state.Scope, r *request) reply {
-	if err := s.state.DeleteScaleSet(now, scope, pathID(r, "id"), true); err != nil {
+	if err := s.state.DeleteScaleSet(now, scope, pathID(r), true); err != nil {
 		return errorReply(err)
 	}
 	return emptyReply(http.StatusNoContent)

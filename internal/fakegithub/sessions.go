@@ -41,17 +41,17 @@ func createSession(s *Server, now time.Time, scope *state.Scope, r *request) rep
 	if err := json.Unmarshal(r.body, &body); err != nil {
 		return errorReply(err)
 	}
-	session, err := s.state.CreateSession(now, scope, pathID(r, "id"), body.OwnerName)
+	session, err := s.state.CreateSession(now, scope, pathID(r), body.OwnerName)
 	return s.sessionReply(r, session, err)
 }
 
 func refreshSession(s *Server, now time.Time, scope *state.Scope, r *request) reply {
-	session, err := s.state.RefreshSession(now, scope, pathID(r, "id"), r.PathValue("session"))
+	session, err := s.state.RefreshSession(now, scope, pathID(r), r.PathValue("session"))
 	return s.sessionReply(r, session, err)
 }
 
 func deleteSession(s *Server, _ time.Time, scope *state.Scope, r *request) reply {
-	if err := s.state.DeleteSession(scope, pathID(r, "id"), r.PathValue("session")); err != nil {
+	if err := s.state.DeleteSession(scope, pathID(r), r.PathValue("session")); err != nil {
 		return errorReply(err)
 	}
 	return emptyReply(http.StatusNoContent)

@@ -107,7 +107,7 @@ func (s *scenario) release() {
 // pass lets time go by.
 func (s *scenario) pass(d time.Duration) {
 	s.release()
-	time.Sleep(d) // in a bubble this moves the clock and waits for nobody
+	<-time.After(d) // in a bubble this moves the clock and waits for nobody
 	synctest.Wait()
 }
 

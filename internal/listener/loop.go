@@ -170,5 +170,5 @@ func (l *loop) finished() bool {
 	}
 	want := Publication{Desired: l.scaler.desired, SessionID: l.link.sessionID}
 	_, unpublished := l.published.due(want)
-	return len(l.untold) == 0 && !(l.scaler.known() && unpublished) && (len(l.polls.underReport) == 0 || l.link.session == nil)
+	return len(l.untold) == 0 && (!l.scaler.known() || !unpublished) && (len(l.polls.underReport) == 0 || l.link.session == nil)
 }

@@ -82,7 +82,7 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 			inFlight++
 			most = max(most, inFlight)
 			mu.Unlock()
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 			mu.Lock()
 			inFlight--
 			mu.Unlock()
@@ -141,7 +141,7 @@ func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
 		}
 		begun := time.Now()
 		wait := r.deliver(t.Context(), reportsAbout("", "poison"))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		r.deliver(t.Context(), reportsAbout("", "well"))()
 		wait()
 		if took := time.Since(begun); took < reportLimit || took > reportLimit+10*time.Second {

@@ -15,7 +15,7 @@ type AutoscalingRunnerSetSpec struct {
 	// Address of the repository, organization or enterprise the runners serve, such as https://github.com/my-org.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$')",message="must be the address of a repository (https://HOST/OWNER/REPO), an organization (https://HOST/ORG) or an enterprise (https://HOST/enterprises/NAME)"
+	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self.matches('^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$')",message="must be the address of a repository (https://HOST/OWNER/REPO), an organization (https://HOST/ORG) or an enterprise (https://HOST/enterprises/NAME)"
 	GitHubConfigUrl string `json:"githubConfigUrl,omitempty"`
 
 	// Name of a Secret in the same namespace with either github_token, or github_app_id, github_app_installation_id and

@@ -48,7 +48,7 @@ type VaultType string
 const VaultTypeAzureKeyVault VaultType = "azure_key_vault"
 
 // VaultConfig says that githubConfigSecret, and the proxies' credentials, are names in a vault and not of Secrets.
-// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type in ['', 'azure_key_vault']",fieldPath=".type",message="must be azure_key_vault, the only supported vault"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type.size() == 0 || self.type == 'azure_key_vault'",fieldPath=".type",message="must be azure_key_vault, the only supported vault"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'azure_key_vault' || has(self.azureKeyVault)",fieldPath=".azureKeyVault",message="is required when type is azure_key_vault"
 type VaultConfig struct {
 	// Kind of vault. Empty means none.

@@ -71,15 +71,15 @@ func (n *Node) killContainer(pod types.NamespacedName, container, reason string)
 			return nil
 		}
 	}
-	return notRunning{pod: pod, container: container}
+	return notRunningError{pod: pod, container: container}
 }
 
-// notRunning says that there is nothing to kill.
-type notRunning struct {
+// notRunningError says that there is nothing to kill.
+type notRunningError struct {
 	pod       types.NamespacedName
 	container string
 }
 
-func (e notRunning) Error() string {
+func (e notRunningError) Error() string {
 	return "container " + e.container + " of pod " + e.pod.String() + " doesn't run"
 }

@@ -94,7 +94,7 @@ func signal(channel chan struct{}) {
 func (p *player) play() {
 	defer p.removeDirectory()
 	// With the object, or the node, all processes go.
-	defer context.AfterFunc(p.present, func() { p.kill("Error") })()
+	defer context.AfterFunc(p.present, func() { p.kill() })()
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(p.publish)
@@ -109,7 +109,7 @@ func (p *player) play() {
 	p.awaitEnd()
 	p.remove()
 	<-p.present.Done()
-	p.kill("Error")
+	p.kill()
 }
 
 // awaitEnd gives the containers their grace period, then kills them.
@@ -127,7 +127,7 @@ func (p *player) awaitEnd() {
 		case <-p.hurried:
 			timer.Stop()
 		case <-timer.C():
-			p.kill("Error")
+			p.kill()
 			<-p.ended
 			return
 		}
@@ -229,20 +229,20 @@ func (p *player) running() []*Container {
 }
 
 // kill ends all containers at once; none starts afterwards.
-func (p *player) kill(reason string) {
+func (p *player) kill() {
 	p.mutex.Lock()
 	p.killed = true
 	p.mutex.Unlock()
 	p.stop()
 	for _, run := range p.running() {
-		run.kill(reason)
+		run.kill("Error")
 	}
 }
 
 // fail ends the pod as a whole.
 func (p *player) fail(how outcome) {
 	p.update(func() { p.view.scheduled, p.view.outcome = true, &how })
-	p.kill("Error")
+	p.kill()
 }
 
 // update changes the state and has it published.

@@ -47,7 +47,7 @@ func (v view) status() corev1.PodStatus {
 	}
 	phase := v.phase()
 	status := corev1.PodStatus{
-		Phase: phase, Conditions: v.conditions(phase), StartTime: &v.started, QOSClass: corev1.PodQOSBestEffort,
+		Phase: phase, Conditions: v.conditions(phase), StartTime: &v.started, QOSClass: v.pod.Status.QOSClass,
 		HostIP: nodeAddress, HostIPs: []corev1.HostIP{{IP: nodeAddress}},
 		InitContainerStatuses: v.containerStatuses(v.pod.Spec.InitContainers),
 		ContainerStatuses:     v.containerStatuses(v.pod.Spec.Containers),
