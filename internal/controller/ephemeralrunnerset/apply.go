@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,49 +26,79 @@ const reasonExitedWithoutJob = "RunnerExitedWithoutJob"
 
 // apply does what was planned: questions first, for they only queue, then writes, in parallel.
 func (c *Controller) apply(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, p *plan, specHash string) error {
-	for _, r := range p.remove {
-		c.questions.remove(set, m.memory, r)
+	asked := c.questions.ask(set, m.memory, p)
+	dropUnseen := m.notDropped(p.dropUnseen, c.Clock.Now())
+	create := c.allowed(m, p)
+	if create > 0 || len(dropUnseen) > 0 || asked > 0 {
+		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(dropUnseen), "askToRemove", asked)
 	}
-	for _, r := range p.lookUp {
-		c.questions.lookUp(set, m.memory, r)
-	}
-	logPlan(ctx, p)
 	return errors.Join(
 		c.failExitedIdle(ctx, set, p.exitedIdle),
-		c.drop(ctx, set, p.drop, false),
-		c.drop(ctx, set, p.dropUnseen, true),
-		c.create(ctx, set, m, p.create, specHash),
+		c.drop(ctx, set, m, p.drop, false),
+		c.drop(ctx, set, m, dropUnseen, true),
+		c.create(ctx, set, m, create, specHash),
 	)
 }
 
-func logPlan(ctx context.Context, p *plan) {
-	if p.create > 0 || len(p.dropUnseen) > 0 || len(p.remove) > 0 {
-		log.FromContext(ctx).Info("Scaling runners",
-			"create", p.create, "drop", len(p.dropUnseen), "askToRemove", len(p.remove))
+const (
+	// firstCreatePause doubles with every creation in a row that failed, up to longestCreatePause. What refuses (a quota,
+	// a webhook) is not asked again at every event of a runner.
+	firstCreatePause   = time.Second
+	longestCreatePause = time.Minute
+)
+
+// allowed is how many runners may be made now: none in a namespace that is being deleted, or soon after a refusal.
+func (c *Controller) allowed(m *setMemory, p *plan) int {
+	switch {
+	case m.closed:
+		return 0
+	case c.Clock.Now().Before(m.createAfter):
+		p.wake(m.createAfter)
+		return 0
+	default:
+		return p.create + len(m.unanswered)
 	}
 }
 
-// create makes runners under names chosen here. A name whose creation had no answer is tried again before new ones are
+// create makes n runners under names chosen here. A name whose creation had no answer is tried again before new ones are
 // chosen: whichever try succeeds, there is one runner.
 func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, n int, specHash string) error {
-	names := m.unanswered
-	m.unanswered = nil
-	if n == 0 && len(names) == 0 {
+	if n == 0 {
 		return nil
 	}
 	proxySecret, err := c.ensureProxySecret(ctx, set, m)
-	if err != nil {
-		m.unanswered = names
-		return err
+	if err == nil {
+		err = c.createRunners(ctx, set, m, n, func(name string) *v1alpha1.EphemeralRunner {
+			return newRunner(set, name, specHash, proxySecret)
+		})
 	}
-	for range n {
+	if err == nil {
+		m.refusals = 0
+		return nil
+	}
+	m.closed = apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	if m.closed {
+		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are made in it")
+		return nil
+	}
+	m.createAfter = c.Clock.Now().Add(min(firstCreatePause<<min(m.refusals, 10), longestCreatePause))
+	m.refusals++
+	return err
+}
+
+func (c *Controller) createRunners(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, n int,
+	newRunner func(name string) *v1alpha1.EphemeralRunner,
+) error {
+	names := m.unanswered
+	m.unanswered = nil
+	for len(names) < n {
 		names = append(names, kube.RunnerName(set.Name))
 	}
 	key := client.ObjectKeyFromObject(set)
 	c.expectations.Expect(key, names...)
 	outcomes := make(chan string, len(names))
-	err = kube.ForEach(ctx, kube.Parallel, names, func(ctx context.Context, name string) error {
-		err := c.Client.Create(ctx, newRunner(set, name, specHash, proxySecret))
+	err := kube.ForEach(ctx, kube.Parallel, names, func(ctx context.Context, name string) error {
+		err := c.Client.Create(ctx, newRunner(name))
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 			return nil
@@ -74,7 +107,7 @@ func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 		default:
 			outcomes <- name
 		}
-		return ignoreTerminating(fmt.Errorf("create runner %s: %w", name, err))
+		return fmt.Errorf("create runner %s: %w", name, err)
 	})
 	close(outcomes)
 	for name := range outcomes {
@@ -93,29 +126,47 @@ func refused(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// ignoreTerminating drops the refusal of a namespace that is being deleted: nothing can be made there any more.
-func ignoreTerminating(err error) error {
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil
-	}
-	return err
-}
-
 // drop deletes runners. With unseenOnly a runner goes only if nobody wrote to it since it was seen, so one that got a
 // job or a registration meanwhile stays.
-func (c *Controller) drop(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, runners []*runner, unseenOnly bool) error {
-	return kube.ForEach(ctx, kube.Parallel, runners, func(ctx context.Context, r *runner) error {
+func (c *Controller) drop(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner, unseenOnly bool) error {
+	now := c.Clock.Now()
+	going := m.notDropped(runners, now)
+	done := make(chan types.UID, len(going))
+	err := kube.ForEach(ctx, kube.Parallel, going, func(ctx context.Context, r *runner) error {
 		preconditions := metav1.Preconditions{UID: ptr.To(r.uid)}
 		if unseenOnly {
 			preconditions.ResourceVersion = ptr.To(r.version)
 		}
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: r.name}}
-		err := c.Client.Delete(ctx, object, client.Preconditions(preconditions))
-		if err = ignoreConflict(client.IgnoreNotFound(err)); err != nil {
+		err := client.IgnoreNotFound(c.Client.Delete(ctx, object, client.Preconditions(preconditions)))
+		if err == nil {
+			done <- r.uid
+		}
+		if err = ignoreConflict(err); err != nil {
 			return fmt.Errorf("delete runner %s: %w", r.name, err)
 		}
 		return nil
 	})
+	close(done)
+	for uid := range done {
+		m.dropped[uid] = now
+	}
+	return err
+}
+
+// droppedAtMost is how long the cache may take to show that a runner was deleted.
+const droppedAtMost = 30 * time.Second
+
+// notDropped leaves out the runners that were deleted just now, which the cache may not show yet.
+func (m *setMemory) notDropped(runners []*runner, now time.Time) []*runner {
+	maps.DeleteFunc(m.dropped, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= droppedAtMost })
+	var left []*runner
+	for _, r := range runners {
+		if _, dropped := m.dropped[r.uid]; !dropped {
+			left = append(left, r)
+		}
+	}
+	return left
 }
 
 // failExitedIdle gives runners that ended without a job the phase that makes them count as failures.

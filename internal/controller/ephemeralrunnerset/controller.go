@@ -2,7 +2,10 @@ package ephemeralrunnerset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -52,8 +54,8 @@ type Controller struct {
 	Options
 	expectations *kube.Expectations
 	questions    *questions
-	// again brings sets back whose question to GitHub was answered.
-	again chan event.GenericEvent
+	// waker brings sets back whose question to GitHub was answered.
+	waker kube.Waker
 
 	mu       sync.Mutex
 	memories map[types.NamespacedName]*setMemory
@@ -63,8 +65,16 @@ type Controller struct {
 // only the map that holds it needs a lock.
 type setMemory struct {
 	*memory
+	uid types.UID
 	// unanswered are names of runners whose creation had no answer: the same names are tried again.
 	unanswered []string
+	// refusals counts the creations in a row that failed, and createAfter is when the next one may be tried.
+	refusals    int
+	createAfter time.Time
+	// closed: the namespace is being deleted, so nothing can be made in it any more.
+	closed bool
+	// dropped are the runners that were deleted of late and may still look alive in the cache.
+	dropped map[types.UID]time.Time
 	// reported is when the status was last written.
 	reported time.Time
 	// proxyHash identifies the proxy Secret last applied.
@@ -76,10 +86,9 @@ func NewController(options Options) *Controller {
 	c := &Controller{
 		Options:      options,
 		expectations: kube.NewExpectations(options.Clock),
-		again:        make(chan event.GenericEvent, 1024),
 		memories:     map[types.NamespacedName]*setMemory{},
 	}
-	c.questions = newQuestions(options, c.wake)
+	c.questions = newQuestions(options, c.waker.Wake)
 	return c
 }
 
@@ -98,24 +107,24 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if !set.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, c.finalize(ctx, set, runners)
+		return c.finalize(ctx, set, runners)
 	}
 	if err := kube.AddFinalizer(ctx, c.Client, set, v1alpha1.FinalizerEphemeralRunnerSet); err != nil {
 		return ctrl.Result{}, ignoreConflict(err)
 	}
 
-	memory := c.memoryOf(request.NamespacedName)
+	memory := c.memoryOf(set)
 	specHash := templateHash(set)
 	views := observe(runners, specHash)
 	gone := memory.note(views, set.Spec.PatchID, specHash, c.Clock.Now())
 	c.questions.forget(request.NamespacedName, gone)
 	c.questions.note(memory.memory, request.NamespacedName, views)
-	expected := c.expected(set, views)
+	expected := c.expected(set, memory, views)
 	plan := memory.plan(views, demandOf(&set.Spec), expected)
 
 	err = c.apply(ctx, set, memory, plan, specHash)
 	reportErr := c.report(ctx, set, memory, views, plan)
-	return c.result(plan), firstError(err, reportErr)
+	return c.result(plan), errors.Join(err, reportErr)
 }
 
 // result brings the set back when the plan wants to look again.
@@ -137,12 +146,16 @@ func (c *Controller) runners(ctx context.Context, set *v1alpha1.EphemeralRunnerS
 	return list.Items, nil
 }
 
-// expected counts the runners that were created and are not among those seen.
-func (c *Controller) expected(set *v1alpha1.EphemeralRunnerSet, runners []*runner) int {
+// expected counts the runners that were created, or may have been, and are not among those seen.
+func (c *Controller) expected(set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner) int {
 	key := client.ObjectKeyFromObject(set)
 	for _, r := range runners {
 		c.expectations.Met(key, r.name)
 	}
+	m.unanswered = slices.DeleteFunc(m.unanswered, func(name string) bool {
+		return slices.ContainsFunc(runners, func(r *runner) bool { return r.name == name })
+	})
+	c.expectations.Expect(key, m.unanswered...) // for as long as they are tried again
 	pending := c.expectations.Pending(key)
 	for name, since := range pending {
 		if c.Clock.Since(since) > expectedAtMost {
@@ -153,28 +166,34 @@ func (c *Controller) expected(set *v1alpha1.EphemeralRunnerSet, runners []*runne
 	return len(pending)
 }
 
-func (c *Controller) memoryOf(key types.NamespacedName) *setMemory {
+// memoryOf returns what is remembered of the set; of a former one of its name that is nothing.
+func (c *Controller) memoryOf(set *v1alpha1.EphemeralRunnerSet) *setMemory {
+	key := client.ObjectKeyFromObject(set)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.memories[key] == nil {
-		c.memories[key] = &setMemory{memory: newMemory()}
+	if m, known := c.memories[key]; known && m.uid == set.UID {
+		return m
 	}
+	c.drops(key)
+	c.memories[key] = &setMemory{memory: newMemory(), uid: set.UID, dropped: map[types.UID]time.Time{}}
 	return c.memories[key]
 }
 
+// forget drops everything about a set that is gone.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.memories, key)
-	c.expectations.Forget(key)
+	c.drops(key)
 	deleteMetrics(key)
 }
 
-// wake reconciles a set again, from anywhere.
-func (c *Controller) wake(key types.NamespacedName) {
-	set := &v1alpha1.EphemeralRunnerSet{}
-	set.Namespace, set.Name = key.Namespace, key.Name
-	c.again <- event.GenericEvent{Object: set}
+// drops forgets what is remembered under a set's name. The caller holds the lock.
+func (c *Controller) drops(key types.NamespacedName) {
+	if m, known := c.memories[key]; known {
+		c.questions.forget(key, slices.Collect(maps.Keys(m.runners)))
+	}
+	delete(c.memories, key)
+	c.expectations.Forget(key)
 }
 
 // ignoreConflict drops the error of a write that lost against another one: the watch brings the newer object.
@@ -183,13 +202,4 @@ func ignoreConflict(err error) error {
 		return nil
 	}
 	return err
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -101,7 +102,7 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	r := h.add(1, idle)
 	h.pass()
 	h.later(surplusPatience).publish(0).pass()
-	h.past(r).note(pool.Call[answer]{Err: errRunnersUnseen}, h.now)
+	h.past(r).note(pool.Call[answer]{Err: errors.New("no answer")}, h.now)
 	if p := h.pass(); len(p.remove) != 0 {
 		t.Error("GitHub is asked again at once")
 	}

@@ -23,7 +23,7 @@ type runner struct {
 	phase    v1alpha1.EphemeralRunnerPhase
 	ready    bool
 	deleting bool
-	draining bool // deletion waits for a job, by GitHub's word
+	draining bool // it has, or had, a job by GitHub's word: removal was refused
 
 	hasJob     bool
 	completed  bool
@@ -51,7 +51,7 @@ func (r *runner) up() bool { return r.phase == v1alpha1.EphemeralRunnerPhaseRunn
 
 // failedIdle says that the runner failed and never had a job.
 func (r *runner) failedIdle() bool {
-	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hasJob && !r.completed
+	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hasJob && !r.completed && !r.draining
 }
 
 // observe returns views of the runners, oldest first.

@@ -243,6 +243,9 @@ func (m *memory) obsolete(p *plan, r *runner) bool {
 		return false
 	}
 	expiry := m.past(r).ended.Add(historyAge)
+	if !m.now.Before(expiry) {
+		return true
+	}
 	p.wake(expiry)
-	return !m.now.Before(expiry)
+	return false
 }

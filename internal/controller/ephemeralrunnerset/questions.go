@@ -47,40 +47,57 @@ func newQuestions(options Options, wake func(types.NamespacedName)) *questions {
 	}
 }
 
-// remove asks GitHub to remove a runner, lookUp whether it is registered. Both are no-ops while one is under way.
-func (q *questions) remove(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner) {
-	q.ask(set, m, r, func(ctx context.Context, github GitHub) (answer, error) {
-		err := github.RemoveRunner(ctx, r.registration)
-		if errors.Is(err, actions.ErrJobStillRunning) {
-			return busy, nil
-		}
-		return removed, err
-	})
-}
-
-func (q *questions) lookUp(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner) {
-	q.ask(set, m, r, func(ctx context.Context, github GitHub) (answer, error) {
-		_, err := github.GetRunner(ctx, r.registration)
-		if errors.Is(err, actions.ErrRunnerNotFound) {
-			return missing, nil
-		}
-		return registered, err
-	})
-}
-
-func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner, do func(context.Context, GitHub) (answer, error)) {
+// ask asks what is planned, except about runners about whom a question is under way, and returns how many removals it
+// asked for.
+func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, m *memory, p *plan) int {
+	if len(p.remove)+len(p.lookUp) == 0 {
+		return 0
+	}
 	key := client.ObjectKeyFromObject(set)
-	reference := credentials.ForEphemeralRunnerSet(set)
-	asked := q.calls.Go(key.String(), question{set: key, uid: r.uid}, func(ctx context.Context) (answer, error) {
+	// Of a copy: the calls outlast the pass, which goes on to write the set's status.
+	reference := credentials.ForEphemeralRunnerSet(set.DeepCopy())
+	asked := 0
+	for _, r := range p.remove {
+		if q.askOne(key, reference, m, r, removeRunner) {
+			asked++
+		}
+	}
+	for _, r := range p.lookUp {
+		q.askOne(key, reference, m, r, lookUpRunner)
+	}
+	return asked
+}
+
+func (q *questions) askOne(set types.NamespacedName, reference credentials.Reference, m *memory, r *runner,
+	do func(context.Context, GitHub, int) (answer, error),
+) bool {
+	asked := q.calls.Go(set.String(), question{set: set, uid: r.uid}, func(ctx context.Context) (answer, error) {
 		github, err := q.github(ctx, reference)
 		if err != nil {
 			return 0, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
 		}
-		return do(ctx, github)
+		return do(ctx, github, r.registration)
 	})
 	if asked {
 		m.past(r).asked = m.now
 	}
+	return asked
+}
+
+func removeRunner(ctx context.Context, github GitHub, id int) (answer, error) {
+	err := github.RemoveRunner(ctx, id)
+	if errors.Is(err, actions.ErrJobStillRunning) {
+		return busy, nil
+	}
+	return removed, err
+}
+
+func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
+	_, err := github.GetRunner(ctx, id)
+	if errors.Is(err, actions.ErrRunnerNotFound) {
+		return missing, nil
+	}
+	return registered, err
 }
 
 // note moves the answers that have come into the memory.

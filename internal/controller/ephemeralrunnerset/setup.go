@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // ownerIndex finds the runners of a set by the set's UID.
@@ -31,8 +32,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.runnerEvents()).
-		WatchesRawSource(source.Channel(c.again, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).
+		WatchesRawSource(source.Func(c.waker.Start)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: kube.BackOff()}).
 		Complete(c)
 }
 

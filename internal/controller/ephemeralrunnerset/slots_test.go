@@ -7,7 +7,10 @@ import (
 
 func TestSlots(t *testing.T) {
 	deleting := func(r runner) runner { r.deleting = true; return r }
-	completedAt := func(r runner, patchID int) runner { r.hasJob, r.completed, r.jobPatchID = true, true, patchID; return r }
+	completedAt := func(r runner, patchID int) runner {
+		r.hasJob, r.completed, r.jobPatchID = true, true, patchID
+		return r
+	}
 	for name, test := range map[string]struct {
 		runner runner
 		want   slot
