@@ -6,6 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 
+	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -13,7 +14,10 @@ import (
 // Idle runners take jobs at once and are replaced; fewer are kept when minRunners is lowered.
 func TestIdleRunners(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	r := rig.Start(t, testkube.Shared(t), rig.Options{
+		// Surplus runners go when an evaluation 30 s later confirms them, and each empty poll is one.
+		MinRunners: 2, GitHub: fakegithub.Options{PollLength: 5 * time.Second},
+	})
 	awaitIdle(t, r, 2)
 
 	ids := r.QueueJobs(1, 5*time.Second)

@@ -16,7 +16,7 @@ import (
 func (r *Rig) KillManager() {
 	r.t.Helper()
 	for _, pod := range r.managerPods() {
-		if err := r.Node.Kill(client.ObjectKeyFromObject(&pod), "manager"); err != nil {
+		if err := r.Node.Kill(client.ObjectKeyFromObject(&pod), managerContainer); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -11,9 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
+
+// managerContainer is the name that the controller's chart gives.
+const managerContainer = "manager"
 
 // logsVariable names the environment variable with a directory that gets the logs of the programs.
 const logsVariable = "HARRIER_RIG_LOGS"
@@ -36,53 +40,66 @@ func (r *Rig) run(ctx context.Context, container *fakenode.Container) int {
 	return code
 }
 
-// managerExec maps the ports that the rig's chart values name to ports of this machine.
-func managerExec(path string) fakenode.Exec {
-	return fakenode.Exec{Path: path, Ports: map[int32]string{8081: managerHealth, 8080: managerMetrics}}
-}
-
 // Environment variables by which fakenode says where the manager is to listen. The manager has flags for that.
 const (
 	managerHealth  = "RIG_HEALTH_ADDRESS"
 	managerMetrics = "RIG_METRICS_ADDRESS"
 )
 
-// managerProgram runs the manager with the chart's arguments and this machine's addresses.
-type managerProgram struct {
+// programRun is a program of the product as a container, whose pods are remembered for their logs.
+type programRun struct {
 	fakenode.Exec
-	managers *managers
+	pods *podNames
 }
 
 // Run runs it to its end.
-func (m managerProgram) Run(ctx context.Context, container *fakenode.Container) int {
-	m.managers.add(types.NamespacedName{Namespace: container.Pod.Namespace, Name: container.Pod.Name})
+func (p programRun) Run(ctx context.Context, container *fakenode.Container) int {
+	p.pods.add(types.NamespacedName{Namespace: container.Pod.Namespace, Name: container.Pod.Name})
+	return p.Exec.Run(ctx, container)
+}
+
+// managerRun runs the manager with the chart's arguments and this machine's addresses.
+type managerRun struct{ programRun }
+
+// Run runs it to its end.
+func (m managerRun) Run(ctx context.Context, container *fakenode.Container) int {
 	container.Spec.Args = append(slices.Clone(container.Spec.Args),
 		"--health-probe-bind-address="+container.Environment[managerHealth],
 		"--metrics-addr="+container.Environment[managerMetrics])
-	return m.Exec.Run(ctx, container)
+	return m.programRun.Run(ctx, container)
 }
 
-// managers remembers the pods that ran a manager.
-type managers struct {
+func (r *Rig) managerRunner(path string) fakenode.Runner {
+	// The ports are those of the rig's chart values.
+	exec := fakenode.Exec{Path: path, Ports: map[int32]string{8081: managerHealth, 8080: managerMetrics}}
+	return managerRun{programRun{Exec: exec, pods: &r.managers}}
+}
+
+func (r *Rig) listenerRunner(path string) fakenode.Runner {
+	return programRun{Exec: fakenode.Listener(path), pods: &r.listeners}
+}
+
+// podNames are those of all pods that ran a program.
+type podNames struct {
 	mutex sync.Mutex
-	pods  []types.NamespacedName
+	names []types.NamespacedName
 }
 
-func (m *managers) add(pod types.NamespacedName) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	if !slices.Contains(m.pods, pod) {
-		m.pods = append(m.pods, pod)
+func (p *podNames) add(pod types.NamespacedName) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if !slices.Contains(p.names, pod) {
+		p.names = append(p.names, pod)
 	}
 }
 
-// logs returns what all managers have written.
-func (m *managers) logs(node *fakenode.Node) string {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
+// logs returns what the container has written in all pods.
+func (p *podNames) logs(node *fakenode.Node, container string) string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	var all strings.Builder
-	for _, pod := range m.pods {
-		log, err := node.Log(pod, "manager")
+	for _, pod := range p.names {
+		log, err := node.Log(pod, container)
 		if err != nil {
 			continue // it has not started yet
 		}
@@ -91,27 +108,18 @@ func (m *managers) logs(node *fakenode.Node) string {
 	return all.String()
 }
 
-func (m *managers) raced(node *fakenode.Node) bool {
-	return strings.Contains(m.logs(node), "WARNING: DATA RACE")
-}
-
 // ManagerLog returns what the managers have written since the rig began.
-func (r *Rig) ManagerLog() string { return r.managers.logs(r.Node) }
+func (r *Rig) ManagerLog() string { return r.managers.logs(r.Node, managerContainer) }
 
-// ListenerLog returns what the default set's present listener pod has written over its restarts.
-func (r *Rig) ListenerLog() string {
-	pod := r.ListenerPod()
-	if pod == nil {
-		return ""
-	}
-	log, err := r.Node.Log(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, "listener")
-	if err != nil {
-		return ""
-	}
-	return log
-}
+// ListenerLog returns what the listeners have written since the rig began.
+func (r *Rig) ListenerLog() string { return r.listeners.logs(r.Node, v1alpha1.ListenerContainerName) }
 
-func (r *Rig) saveLogs(directory string) {
+// saveLogs keeps the logs of both programs where the environment asks for them.
+func (r *Rig) saveLogs() {
+	directory := os.Getenv(logsVariable)
+	if directory == "" {
+		return
+	}
 	name := strings.ReplaceAll(r.t.Name(), "/", "-")
 	for program, log := range map[string]string{"manager": r.ManagerLog(), "listener": r.ListenerLog()} {
 		path := filepath.Join(directory, name+"-"+program+".log")
@@ -119,4 +127,9 @@ func (r *Rig) saveLogs(directory string) {
 			r.t.Logf("save the log of %s: %v", program, err)
 		}
 	}
+}
+
+// races says that a race detector spoke up in one of the programs.
+func (r *Rig) races() bool {
+	return strings.Contains(r.ManagerLog()+r.ListenerLog(), "WARNING: DATA RACE")
 }

@@ -10,7 +10,6 @@ package rig
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -56,11 +55,11 @@ type Rig struct {
 	// Started is when the rig began; audit counters start there.
 	Started time.Time
 
-	t        testing.TB
-	options  Options
-	helm     helm
-	managers managers
-	sets     map[string]int // idle runners by installed release
+	t                   testing.TB
+	options             Options
+	helm                helm
+	managers, listeners podNames
+	sets                map[string]int // idle runners by installed release
 }
 
 // ClusterOptions are what a rig needs of a cluster.
@@ -120,8 +119,8 @@ func (r *Rig) startNode() {
 		StartLatency: r.options.NodeStartLatency,
 		Accepts:      r.owns,
 		Runners: map[string]fakenode.Runner{
-			"manager":                      managerProgram{Exec: managerExec(built.manager), managers: &r.managers},
-			v1alpha1.ListenerContainerName: fakenode.Listener(built.listener),
+			managerContainer:               r.managerRunner(built.manager),
+			v1alpha1.ListenerContainerName: r.listenerRunner(built.listener),
 			v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
 		},
 	})
@@ -172,9 +171,7 @@ func (r *Rig) end() {
 	if r.t.Failed() {
 		r.explain()
 	}
-	if directory := os.Getenv(logsVariable); directory != "" {
-		defer r.saveLogs(directory)
-	}
+	defer r.saveLogs()
 	for name := range r.sets {
 		r.UninstallSet(name)
 	}
@@ -182,8 +179,8 @@ func (r *Rig) end() {
 		r.AwaitNothing()
 	}
 	r.helm.uninstall(r.t, controllerRelease, r.SystemNamespace, "--no-hooks")
-	if r.managers.raced(r.Node) {
-		r.t.Error("the manager's race detector found a race; see its log above")
+	if r.races() {
+		r.t.Errorf("a race detector spoke up; see the logs in the directory of %s", logsVariable)
 	}
 }
 
