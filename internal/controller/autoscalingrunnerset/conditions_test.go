@@ -131,3 +131,25 @@ func TestStatusIsWrittenOncePerSecond(t *testing.T) {
 		}
 	})
 }
+
+func TestTurnsAreToldOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.settle()
+		wantEvent(t, f.events(), reasonReady)
+		runnerSet, since := f.runnerSets()[0], metav1.Now()
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "RateLimited", Message: "until noon", Since: &since}
+		f.updateStatus(&runnerSet)
+		f.settle()
+		wantEvent(t, f.events(), "RateLimited")
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" })
+		f.settle()
+		wantEvent(t, f.events(), reasonRunnerGroupNotFound)
+		f.settle()
+		if told := f.events(); len(told) > 0 {
+			t.Errorf("told again: %q", told)
+		}
+	})
+}

@@ -149,6 +149,8 @@ func (c *Controller) enrol(ctx context.Context, p *pass, reference credentials.R
 	work := enrolment{wish: p.wish, owners: owners}
 	if p.registration != nil && sameURL(p.registration.URL, p.wish.URL) {
 		work.id = p.registration.ID
+	} else if last.Result.set != nil && sameURL(last.Result.wish.URL, p.wish.URL) {
+		work.id = last.Result.set.ID // made for a wish that changed before the answer could be recorded
 	}
 	if last.Result.wished == outcome.wished {
 		work.settled = last.Result.set

@@ -200,3 +200,15 @@ func TestSecondOwnerOfAScaleSetStandsBack(t *testing.T) {
 		}
 	})
 }
+
+func TestNameChangedDuringRegistrationLeavesNoOrphan(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.reconcile() // asked and answered, not recorded
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "renamed" })
+		f.settle()
+		if sets := f.github.sets[address]; len(sets) != 1 || sets[1].Name != "renamed" {
+			t.Errorf("scale sets %+v, want the first one renamed", sets)
+		}
+	})
+}

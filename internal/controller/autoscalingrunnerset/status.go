@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -29,8 +30,41 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
 		c.memory.noteStatus(p.key, p.now)
+		for _, event := range turns(p.set.Status.Conditions, after.Status.Conditions) {
+			kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
+		}
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// turns returns the Events that a change of conditions is worth: the set got stuck, lost its listener, or is ready.
+func turns(before, after []metav1.Condition) []kube.Event {
+	var events []kube.Event
+	for _, turn := range []struct {
+		about  string
+		to     metav1.ConditionStatus
+		tell   func(reason, action, note string) kube.Event
+		always bool // also where the condition was absent or unknown before
+	}{
+		{v1alpha1.ConditionStalled, metav1.ConditionTrue, kube.Warning, true},
+		{v1alpha1.ConditionListenerReady, metav1.ConditionFalse, kube.Warning, false},
+		{v1alpha1.ConditionReady, metav1.ConditionTrue, kube.Normal, true},
+	} {
+		was, is := meta.FindStatusCondition(before, turn.about), meta.FindStatusCondition(after, turn.about)
+		known := was != nil && was.Status != metav1.ConditionUnknown
+		if is == nil || is.Status != turn.to || known && was.Status == turn.to || !known && !turn.always {
+			continue
+		}
+		events = append(events, turn.tell(is.Reason, "Reconcile", nonEmpty(is.Message, "The scale set is registered and its listener polls")))
+	}
+	return events
+}
+
+func nonEmpty(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
 }
 
 // statusOf is what the pass has found out, on top of what the status said before.
