@@ -48,6 +48,7 @@ func (m *memory) secretIs(key types.NamespacedName, suffix, hash string, since t
 	return written.hash == hash && written.at.After(since)
 }
 
+// noteSecret is told after a write, or a look that found nothing to write.
 func (m *memory) noteSecret(key types.NamespacedName, suffix, hash string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,6 +80,7 @@ func (m *memory) noteSuccess(key types.NamespacedName) {
 	m.of(key).failures = 0
 }
 
+// forget drops everything remembered of a listener that is gone; a new one of the same name begins anew.
 func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,19 +18,21 @@ var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(running) }
 
+// publishRunning drops series of an earlier address first, which would say "runs" forever.
 func publishRunning(p *pass) {
 	labels := prometheus.Labels{"name": p.key.Name, "namespace": p.key.Namespace, "repository": "", "organization": "", "enterprise": ""}
 	if url, err := actions.ParseConfigURL(p.listener.Spec.GitHubConfigUrl); err == nil {
 		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization, url.Enterprise
 	}
+	unpublish(p.key)
 	value := 0.0
 	if containerRuns(p.pod) {
 		value = 1
 	}
-	series := running.With(labels)
-	series.Set(value)
+	running.With(labels).Set(value)
 }
 
+// containerRuns goes by the listener's own container: a sidecar listens to nothing.
 func containerRuns(pod *corev1.Pod) bool {
 	if pod == nil {
 		return false
@@ -43,6 +45,7 @@ func containerRuns(pod *corev1.Pod) bool {
 	return false
 }
 
+// unpublish goes by name alone, because the other labels follow the spec.
 func unpublish(listener types.NamespacedName) {
 	running.DeletePartialMatch(prometheus.Labels{"name": listener.Name, "namespace": listener.Namespace})
 }

@@ -85,6 +85,7 @@ func (b blueprint) pod() (*corev1.Pod, error) {
 	return pod, nil
 }
 
+// container is as small and as confined as the restricted Pod Security Standard asks for.
 func (b blueprint) container() corev1.Container {
 	return corev1.Container{
 		Name:         v1alpha1.ListenerContainerName,
@@ -108,6 +109,7 @@ func (b blueprint) container() corev1.Container {
 	}
 }
 
+// probe gives an answer 5 s, because a busy node is slow and a restart costs the session.
 func probe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(config.HealthPort)}},
@@ -129,6 +131,7 @@ func (b blueprint) environment() []corev1.EnvVar {
 	return environment
 }
 
+// ports name the metrics port for a PodMonitor. An address without a usable port has none, and the listener says why.
 func (b blueprint) ports() []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(b.metricsAddr)

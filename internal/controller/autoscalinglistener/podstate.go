@@ -96,6 +96,7 @@ func lostNode(pod *corev1.Pod) (bool, time.Time) {
 	return ready.Status == corev1.ConditionFalse && containers.Status == corev1.ConditionTrue, ready.LastTransitionTime.Time
 }
 
+// condition returns a pod's condition, nil when it has none of the type.
 func condition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == about {
@@ -144,6 +145,7 @@ func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 // ended names why a pod ended: Evicted, NodeShutdown and the like, or that it failed.
 func ended(pod *corev1.Pod) string { return nonEmpty(pod.Status.Reason, reasonPodFailed) }
 
+// endMessage is the node's own explanation, or how the container exited where the node gave none.
 func endMessage(pod *corev1.Pod) string {
 	if pod.Status.Message != "" {
 		return pod.Status.Message
@@ -156,6 +158,7 @@ func endMessage(pod *corev1.Pod) string {
 	return "its node gave no reason"
 }
 
+// nonEmpty replaces what a kubelet or scheduler left out; a condition's reason must not be empty.
 func nonEmpty(text, otherwise string) string {
 	if text != "" {
 		return text

@@ -83,10 +83,12 @@ func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resol
 	return configuration
 }
 
+// metricsEnabled asks the configuration, so that manager and listener agree on what "0" means.
 func (c *Controller) metricsEnabled() bool {
 	return (&config.Config{MetricsAddr: c.options.MetricsAddr}).MetricsEnabled()
 }
 
+// credentialFields is the form that ARC's listener reads as well.
 func credentialFields(resolved actions.Credentials) *config.Credentials {
 	if app := resolved.App; app != nil {
 		return &config.Credentials{AppID: app.ID, AppInstallationID: app.InstallationID, AppPrivateKey: app.PrivateKey}
@@ -150,6 +152,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// deleteSecret doesn't read the Secret first: one that is gone already is as good.
 func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) error {
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = p.listener.Namespace, p.listener.Name+suffix

@@ -51,6 +51,7 @@ func conditionsOf(p *pass) []kube.Condition {
 	return conditions
 }
 
+// status turns a fact into a condition's status.
 func status(holds bool) metav1.ConditionStatus {
 	if holds {
 		return metav1.ConditionTrue
@@ -58,6 +59,7 @@ func status(holds bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
+// obstacleReason sums up what only a user can remove.
 func obstacleReason(err error) string {
 	var missing *credentials.MissingError
 	var unsupported *credentials.UnsupportedError

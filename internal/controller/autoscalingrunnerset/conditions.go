@@ -59,6 +59,8 @@ func conditionsOf(p *pass, version string) []kube.Condition {
 // answered says that GitHub has answered what the present spec and credentials ask for.
 func (p *pass) answered() bool { return p.asked && !p.enrolment.Running() }
 
+// credentialsCondition tells reading the credentials, which is Kubernetes' part, from having them accepted, which is
+// GitHub's. It returns nil while neither has been tried.
 func credentialsCondition(p *pass) *kube.Condition {
 	const about = v1alpha1.ConditionCredentialsValid
 	var missing *credentials.MissingError
@@ -132,6 +134,7 @@ func isFinal(err error) bool {
 	return errors.As(err, &inUse) || errors.Is(err, actions.ErrRunnerGroupNotFound)
 }
 
+// failureReason sums an error up in a word that scripts and alerts can go by.
 func failureReason(err error) string {
 	var inUse *InUseError
 	var limited *actions.RateLimitedError
@@ -151,6 +154,7 @@ func failureReason(err error) string {
 	return reasonGitHubUnavailable
 }
 
+// labelsCondition goes by what GitHub answered: it drops labels without a word.
 func labelsCondition(p *pass) *kube.Condition {
 	if !p.answered() || p.enrolment.Err != nil {
 		return nil
@@ -162,6 +166,7 @@ func labelsCondition(p *pass) *kube.Condition {
 	return &condition
 }
 
+// droppedMessage names the versions from which scale sets have several labels.
 func droppedMessage(labels []string) string {
 	return fmt.Sprintf("GitHub did not take the labels %s; scale sets have one label before GitHub Enterprise Server 3.18, "+
 		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled", strings.Join(labels, ", "))

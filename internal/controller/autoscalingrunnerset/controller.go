@@ -119,6 +119,7 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 	return kube.AddFinalizer(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet)
 }
 
+// forget drops everything remembered of a set that is gone; a new one of the same name begins anew.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.enrolments.Forget(key)
 	c.farewells.Forget(key)
@@ -177,8 +178,10 @@ func (p *pass) listener() *v1alpha1.AutoscalingListener {
 	return &p.listeners[0]
 }
 
+// group is the name under which the pool shares its places out: one set can't take those of another.
 func (p *pass) group() string { return p.key.String() }
 
+// imagePullSecrets returns nil for no names, so that the field stays absent.
 func imagePullSecrets(names []string) []corev1.LocalObjectReference {
 	var references []corev1.LocalObjectReference
 	for _, name := range names {

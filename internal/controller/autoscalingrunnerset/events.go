@@ -8,16 +8,19 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
+// registered is told when a scale set is created or found, also under a new address.
 func registered(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Normal("ScaleSetRegistered", "Register",
 		fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", registration.Name, registration.ID, registration.Group, registration.URL))
 }
 
+// reregistered is a warning: whoever deleted the scale set on GitHub also dropped the jobs queued for it.
 func reregistered(before, after v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Warning("ScaleSetRecreated", "Register",
 		fmt.Sprintf("Scale set %d is gone from %s; its place takes scale set %d", before.ID, before.URL, after.ID))
 }
 
+// updated is told when name or group changed on GitHub, whoever changed them.
 func updated(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Normal("ScaleSetUpdated", "Register",
 		fmt.Sprintf("Scale set %d is now called %q in runner group %q", registration.ID, registration.Name, registration.Group))
@@ -27,11 +30,13 @@ func labelsDropped(labels []string) kube.Event {
 	return kube.Warning(reasonLabelsDropped, "Register", droppedMessage(labels))
 }
 
+// deregistered ends what registered began.
 func deregistered(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Normal("ScaleSetDeleted", "Deregister",
 		fmt.Sprintf("Scale set %d is deleted from %s", registration.ID, registration.URL))
 }
 
+// leftBehind is the last thing said about scale sets that could not be deleted; it has all that is needed to do so by hand.
 func leftBehind(left []v1alpha1.ScaleSetRegistration, cause error) kube.Event {
 	names := make([]string, 0, len(left))
 	for _, registration := range left {

@@ -73,6 +73,7 @@ func judge(last pool.Call[parting], known bool, registrations []v1alpha1.ScaleSe
 	return bye{again: max(min(next.Sub(now), deadline.Sub(now)), 0)}
 }
 
+// askToPart has all registrations tried in one call, so that one that hangs does not hide how the others went.
 func (c *Controller) askToPart(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
 	var listener client.ObjectKey

@@ -20,6 +20,7 @@ const annotationFormer = "actions.github.com/former-registrations"
 // formerCheck is how often it is looked whether the last runner of a former registration is gone.
 const formerCheck = 30 * time.Second
 
+// formerOf returns none where the annotation can't be read: a guess could delete what belongs to somebody else.
 func formerOf(set *v1alpha1.AutoscalingRunnerSet) []v1alpha1.ScaleSetRegistration {
 	var former []v1alpha1.ScaleSetRegistration
 	if json.Unmarshal([]byte(set.Annotations[annotationFormer]), &former) != nil {
@@ -28,6 +29,7 @@ func formerOf(set *v1alpha1.AutoscalingRunnerSet) []v1alpha1.ScaleSetRegistratio
 	return former
 }
 
+// setFormer leaves no empty annotation behind.
 func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []v1alpha1.ScaleSetRegistration) {
 	if len(former) == 0 {
 		delete(set.Annotations, annotationFormer)

@@ -21,6 +21,7 @@ func (m *memory) statusWritten(key types.NamespacedName) time.Time {
 	return m.written[key]
 }
 
+// noteStatus is told after a write only: a pass that changes nothing delays nobody.
 func (m *memory) noteStatus(key types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,6 +45,7 @@ func (m *memory) partingSince(key types.NamespacedName, now time.Time) time.Time
 	return since
 }
 
+// partingOver makes room for another farewell, with a deadline of its own.
 func (m *memory) partingOver(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,6 +14,7 @@ var ready = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(ready) }
 
+// publishReady makes the series, so that a set that never was ready has one, too.
 func publishReady(set types.NamespacedName, isReady bool) {
 	value := 0.0
 	if isReady {

@@ -92,6 +92,7 @@ func (e *enrolment) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	return e.update(ctx, current)
 }
 
+// find goes by id first: a name can be changed on GitHub, an id can't.
 func (e *enrolment) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if e.id > 0 {
 		current, err := e.github.GetRunnerScaleSetByID(ctx, e.id)
@@ -119,6 +120,7 @@ func (e *enrolment) create(ctx context.Context) (*actions.RunnerScaleSet, error)
 	return created, err
 }
 
+// update asks GitHub for nothing where there is no difference.
 func (e *enrolment) update(ctx context.Context, current *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error) {
 	group := current.RunnerGroupID
 	if !e.inGroup(current) {
@@ -142,6 +144,7 @@ func (e *enrolment) inGroup(current *actions.RunnerScaleSet) bool {
 	return strings.EqualFold(current.RunnerGroupName, e.wish.Group)
 }
 
+// group returns the id of the wished group, which is looked up once per run at most.
 func (e *enrolment) group(ctx context.Context) (int, error) {
 	switch {
 	case e.groupID != 0:

@@ -87,6 +87,7 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	return status
 }
 
+// currentRunners counts those of older EphemeralRunnerSets too: they take up nodes like the others.
 func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
 	current := 0
 	for _, runnerSet := range runnerSets {
@@ -95,6 +96,7 @@ func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
 	return current
 }
 
+// phaseOf is for ARC's column; conditions say more. Running means that everything is there, not that it works.
 func phaseOf(p *pass, status v1alpha1.AutoscalingRunnerSetStatus) v1alpha1.AutoscalingRunnerSetPhase {
 	switch {
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionOutdated):
