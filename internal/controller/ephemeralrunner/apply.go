@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -75,8 +74,7 @@ func (c *Controller) remove(ctx context.Context, r *run, d decision) error {
 		return nil
 	}
 	if d.step == replace {
-		log.FromContext(ctx).Info("Replacing a runner", "reason", d.reason, "cause", d.message)
-		c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "Register", "%s", d.message)
+		c.tell(ctx, r, kube.Warning(d.reason, "Register", d.message))
 	}
 	err := c.Client.Delete(ctx, r.EphemeralRunner.DeepCopy(), client.Preconditions{UID: ptr.To(r.UID)})
 	if client.IgnoreNotFound(err) != nil {
@@ -88,9 +86,8 @@ func (c *Controller) remove(ctx context.Context, r *run, d decision) error {
 
 // retry notes a failed attempt and removes its pod, and its Secret where the registration is gone.
 func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
-	log.FromContext(ctx).Info("Runner attempt failed", "reason", d.reason, "cause", d.message, "attempt", len(r.Status.Failures)+1)
-	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod",
-		"attempt %d of %d failed: %s", len(r.Status.Failures)+1, len(retryPauses)+1, d.message)
+	c.tell(ctx, r, kube.Warning(d.reason, actionRun,
+		fmt.Sprintf("attempt %d of %d failed: %s", len(r.Status.Failures)+1, len(retryPauses)+1, d.message)))
 	if d.step == retryAnew {
 		if err := c.deleteSecret(ctx, r); err != nil {
 			return err

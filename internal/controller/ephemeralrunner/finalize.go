@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -76,8 +75,7 @@ func (c *Controller) reportDraining(ctx context.Context, r *run) error {
 	before := r.EphemeralRunner.DeepCopy()
 	message := "the runner has a job and is deleted when it has finished"
 	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(), kube.True(v1alpha1.ConditionDraining, "JobRunning", message))
-	log.FromContext(ctx).Info("Deletion waits for a running job", "job", r.Status.JobID)
-	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeNormal, v1alpha1.ConditionDraining, "Delete", "%s", message)
+	c.tell(ctx, r, kube.Normal(v1alpha1.ConditionDraining, actionDelete, message))
 	return c.patchStatus(ctx, r, before)
 }
 
@@ -116,9 +114,8 @@ func (c *Controller) deleteLabelled(ctx context.Context, r *run, list client.Obj
 // release removes the finalizers, and tells what is left on GitHub, if anything.
 func (c *Controller) release(ctx context.Context, r *run, leftBehind string) error {
 	if leftBehind != "" {
-		log.FromContext(ctx).Info("Runner deleted without being deregistered", "cause", leftBehind)
-		c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, "RegistrationLeft", "Delete",
-			"the registration of runner %s is left on GitHub, which removes it after a day: %s", r.Name, leftBehind)
+		c.tell(ctx, r, kube.Warning("RegistrationLeft", actionDelete,
+			"the registration is left on GitHub, which removes it after a day: "+leftBehind))
 	}
 	err := kube.RemoveFinalizers(ctx, c.Client, r.EphemeralRunner,
 		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -38,8 +36,7 @@ func (c *Controller) endTroubles(r *run) {
 // may have this cause.
 func (c *Controller) reportSidecar(ctx context.Context, r *run, d decision) {
 	r.memory.sidecarTold = true
-	log.FromContext(ctx).Info("A sidecar has died", "cause", d.message)
-	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod", "%s", d.message)
+	c.tell(ctx, r, kube.Warning(d.reason, actionRun, d.message))
 }
 
 // reportPending says why the runner does not run yet, in the status and once as an Event.
@@ -57,15 +54,13 @@ func (c *Controller) reportPending(ctx context.Context, r *run, d decision) erro
 	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(),
 		kube.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
 	r.memory.told = c.Clock.Now()
-	log.FromContext(ctx).Info("Runner waits", "reason", d.reason, "cause", d.message)
-	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod", "the runner does not run yet: %s", d.message)
+	c.tell(ctx, r, kube.Warning(d.reason, actionRun, "the runner waits: "+d.message))
 	return c.patchStatus(ctx, r, before)
 }
 
 // fail ends a runner that did not work out.
 func (c *Controller) fail(ctx context.Context, r *run, d decision) error {
-	log.FromContext(ctx).Info("Runner failed", "reason", d.reason, "cause", d.message, "job", r.Status.JobID)
-	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod", "the runner failed: %s", d.message)
+	c.tell(ctx, r, kube.Warning(d.reason, actionRun, "the runner failed: "+d.message))
 	if d.step == failBusy {
 		return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d.reason, d.message, jobByGitHub)
 	}
@@ -74,8 +69,7 @@ func (c *Controller) fail(ctx context.Context, r *run, d decision) error {
 
 // outdate ends a runner whose version GitHub refuses.
 func (c *Controller) outdate(ctx context.Context, r *run, d decision) error {
-	log.FromContext(ctx).Info("Runner version refused by GitHub", "cause", d.message)
-	c.Recorder.Eventf(r.EphemeralRunner, nil, corev1.EventTypeWarning, d.reason, "RunPod", "%s", d.message)
+	c.tell(ctx, r, kube.Warning(d.reason, actionRun, d.message))
 	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseOutdated, d.reason, d.message)
 }
 

@@ -33,7 +33,7 @@ func (c *Controller) report(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 	}
 	if wrote {
 		m.reported = m.now
-		c.announce(before, set)
+		c.announce(ctx, before, set)
 	}
 	return nil
 }
