@@ -62,7 +62,7 @@ func splitImage(image string) (repository, tag string) {
 }
 
 // Install runs helm upgrade --install and waits until what the chart starts is ready: for the controller its pod, for a scale
-// set its condition Ready.
+// set its condition Ready, provided it has one already when Helm looks.
 func (s *Site) Install(ctx context.Context, release, chart, namespace string, values Values) error {
 	return s.Apply(ctx, release, chart, namespace, values, "--wait", "--timeout="+HelmLimit.String())
 }

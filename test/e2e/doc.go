@@ -1,0 +1,6 @@
+// Package e2e tests the product the way its users get it: both charts, installed by Helm on a real cluster (hack/cluster),
+// images built from this tree, pods run by a kubelet and containerd, against the GitHub of internal/fakegithub. What a test
+// with a played node can show is tested elsewhere; here is what depends on real pods, real probes, garbage collection and Helm.
+//
+// The tests need root on Debian and share one cluster and one controller, so they run one after the other: make e2e.
+package e2e

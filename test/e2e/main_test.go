@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/hack/site"
+)
+
+// What all tests share, made by TestMain.
+var (
+	place *site.Site
+	kube  client.Client
+)
+
+// takeDownLimit bounds the end, which happens even when tests were cut short.
+const takeDownLimit = 3 * time.Minute
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+// runAll runs the tests between installation and uninstallation of the controller; that nothing is left then is the last test.
+func runAll(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return 1, err
+	}
+	place, err = site.Local(ctx, root, tell)
+	defer func() {
+		if place == nil {
+			return
+		}
+		ending, cancel := context.WithTimeout(ctx, takeDownLimit)
+		defer cancel()
+		err = errors.Join(err, place.Down(ending))
+	}()
+	if err != nil {
+		return 1, err
+	}
+	if _, kube, err = place.Client(); err != nil {
+		return 1, err
+	}
+	if err := place.Install(ctx, site.ControllerName, site.ControllerChart, site.SystemNamespace, place.ControllerValues()); err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	if err := place.Uninstall(ctx, site.ControllerName, site.SystemNamespace); err != nil {
+		return 1, err
+	}
+	return code, place.AwaitNothing(ctx, kube, site.SystemNamespace)
+}
+
+// tell shows what happens before the first test.
+func tell(name string, do func(io.Writer) error) error {
+	begin := time.Now()
+	fmt.Println("e2e:", name)
+	err := do(os.Stdout)
+	fmt.Printf("e2e: %s: %.1f s\n", name, time.Since(begin).Seconds())
+	return err
+}
