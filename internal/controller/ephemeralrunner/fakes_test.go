@@ -1,0 +1,164 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+var errGitHubAway = errors.New("GitHub is away")
+
+// fakeGitHub knows registrations by name.
+type fakeGitHub struct {
+	mu         sync.Mutex
+	registered map[string]actions.RunnerReference
+	nextID     int
+	calls      []string
+	// jit, find and remove are what the calls fail with; unresolved is what reading the credentials fails with.
+	jit, find, remove, unresolved error
+	// lost loses the next answer to a registration.
+	lost bool
+	// hold, where it is set, keeps registrations waiting until it is closed.
+	hold chan struct{}
+}
+
+func newFakeGitHub() *fakeGitHub {
+	return &fakeGitHub{registered: map[string]actions.RunnerReference{}, nextID: 100}
+}
+
+func (g *fakeGitHub) GenerateJITConfig(_ context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error) {
+	if g.hold != nil {
+		<-g.hold
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls = append(g.calls, "jit")
+	if g.jit != nil {
+		return nil, g.jit
+	}
+	if _, taken := g.registered[request.Name]; taken {
+		return nil, actions.ErrRunnerExists
+	}
+	g.nextID++
+	reference := actions.RunnerReference{ID: g.nextID, Name: request.Name, RunnerScaleSetID: scaleSetID}
+	g.registered[request.Name] = reference
+	if g.lost {
+		g.lost = false
+		return nil, errGitHubAway
+	}
+	return &actions.JITConfig{Runner: reference, EncodedJITConfig: fmt.Sprintf("config-%d", g.nextID)}, nil
+}
+
+func (g *fakeGitHub) GetRunnerByName(_ context.Context, name string) (*actions.RunnerReference, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls = append(g.calls, "find")
+	if g.find != nil {
+		return nil, g.find
+	}
+	if reference, known := g.registered[name]; known {
+		return &reference, nil
+	}
+	return nil, actions.ErrRunnerNotFound
+}
+
+func (g *fakeGitHub) RemoveRunner(_ context.Context, id int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls = append(g.calls, fmt.Sprintf("remove %d", id))
+	if g.remove != nil {
+		return g.remove
+	}
+	for name, reference := range g.registered {
+		if reference.ID == id {
+			delete(g.registered, name)
+		}
+	}
+	return nil
+}
+
+// said returns the calls since it was last asked.
+func (g *fakeGitHub) said() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	calls := g.calls
+	g.calls = nil
+	return calls
+}
+
+func (a *recordingAPI) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	if err := a.note("create", object); err != nil {
+		return err
+	}
+	return a.WithWatch.Create(ctx, object, options...)
+}
+
+func (a *recordingAPI) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	if err := a.note("update", object); err != nil {
+		return err
+	}
+	return a.WithWatch.Update(ctx, object, options...)
+}
+
+func (a *recordingAPI) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if err := a.note("delete", object); err != nil {
+		return err
+	}
+	return a.WithWatch.Delete(ctx, object, options...)
+}
+
+func (a *recordingAPI) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if err := a.note("patch", object); err != nil {
+		return err
+	}
+	return a.WithWatch.Patch(ctx, object, patch, options...)
+}
+
+// Get counts reads of Secrets only: everything else comes from the cache.
+func (a *recordingAPI) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if _, live := object.(*corev1.Secret); live {
+		if err := a.note("get", object); err != nil {
+			return err
+		}
+	}
+	return a.WithWatch.Get(ctx, key, object, options...)
+}
+
+func (a *recordingAPI) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := a.note("list", list); err != nil {
+		return err
+	}
+	return a.WithWatch.List(ctx, list, options...)
+}
+
+func (a *recordingAPI) Status() client.SubResourceWriter {
+	return recordingStatus{a.WithWatch.Status(), a}
+}
+
+type recordingStatus struct {
+	client.SubResourceWriter
+	api *recordingAPI
+}
+
+func (s recordingStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	if err := s.api.note("patch status", object); err != nil {
+		return err
+	}
+	return s.SubResourceWriter.Patch(ctx, object, patch, options...)
+}
+
+// sent returns the requests since it was last asked.
+func (a *recordingAPI) sent() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	requests := a.requests
+	a.requests = nil
+	return strings.Join(requests, ", ")
+}

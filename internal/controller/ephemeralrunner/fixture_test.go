@@ -1,0 +1,230 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+const (
+	namespace = "arc-runners"
+	name      = "set-runner-abcde"
+	scaleSet  = 5
+)
+
+var runnerKey = client.ObjectKey{Namespace: namespace, Name: name}
+
+// fixture is a controller in a bubble: its clock is synctest's, its pool runs, its API server and GitHub are fakes.
+type fixture struct {
+	*testing.T
+	api        *recordingAPI
+	github     *fakeGitHub
+	recorder   *events.FakeRecorder
+	controller *Controller
+	workers    *pool.Pool
+}
+
+// inBubble runs a test with a fixture that has the given objects.
+func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		workers := pool.New(4, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- workers.Start(ctx) }()
+		t.Cleanup(func() { cancel(); <-stopped })
+		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers}
+		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(testScheme(t)).
+			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()}
+		f.restart()
+		test(f)
+	})
+}
+
+// restart replaces the controller by one that remembers nothing.
+func (f *fixture) restart() {
+	f.controller = NewController(Options{
+		Client: f.api, Reader: f.api, Pool: f.workers, Recorder: f.recorder, Clock: clock.RealClock{}, Version: "1.2.3",
+		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
+	})
+}
+
+func testScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// newRunner returns a runner as its set makes it.
+func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRunner {
+	runner := &v1alpha1.EphemeralRunner{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: "runner-uid", Generation: 1,
+			Labels:     map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace, "team": "build"},
+			Finalizers: []string{v1alpha1.FinalizerEphemeralRunner},
+		},
+		Spec: v1alpha1.EphemeralRunnerSpec{
+			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: scaleSet,
+			PodSpec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
+		},
+	}
+	for _, c := range change {
+		c(runner)
+	}
+	return runner
+}
+
+func hasReportedJob(r *v1alpha1.EphemeralRunner) { r.Status.JobID = "job" }
+
+// reconcile runs one pass and waits until what it asked for is done.
+func (f *fixture) reconcile() reconcile.Result {
+	f.Helper()
+	result, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey})
+	if err != nil {
+		f.Fatalf("Reconcile() = %v", err)
+	}
+	synctest.Wait()
+	return result
+}
+
+// settle runs passes without letting time pass.
+func (f *fixture) settle() {
+	f.Helper()
+	for range 5 {
+		f.reconcile()
+	}
+}
+
+func (f *fixture) elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// runner returns the runner, nil where it is gone.
+func (f *fixture) runner() *v1alpha1.EphemeralRunner {
+	f.Helper()
+	return found(f, &v1alpha1.EphemeralRunner{})
+}
+
+func (f *fixture) pod() *corev1.Pod {
+	f.Helper()
+	return found(f, &corev1.Pod{})
+}
+
+func (f *fixture) secret() *corev1.Secret {
+	f.Helper()
+	return found(f, &corev1.Secret{})
+}
+
+func found[T client.Object](f *fixture, object T) T {
+	f.Helper()
+	var none T
+	if err := client.IgnoreNotFound(f.api.WithWatch.Get(f.Context(), runnerKey, object)); err != nil {
+		f.Fatal(err)
+	}
+	if object.GetName() == "" {
+		return none
+	}
+	return object
+}
+
+// setPod lets the kubelet write the pod's status.
+func (f *fixture) setPod(change func(*corev1.Pod)) {
+	f.Helper()
+	pod := f.pod()
+	if pod.UID == "" { // the fake API server gives none
+		pod.UID = "pod-uid"
+		if err := f.api.WithWatch.Update(f.Context(), pod); err != nil {
+			f.Fatal(err)
+		}
+	}
+	change(pod)
+	if err := f.api.WithWatch.Status().Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// setStatus lets the listener, or a test, write the runner's status.
+func (f *fixture) setStatus(change func(*v1alpha1.EphemeralRunner)) {
+	f.Helper()
+	runner := f.runner()
+	change(runner)
+	if err := f.api.WithWatch.Status().Update(f.Context(), runner); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// delete lets the set delete the runner.
+func (f *fixture) delete() {
+	f.Helper()
+	if err := f.api.WithWatch.Delete(f.Context(), f.runner()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) wantCalls(want ...string) {
+	f.Helper()
+	if got := f.github.said(); !slices.Equal(got, want) {
+		f.Errorf("GitHub was asked %v, want %v", got, want)
+	}
+}
+
+// wantEvent fails unless one Event, and only one, has the reason.
+func (f *fixture) wantEvent(reason string) {
+	f.Helper()
+	count := 0
+	for {
+		select {
+		case event := <-f.recorder.Events:
+			if strings.Contains(event, " "+reason+" ") {
+				count++
+			}
+			continue
+		default:
+		}
+		break
+	}
+	if count != 1 {
+		f.Errorf("%d Events %s, want 1", count, reason)
+	}
+}
+
+// recordingAPI notes the requests that a real API server would get, and refuses those it is told to.
+type recordingAPI struct {
+	client.WithWatch
+	mu       sync.Mutex
+	requests []string
+	refuse   map[string]error
+}
+
+func (a *recordingAPI) note(verb string, object any) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	request := verb + " " + strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."), "*v1alpha1.")
+	a.requests = append(a.requests, request)
+	return a.refuse[request]
+}

@@ -1,0 +1,119 @@
+package ephemeralrunner
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// podWith returns a pod whose runner container has the given state.
+func podWith(phase corev1.PodPhase, state corev1.ContainerState, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "pod-uid", CreationTimestamp: metav1.NewTime(noon)},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
+		Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: v1alpha1.RunnerContainerName, State: state}, {Name: "dind"},
+		}},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func exited(code int32, reason string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(noon), FinishedAt: metav1.NewTime(noon.Add(time.Minute))}}
+}
+
+func unstarted(code int32, reason string, started time.Time) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(started)}}
+}
+
+func waitingFor(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
+}
+
+var (
+	running  = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}
+	noStatus = func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }
+	evicted  = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "no memory" }
+)
+
+func deletedAt(at time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(at)) }
+}
+
+func unscheduled(p *corev1.Pod) {
+	p.Spec.NodeName = ""
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
+}
+
+// failedInit adds an init container that failed; with restart it is a sidecar, which the kubelet starts again.
+func failedInit(restart *corev1.ContainerRestartPolicy) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(1, "Error")}}
+	}
+}
+
+func TestOutcomeOf(t *testing.T) {
+	for title, test := range map[string]struct {
+		pod    *corev1.Pod
+		want   podState
+		reason string
+	}{
+		"no pod":                             {nil, podMissing, ""},
+		"pod without statuses":               {podWith(corev1.PodPending, running, noStatus), podPending, "Pending"},
+		"unschedulable":                      {podWith(corev1.PodPending, corev1.ContainerState{}, noStatus, unscheduled), podPending, "Unschedulable"},
+		"being created":                      {podWith(corev1.PodPending, waitingFor("ContainerCreating")), podPending, "ContainerCreating"},
+		"first failure to pull":              {podWith(corev1.PodPending, waitingFor("ErrImagePull")), podPending, "ErrImagePull"},
+		"image can't be pulled":              {podWith(corev1.PodPending, waitingFor("ImagePullBackOff")), podNeverStarted, "ImagePullBackOff"},
+		"container can't be configured":      {podWith(corev1.PodPending, waitingFor("CreateContainerConfigError")), podNeverStarted, "CreateContainerConfigError"},
+		"runs":                               {podWith(corev1.PodRunning, running), podRunning, ""},
+		"exit 0":                             {podWith(corev1.PodSucceeded, exited(0, "Completed")), podSucceeded, ""},
+		"exit 0 though the pod failed":       {podWith(corev1.PodFailed, exited(0, "Completed")), podSucceeded, ""},
+		"exit 0 while a sidecar runs":        {podWith(corev1.PodRunning, exited(0, "Completed")), podSucceeded, ""},
+		"exit 7":                             {podWith(corev1.PodFailed, exited(7, "Error")), podOutdated, "Outdated"},
+		"exit 1":                             {podWith(corev1.PodFailed, exited(1, "Error")), podFailed, "Error"},
+		"out of memory":                      {podWith(corev1.PodFailed, exited(137, "OOMKilled")), podFailed, "OOMKilled"},
+		"evicted while it ran":               {podWith(corev1.PodFailed, exited(137, "Error"), evicted), podFailed, "Evicted"},
+		"evicted, statuses still running":    {podWith(corev1.PodFailed, running, evicted), podFailed, "Evicted"},
+		"evicted before it started":          {podWith(corev1.PodFailed, corev1.ContainerState{}, noStatus, evicted), podNeverStarted, "Evicted"},
+		"runtime can't start it":             {podWith(corev1.PodFailed, unstarted(128, "StartError", time.Unix(0, 0))), podNeverStarted, "StartError"},
+		"ended without a time of start":      {podWith(corev1.PodFailed, unstarted(127, "ContainerCannotRun", time.Time{})), podNeverStarted, "ContainerCannotRun"},
+		"ran, the kubelet lost it":           {podWith(corev1.PodFailed, unstarted(137, reasonUnknown, time.Time{})), podFailed, reasonUnknown},
+		"init container failed":              {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil)), podNeverStarted, "InitContainerFailed"},
+		"native sidecar starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(ptr.To(corev1.ContainerRestartPolicyAlways))), podPending, "PodInitializing"},
+		"being deleted":                      {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter+time.Second))), podRunning, ""},
+		"node lost":                          {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter))), podFailed, "NodeLost"},
+		"node lost before it started":        {podWith(corev1.PodPending, waitingFor("ContainerCreating"), deletedAt(noon.Add(-stuckAfter))), podNeverStarted, "NodeLost"},
+		"sidecar has failed, runner goes on": {podWith(corev1.PodRunning, running, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].State = exited(1, "Error") }), podRunning, ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			got := outcomeOf(test.pod, noon)
+			if got.state != test.want || got.reason != test.reason {
+				t.Errorf("state %d, reason %q; want %d, %q", got.state, got.reason, test.want, test.reason)
+			}
+		})
+	}
+}
+
+func TestDeadSidecarIsTold(t *testing.T) {
+	pod := podWith(corev1.PodRunning, running)
+	if got := outcomeOf(pod, noon); got.sidecar != "" {
+		t.Errorf("sidecar %q, want none", got.sidecar)
+	}
+	pod.Status.ContainerStatuses[1].State = exited(137, "OOMKilled")
+	if got := outcomeOf(pod, noon); got.sidecar == "" {
+		t.Error("a dead sidecar is not told")
+	}
+}

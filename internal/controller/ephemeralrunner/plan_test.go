@@ -1,0 +1,166 @@
+package ephemeralrunner
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// given returns a situation at noon with the pod in a state.
+func given(state podState, change ...func(*situation)) *situation {
+	s := &situation{
+		runner: newRunner(), now: noon, started: noon, bound: true, registration: 7, hadPod: state != podMissing,
+		pod: outcome{state: state, ready: true, reason: "Reason", message: "message"},
+	}
+	for _, c := range change {
+		c(s)
+	}
+	return s
+}
+
+func failedTimes(n int, last time.Time) func(*situation) {
+	return func(s *situation) {
+		s.runner.Status.Failures = map[string]metav1.Time{}
+		for i := range n {
+			s.runner.Status.Failures[fmt.Sprint(i)] = metav1.NewTime(last.Add(time.Duration(i-n+1) * time.Hour))
+		}
+	}
+}
+
+func provisioningFailed(kind failureKind, due time.Time) func(*situation) {
+	return func(s *situation) {
+		s.provisioning = progress{known: true, failure: &failure{kind: kind, reason: "Refused", message: "no"}, finished: noon, due: due}
+	}
+}
+
+func removalFailed(kind failureKind, due time.Time) func(*situation) {
+	return func(s *situation) {
+		s.removal = progress{known: true, failure: &failure{kind: kind, reason: "Refused", message: "no"}, due: due}
+	}
+}
+
+var (
+	withJob       = func(s *situation) { s.runner.Status.JobID = "job" }
+	completed     = func(s *situation) { s.runner.Status.JobID, s.runner.Status.JobResult = "job", "succeeded" }
+	saidRunning   = func(s *situation) { s.runner.Status.Phase = v1alpha1.EphemeralRunnerPhaseRunning }
+	allSaid       = func(s *situation) { saidRunning(s); s.runner.Status.Ready, s.runner.Status.RunnerID = true, 7 }
+	agreed        = func(s *situation) { s.removal = progress{known: true} }
+	asking        = func(s *situation) { s.removal = progress{known: true, running: true} }
+	provisioning  = func(s *situation) { s.provisioning = progress{known: true, running: true} }
+	provisioned   = func(s *situation) { s.provisioning = progress{known: true, finished: noon} }
+	counted       = func(s *situation) { s.counted = true }
+	hadPod        = func(s *situation) { s.hadPod = true }
+	seenUp        = func(s *situation) { s.up = noon.Add(-time.Minute) }
+	notReady      = func(s *situation) { s.pod.ready = false }
+	unregistered  = func(s *situation) { s.registration = 0 }
+	unbound       = func(s *situation) { s.bound = false }
+	told          = func(s *situation) { s.runner.Status.Reason, s.runner.Status.Message = "Refused", "no" }
+	toldOtherwise = func(s *situation) { s.runner.Status.Reason, s.runner.Status.Message = "Refused", "other words" }
+	sidecarDied   = func(s *situation) { s.pod.sidecar = "dind died" }
+)
+
+func after(d time.Duration) func(*situation) { return func(s *situation) { s.now = noon.Add(d) } }
+func exitedAt(at time.Time) func(*situation) { return func(s *situation) { s.exited = at } }
+func toldAt(at time.Time) func(*situation)   { return func(s *situation) { s.told = at } }
+
+type planCase struct {
+	situation *situation
+	want      step
+	again     time.Duration // after noon, 0 for never
+}
+
+func TestPlanProvision(t *testing.T) {
+	runPlanCases(t, map[string]planCase{
+		"new":                            {given(podMissing, unregistered), provision, 0},
+		"being provisioned":              {given(podMissing, unregistered, provisioning), wait, 0},
+		"pod made, not seen":             {given(podMissing, provisioned), wait, unseenAtMost},
+		"pod made, never seen":           {given(podMissing, provisioned, after(unseenAtMost)), provisionAgain, 0},
+		"refused, told":                  {given(podMissing, provisioningFailed(temporary, noon.Add(time.Second)), told), wait, time.Second},
+		"refused, new":                   {given(podMissing, provisioningFailed(temporary, noon.Add(time.Second))), reportPending, time.Second},
+		"refused in other words":         {given(podMissing, provisioningFailed(temporary, noon.Add(time.Second)), toldOtherwise, toldAt(noon)), wait, time.Second},
+		"refused in other words, long":   {given(podMissing, provisioningFailed(temporary, noon.Add(time.Second)), toldOtherwise, toldAt(noon.Add(-rewordPause))), reportPending, time.Second},
+		"refused, pause over":            {given(podMissing, unregistered, provisioningFailed(temporary, noon)), provision, 0},
+		"refused after registration":     {given(podMissing, provisioningFailed(temporary, noon)), provisionAgain, 0},
+		"pod is not valid":               {given(podMissing, provisioningFailed(invalid, noon)), fail, 0},
+		"name is somebody else's":        {given(podMissing, provisioningFailed(nameTaken, noon)), replace, 0},
+		"namespace is being deleted":     {given(podMissing, provisioningFailed(closed, noon)), wait, 0},
+		"after a failure, pause":         {given(podMissing, failedTimes(2, noon)), wait, 10 * time.Second},
+		"after a failure, pause over":    {given(podMissing, failedTimes(2, noon), after(10*time.Second)), provisionAgain, 0},
+		"after five failures":            {given(podMissing, failedTimes(5, noon)), wait, 80 * time.Second},
+		"noted pod is on its way out":    {given(podNeverStarted, counted), discard, 0},
+		"pod vanished before its start":  {given(podMissing, hadPod), retry, 0},
+		"pod vanished after its start":   {given(podMissing, hadPod, seenUp), deregister, 0},
+		"restart: pod of a running one":  {given(podMissing, saidRunning), deregister, 0},
+		"restart: pod of one with a job": {given(podMissing, withJob), fail, 0},
+	})
+}
+
+func TestPlanOutcomes(t *testing.T) {
+	runPlanCases(t, map[string]planCase{
+		"exit 0":                               {given(podSucceeded), clear, settle},
+		"exit 0, waits for the report":         {given(podMissing, exitedAt(noon)), wait, settle},
+		"exit 0, reported":                     {given(podMissing, exitedAt(noon), completed), remove, 0},
+		"exit 0, reported before":              {given(podSucceeded, completed), remove, 0},
+		"exit 0, no report":                    {given(podMissing, exitedAt(noon), after(settle)), succeed, 0},
+		"exit 7":                               {given(podOutdated), outdate, 0},
+		"never started":                        {given(podNeverStarted), retry, 0},
+		"never started, fifth time":            {given(podNeverStarted, failedTimes(4, noon)), retry, 0},
+		"never started, sixth time":            {given(podNeverStarted, failedTimes(5, noon)), fail, 0},
+		"says never started, was seen up":      {given(podNeverStarted, seenUp), deregister, 0},
+		"says never started, has a job":        {given(podNeverStarted, withJob), fail, 0},
+		"says never started, job completed":    {given(podNeverStarted, completed), remove, 0},
+		"failed, no job known":                 {given(podFailed), deregister, 0},
+		"failed, GitHub is being asked":        {given(podFailed, asking), wait, 0},
+		"failed, GitHub agreed":                {given(podFailed, agreed), retryAnew, 0},
+		"failed, GitHub agreed, sixth time":    {given(podFailed, agreed, failedTimes(5, noon)), fail, 0},
+		"failed, GitHub says busy":             {given(podFailed, removalFailed(busy, noon.Add(busyRetry))), failBusy, 0},
+		"failed, GitHub is away":               {given(podFailed, removalFailed(temporary, noon.Add(time.Second))), reportPending, time.Second},
+		"failed, GitHub was away":              {given(podFailed, removalFailed(temporary, noon)), deregister, 0},
+		"failed with a job":                    {given(podFailed, withJob), fail, 0},
+		"failed, job completed":                {given(podFailed, completed), remove, 0},
+		"runs, not said":                       {given(podRunning), reportRunning, 0},
+		"runs, said":                           {given(podRunning, allSaid), wait, 0},
+		"runs, said without id":                {given(podRunning, saidRunning), reportRunning, 0},
+		"runs, id unknown":                     {given(podRunning, unregistered, saidRunning, func(s *situation) { s.runner.Status.Ready = true }), wait, 0},
+		"runs, about to be ready":              {given(podRunning, notReady, func(s *situation) { s.up = noon }), wait, readyPatience},
+		"runs, not ready for long":             {given(podRunning, notReady, seenUp), reportRunning, 0},
+		"runs, no longer ready":                {given(podRunning, notReady, allSaid), reportRunning, 0},
+		"runs, sidecar died":                   {given(podRunning, allSaid, sidecarDied), reportSidecar, 0},
+		"runs, sidecar died, told":             {given(podRunning, allSaid, sidecarDied, func(s *situation) { s.sidecarTold = true }), wait, 0},
+		"runs on after its job":                {given(podRunning, allSaid, completed), wait, 0},
+		"pending":                              {given(podPending), wait, defaultPendingTimeout},
+		"pending too long":                     {given(podPending, after(defaultPendingTimeout)), deregister, 0},
+		"pending too long, agreed":             {given(podPending, after(defaultPendingTimeout), agreed), retryAnew, 0},
+		"pending too long, busy":               {given(podPending, after(defaultPendingTimeout), removalFailed(busy, noon.Add(time.Hour)), told), wait, time.Hour},
+		"pending too long, has a job":          {given(podPending, after(defaultPendingTimeout), withJob), wait, 0},
+		"unschedulable too long":               {given(podPending, after(defaultPendingTimeout), unbound), reportPending, 0},
+		"pending, timeout of its own":          {given(podPending, timeoutOf(time.Minute)), wait, time.Minute},
+		"pending too long, timeout of its own": {given(podPending, timeoutOf(time.Minute), after(time.Minute)), deregister, 0},
+	})
+}
+
+func timeoutOf(d time.Duration) func(*situation) {
+	return func(s *situation) { s.runner.Spec.PendingTimeout = &metav1.Duration{Duration: d} }
+}
+
+func runPlanCases(t *testing.T, cases map[string]planCase) {
+	for title, test := range cases {
+		t.Run(title, func(t *testing.T) {
+			got := plan(test.situation)
+			if got.step != test.want {
+				t.Errorf("step %d (%s: %s), want %d", got.step, got.reason, got.message, test.want)
+			}
+			var again time.Time
+			if test.again != 0 {
+				again = noon.Add(test.again)
+			}
+			if !got.again.Equal(again) {
+				t.Errorf("again at %s, want %s", got.again, again)
+			}
+		})
+	}
+}
