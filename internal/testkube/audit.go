@@ -17,6 +17,7 @@ type AuditEvent struct {
 	RequestURI string    `json:"requestURI"`
 	UserAgent  string    `json:"userAgent"`
 	Received   time.Time `json:"requestReceivedTimestamp"`
+	Answered   time.Time `json:"stageTimestamp"`
 	User       struct {
 		Username string `json:"username"`
 	} `json:"user"`

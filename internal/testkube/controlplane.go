@@ -125,7 +125,9 @@ func (p *controlPlane) apiServerArguments() []string {
 	if p.audit {
 		// Blocking mode: a request that has been answered is in the log, or will be within a moment.
 		arguments = append(arguments, "--audit-policy-file="+p.path("audit.yaml"), "--audit-log-path="+p.path("audit.log"),
-			"--audit-log-mode=blocking")
+			"--audit-log-mode=blocking",
+			// Not rotated: 5,000 runners write more than the default of 100 MB.
+			"--audit-log-maxsize=100000")
 	}
 	return append(arguments, p.apiServerFlags...)
 }

@@ -106,3 +106,9 @@ func (r *Rig) polls(set string) bool {
 	}
 	return false
 }
+
+// RunnerPods returns the pods of runners.
+func (r *Rig) RunnerPods() []corev1.Pod {
+	r.t.Helper()
+	return r.pods(r.RunnerNamespace, client.MatchingLabels{v1alpha1.LabelRunner: "True"})
+}

@@ -30,12 +30,12 @@ func newHelm(t testing.TB, kubeconfig string) helm {
 
 func (h helm) install(t testing.TB, release, chart, namespace string, values Values) {
 	t.Helper()
-	h.run(t, "install", release, chartDirectory(chart), "--namespace", namespace, "--values", valuesFile(t, values))
+	h.run(t, "install", release, chart, "--namespace", namespace, "--values", valuesFile(t, values))
 }
 
 func (h helm) upgrade(t testing.TB, release, chart, namespace string, values Values) {
 	t.Helper()
-	h.run(t, "upgrade", release, chartDirectory(chart), "--namespace", namespace, "--values", valuesFile(t, values))
+	h.run(t, "upgrade", release, chart, "--namespace", namespace, "--values", valuesFile(t, values))
 }
 
 func (h helm) uninstall(t testing.TB, release, namespace string, more ...string) {
@@ -53,8 +53,6 @@ func (h helm) run(t testing.TB, arguments ...string) {
 		t.Fatalf("helm %s: %v\n%s", strings.Join(arguments, " "), err, output.String())
 	}
 }
-
-func chartDirectory(chart string) string { return filepath.Join(root, "charts", chart) }
 
 func valuesFile(t testing.TB, values Values) string {
 	t.Helper()

@@ -46,6 +46,9 @@ const (
 	managerMetrics = "RIG_METRICS_ADDRESS"
 )
 
+// programVariable marks the processes of the product: see Usage.
+const programVariable = "RIG_PROGRAM"
+
 // programRun is a program of the product as a container, whose pods are remembered for their logs.
 type programRun struct {
 	fakenode.Exec
@@ -72,11 +75,14 @@ func (m managerRun) Run(ctx context.Context, container *fakenode.Container) int 
 func (r *Rig) managerRunner(path string) fakenode.Runner {
 	// The ports are those of the rig's chart values.
 	exec := fakenode.Exec{Path: path, Ports: map[int32]string{8081: managerHealth, 8080: managerMetrics}}
+	exec.Environment = map[string]string{programVariable: r.mark(ManagerProgram)}
 	return managerRun{programRun{Exec: exec, pods: &r.managers}}
 }
 
 func (r *Rig) listenerRunner(path string) fakenode.Runner {
-	return programRun{Exec: fakenode.Listener(path), pods: &r.listeners}
+	exec := fakenode.Listener(path)
+	exec.Environment = map[string]string{programVariable: r.mark(ListenerProgram)}
+	return programRun{Exec: exec, pods: &r.listeners}
 }
 
 // podNames are those of all pods that ran a program.

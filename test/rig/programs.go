@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,7 +26,8 @@ var build = sync.OnceValues(func() (built, error) {
 	if err != nil {
 		return built{}, fmt.Errorf("make a directory for the programs: %w", err)
 	}
-	arguments := []string{"build", "-o", directory + string(filepath.Separator)}
+	// As make build does, because what is measured is what is shipped.
+	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
 	if raceEnabled {
 		arguments = append(arguments, "-race")
 	}
@@ -38,13 +40,20 @@ var build = sync.OnceValues(func() (built, error) {
 	return made, nil
 })
 
-func programs(t testing.TB) built {
+// orOurs fills in this module's programs, built where one is needed, and charts.
+func (p Product) orOurs(t testing.TB) Product {
 	t.Helper()
+	p.Controller = cmp.Or(p.Controller, filepath.Join(root, "charts", "gha-runner-scale-set-controller"))
+	p.Set = cmp.Or(p.Set, filepath.Join(root, "charts", "gha-runner-scale-set"))
+	if p.Manager != "" && p.Listener != "" {
+		return p
+	}
 	made, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	p.Manager, p.Listener = cmp.Or(p.Manager, made.manager), cmp.Or(p.Listener, made.listener)
+	return p
 }
 
 // removePrograms is the end of a test binary. One that built nothing builds nothing for it.

@@ -38,6 +38,15 @@ type Options struct {
 	ManagerReplicas int
 	// ControllerValues and ScaleSetValues are merged over the rig's values at their first level.
 	ControllerValues, ScaleSetValues Values
+	// Product is what is installed; its zero value is this module's.
+	Product Product
+}
+
+// Product names programs and charts to be used instead of this module's, for comparisons. Empty fields mean this
+// module's. The programs find the API server by KUBECONFIG.
+type Product struct {
+	Manager, Listener string // programs
+	Controller, Set   string // directories of the two charts
 }
 
 // Values are values of a chart.
@@ -81,7 +90,7 @@ func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	r.startGitHub()
 	r.startNode()
 	t.Cleanup(r.end)
-	r.helm.install(t, controllerRelease, "gha-runner-scale-set-controller", r.SystemNamespace, r.controllerValues())
+	r.helm.install(t, controllerRelease, r.options.Product.Controller, r.SystemNamespace, r.controllerValues())
 	r.InstallSet(DefaultSet, nil)
 	r.AwaitListening(DefaultSet)
 	return r
@@ -93,6 +102,7 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 		options.MaxRunners = 200
 	}
 	options.GitHub.PATs = []string{PAT}
+	options.Product = options.Product.orOurs(t)
 	r := &Rig{
 		Cluster: cluster, Started: time.Now(), t: t, options: options, sets: map[string]int{},
 		SystemNamespace: cluster.NewNamespace(t), RunnerNamespace: cluster.NewNamespace(t),
@@ -114,13 +124,12 @@ func (r *Rig) startGitHub() {
 
 func (r *Rig) startNode() {
 	r.t.Helper()
-	built := programs(r.t)
 	r.Node = fakenode.Start(r.t, r.Cluster.Config(), fakenode.Options{
 		StartLatency: r.options.NodeStartLatency,
 		Accepts:      r.owns,
 		Runners: map[string]fakenode.Runner{
-			managerContainer:               r.managerRunner(built.manager),
-			v1alpha1.ListenerContainerName: r.listenerRunner(built.listener),
+			managerContainer:               r.managerRunner(r.options.Product.Manager),
+			v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
 			v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
 		},
 	})
@@ -146,7 +155,7 @@ func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, rele
 		r.t.Fatalf("minRunners of scale set %s is no int", name)
 	}
 	r.sets[name] = idle
-	apply(r.t, name, "gha-runner-scale-set", r.RunnerNamespace, all)
+	apply(r.t, name, r.options.Product.Set, r.RunnerNamespace, all)
 }
 
 // idle is how many runners wait for jobs when there are none.

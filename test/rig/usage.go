@@ -1,0 +1,103 @@
+package rig
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Program is one of the product's.
+type Program string
+
+// The two programs.
+const (
+	ManagerProgram  Program = "manager"
+	ListenerProgram Program = "listener"
+)
+
+// clockTick is the unit of CPU times in /proc, 100 a second on every architecture that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// Usage is what the processes of a program have used of the machine, all together.
+type Usage struct {
+	Processes int
+	CPU       time.Duration
+	// Resident and ResidentPeak are bytes of memory, now and at most, shared pages of the program file included.
+	Resident, ResidentPeak int64
+}
+
+// Usage reads what the program's running processes have used. It reads Linux's /proc; elsewhere it finds no process.
+func (r *Rig) Usage(program Program) Usage {
+	r.t.Helper()
+	var used Usage
+	for _, directory := range r.processes(program) {
+		// A process that ends meanwhile counts as none.
+		if one, err := usageOf(directory); err == nil {
+			used.Processes++
+			used.CPU += one.CPU
+			used.Resident += one.Resident
+			used.ResidentPeak += one.ResidentPeak
+		}
+	}
+	return used
+}
+
+// mark is the value of programVariable in the environment of the program's processes.
+func (r *Rig) mark(program Program) string { return r.SystemNamespace + "/" + string(program) }
+
+// processes finds them by their environment, which also leads through a wrapper script.
+func (r *Rig) processes(program Program) []string {
+	var found []string
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a constant
+	for _, path := range environments {
+		content, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(append([]byte{0}, content...), []byte("\x00"+programVariable+"="+r.mark(program)+"\x00")) {
+			found = append(found, filepath.Dir(path))
+		}
+	}
+	return found
+}
+
+func usageOf(directory string) (used Usage, err error) {
+	if used.CPU, err = cpuOf(directory); err != nil {
+		return used, err
+	}
+	status, err := os.ReadFile(filepath.Join(directory, "status"))
+	if err != nil {
+		return used, err
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "VmRSS":
+			used.Resident = kilobytes << 10
+		case "VmHWM":
+			used.ResidentPeak = kilobytes << 10
+		}
+	}
+	return used, nil
+}
+
+// cpuOf reads user and system time, the 14th and 15th field of stat. The second is the name in parentheses, which may
+// hold spaces.
+func cpuOf(directory string) (time.Duration, error) {
+	stat, err := os.ReadFile(filepath.Join(directory, "stat"))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] {
+		count, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the CPU time of %s: %w", directory, err)
+		}
+		ticks += count
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
