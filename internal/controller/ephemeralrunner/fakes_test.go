@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/github/actions"
@@ -97,6 +99,9 @@ func (a *recordingAPI) Create(ctx context.Context, object client.Object, options
 	if err := a.note("create", object); err != nil {
 		return err
 	}
+	// A fake API server gives no UID, by which attempts are told apart, and no time of creation.
+	object.SetUID(uuid.NewUUID())
+	object.SetCreationTimestamp(metav1.Now())
 	return a.WithWatch.Create(ctx, object, options...)
 }
 

@@ -156,12 +156,6 @@ func found[T client.Object](f *fixture, object T) T {
 func (f *fixture) setPod(change func(*corev1.Pod)) {
 	f.Helper()
 	pod := f.pod()
-	if pod.UID == "" { // the fake API server gives none
-		pod.UID = "pod-uid"
-		if err := f.api.WithWatch.Update(f.Context(), pod); err != nil {
-			f.Fatal(err)
-		}
-	}
 	change(pod)
 	if err := f.api.WithWatch.Status().Update(f.Context(), pod); err != nil {
 		f.Fatal(err)

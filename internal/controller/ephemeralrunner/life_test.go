@@ -1,0 +1,235 @@
+package ephemeralrunner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+func runs(p *corev1.Pod) {
+	p.Spec.NodeName = "node"
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: running}}
+}
+
+func exits(code int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodSucceeded
+		if code != 0 {
+			p.Status.Phase = corev1.PodFailed
+		}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: exited(code, "Error")}}
+	}
+}
+
+func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult = "job", "succeeded" }
+
+// The life of a runner that simply works costs seven requests of the manager beside the set's creation of it, and one
+// call to GitHub, however often it is looked at.
+func TestLifeOfARunnerThatWorks(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !got.Ready || got.RunnerID != 101 {
+			t.Errorf("status %+v, want Running, ready, runner 101", got)
+		}
+		f.setStatus(hasReportedJob)
+		f.settle()
+		f.setPod(exits(0))
+		f.settle()
+		if f.pod() != nil || f.secret() != nil {
+			t.Error("pod and Secret of a runner that exited are still there")
+		}
+		f.setStatus(jobDone)
+		f.settle()
+		if f.runner() != nil {
+			t.Error("the runner is still there")
+		}
+		want := "create Secret, create Pod, patch status EphemeralRunner, delete Pod, delete Secret, delete EphemeralRunner, patch EphemeralRunner"
+		if got := f.api.sent(); got != want {
+			t.Errorf("requests\n%s, want\n%s", got, want)
+		}
+		f.wantCalls("jit")
+		if len(f.recorder.Events) != 0 {
+			t.Errorf("Event for a runner that simply succeeded: %s", <-f.recorder.Events)
+		}
+		if len(f.controller.memories)+len(f.controller.names) != 0 {
+			t.Error("the runner is remembered though it is gone")
+		}
+	}, newRunner())
+}
+
+func TestReportBeforeTheExitSavesWaiting(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		f.setStatus(jobDone)
+		f.settle()
+		f.setPod(exits(0))
+		f.settle()
+		if f.runner() != nil || f.pod() != nil || f.secret() != nil {
+			t.Error("something is left")
+		}
+		f.wantCalls("jit")
+	}, newRunner())
+}
+
+func TestExitWithoutReportEndsAsSucceeded(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		f.setPod(exits(0))
+		result := f.reconcile()
+		if result.RequeueAfter != settle {
+			t.Errorf("again in %s, want %s", result.RequeueAfter, settle)
+		}
+		f.elapse(settle)
+		f.settle()
+		if got := f.runner().Status.Phase; got != v1alpha1.EphemeralRunnerPhaseSucceeded {
+			t.Errorf("phase %q, want Succeeded", got)
+		}
+		f.wantCalls("jit") // the set decides whether GitHub is asked
+	}, newRunner())
+}
+
+func TestOutdatedRunnerIsKeptAsEvidence(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(exits(exitCodeOutdated))
+		f.settle()
+		status := f.runner().Status
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseOutdated || !strings.Contains(status.Message, "runner:1") {
+			t.Errorf("status %+v, want Outdated with the image", status)
+		}
+		if f.pod() != nil || f.secret() != nil {
+			t.Error("pod and Secret are still there")
+		}
+		f.wantCalls("jit", "remove 101")
+	}, newRunner())
+}
+
+// Six attempts, with the pauses of the design between them; then the object alone is left.
+func TestPodThatNeverStartsIsTriedSixTimesWithOneRegistration(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		for attempt := range 6 {
+			f.settle()
+			if attempt > 0 {
+				f.elapse(retryPauses[attempt-1])
+				f.settle()
+			}
+			if f.pod() == nil {
+				t.Fatalf("attempt %d: no pod", attempt+1)
+			}
+			f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
+			f.settle()
+		}
+		status := f.runner().Status
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != "OutOfcpu" || len(status.Failures) != 5 {
+			t.Errorf("status %+v, want Failed for OutOfcpu", status)
+		}
+		if f.pod() != nil || f.secret() != nil {
+			t.Error("pod and Secret are still there")
+		}
+		f.wantCalls("jit", "remove 101")
+	}, newRunner())
+}
+
+func TestStartedRunnerWithoutAJobGetsANewRegistration(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		f.setPod(exits(1))
+		f.settle()
+		f.wantCalls("jit", "remove 101")
+		f.elapse(retryPauses[0])
+		f.settle()
+		f.wantCalls("jit")
+		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
+			t.Errorf("the new pod gets %q, want a JIT config of its own", got)
+		}
+		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "102" {
+			t.Errorf("runner id on the pod %s, want 102", got)
+		}
+	}, newRunner())
+}
+
+func TestStartedRunnerWithAJobFails(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.setStatus(hasReportedJob)
+		f.settle()
+		f.setPod(exits(137))
+		f.settle()
+		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "Error" {
+			t.Errorf("status %+v, want Failed", got)
+		}
+		f.wantEvent("Error")
+	}, newRunner())
+}
+
+// A restart between a failure and what follows repeats nothing and starts no used JIT config again.
+func TestRestartAfterTheStartDoesNotReuseTheJITConfig(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		f.restart()
+		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		f.wantCalls("jit", "remove 101")
+		f.elapse(retryPauses[0])
+		f.settle()
+		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
+			t.Errorf("the new pod gets %q", got)
+		}
+	}, newRunner())
+}
+
+// A pod that hangs on a lost node is given up without an event of its own.
+func TestLostNodeIsNoticedInTime(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		pod := f.pod()
+		pod.Finalizers = []string{"test/node"}
+		if err := f.api.WithWatch.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.api.WithWatch.Delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		result := f.reconcile()
+		if result.RequeueAfter <= 0 || result.RequeueAfter > stuckAfter {
+			t.Fatalf("again in %s, want at most %s", result.RequeueAfter, stuckAfter)
+		}
+		f.elapse(stuckAfter)
+		f.settle()
+		if got := f.runner().Status.Reason; got != "NodeLost" {
+			t.Errorf("reason %q, want NodeLost", got)
+		}
+	}, newRunner())
+}
+
+func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
+	pod := podWith(corev1.PodPending, corev1.ContainerState{}, func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Hour))}}
+	})
+	if got := startOf(pod); !got.Equal(noon.Add(time.Hour)) {
+		t.Errorf("start %s, want the moment it was bound", got)
+	}
+}

@@ -1,0 +1,117 @@
+package ephemeralrunner
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// wholeRunner uses everything that has an influence on pod and Secret, and tries to override our marks.
+func wholeRunner(r *v1alpha1.EphemeralRunner) {
+	r.Annotations = map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "runner's"}
+	r.Spec.PodMetadata = metav1.ObjectMeta{
+		Labels:      map[string]string{"team": "test", v1alpha1.LabelScaleSetName: "other", v1alpha1.LabelRunner: "no"},
+		Annotations: map[string]string{"note": "template's", v1alpha1.AnnotationRunnerID: "1"},
+	}
+	r.Spec.EphemeralRunnerConfigSecretMetadata = &v1alpha1.ResourceMeta{
+		Labels: map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "other"}, Annotations: map[string]string{"c": "d"},
+	}
+	r.Spec.Proxy = &v1alpha1.ProxyConfig{
+		HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, NoProxy: []string{"internal"},
+	}
+	r.Spec.ProxySecretRef = "proxy"
+	r.Spec.PodSpec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyAlways,
+		Containers: []corev1.Container{
+			{Name: "dind", Image: "docker:dind"},
+			{Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work", Env: []corev1.EnvVar{{Name: "MINE", Value: "1"}}},
+		},
+	}
+}
+
+func ownerOfRunner() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: "actions.github.com/v1alpha1", Kind: "EphemeralRunner", Name: name, UID: "runner-uid",
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}}
+}
+
+func TestNewPod(t *testing.T) {
+	runner := newRunner(wholeRunner)
+	before := runner.DeepCopy()
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, OwnerReferences: ownerOfRunner(),
+			Labels: map[string]string{
+				"team": "test", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace, v1alpha1.LabelRunner: "True",
+			},
+			Annotations: map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "template's", v1alpha1.AnnotationRunnerID: "42"},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{
+				{Name: "dind", Image: "docker:dind"},
+				{Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work", Env: []corev1.EnvVar{
+					{Name: "MINE", Value: "1"},
+					fromSecret("ACTIONS_RUNNER_INPUT_JITCONFIG", name, "jitToken"),
+					{Name: "GITHUB_ACTIONS_RUNNER_EXTRA_USER_AGENT", Value: "actions-runner-controller/1.2.3"},
+					{Name: "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", Value: "1"},
+					fromSecret("http_proxy", "proxy", "http_proxy"),
+					fromSecret("https_proxy", "proxy", "https_proxy"),
+					fromSecret("no_proxy", "proxy", "no_proxy"),
+				}},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, newPod(runner, 42, "1.2.3")); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, runner); diff != "" {
+		t.Errorf("the runner was changed:\n%s", diff)
+	}
+}
+
+func TestNewSecret(t *testing.T) {
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, OwnerReferences: ownerOfRunner(),
+			Labels:      map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace},
+			Annotations: map[string]string{"c": "d"},
+		},
+		Data: map[string][]byte{
+			"jitToken": []byte("config"), "runnerName": []byte(name), "runnerId": []byte("42"), "scaleSetId": []byte("5"),
+		},
+	}
+	got := newSecret(newRunner(wholeRunner), &registration{id: 42, config: "config"})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Secret (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyConfiguredProxiesReachTheRunner(t *testing.T) {
+	runner := newRunner(wholeRunner, func(r *v1alpha1.EphemeralRunner) { r.Spec.Proxy = &v1alpha1.ProxyConfig{NoProxy: []string{"x"}} })
+	env := runnerEnv(runner, "1")
+	if last := env[len(env)-1].Name; len(env) != 4 || last != "no_proxy" {
+		t.Errorf("environment %v, want the three of every runner and no_proxy", env)
+	}
+}
+
+func TestWorkFolderAndHooksAreTheRunnerContainers(t *testing.T) {
+	spec := &newRunner(wholeRunner).Spec.PodSpec
+	if got := workFolder(spec); got != "/work" {
+		t.Errorf("work folder %q", got)
+	}
+	spec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
+	if usesContainerHooks(spec) {
+		t.Error("a sidecar's environment counts as the runner's")
+	}
+	spec.Containers[1].Env = append(spec.Containers[1].Env, corev1.EnvVar{Name: envContainerHooks, Value: "/hooks"})
+	if !usesContainerHooks(spec) {
+		t.Error("container hooks are not seen")
+	}
+}
