@@ -9,9 +9,12 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
@@ -32,6 +35,10 @@ type Options struct {
 	GitHub fakegithub.Options
 	// NodeStartLatency passes between the binding of a pod and its start. Default 50 ms.
 	NodeStartLatency time.Duration
+	// NodeRestartBackOff is the pause before a container's second restart, which doubles with every further one. Default 10 s.
+	NodeRestartBackOff time.Duration
+	// APIServer is how node and programs reach the API server; nil is directly.
+	APIServer *rest.Config
 	// MinRunners and MaxRunners are those of the scale set. MaxRunners 0 means 200.
 	MinRunners, MaxRunners int
 	// ManagerReplicas of the controller's chart. Default 1; from two on they elect a leader.
@@ -124,9 +131,10 @@ func (r *Rig) startGitHub() {
 
 func (r *Rig) startNode() {
 	r.t.Helper()
-	r.Node = fakenode.Start(r.t, r.Cluster.Config(), fakenode.Options{
-		StartLatency: r.options.NodeStartLatency,
-		Accepts:      r.owns,
+	r.Node = fakenode.Start(r.t, cmp.Or(r.options.APIServer, r.Cluster.Config()), fakenode.Options{
+		StartLatency:   r.options.NodeStartLatency,
+		RestartBackOff: r.options.NodeRestartBackOff,
+		Accepts:        r.owns,
 		Runners: map[string]fakenode.Runner{
 			managerContainer:               r.managerRunner(r.options.Product.Manager),
 			v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
