@@ -1,0 +1,242 @@
+package ephemeralrunner
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+var pods = schema.GroupResource{Resource: "pods"}
+
+// terminating is how the API server refuses to make something in a namespace that is being deleted.
+func terminating() error {
+	err := apierrors.NewForbidden(pods, name, errors.New("the namespace is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func storedSecret(owner *v1alpha1.EphemeralRunner) *corev1.Secret {
+	return newSecret(owner, &registration{id: 42, config: "stored"})
+}
+
+func TestNameTakenByOurselvesWithTheSecretThere(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
+		f.settle()
+		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "42" {
+			t.Errorf("runner id %s, want that of the Secret", got)
+		}
+		f.wantCalls("jit")
+	}, newRunner(), storedSecret(newRunner()))
+}
+
+// The answer to the registration was lost: the name is ours, but nobody has the JIT config.
+func TestNameTakenByOurselvesWithoutASecret(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.lost = true
+		f.settle()
+		if f.pod() != nil {
+			t.Fatal("a pod without a registration")
+		}
+		f.elapse(firstRetry)
+		f.settle()
+		f.elapse(2 * firstRetry)
+		f.settle()
+		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
+		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
+			t.Errorf("JIT config %q", got)
+		}
+	}, newRunner())
+}
+
+// A Secret of the same name that a former runner has left is no registration of this one; it is overwritten.
+func TestSecretOfAFormerRunnerIsNotUsed(t *testing.T) {
+	former := newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = "former" })
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		secret := f.secret()
+		if got := string(secret.Data[secretKeyJITConfig]); got != "config-101" {
+			t.Errorf("JIT config %q, want the new one", got)
+		}
+		if !metav1.IsControlledBy(secret, f.runner()) {
+			t.Error("the Secret does not belong to the runner")
+		}
+	}, newRunner(), storedSecret(former))
+}
+
+func TestNameTakenBySomebodyElse(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet + 1}
+		f.settle()
+		if f.runner() != nil {
+			t.Error("the runner keeps a name that is not its own")
+		}
+		if _, there := f.github.registered[name]; !there {
+			t.Error("somebody else's runner was removed")
+		}
+		f.wantEvent("RunnerNameTaken")
+	}, newRunner())
+}
+
+func TestPodNameTakenBySomebodyElse(t *testing.T) {
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		if f.runner() != nil {
+			t.Error("the runner keeps the name of a stranger's pod")
+		}
+		if f.pod() == nil {
+			t.Error("the stranger's pod was deleted")
+		}
+		f.wantCalls("jit", "remove 101")
+	}, newRunner(), stranger)
+}
+
+func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
+	limited := &actions.RateLimitedError{Err: errGitHubAway}
+	for title, test := range map[string]struct {
+		failure error
+		pause   time.Duration
+		reason  string
+	}{
+		"5xx":          {errGitHubAway, firstRetry, "RegistrationFailed"},
+		"429":          {limited, time.Hour, "RateLimited"},
+		"refused":      {actions.ErrUnauthorized, firstRetry, "CredentialsRefused"},
+		"no scale set": {actions.ErrScaleSetNotFound, firstRetry, "ScaleSetNotFound"},
+		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, firstRetry, "CredentialsMissing"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				limited.Until = time.Now().Add(time.Hour)
+				f.github.jit = test.failure
+				f.settle()
+				f.wantCalls("jit")
+				status := f.runner().Status
+				if status.Phase != v1alpha1.EphemeralRunnerPhasePending || status.Reason != test.reason {
+					t.Errorf("status %+v, want Pending for %s", status, test.reason)
+				}
+				f.wantEvent(test.reason)
+				f.github.jit = nil
+				result := f.reconcile()
+				if result.RequeueAfter != test.pause {
+					t.Errorf("again in %s, want %s", result.RequeueAfter, test.pause)
+				}
+				f.elapse(test.pause)
+				f.settle()
+				f.wantCalls("jit")
+				if f.pod() == nil {
+					t.Error("no pod after the trouble has ended")
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// GitHub's messages differ from call to call; that is no reason to write a status and an Event for each.
+func TestOtherWordsForTheSameReasonAreNotReported(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		for i := range 4 {
+			f.github.jit = errors.New(strings.Repeat("x", i+1))
+			f.settle()
+			f.elapse(longestRetry)
+		}
+		f.wantEvent("RegistrationFailed")
+		if got := strings.Count(f.api.sent(), "patch status"); got != 1 {
+			t.Errorf("%d writes of the status, want 1", got)
+		}
+	}, newRunner())
+}
+
+func TestRefusedPods(t *testing.T) {
+	invalidPod := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, nil)
+	for title, test := range map[string]struct {
+		refusal error
+		phase   v1alpha1.EphemeralRunnerPhase
+		reason  string
+		calls   []string
+		retries bool
+	}{
+		"invalid":     {invalidPod, v1alpha1.EphemeralRunnerPhaseFailed, "InvalidPod", []string{"jit", "remove 101"}, false},
+		"quota":       {apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q")), v1alpha1.EphemeralRunnerPhasePending, "QuotaExceeded", []string{"jit"}, true},
+		"policy":      {apierrors.NewForbidden(pods, name, errors.New("violates a policy")), v1alpha1.EphemeralRunnerPhasePending, "PodForbidden", []string{"jit"}, true},
+		"server":      {apierrors.NewInternalError(errors.New("etcd")), v1alpha1.EphemeralRunnerPhasePending, "PodRefused", []string{"jit"}, true},
+		"terminating": {terminating(), "", "", []string{"jit"}, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.api.refuse = map[string]error{"create Pod": test.refusal}
+				f.settle()
+				status := f.runner().Status
+				if status.Phase != test.phase || status.Reason != test.reason {
+					t.Errorf("status %+v, want %s for %s", status, test.phase, test.reason)
+				}
+				if quota := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionQuotaExceeded); quota != (test.reason == "QuotaExceeded") {
+					t.Errorf("condition QuotaExceeded is %t", quota)
+				}
+				f.wantCalls(test.calls...)
+				f.api.refuse = nil
+				f.elapse(firstRetry)
+				f.settle()
+				f.wantCalls() // what is registered is not registered again
+				if made := f.pod() != nil; made != test.retries {
+					t.Errorf("pod made: %t, want %t", made, test.retries)
+				}
+			}, newRunner())
+		})
+	}
+}
+
+func TestRefusedSecrets(t *testing.T) {
+	for title, test := range map[string]struct {
+		refusal error
+		phase   v1alpha1.EphemeralRunnerPhase
+	}{
+		"invalid":     {apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, name, nil), v1alpha1.EphemeralRunnerPhaseFailed},
+		"server":      {apierrors.NewInternalError(errors.New("etcd")), v1alpha1.EphemeralRunnerPhasePending},
+		"terminating": {terminating(), ""},
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.api.refuse = map[string]error{"create Secret": test.refusal}
+				f.settle()
+				if got := f.runner().Status.Phase; got != test.phase {
+					t.Errorf("phase %q, want %q", got, test.phase)
+				}
+				if f.pod() != nil {
+					t.Error("a pod without its Secret")
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// The pod was made, but the answer was lost: it is found, not taken for somebody else's.
+func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		runner := newRunner()
+		if err := f.controller.podThere(t.Context(), runner); err != nil {
+			t.Errorf("own pod: %v", err)
+		}
+		pod := f.pod()
+		pod.Finalizers = []string{"test/keep"}
+		if err := errors.Join(f.api.WithWatch.Update(t.Context(), pod), f.api.WithWatch.Delete(t.Context(), pod)); err != nil {
+			t.Fatal(err)
+		}
+		var refusal *failure
+		if err := f.controller.podThere(t.Context(), runner); !errors.As(err, &refusal) || refusal.kind != temporary {
+			t.Errorf("own pod that is being deleted: %v, want to wait", err)
+		}
+	}, newRunner(), client.Object(newPod(newRunner(), 42, "1")))
+}
