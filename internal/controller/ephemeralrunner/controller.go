@@ -127,6 +127,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile takes the next step in one runner's life.
 func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	c.begin()
 	runner := &v1alpha1.EphemeralRunner{}
 	if err := c.Client.Get(ctx, request.NamespacedName, runner); err != nil {
 		if apierrors.IsNotFound(err) {

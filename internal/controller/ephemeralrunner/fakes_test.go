@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -166,4 +167,18 @@ func (a *recordingAPI) sent() string {
 	requests := a.requests
 	a.requests = nil
 	return strings.Join(requests, ", ")
+}
+
+// staleCache shows the runner as it was.
+type staleCache struct {
+	*recordingAPI
+	runner *v1alpha1.EphemeralRunner
+}
+
+func (c staleCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if runner, is := object.(*v1alpha1.EphemeralRunner); is {
+		c.runner.DeepCopyInto(runner)
+		return nil
+	}
+	return c.recordingAPI.Get(ctx, key, object, options...)
 }

@@ -18,13 +18,19 @@ func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Clock.Now()
-	first(&c.began, now)
 	r := &run{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, runner.Status.RunnerID)}
 	r.memory.see(r, now)
 	if call.Result != 0 {
 		r.memory.registration = call.Result
 	}
 	return r
+}
+
+// begin notes that this manager leads from now on.
+func (c *Controller) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first(&c.began, c.Clock.Now())
 }
 
 // memoryOf returns what is remembered of a runner. The caller holds the lock.

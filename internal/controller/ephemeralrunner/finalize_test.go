@@ -1,0 +1,261 @@
+package ephemeralrunner
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// started brings the runner to run.
+func (f *fixture) started() *fixture {
+	f.Helper()
+	f.settle()
+	f.setPod(runs)
+	f.settle()
+	f.wantCalls("jit")
+	return f
+}
+
+func (f *fixture) wantGone() {
+	f.Helper()
+	if f.runner() != nil || f.pod() != nil || f.secret() != nil {
+		f.Error("runner, pod or Secret is left")
+	}
+	if len(f.controller.memories)+len(f.controller.names) != 0 {
+		f.Error("the runner is remembered though it is gone")
+	}
+}
+
+func TestIdleRunnerGoesWithGitHubsLeave(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().delete()
+		f.api.sent()
+		f.settle()
+		f.wantCalls("remove 101")
+		f.wantGone()
+		if got := f.api.sent(); got != "delete Pod, delete Secret, patch EphemeralRunner" {
+			t.Errorf("requests %s", got)
+		}
+	}, newRunner())
+}
+
+func TestBusyRunnerDrains(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.remove = actions.ErrJobStillRunning
+		f.started().delete()
+		f.settle()
+		f.wantCalls("remove 101")
+		f.wantEvent(v1alpha1.ConditionDraining)
+		f.elapse(busyRetry)
+		f.settle()
+		f.wantCalls("remove 101")
+
+		// GitHub goes away: that it has spoken of a job is not forgotten, not even in a restart.
+		f.github.remove = errGitHubAway
+		f.restart()
+		for range 20 {
+			f.elapse(time.Minute)
+			f.settle()
+		}
+		if f.pod() == nil {
+			t.Fatal("a running job was killed")
+		}
+		f.github.remove = nil
+		f.setPod(exits(0))
+		f.elapse(time.Minute)
+		f.settle()
+		f.wantGone()
+	}, newRunner())
+}
+
+func TestIdleRunnerGoesWhenGitHubIsSilent(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().delete()
+		f.github.remove = errGitHubAway
+		f.settle()
+		f.elapse(unansweredAtMost - time.Second)
+		f.settle()
+		if f.pod() == nil {
+			t.Fatal("the pod is gone though GitHub has time to answer")
+		}
+		f.elapse(time.Second)
+		f.settle()
+		f.wantGone()
+		f.wantEvent("RegistrationLeft")
+	}, newRunner())
+}
+
+// Uninstalled with Helm: the credential Secret is gone, and the manager may delete nothing in the namespace any more.
+func TestRunnerGoesWithoutCredentialsAndPermissions(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().delete()
+		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Name: "github"}
+		forbidden := apierrors.NewForbidden(pods, name, errors.New("no"))
+		f.api.refuse = map[string]error{"delete Pod": forbidden, "delete Secret": forbidden}
+		f.settle()
+		f.elapse(unansweredAtMost)
+		f.settle()
+		if f.runner() != nil {
+			t.Error("the runner is left")
+		}
+	}, newRunner())
+}
+
+func TestRegistrationThatNobodyRecordedIsLookedUp(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
+		f.delete()
+		f.settle()
+		f.wantCalls("find", "remove 42")
+		f.wantGone()
+	}, newRunner())
+}
+
+func TestSomebodyElsesRegistrationIsLeftAlone(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet + 1}
+		f.delete()
+		f.settle()
+		f.wantCalls("find")
+		f.wantGone()
+	}, newRunner())
+}
+
+// Of a runner that was made after this manager had begun, and that it never registered, GitHub knows nothing.
+func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
+	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name, r.UID = "another", "another" })
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.elapse(2 * clockSkew)
+		young := newRunner()
+		young.CreationTimestamp = metav1.Now()
+		if err := f.api.WithWatch.Create(t.Context(), young); err != nil {
+			t.Fatal(err)
+		}
+		f.delete()
+		f.settle()
+		f.wantCalls()
+		f.wantGone()
+	}, runner)
+}
+
+// Deleted while the registration is under way: what comes of it is removed, and no pod is made.
+func TestDeletedDuringRegistration(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.hold = make(chan struct{})
+		f.reconcile()
+		f.delete()
+		f.settle()
+		f.wantCalls()
+		close(f.github.hold)
+		synctest.Wait()
+		f.settle()
+		f.wantCalls("jit", "remove 101")
+		f.wantGone()
+		if strings.Contains(f.api.sent(), "create") {
+			t.Error("something was made for a runner that is being deleted")
+		}
+	}, newRunner())
+}
+
+func TestCompletedRunnerNeedsNoRemoval(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().setStatus(jobDone)
+		f.delete()
+		f.settle()
+		f.wantCalls()
+		f.wantGone()
+	}, newRunner())
+}
+
+// ARC's runners have two finalizers; and others may have added theirs, which are not ours to remove.
+func TestFinalizersOfOthers(t *testing.T) {
+	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
+		r.Finalizers = []string{v1alpha1.FinalizerEphemeralRunner, "example.com/theirs", v1alpha1.FinalizerRunnerRegistration}
+	})
+	inBubble(t, func(f *fixture) {
+		f.delete()
+		f.settle()
+		if got := f.runner().Finalizers; len(got) != 1 || got[0] != "example.com/theirs" {
+			t.Errorf("finalizers %v, want only theirs", got)
+		}
+		f.api.sent()
+		f.restart()
+		f.settle()
+		if got := f.api.sent(); got != "" {
+			t.Errorf("requests for a runner that waits for others: %s", got)
+		}
+	}, runner)
+}
+
+func TestWhatContainerHooksMadeIsDeleted(t *testing.T) {
+	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
+		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
+	})
+	labelled := func(objectName, runnerPod string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: objectName, Labels: map[string]string{v1alpha1.LabelRunnerPod: runnerPod}}
+	}
+	inBubble(t, func(f *fixture) {
+		f.delete()
+		f.settle()
+		f.wantGone()
+		var podsLeft corev1.PodList
+		var secretsLeft corev1.SecretList
+		if err := errors.Join(f.api.WithWatch.List(t.Context(), &podsLeft), f.api.WithWatch.List(t.Context(), &secretsLeft)); err != nil {
+			t.Fatal(err)
+		}
+		if len(podsLeft.Items) != 1 || podsLeft.Items[0].Name != "other-job" || len(secretsLeft.Items) != 0 {
+			t.Errorf("left: %d pods, %d Secrets; want another runner's pod only", len(podsLeft.Items), len(secretsLeft.Items))
+		}
+	}, runner,
+		&corev1.Pod{ObjectMeta: labelled("job", name)}, &corev1.Pod{ObjectMeta: labelled("other-job", "other")},
+		&corev1.Secret{ObjectMeta: labelled("job-secret", name)})
+}
+
+// An object that was replaced by one of the same name between two passes leaves no memory behind.
+func TestNamesakeIsAnotherRunner(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.controller.recall(newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = "namesake" }), nil)
+		if got := len(f.controller.memories); got != 1 {
+			t.Errorf("%d runners remembered, want 1", got)
+		}
+		if _, known := f.controller.provisions.Last(key{runnerKey, "runner-uid"}); known {
+			t.Error("the former runner's registration is remembered")
+		}
+	}, newRunner())
+}
+
+// The cache shows the runner as it was before the last write: nothing is done twice.
+func TestLateCacheRepeatsNothing(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		late := f.runner()
+		f.setPod(exits(1))
+		f.settle() // GitHub was asked, the failure noted
+		f.wantCalls("jit", "remove 101")
+		f.api.sent()
+		f.controller.Client = staleCache{f.api, late}
+		for range 3 {
+			if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		f.wantCalls()
+		if got := f.api.sent(); got != "" {
+			t.Errorf("requests %s, want none", got)
+		}
+	}, newRunner())
+}

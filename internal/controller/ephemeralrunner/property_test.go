@@ -1,0 +1,165 @@
+package ephemeralrunner
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// anySituation returns a random situation, possible or not.
+func anySituation(random *rand.Rand) *situation {
+	chance := func(n int) bool { return random.IntN(n) == 0 }
+	s := given(podState(random.IntN(int(podFailed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
+	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending, v1alpha1.EphemeralRunnerPhaseRunning}
+	s.runner.Status.Phase = phases[random.IntN(len(phases))]
+	failedTimes(random.IntN(7), noon)(s)
+	for change, n := range map[*func(*situation)]int{
+		&withJob: 4, &completed: 6, &hadPod: 2, &seenUp: 3, &notReady: 3, &unregistered: 2, &unbound: 3, &counted: 8, &told: 3,
+	} {
+		if chance(n) {
+			(*change)(s)
+		}
+	}
+	if s.pod.state == podRunning && s.up.IsZero() {
+		s.up = noon
+	}
+	anyProgress := []func(*situation){
+		func(*situation) {}, provisioning, provisioned, agreed, asking,
+		removalFailed(busy, noon.Add(time.Minute)), removalFailed(temporary, noon.Add(time.Minute)),
+		provisioningFailed(temporary, noon.Add(time.Minute)), provisioningFailed(invalid, noon), provisioningFailed(nameTaken, noon),
+	}
+	anyProgress[random.IntN(len(anyProgress))](s)
+	if chance(5) {
+		s.exited = noon
+	}
+	return s
+}
+
+// destructive says that a step stops a pod or gives a registration up.
+func destructive(d step) bool {
+	switch d {
+	case retry, retryAnew, clear, succeed, fail, failBusy, outdate, remove, replace, discard, deregister:
+		return true
+	default:
+		return false
+	}
+}
+
+// live says that the runner container runs, by all that is known, or may start at any moment, and has a job.
+func live(s *situation) bool {
+	if s.counted || s.runner.Status.JobCompleted() {
+		return false // its attempt was over before
+	}
+	return s.runner.Status.HasJob() && (s.pod.state == podRunning || s.pod.state == podPending)
+}
+
+func TestNoStepEndsALiveJob(t *testing.T) {
+	const seed = 1
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		s := anySituation(random)
+		if d := plan(s); live(s) && destructive(d.step) {
+			t.Fatalf("seed %d, situation %d: step %d for a runner with a live job: %+v", seed, i, d.step, s)
+		}
+	}
+}
+
+// A JIT config whose runner has started is never given to a second pod.
+func TestNoStepReusesAUsedJITConfig(t *testing.T) {
+	const seed = 2
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		s := anySituation(random)
+		ran := s.ran()
+		if d := plan(s); ran && (d.step == retry || d.step == provisionAgain || d.step == provision) {
+			t.Fatalf("seed %d, situation %d: step %d for a runner that has run: %+v", seed, i, d.step, s)
+		}
+	}
+}
+
+// A farewell kills no job that GitHub or a report has spoken of.
+func TestNoFarewellEndsALiveJob(t *testing.T) {
+	const seed = 3
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		e := endingOf(podRunning, lateBy(time.Duration(random.IntN(1200))*time.Second))
+		e.hasJob, e.forced, e.unseen = random.IntN(2) == 0, random.IntN(4) == 0, random.IntN(4) == 0
+		kind := failureKind(random.IntN(int(closed) + 1))
+		refused(kind, time.Duration(random.IntN(1200))*time.Second)(e)
+		if f := planFarewell(e); (e.hasJob || kind == busy) && (f.stop || f.release) {
+			t.Fatalf("seed %d, situation %d: %+v for a runner with a live job: %+v", seed, i, f, e)
+		}
+	}
+}
+
+// From any situation a runner whose pods never start, whose cluster is quiet and whose GitHub answers, is failed, or
+// removed, after a bounded number of steps; and every wait has an end.
+func TestAnySituationConverges(t *testing.T) {
+	const seed = 4
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 5_000 {
+		s := anySituation(random)
+		steps := 0
+		for ; steps < 100 && !carryOut(s, plan(s)); steps++ {
+		}
+		if steps == 100 {
+			t.Fatalf("seed %d, situation %d: no end: %+v", seed, i, s)
+		}
+	}
+}
+
+// carryOut lets a step have its effect in a world where every pod is rejected, every call answered, and where nothing
+// runs for ever. It says whether the runner's story is over.
+func carryOut(s *situation, d decision) bool {
+	switch d.step {
+	case wait, reportSidecar, reportPending, reportRunning:
+		return waitOn(s, d)
+	case provision, provisionAgain:
+		s.provisioning, s.registration = progress{known: true, finished: s.now}, 8
+		s.pod, s.hadPod, s.bound = outcome{state: podNeverStarted, reason: "Rejected"}, true, true
+	case deregister:
+		s.removal = progress{known: true}
+	case retry, retryAnew:
+		noteFailure(s)
+	case discard:
+		s.counted, s.hadPod, s.pod = false, false, outcome{state: podMissing}
+	case clear:
+		s.exited, s.pod = s.now, outcome{state: podMissing}
+	case succeed, fail, failBusy, outdate, remove, replace:
+		return true
+	}
+	return false
+}
+
+// waitOn lets time pass, or, where nothing but an event can help, the event come.
+func waitOn(s *situation, d decision) bool {
+	s.sidecarTold, s.runner.Status.Reason, s.runner.Status.Message, s.told = true, d.reason, d.message, s.now
+	switch {
+	case d.step == reportRunning:
+		s.runner.Status.Phase, s.runner.Status.Ready, s.runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, s.pod.ready, s.registration
+	case s.provisioning.running:
+		s.provisioning = progress{known: true, failure: &failure{}, due: s.now}
+	case s.removal.running:
+		s.removal = progress{known: true}
+	case d.again.After(s.now):
+		s.now = d.again
+	case s.pod.state == podRunning:
+		s.pod.state = podFailed
+	case s.pod.state == podPending:
+		s.pod.state, s.bound = podNeverStarted, true
+	default:
+		return d.again.IsZero() && s.provisioning.failure != nil && s.provisioning.failure.kind == closed
+	}
+	return false
+}
+
+func noteFailure(s *situation) {
+	s.runner.Status.Failures[fmt.Sprint(len(s.runner.Status.Failures))] = metav1.NewTime(s.now)
+	s.runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
+	s.provisioning, s.removal, s.up, s.hadPod, s.pod = progress{}, progress{}, time.Time{}, false, outcome{state: podMissing}
+}
