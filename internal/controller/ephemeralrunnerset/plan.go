@@ -90,7 +90,8 @@ func (m *memory) plan(runners []*runner, want demand, expected int) *plan {
 // planCreation fills up to replicas, within maxRunners and what trouble allows.
 func (m *memory) planCreation(p *plan, runners []*runner, want demand, expected int) {
 	t := m.tally(runners)
-	missing := want.replicas - t.waiting - t.working - t.held - expected
+	// Runners that exited without a job are about to count as failures, which may forbid to replace them.
+	missing := want.replicas - t.waiting - t.working - t.held - expected - len(p.exitedIdle)
 	room := want.maxRunners - t.notEnded - expected
 	var due time.Time
 	p.create, due = m.trouble.allows(max(0, min(missing, room)), t.starting+expected, m.now)

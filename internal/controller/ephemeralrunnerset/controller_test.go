@@ -1,0 +1,254 @@
+package ephemeralrunnerset
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+var (
+	errNoAnswer  = errors.New("connection reset")
+	runnersGroup = schema.GroupResource{Group: "actions.github.com", Resource: "ephemeralrunners"}
+	overQuota    = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
+)
+
+func TestCreatesRunnersUnderChosenNames(t *testing.T) {
+	set := newSet(3, func(s *v1alpha1.EphemeralRunnerSet) {
+		s.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{
+			Labels:      map[string]string{"team": "build", v1alpha1.LabelScaleSetName: "other"},
+			Annotations: map[string]string{"note": "x"},
+		}
+		s.Annotations = map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default"}
+	})
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		s.reconcile()
+		s.wantRunners(3)
+		r := s.runners()[0]
+		if !strings.HasPrefix(r.Name, "set-runner-") || !slices.Equal(r.Finalizers, []string{v1alpha1.FinalizerEphemeralRunner}) {
+			t.Errorf("runner %s with finalizers %v", r.Name, r.Finalizers)
+		}
+		if r.Labels["team"] != "build" || r.Labels[v1alpha1.LabelScaleSetName] != "set" || r.Labels[v1alpha1.LabelComponent] != v1alpha1.ComponentRunner {
+			t.Errorf("labels %v", r.Labels)
+		}
+		if r.Annotations["note"] != "x" || r.Annotations[v1alpha1.AnnotationPatchID] != "1" || r.Annotations[v1alpha1.AnnotationRunnerGroupName] != "Default" {
+			t.Errorf("annotations %v", r.Annotations)
+		}
+		if !metav1.IsControlledBy(&r, set) {
+			t.Error("the runner does not belong to the set")
+		}
+		if !slices.Contains(s.set().Finalizers, v1alpha1.FinalizerEphemeralRunnerSet) {
+			t.Error("the set has no finalizer")
+		}
+	}, set)
+}
+
+func TestLateCacheCreatesNothingTwice(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.hidden = true
+		for range 5 {
+			s.reconcile()
+		}
+		s.wantRunners(3)
+		if s.requests["create"] != 3 {
+			t.Errorf("%d creations, want 3", s.requests["create"])
+		}
+	}, newSet(3))
+}
+
+// The answer to a creation is lost: the same names are tried again, so that there is one runner for each.
+func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.hidden, s.refuse, s.made = true, errNoAnswer, true
+		if _, err := s.pass(); !errors.Is(err, errNoAnswer) {
+			t.Fatalf("Reconcile() = %v", err)
+		}
+		for range 4 { // a failing server is not asked again and again
+			s.reconcile()
+		}
+		if s.requests["create"] != 2 {
+			t.Errorf("%d creations before the pause is over, want 2", s.requests["create"])
+		}
+		s.refuse = nil
+		s.elapse(firstCreatePause)
+		s.reconcile()
+		s.wantRunners(2)
+		s.hidden = false
+		s.reconcile()
+		s.wantRunners(2)
+	}, newSet(2))
+}
+
+// However long the server does not answer, no more runners are made than were asked for.
+func TestLongSilenceMakesNoMoreRunners(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.refuse = errNoAnswer
+		for range 10 {
+			_, _ = s.pass()
+			s.elapse(expectedAtMost + longestCreatePause)
+		}
+		s.refuse = nil
+		s.reconcile()
+		s.reconcile()
+		s.wantRunners(2)
+	}, newSet(2))
+}
+
+func TestRefusedCreationIsRepeatedWithAPause(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.refuse = overQuota
+		if _, err := s.pass(); !apierrors.IsForbidden(err) {
+			t.Fatalf("Reconcile() = %v", err)
+		}
+		if again := s.reconcile().RequeueAfter; again > firstCreatePause || s.requests["create"] != 1 {
+			t.Errorf("again in %s after %d creations", again, s.requests["create"])
+		}
+		s.refuse = nil
+		s.elapse(firstCreatePause)
+		s.reconcile()
+		s.wantRunners(1)
+	}, newSet(1))
+}
+
+func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
+	inBubble(t, func(s *site) {
+		refusal := apierrors.NewForbidden(runnersGroup, "", errors.New("terminating"))
+		refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		s.refuse = refusal
+		for range 3 {
+			s.reconcile()
+			s.elapse(time.Hour)
+		}
+		if s.requests["create"] != 1 {
+			t.Errorf("%d creations, want one and no more", s.requests["create"])
+		}
+	}, newSet(1))
+}
+
+func TestSurplusIsRemovedWithGitHubsLeave(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		s.bringUp()
+		s.publish(0)
+		s.reconcile()
+		s.elapse(surplusPatience)
+		s.publish(0)
+		s.reconcile()
+		if s.asked != 2 || s.requests["delete"] != 0 {
+			t.Fatalf("GitHub asked %d times, %d deletions; want 2 and none yet", s.asked, s.requests["delete"])
+		}
+		s.reconcile()
+		s.reconcile()
+		if s.asked != 2 || s.requests["delete"] != 2 {
+			t.Errorf("GitHub asked %d times, %d deletions; want 2 of each", s.asked, s.requests["delete"])
+		}
+	}, newSet(2))
+}
+
+func TestBusyRunnerIsNoVictim(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.remove = actions.ErrJobStillRunning
+		s.reconcile()
+		s.bringUp()
+		s.publish(0)
+		s.reconcile()
+		s.elapse(surplusPatience)
+		s.publish(0)
+		for range 3 {
+			s.reconcile()
+		}
+		if s.asked != 1 || s.requests["delete"] != 0 {
+			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none", s.asked, s.requests["delete"])
+		}
+	}, newSet(1))
+}
+
+func TestStatusIsWrittenOnceASecond(t *testing.T) {
+	const patches = "patch status *v1alpha1.EphemeralRunnerSet"
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		again := s.reconcile().RequeueAfter
+		s.bringUp()
+		s.reconcile()
+		if s.requests[patches] != 1 || again <= 0 || again > reportEvery {
+			t.Errorf("%d writes within a second, again in %s", s.requests[patches], again)
+		}
+		s.elapse(reportEvery)
+		s.reconcile()
+		if got := s.set().Status; s.requests[patches] != 2 || got.RunningEphemeralRunners != 2 || got.CurrentReplicas != 2 {
+			t.Errorf("%d writes, status %+v; want 2 writes, 2 running", s.requests[patches], got)
+		}
+		s.elapse(time.Minute)
+		s.reconcile()
+		if s.requests[patches] != 2 {
+			t.Error("a status that has not changed is written")
+		}
+	}, newSet(2))
+}
+
+func TestDegradedSetSaysSo(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		for _, r := range s.runners() {
+			r.Status.Phase, r.Status.Reason, r.Status.Message = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull", "no such image"
+			if err := s.api.Status().Update(t.Context(), &r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.elapse(reportEvery)
+		s.reconcile()
+		if !s.event(v1alpha1.ConditionDegraded) {
+			t.Error("no Event")
+		}
+		s.wantRunners(3)
+	}, newSet(3))
+}
+
+func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		r := s.runners()[0]
+		r.Status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+		if err := s.api.Status().Update(t.Context(), &r); err != nil {
+			t.Fatal(err)
+		}
+		s.reconcile()
+		s.elapse(settleAfterEnd)
+		s.publish(1)
+		s.reconcile()
+		s.wantRunners(1) // it is not replaced before it counts as a failure
+		if got := s.runners()[0].Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != reasonExitedWithoutJob {
+			t.Errorf("status %+v, want Failed for %s", got, reasonExitedWithoutJob)
+		}
+	}, newSet(1))
+}
+
+func TestRunnersProxyComesFromASecret(t *testing.T) {
+	set := newSet(1, func(s *v1alpha1.EphemeralRunnerSet) {
+		s.Spec.EphemeralRunnerSpec.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}}
+	})
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		secrets := &corev1.SecretList{}
+		if err := s.api.List(t.Context(), secrets); err != nil {
+			t.Fatal(err)
+		}
+		want := "set-754b578d-runner-proxy" // ARC's name for this namespace
+		if len(secrets.Items) != 1 || secrets.Items[0].Name != want || string(secrets.Items[0].Data["http_proxy"]) != "http://proxy" {
+			t.Fatalf("Secrets %v, want %s", secrets.Items, want)
+		}
+		if got := s.runners()[0].Spec.ProxySecretRef; got != want {
+			t.Errorf("the runner's proxy Secret is %q, want %s", got, want)
+		}
+	}, set)
+}
