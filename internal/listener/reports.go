@@ -20,6 +20,9 @@ const (
 	reportsAtOnce = 32
 	// reportLimit is how long a report is tried while the API server answers others.
 	reportLimit = time.Minute
+	// forbiddenLimit is how long a report is tried that is answered with 403. An API server that was just started answers
+	// so until it has read the Roles, which takes about a second.
+	forbiddenLimit = 15 * time.Second
 	// kubernetesLimit ends one request to the API server.
 	kubernetesLimit = 10 * time.Second
 )
@@ -195,8 +198,10 @@ func (r *reporter) hopeless(err error, started time.Time) (reason string, hopele
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		switch code := status.Status().Code; code {
-		case 400, 403, 404, 422:
+		case 400, 404, 422:
 			return string(apierrors.ReasonForError(err)), true
+		case 403:
+			return string(apierrors.ReasonForError(err)), r.clock.Since(started) >= forbiddenLimit
 		}
 	}
 	r.mu.Lock()

@@ -110,7 +110,6 @@ func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
 		reason string
 	}{
 		"no such runner": {apierrors.NewNotFound(runner, "a"), "NotFound"},
-		"forbidden":      {apierrors.NewForbidden(runner, "a", errBroken), "Forbidden"},
 		"invalid":        {apierrors.NewInvalid(schema.GroupKind{Kind: "EphemeralRunner"}, "a", nil), "Invalid"},
 		"malformed":      {apierrors.NewBadRequest("no"), "BadRequest"},
 	} {
@@ -123,6 +122,34 @@ func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
 					t.Error("the message is not to be deleted")
 				}
 				if diff := cmp.Diff([]string{test.reason}, r.reasons); diff != "" || time.Since(begun) != 0 {
+					t.Errorf("after %s dropped (-want +got):\n%s", time.Since(begun), diff)
+				}
+			})
+		})
+	}
+}
+
+// An API server that was just started forbids everything for a moment.
+func TestForbiddenReportsAreRepeatedForAWhile(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "actions.github.com", Resource: runners}, "a", errBroken)
+	for name, test := range map[string]struct {
+		until   time.Duration
+		dropped []string
+	}{
+		"for a moment": {until: 2 * time.Second},
+		"for good":     {until: time.Hour, dropped: []string{"Forbidden"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, begun := newRig(), time.Now()
+				r.cluster.onJob = func(string) error {
+					if time.Since(begun) < test.until {
+						return forbidden
+					}
+					return nil
+				}
+				r.deliver(t.Context(), reportsAbout("", "a"))()
+				if diff := cmp.Diff(test.dropped, r.reasons); diff != "" {
 					t.Errorf("after %s dropped (-want +got):\n%s", time.Since(begun), diff)
 				}
 			})
