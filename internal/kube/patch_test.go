@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// newAPI returns a fake API server that has the objects, and a counter of its writes.
+func newAPI(t *testing.T, objects ...client.Object) (client.WithWatch, *int) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	writes := new(int)
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.EphemeralRunner{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				*writes++
+				return c.Patch(ctx, object, patch, options...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+				*writes++
+				return c.SubResource(name).Patch(ctx, object, patch, options...)
+			},
+		}).Build(), writes
+}
+
+func runnerWith(finalizers ...string) *v1alpha1.EphemeralRunner {
+	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "r", Finalizers: finalizers}}
+}
+
+func read(t *testing.T, c client.Client) *v1alpha1.EphemeralRunner {
+	t.Helper()
+	runner := &v1alpha1.EphemeralRunner{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "r"}, runner); err != nil {
+		t.Fatal(err)
+	}
+	return runner
+}
+
+func TestStatusIsWrittenWhereItDiffers(t *testing.T) {
+	c, writes := newAPI(t, runnerWith())
+	runner := read(t, c)
+	before := runner.DeepCopy()
+	if wrote, err := PatchStatus(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
+		t.Errorf("PatchStatus() = %t, %v with %d writes for no difference", wrote, err, *writes)
+	}
+	runner.Status.Reason = "Because"
+	if wrote, err := PatchStatus(t.Context(), c, runner, before); !wrote || err != nil {
+		t.Errorf("PatchStatus() = %t, %v", wrote, err)
+	}
+	if read(t, c).Status.Reason != "Because" || runner.ResourceVersion == before.ResourceVersion {
+		t.Error("the status was not written, or the object did not take the answer")
+	}
+}
+
+func TestMetadataIsWrittenWhereItDiffers(t *testing.T) {
+	c, writes := newAPI(t, runnerWith())
+	runner := read(t, c)
+	before := runner.DeepCopy()
+	if wrote, err := PatchMetadata(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
+		t.Errorf("PatchMetadata() = %t, %v with %d writes for no difference", wrote, err, *writes)
+	}
+	SetAnnotation(runner, "a", "b")
+	if wrote, err := PatchMetadata(t.Context(), c, runner, before); !wrote || err != nil || read(t, c).Annotations["a"] != "b" {
+		t.Errorf("PatchMetadata() = %t, %v", wrote, err)
+	}
+}
+
+func TestFinalizerIsAddedOnceAndNeverOverAnothers(t *testing.T) {
+	c, writes := newAPI(t, runnerWith("theirs"))
+	late := read(t, c)
+	runner := read(t, c)
+	for range 2 {
+		if err := AddFinalizer(t.Context(), c, runner, "ours"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"theirs", "ours"}) || *writes != 1 {
+		t.Errorf("finalizers %v after %d writes", got, *writes)
+	}
+	if err := AddFinalizer(t.Context(), c, late, "third"); !apierrors.IsConflict(err) {
+		t.Errorf("AddFinalizer() on a late object = %v, want a conflict", err)
+	}
+}
+
+func TestFinalizersAreRemovedInOneRequest(t *testing.T) {
+	c, writes := newAPI(t, runnerWith("a", "theirs", "b"))
+	runner := read(t, c)
+	if err := RemoveFinalizers(t.Context(), c, runner, "a", "b", "absent"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"theirs"}) || *writes != 1 {
+		t.Errorf("finalizers %v after %d writes", got, *writes)
+	}
+	if err := RemoveFinalizers(t.Context(), c, read(t, c), "a"); err != nil || *writes != 1 {
+		t.Errorf("RemoveFinalizers() = %v, %d writes though there is none", err, *writes)
+	}
+	gone := runnerWith("a")
+	gone.Name = "gone"
+	if err := RemoveFinalizers(t.Context(), c, gone, "a"); err != nil {
+		t.Errorf("RemoveFinalizers() of what is gone = %v", err)
+	}
+}
+
+// A finalizer that another has removed meanwhile must not make us remove the one that has taken its place.
+func TestFinalizersAreLeftAloneWhereTheListHasChanged(t *testing.T) {
+	c, _ := newAPI(t, runnerWith("a", "ours", "b"))
+	late, runner := read(t, c), read(t, c)
+	if err := RemoveFinalizers(t.Context(), c, runner, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveFinalizers(t.Context(), c, late, "ours"); err == nil {
+		t.Error("removed by a position that is another's by now")
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"ours", "b"}) {
+		t.Errorf("finalizers %v", got)
+	}
+}
