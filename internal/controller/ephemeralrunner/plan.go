@@ -175,12 +175,28 @@ func planMissing(s *situation) decision {
 		return planExited(s)
 	case s.provisioning.running:
 		return decision{}
-	case s.hadPod || s.ran():
-		s.pod = outcome{reason: "PodLost", message: "the pod is gone though the runner had not finished"}
-		return planEnded(s)
+	case s.hadPod:
+		return planLost(s)
+	case s.ran():
+		return planUnseen(s)
 	default:
 		return planProvision(s)
 	}
+}
+
+// planLost: the pod was there and is gone.
+func planLost(s *situation) decision {
+	s.pod = outcome{reason: "PodLost", message: "the pod is gone though the runner had not finished"}
+	return planEnded(s)
+}
+
+// planUnseen: a job was reported, so there is or was a pod, but none was seen. Runners and pods come by two watches, of
+// which the pods' may be the later one; whoever takes the pod for lost then, kills its job.
+func planUnseen(s *situation) decision {
+	if due := s.provisioning.finished.Add(unseenAtMost); s.provisioning.known && s.now.Before(due) {
+		return decision{again: due}
+	}
+	return planLost(s)
 }
 
 // planEnded: the pod ended without saying what became of the runner container. What was seen before decides.

@@ -96,6 +96,9 @@ func TestPlanProvision(t *testing.T) {
 		"pod vanished after its start":   {given(podMissing, hadPod, seenUp), deregister, 0},
 		"restart: pod of a running one":  {given(podMissing, saidRunning), deregister, 0},
 		"restart: pod of one with a job": {given(podMissing, withJob), fail, 0},
+		"job seen before its pod":        {given(podMissing, provisioned, withJob), wait, unseenAtMost},
+		"job seen, answer to pod lost":   {given(podMissing, provisioningFailed(temporary, noon), withJob), wait, unseenAtMost},
+		"job seen, its pod never":        {given(podMissing, provisioned, withJob, after(unseenAtMost)), fail, 0},
 	})
 }
 
