@@ -37,6 +37,24 @@ func TestIdleRunners(t *testing.T) {
 	}
 }
 
+// A new template replaces idle runners; those with a job finish it.
+func TestTemplateChange(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	awaitIdle(t, r, 2)
+	ids := r.QueueJobs(4, time.Second, 4*time.Second)
+	r.AwaitCompleted(ids, 1)
+	container := rig.Values{"name": "runner", "image": "changed", "command": []string{"/home/runner/run.sh"}}
+	r.UpgradeSet(rig.DefaultSet, rig.Values{"template": rig.Values{"spec": rig.Values{"containers": []rig.Values{container}}}})
+	r.WaitDone(ids)
+	r.AwaitQuiet()
+	gomega.NewWithT(t).Eventually(func() (images []string) {
+		for _, pod := range r.RunnerPods() {
+			images = append(images, pod.Spec.Containers[0].Image)
+		}
+		return images
+	}, rig.Patience).Should(gomega.Equal([]string{"changed", "changed"}))
+}
+
 // online counts the runners GitHub can give jobs to, and those that have one.
 func online(r *rig.Rig) (idle, busy int) {
 	for _, runner := range r.GitHub.Snapshot().Runners {

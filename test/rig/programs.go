@@ -18,7 +18,10 @@ import (
 const root = "../.."
 
 // built are the product's programs.
-type built struct{ directory, manager, listener string }
+type built struct{ manager, listener string }
+
+// programsDirectory holds them; empty while they aren't built.
+var programsDirectory string
 
 // build makes the programs once per test binary, race-enabled when the test is.
 var build = sync.OnceValues(func() (built, error) {
@@ -26,6 +29,7 @@ var build = sync.OnceValues(func() (built, error) {
 	if err != nil {
 		return built{}, fmt.Errorf("make a directory for the programs: %w", err)
 	}
+	programsDirectory = directory
 	// As make build does, because what is measured is what is shipped.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
 	if raceEnabled {
@@ -33,11 +37,10 @@ var build = sync.OnceValues(func() (built, error) {
 	}
 	command := exec.Command("go", append(arguments, "./cmd/manager", "./cmd/listener")...)
 	command.Dir = root
-	made := built{directory, filepath.Join(directory, "manager"), filepath.Join(directory, "listener")}
 	if output, err := command.CombinedOutput(); err != nil {
-		return made, fmt.Errorf("build the programs: %w\n%s", err, output)
+		return built{}, fmt.Errorf("build the programs: %w\n%s", err, output)
 	}
-	return made, nil
+	return built{manager: filepath.Join(directory, "manager"), listener: filepath.Join(directory, "listener")}, nil
 })
 
 // orOurs fills in this module's programs, built where one is needed, and charts.
@@ -56,13 +59,13 @@ func (p Product) orOurs(t testing.TB) Product {
 	return p
 }
 
-// removePrograms is the end of a test binary. One that built nothing builds nothing for it.
+// removePrograms is for the end of a test binary.
 func removePrograms() {
-	if directories, err := filepath.Glob(filepath.Join(os.TempDir(), "rig-programs-*")); err != nil || len(directories) == 0 {
+	if programsDirectory == "" {
 		return
 	}
-	if made, err := build(); err == nil {
-		_ = os.RemoveAll(made.directory)
+	if err := os.RemoveAll(programsDirectory); err != nil {
+		fmt.Fprintln(os.Stderr, "remove the programs:", err)
 	}
 }
 
