@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # lint.sh: everything that can be checked without running the product. It says what is wrong and leaves the tree as it
 # was found, but for generated files that were out of date: those are written, and named.
+# shellcheck disable=SC2317 # the functions are called by check
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

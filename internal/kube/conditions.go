@@ -15,15 +15,17 @@ type Condition struct {
 	Message string
 }
 
-// True, False and Unknown make conditions.
+// True makes a condition that holds.
 func True(conditionType, reason, message string) Condition {
 	return Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
+// False makes a condition that does not hold.
 func False(conditionType, reason, message string) Condition {
 	return Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
+// Unknown makes a condition that nobody can judge yet.
 func Unknown(conditionType, reason, message string) Condition {
 	return Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }

@@ -192,7 +192,7 @@ func TestReportsOutliveAnAbsentServer(t *testing.T) {
 			return nil
 		}
 		wait := r.deliver(t.Context(), reportsAbout("succeeded", "a"))
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		away = false
 		guarded(&r.cluster.mu, &r.cluster.jobs) // shows it to the reporter

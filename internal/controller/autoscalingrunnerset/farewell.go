@@ -108,7 +108,7 @@ func (c *Controller) deleteScaleSet(ctx context.Context, at credentials.Referenc
 	}
 	resolved, listenerErr := c.options.Connections.FromListener(ctx, listener)
 	if listenerErr != nil {
-		return fmt.Errorf("%w (the listener's Secret doesn't help: %v)", err, listenerErr)
+		return fmt.Errorf("%w (the listener's Secret doesn't help: %w)", err, listenerErr)
 	}
 	github, err = c.options.Connections.GitHubFrom(at, resolved)
 	if err != nil {

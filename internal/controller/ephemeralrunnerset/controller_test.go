@@ -19,7 +19,7 @@ import (
 var (
 	errNoAnswer  = errors.New("connection reset")
 	runnersGroup = schema.GroupResource{Group: "actions.github.com", Resource: "ephemeralrunners"}
-	overQuota    = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
+	errOverQuota    = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
 )
 
 func TestCreatesRunnersUnderChosenNames(t *testing.T) {
@@ -106,7 +106,7 @@ func TestLongSilenceMakesNoMoreRunners(t *testing.T) {
 
 func TestRefusedCreationIsRepeatedWithAPause(t *testing.T) {
 	inBubble(t, func(s *site) {
-		s.refuse = overQuota
+		s.refuse = errOverQuota
 		if _, err := s.pass(); !apierrors.IsForbidden(err) {
 			t.Fatalf("Reconcile() = %v", err)
 		}

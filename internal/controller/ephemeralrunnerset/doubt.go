@@ -23,20 +23,31 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 	starved := want.assignedJobs > m.tally(runners).working
 	for _, r := range runners {
 		past := m.past(r)
+		if r.deleting || r.ended() || r.registration == 0 || past.lost || !past.removed.IsZero() {
+			continue // nothing more to find out, or nothing to ask about
+		}
 		switch {
-		case r.deleting || r.ended() || r.registration == 0 || past.lost || !past.removed.IsZero():
 		case r.completed:
 			m.ask(p, &p.remove, r, latest(past.completed, past.asked), lingerPatience)
 		case m.slotOf(r) == working:
 			m.ask(p, &p.lookUp, r, latest(past.up, past.asked), m.pauseAfter(past, workingAsk))
-		case starved && r.up() && !m.now.Before(past.up.Add(want.registrationTimeout)):
-			// So long without a job while jobs wait: it never came to listen, whatever its registration says.
-			m.ask(p, &p.remove, r, past.asked, askAgain)
-		case starved && r.up() && past.asked.IsZero():
-			m.ask(p, &p.lookUp, r, past.up, idlePatience)
 		case starved && r.up():
-			m.ask(p, &p.lookUp, r, past.asked, m.pauseAfter(past, askAgain))
+			m.doubtIdle(p, r, want)
 		}
+	}
+}
+
+// doubtIdle asks about a runner that is up without a job while jobs wait.
+func (m *memory) doubtIdle(p *plan, r *runner, want demand) {
+	past := m.past(r)
+	switch {
+	case !m.now.Before(past.up.Add(want.registrationTimeout)):
+		// So long without a job: it never came to listen, whatever its registration says.
+		m.ask(p, &p.remove, r, past.asked, askAgain)
+	case past.asked.IsZero():
+		m.ask(p, &p.lookUp, r, past.up, idlePatience)
+	default:
+		m.ask(p, &p.lookUp, r, past.asked, m.pauseAfter(past, askAgain))
 	}
 }
 
