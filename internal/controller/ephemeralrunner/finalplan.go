@@ -54,7 +54,9 @@ func planFarewell(e *ending) farewell {
 		return farewell{}
 	}
 	agreed := e.completed || !e.registered || e.removal.known && !e.removal.running && e.removal.failure == nil
-	if e.pod.state == podRunning && !agreed {
+	// A pod that has not started, by the cache, and yet a job: the watch of pods is late.
+	runs := e.pod.state == podRunning || e.pod.state == podPending && e.hasJob
+	if runs && !agreed {
 		return planDraining(e)
 	}
 	f := farewell{stop: true}

@@ -87,11 +87,11 @@ func TestNoFarewellEndsALiveJob(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
-		e := endingOf(podRunning, lateBy(time.Duration(random.IntN(1200))*time.Second))
+		e := endingOf(podPending+podState(random.IntN(2)), lateBy(time.Duration(random.IntN(1200))*time.Second))
 		e.hasJob, e.forced, e.unseen = random.IntN(2) == 0, random.IntN(4) == 0, random.IntN(4) == 0
 		kind := failureKind(random.IntN(int(closed) + 1))
 		refused(kind, time.Duration(random.IntN(1200))*time.Second)(e)
-		if f := planFarewell(e); (e.hasJob || kind == busy) && (f.stop || f.release) {
+		if f := planFarewell(e); (e.hasJob || kind == busy && e.pod.state == podRunning) && (f.stop || f.release) {
 			t.Fatalf("seed %d, situation %d: %+v for a runner with a live job: %+v", seed, i, f, e)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 var (
 	errNoAnswer  = errors.New("connection reset")
 	runnersGroup = schema.GroupResource{Group: "actions.github.com", Resource: "ephemeralrunners"}
-	errOverQuota    = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
+	errOverQuota = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
 )
 
 func TestCreatesRunnersUnderChosenNames(t *testing.T) {
