@@ -134,7 +134,7 @@ func (p parts) ephemeralRunner() *ephemeralrunner.Controller {
 		Pool:     p.pool,
 		Recorder: p.manager.GetEventRecorder(recorderName),
 		Clock:    p.clock,
-		Workers:  p.options.RunnerWorkers,
+		Workers:  max(p.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
 	})
 }

@@ -25,9 +25,11 @@ const (
 	defaultQPS   = 1000
 	defaultBurst = 2000
 
-	// defaultRunnerWorkers look at runners. A look takes about 2 ms of CPU and no call to GitHub, so 16 keep several
-	// cores busy; 2, which ARC's chart asks for, still make 500 looks a second when each writes once.
-	defaultRunnerWorkers = 16
+	// defaultRunnerWorkers look at runners, and so do no fewer: a look takes 0.1 ms of CPU, but waits for what it writes,
+	// which a busy API server takes 20–100 ms for. With six such writes in a runner's life the 2 workers that charts and
+	// values of ARC ask for would see 10 runners a second off. More than 32 would only have the API server work on what
+	// isn't urgent (see package ephemeralrunner) beside what is.
+	defaultRunnerWorkers = 32
 
 	// A resync visits every object again although nothing changed. Watches deliver every change, and what has to be
 	// looked at without one has a timer, so this is a safety net only. It is controller-runtime's own default.
@@ -65,7 +67,8 @@ type Options struct {
 	// ExcludedLabelPrefixes are those of labels that aren't passed on from an AutoscalingRunnerSet.
 	ExcludedLabelPrefixes []string
 
-	// RunnerWorkers reconcile EphemeralRunners. They never wait for GitHub, so they don't limit a burst.
+	// RunnerWorkers reconcile EphemeralRunners, defaultRunnerWorkers at least: the flag of a former installation must not
+	// slow a burst.
 	RunnerWorkers int
 	SyncPeriod    time.Duration
 

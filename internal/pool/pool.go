@@ -76,6 +76,13 @@ func (p *Pool) Go(group string, run func(context.Context)) {
 	p.dispatch()
 }
 
+// Waiting is how many groups have tasks that wait for a place.
+func (p *Pool) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.order)
+}
+
 // dispatch starts tasks while there are places. The caller holds the lock.
 func (p *Pool) dispatch() {
 	if p.ctx == nil {

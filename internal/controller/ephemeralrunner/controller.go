@@ -118,8 +118,8 @@ func NewController(options Options) *Controller {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunner").
-		For(&v1alpha1.EphemeralRunner{}).
-		Owns(&corev1.Pod{}).
+		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
+		Watches(&corev1.Pod{}, podEvents()).
 		WatchesRawSource(source.Func(c.waker.Start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: kube.BackOff()}).
 		Complete(c)

@@ -18,6 +18,10 @@ const (
 	// readyPatience is how long a pod whose runner container runs may lack readiness before that is written down. Where
 	// sidecars start a second later this saves a write for every runner.
 	readyPatience = 2 * time.Second
+	// crowdPatience is how long it may go unsaid that a runner runs while others wait to be created, which goes first;
+	// crowdPause is the time between two looks.
+	crowdPatience = 10 * time.Second
+	crowdPause    = 500 * time.Millisecond
 	// rewordPause is the shortest time between two reports of the same reason in other words: GitHub's messages carry the
 	// id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same thing.
 	rewordPause = 5 * time.Minute
@@ -101,6 +105,8 @@ type situation struct {
 	told time.Time
 	// sidecarTold: it was said that a sidecar has died.
 	sidecarTold bool
+	// crowded: other runners wait for their turn to be registered and created.
+	crowded bool
 }
 
 // ran says that the runner container of this attempt has started, so that its JIT config is used.
@@ -288,6 +294,8 @@ func planRunning(s *situation) decision {
 		return decision{}
 	case !said && !s.pod.ready && s.now.Before(due):
 		return decision{again: due}
+	case !said && s.crowded && s.now.Before(s.up.Add(crowdPatience)):
+		return decision{again: s.now.Add(crowdPause)}
 	default:
 		return decision{step: reportRunning}
 	}

@@ -27,6 +27,7 @@ func (c *Controller) situation(r *run) *situation {
 		registration: m.registration, up: m.up, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
 		provisioning: progressOf(c.provisions.Last(r.key)),
 		removal:      progressOf(c.removals.Last(r.key)),
+		crowded:      c.Pool.Waiting() > 0,
 	}
 	counted := r.counted(m.podUID)
 	s.hadPod = m.podUID != "" && !counted

@@ -3,6 +3,7 @@ package ephemeralrunnerset
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +46,11 @@ func ownerUID(object client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
+// gather is how long events of a set's runners are gathered for one pass. A pass looks at all runners of its set, and a
+// runner has ten events in its life: with ten passes a second at most, an event costs the same in a set of any size. What
+// follows from a runner's event is not urgent; a change of the set itself is, and isn't delayed.
+const gather = 100 * time.Millisecond
+
 // runnerEvents brings a set back for every change of a runner of its own, and notes that a runner was seen even if it
 // is gone again before the set is reconciled.
 func (c *Controller) runnerEvents() handler.EventHandler {
@@ -54,7 +60,7 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 			return
 		}
 		key := types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}
-		queue.Add(reconcile.Request{NamespacedName: key})
+		queue.AddAfter(reconcile.Request{NamespacedName: key}, gather)
 	}
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{

@@ -98,7 +98,11 @@ func (p *player) status() corev1.PodStatus {
 
 // remove reports the end of the containers and takes the object away, as a kubelet does last.
 func (p *player) remove() {
-	if p.present.Err() != nil {
+	p.mutex.Lock()
+	grace := p.grace
+	p.mutex.Unlock()
+	// The API server waits for nobody's word when there is no grace: the object is going already.
+	if p.present.Err() != nil || grace == 0 {
 		return
 	}
 	p.publishNow()

@@ -1,0 +1,88 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+const (
+	// floorInFlight is how many runners the plain client makes at once: as many as the manager does.
+	floorInFlight = 128
+	// jitConfigSize is that of the JIT configs of the played GitHub, about what real ones have.
+	jitConfigSize = 2000
+	// warmUp is how many runners are made before anything is measured: the first objects of a kind are slow.
+	warmUp = 100
+)
+
+// floor is what making the objects of n runners takes when nothing has to be decided: runner object, a wait of one JIT
+// latency, Secret, pod.
+func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) time.Duration {
+	t.Helper()
+	namespace := cluster.NewNamespace(t)
+	began := time.Now()
+	places, errs := make(chan struct{}, floorInFlight), make(chan error, n)
+	var runners sync.WaitGroup
+	for i := range n {
+		runners.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			errs <- makeRunner(t.Context(), cluster.Client(), namespace, fmt.Sprintf("plain-%05d", i), jit)
+		})
+	}
+	runners.Wait()
+	took := time.Since(began)
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(t, cluster.Client(), namespace)
+	return took
+}
+
+func makeRunner(ctx context.Context, c client.Client, namespace, name string, jit time.Duration) error {
+	metadata := metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		Labels: map[string]string{"load": "floor"}, Annotations: map[string]string{"load": "floor"},
+	}
+	spec := corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
+		Name: v1alpha1.RunnerContainerName, Image: "runner", Command: []string{"/home/runner/run.sh"},
+		Env: []corev1.EnvVar{{Name: "ACTIONS_RUNNER_INPUT_JITCONFIG", Value: "floor"}},
+	}}}
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metadata}
+	runner.Spec.PodSpec = spec
+	if err := c.Create(ctx, runner); err != nil {
+		return fmt.Errorf("create the floor's runner %s: %w", name, err)
+	}
+	answer := time.NewTimer(jit)
+	defer answer.Stop()
+	select {
+	case <-answer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	secret := &corev1.Secret{ObjectMeta: metadata, Data: map[string][]byte{"jitToken": make([]byte, jitConfigSize)}}
+	return errors.Join(c.Create(ctx, secret), c.Create(ctx, &corev1.Pod{ObjectMeta: metadata, Spec: spec}))
+}
+
+// clear deletes what the floor has made, so that it costs nothing during the measurement.
+func clear(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	for _, kind := range []client.Object{&v1alpha1.EphemeralRunner{}, &corev1.Secret{}, &corev1.Pod{}} {
+		if err := c.DeleteAllOf(t.Context(), kind, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil {
+			t.Fatalf("delete the floor's objects: %v", err)
+		}
+	}
+}

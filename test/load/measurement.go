@@ -1,0 +1,133 @@
+package load
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+const (
+	// patience bounds every wait. Runs that take longer say so by -length or many jobs.
+	patience = 15 * time.Minute
+	// look is how often the end is looked for; what is measured comes from the logs of both servers.
+	look = 250 * time.Millisecond
+)
+
+// measurement is what had been counted before the load began.
+type measurement struct {
+	t                 *testing.T
+	rig               *rig.Rig
+	began             time.Time
+	known             int // jobs that are completed already
+	requests          rig.Requests
+	gitHub            map[string]int
+	manager, listener rig.Usage
+}
+
+// begin starts to measure.
+func begin(t *testing.T, r *rig.Rig) *measurement {
+	t.Helper()
+	return &measurement{
+		t: t, rig: r, known: len(r.GitHub.Jobs("completed")), requests: r.Requests(), gitHub: gitHubCalls(r),
+		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), began: time.Now(),
+	}
+}
+
+// gitHubCalls counts the calls of manager and listeners. Polls hang most of the time and cost nothing.
+func gitHubCalls(r *rig.Rig) map[string]int {
+	calls := map[string]int{}
+	for _, counter := range r.GitHub.Counters() {
+		if counter.Endpoint != "get-message" && !strings.HasPrefix(counter.Endpoint, "simulated-runner/") {
+			calls[counter.Endpoint] += counter.Count
+		}
+	}
+	return calls
+}
+
+// awaitJobs waits until so many more jobs are completed, then until nothing is left of their runners.
+func (m *measurement) awaitJobs(jobs int) {
+	m.t.Helper()
+	g := gomega.NewWithT(m.t)
+	g.Eventually(func() int { return m.rig.GitHub.Snapshot().JobsByState["completed"] }, patience, look).
+		Should(gomega.Equal(m.known+jobs), "completed jobs")
+	g.Eventually(m.rig.Leftovers, patience, look).WithArguments(context.Background()).Should(gomega.BeEmpty(), "left of the runners")
+}
+
+// end tells what came of the load. All its jobs are done by now.
+func (m *measurement) end(result *Result) {
+	m.t.Helper()
+	manager, listener := m.rig.Usage(rig.ManagerProgram), m.rig.Usage(rig.ListenerProgram)
+	jobs := m.jobs()
+	m.times(result, jobs)
+	m.count(result)
+	result.Manager = processOf(m.manager, manager, result.Runners)
+	result.Listener = processOf(m.listener, listener, result.Runners)
+}
+
+// jobs are those that were queued since the beginning.
+func (m *measurement) jobs() []fakegithub.Job {
+	var ours []fakegithub.Job
+	for _, job := range m.rig.GitHub.Jobs("completed") {
+		if !job.QueuedAt.Before(m.began) {
+			ours = append(ours, job)
+		}
+	}
+	return ours
+}
+
+func (m *measurement) times(result *Result, jobs []fakegithub.Job) {
+	m.t.Helper()
+	events, err := m.rig.Cluster.AuditEvents(testkube.AuditFilter{Since: m.began, Namespace: m.rig.RunnerNamespace})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	pods := podTimesOf(events)
+	result.Created = spreadOf(since(jobs, queued, pods.created))
+	result.Gone = spreadOf(since(jobs, completed, pods.gone))
+	result.AllCreated = seconds(latest(pods.created).Sub(m.began))
+	var lastJob time.Time
+	for _, job := range jobs {
+		if job.CompletedAt.After(lastJob) {
+			lastJob = job.CompletedAt
+		}
+	}
+	result.Drained = seconds(latest(pods.gone).Sub(lastJob))
+}
+
+func (m *measurement) count(result *Result) {
+	m.t.Helper()
+	requests := m.rig.Requests().Minus(m.requests)
+	result.Requests = map[string]map[string]int{"manager": requests.Manager, "listener": requests.Listener}
+	result.Runners = requests.Created["ephemeralrunners"]
+	result.OverCreated = result.Runners - result.Jobs
+	result.RequestsPerRunner = float64(requests.Total()) / float64(result.Jobs)
+	for _, counts := range result.Requests {
+		for what, count := range counts {
+			if strings.HasPrefix(what, "get ") || strings.HasPrefix(what, "list ") {
+				result.Reads += count
+			}
+		}
+	}
+	result.Refused = requests.Refused
+	result.GitHub = map[string]int{}
+	total := 0
+	for endpoint, calls := range gitHubCalls(m.rig) {
+		if more := calls - m.gitHub[endpoint]; more > 0 {
+			result.GitHub[endpoint] = more
+			total += more
+		}
+	}
+	result.GitHubPerRunner = float64(total) / float64(result.Jobs)
+	left, err := m.rig.Leftovers(context.Background())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	result.Leaked = left
+}

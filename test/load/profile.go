@@ -1,0 +1,72 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// profileAddress is where the manager serves its profiles when -profile asks for them.
+const profileAddress = "127.0.0.1:16060"
+
+// profileLength is longer than it takes to create the pods of a burst of 1,000 on two cores.
+const profileLength = 15 * time.Second
+
+// startProfile takes a CPU profile of the manager from now on. The returned function takes a heap profile and waits for
+// both.
+func (s *settings) startProfile(t *testing.T, r *rig.Rig) func() {
+	t.Helper()
+	if s.profile == "" {
+		return func() {}
+	}
+	var profiles sync.WaitGroup
+	fetch := func(what, file string) {
+		if err := download(t.Context(), "http://"+profileAddress+"/debug/pprof/"+what, filepath.Join(s.profile, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	profiles.Go(func() { fetch(fmt.Sprintf("profile?seconds=%d", int(profileLength.Seconds())), "cpu.pprof") })
+	return func() {
+		fetch("heap", "heap.pprof")
+		fetch("goroutine?debug=1", "goroutines.txt")
+		profiles.Wait()
+		s.keepAuditLog(t, r)
+	}
+}
+
+// keepAuditLog copies the API server's, which goes with the cluster.
+func (s *settings) keepAuditLog(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(r.Cluster.LogDirectory(), "audit.log"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.profile, "audit.log"), content, 0o600)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func download(ctx context.Context, url, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("fetch a profile: %w", err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("fetch a profile: %w", err)
+	}
+	return os.WriteFile(path, content, 0o600)
+}

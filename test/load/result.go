@@ -1,0 +1,133 @@
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// Result is what one measurement has found. Times are seconds, memory MiB, CPU milliseconds.
+type Result struct {
+	Scenario string    `json:"scenario"`
+	Began    time.Time `json:"began"`
+	CPUs     int       `json:"cpus"`
+	Jobs     int       `json:"jobs"`
+	// JITLatency and Latency are those of the played GitHub.
+	JITLatency float64 `json:"jitLatency"`
+	Latency    float64 `json:"latency"`
+
+	// Floor are the times of the plain client, before the load and after it.
+	Floor []float64 `json:"floor,omitempty"`
+	// Created is from queueing a job to the creation of its runner's pod, AllCreated until the last one of all. Ratio is
+	// AllCreated over the mean of Floor.
+	Created    Spread  `json:"created"`
+	AllCreated float64 `json:"allCreated"`
+	Ratio      float64 `json:"ratio,omitempty"`
+	// Gone is from the end of a job to the removal of its pod, Drained from the end of the last job to the last pod's.
+	Gone    Spread  `json:"gone"`
+	Drained float64 `json:"drained"`
+
+	// Requests to the API server, without watches and leases: of a runner, and all by program and kind.
+	RequestsPerRunner float64                   `json:"requestsPerRunner"`
+	Reads             int                       `json:"reads"`
+	Requests          map[string]map[string]int `json:"requests"`
+	// GitHubPerRunner are calls of the manager and of listeners, without polls, by runner; GitHub has all of them.
+	GitHubPerRunner float64        `json:"gitHubPerRunner"`
+	GitHub          map[string]int `json:"gitHub"`
+
+	Runners     int      `json:"runners"`
+	OverCreated int      `json:"overCreated"`
+	Leaked      []string `json:"leaked"`
+	Refused     []string `json:"refused"`
+
+	Manager  Process `json:"manager"`
+	Listener Process `json:"listener"`
+
+	// Notes are figures of one scenario only.
+	Notes map[string]string `json:"notes,omitempty"`
+}
+
+// Process is what a program has used, all its processes together.
+type Process struct {
+	Processes    int     `json:"processes"`
+	CPU          float64 `json:"cpu"`
+	CPUPerRunner float64 `json:"cpuPerRunner"`
+	Resident     float64 `json:"resident"`
+	ResidentPeak float64 `json:"residentPeak"`
+}
+
+func processOf(before, after rig.Usage, runners int) Process {
+	const mebibyte = 1 << 20
+	cpu := float64((after.CPU - before.CPU).Milliseconds())
+	return Process{
+		Processes: after.Processes, CPU: cpu, CPUPerRunner: cpu / float64(max(1, runners)),
+		Resident: float64(after.Resident) / mebibyte, ResidentPeak: float64(after.ResidentPeak) / mebibyte,
+	}
+}
+
+// String returns the line of a table.
+func (p Process) String() string {
+	return fmt.Sprintf("%.1f ms CPU per runner, %.0f MiB, at most %.0f MiB (processes: %d)", p.CPUPerRunner, p.Resident, p.ResidentPeak, p.Processes)
+}
+
+// String returns the table.
+func (r Result) String() string {
+	var table strings.Builder
+	row := func(name, format string, values ...any) {
+		fmt.Fprintf(&table, "%-30s "+format+"\n", append([]any{name}, values...)...)
+	}
+	row("scenario", "%s: %d jobs, %d CPUs, JIT %.2f s, other calls %.2f s", r.Scenario, r.Jobs, r.CPUs, r.JITLatency, r.Latency)
+	if len(r.Floor) > 0 {
+		row("floor", "%.2f s", r.Floor)
+		row("all pods created", "%.2f s: %.2f times the floor", r.AllCreated, r.Ratio)
+	}
+	row("queued → pod created", "%s", r.Created)
+	row("finished → pod gone", "%s", r.Gone)
+	row("last finished → last pod gone", "%.2f s", r.Drained)
+	row("API requests per runner", "%.2f (%d reads in all)", r.RequestsPerRunner, r.Reads)
+	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)
+	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked), len(r.Refused))
+	row("manager", "%s", r.Manager)
+	row("listener", "%s", r.Listener)
+	for _, name := range slices.Sorted(maps.Keys(r.Notes)) {
+		row(name, "%s", r.Notes[name])
+	}
+	r.counts(row)
+	return table.String()
+}
+
+// counts are the rows of single requests.
+func (r Result) counts(row func(name, format string, values ...any)) {
+	for _, program := range slices.Sorted(maps.Keys(r.Requests)) {
+		for _, what := range slices.Sorted(maps.Keys(r.Requests[program])) {
+			row("  "+program, "%6d %s", r.Requests[program][what], what)
+		}
+	}
+	for _, endpoint := range slices.Sorted(maps.Keys(r.GitHub)) {
+		row("  GitHub", "%6d %s", r.GitHub[endpoint], endpoint)
+	}
+}
+
+// write stores the result as JSON.
+func (r Result) write(path string) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	return os.WriteFile(path, append(content, '\n'), 0o600)
+}
+
+// newResult has what is known before anything is measured.
+func newResult(s *settings, jobs int) Result {
+	return Result{
+		Scenario: s.scenario, Began: time.Now().UTC(), CPUs: runtime.NumCPU(), Jobs: jobs,
+		JITLatency: seconds(s.jit), Latency: seconds(s.latency), Notes: map[string]string{},
+	}
+}

@@ -1,0 +1,149 @@
+package load
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// scenario is one kind of load.
+type scenario struct {
+	// jobs is how many there are unless -n says otherwise.
+	jobs int
+	run  func(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result
+}
+
+// scenarios by the name that -scenario gives.
+var scenarios = map[string]scenario{
+	"check":   {jobs: 100, run: check},
+	"burst":   {jobs: 500, run: burst},
+	"big":     {jobs: 5000, run: burst},
+	"drain":   {jobs: 500, run: drain},
+	"latency": {jobs: 20, run: latency},
+	"churn":   {jobs: 300, run: churn},
+	"soak":    {run: soak},
+	"sets":    {jobs: 20, run: manySets},
+	"hang":    {jobs: 20, run: hangingSet},
+}
+
+// burst queues all jobs at once.
+func burst(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
+	result := newResult(s, jobs)
+	floor(t, cluster, warmUp, 0)
+	before := floor(t, cluster, jobs, s.jit)
+	r := rig.Start(t, cluster, s.rigOptions(jobs))
+	m := begin(t, r)
+	profiling := s.startProfile(t, r)
+	queue(t, r, jobs, rig.DefaultSet, s.job)
+	m.awaitJobs(jobs)
+	profiling()
+	m.end(&result)
+	after := floor(t, cluster, jobs, s.jit)
+	result.Floor = []float64{seconds(before), seconds(after)}
+	result.Ratio = result.AllCreated / ((result.Floor[0] + result.Floor[1]) / 2)
+	return result
+}
+
+// check is a burst without the floor: only what doesn't depend on the machine is of interest.
+func check(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
+	result := newResult(s, jobs)
+	r := rig.Start(t, cluster, s.rigOptions(jobs))
+	m := begin(t, r)
+	queue(t, r, jobs, rig.DefaultSet, s.job)
+	m.awaitJobs(jobs)
+	m.end(&result)
+	return result
+}
+
+// drain has all jobs end at one moment: the user cancels them.
+func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
+	result := newResult(s, jobs)
+	r := rig.Start(t, cluster, s.rigOptions(jobs))
+	m := begin(t, r)
+	ids := queue(t, r, jobs, rig.DefaultSet, time.Hour)
+	gomega.NewWithT(t).Eventually(func() int { return r.GitHub.Snapshot().JobsByState["running"] }, patience, look).
+		Should(gomega.Equal(jobs), "running jobs")
+	for _, id := range ids {
+		if err := r.GitHub.CancelJob(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.awaitJobs(jobs)
+	m.end(&result)
+	return result
+}
+
+// latency queues one job after the other, each on a set without any runner.
+func latency(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
+	result := newResult(s, jobs)
+	r := rig.Start(t, cluster, s.rigOptions(10))
+	queue(t, r, 1, rig.DefaultSet, 0) // opens connections
+	begin(t, r).awaitOneMore()
+	m := begin(t, r)
+	for done := range jobs {
+		queue(t, r, 1, rig.DefaultSet, 0)
+		m.awaitJobs(done + 1)
+	}
+	m.end(&result)
+	service := s.latency + s.jit
+	result.Notes["p50 beyond the service's own"] = fmt.Sprintf("%.0f ms (of %s)", 1000*(result.Created.P50-service.Seconds()), service)
+	return result
+}
+
+// awaitOneMore waits for the job that was queued before the measurement began.
+func (m *measurement) awaitOneMore() { m.awaitJobs(1 - min(1, m.known)) }
+
+// churn lets jobs arrive at a steady rate.
+func churn(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
+	result := newResult(s, jobs)
+	r := rig.Start(t, cluster, s.rigOptions(jobs))
+	m := begin(t, r)
+	arrive(t, r, s, jobs, func(int) {})
+	m.awaitJobs(jobs)
+	m.end(&result)
+	return result
+}
+
+// soak is churn for long, with the memory of both programs noted ten times.
+func soak(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
+	jobs := int(s.length.Seconds() * s.rate)
+	result := newResult(s, jobs)
+	r := rig.Start(t, cluster, s.rigOptions(jobs))
+	m := begin(t, r)
+	arrive(t, r, s, jobs, func(queued int) {
+		if tenth := max(1, jobs/10); queued%tenth == 0 {
+			manager, listener := r.Usage(rig.ManagerProgram), r.Usage(rig.ListenerProgram)
+			result.Notes[fmt.Sprintf("memory after %6d jobs", queued)] = fmt.Sprintf("manager %d MiB, listener %d MiB", manager.Resident>>20, listener.Resident>>20)
+		}
+	})
+	m.awaitJobs(jobs)
+	m.end(&result)
+	return result
+}
+
+// arrive queues jobs one at a time.
+func arrive(t *testing.T, r *rig.Rig, s *settings, jobs int, each func(queued int)) {
+	t.Helper()
+	ticker := time.NewTicker(time.Duration(float64(time.Second) / s.rate))
+	defer ticker.Stop()
+	for i := range jobs {
+		<-ticker.C
+		queue(t, r, 1, rig.DefaultSet, s.job)
+		each(i + 1)
+	}
+}
+
+func queue(t *testing.T, r *rig.Rig, jobs int, set string, length time.Duration) []int64 {
+	t.Helper()
+	ids, err := r.GitHub.QueueJobs(fakegithub.JobRequest{Count: jobs, ScaleSet: set, Duration: fakegithub.Duration(length)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}

@@ -1,0 +1,77 @@
+package load
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// manySets queues jobs for many scale sets at once, after as many for a single one.
+func manySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
+	return inManySets(t, cluster, s, jobs, func(*rig.Rig) {})
+}
+
+// hangingSet is manySets beside one more set whose GitHub answers nothing any more while its jobs wait for runners.
+func hangingSet(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
+	return inManySets(t, cluster, s, jobs, func(r *rig.Rig) { hang(t, r) })
+}
+
+func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, disturb func(*rig.Rig)) Result {
+	total := jobs * s.sets
+	result := newResult(s, total)
+	r := rig.Start(t, cluster, s.rigOptions(total))
+	names := make([]string, s.sets)
+	for i := range names {
+		names[i] = fmt.Sprintf("set-%03d", i)
+		r.InstallSet(names[i], rig.Values{"maxRunners": jobs})
+	}
+	for _, name := range names {
+		r.AwaitListening(name)
+	}
+	single := begin(t, r)
+	queue(t, r, total, rig.DefaultSet, s.job)
+	single.awaitJobs(total)
+	alone := newResult(s, total)
+	single.end(&alone)
+
+	disturb(r)
+	m := begin(t, r)
+	for _, name := range names {
+		queue(t, r, jobs, name, s.job)
+	}
+	m.awaitJobs(total)
+	m.end(&result)
+	result.Notes["the single set: created"] = alone.Created.String()
+	result.Notes["p99 over the single set's"] = fmt.Sprintf("%.2f", result.Created.P99/alone.Created.P99)
+	return result
+}
+
+// hang installs a set with a GitHub of its own, gives it jobs, and lets every call hang once they are assigned.
+func hang(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	const set, jobs = "hanging", 200
+	github := fakegithub.New(fakegithub.Options{PATs: []string{rig.PAT}})
+	address, err := github.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(github.Close)
+	r.InstallSet(set, rig.Values{"githubConfigUrl": address + "/org", "maxRunners": jobs})
+	g := gomega.NewWithT(t)
+	g.Eventually(func() int { return len(github.Snapshot().Sessions) }, patience, look).Should(gomega.Equal(1), "sessions of the hanging set")
+	fault, err := github.AddFault(fakegithub.Fault{Endpoint: "generate-jit-config", Hang: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := github.QueueJobs(fakegithub.JobRequest{Count: jobs, ScaleSet: set, Duration: fakegithub.Duration(time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	g.Eventually(func() int { return github.Calls("generate-jit-config") }, patience, look).Should(gomega.BeNumerically(">=", 1))
+	_ = fault
+}
