@@ -136,5 +136,8 @@ func (p parts) ephemeralRunner() *ephemeralrunner.Controller {
 		Clock:    p.clock,
 		Workers:  max(p.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
+
+		NoJobMetadata:   !p.options.JobPodMetadata,
+		NoJobProtection: !p.options.JobPodProtection,
 	})
 }

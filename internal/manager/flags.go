@@ -49,6 +49,10 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 		"beginning of labels that aren't passed on from an AutoscalingRunnerSet; may be repeated")
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
 		"workers that look at runners; calls to GitHub run beside them, so this doesn't limit a burst")
+	flags.BoolVar(&o.JobPodMetadata, "job-pod-metadata", true,
+		"write repository, workflow, run, id and name of a job on its pod when it starts")
+	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,
+		"ask node autoscalers not to evict a pod while its job runs; part of --job-pod-metadata")
 	flags.Var(rateLimiter{}, "workqueue-rate-limiter",
 		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts, failing objects back off from 5 ms to 1000 s with either")
 	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is looked at although nothing changed")

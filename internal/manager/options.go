@@ -72,6 +72,10 @@ type Options struct {
 	RunnerWorkers int
 	SyncPeriod    time.Duration
 
+	// JobPodMetadata writes a job's repository, workflow, run and name on its pod when it starts; JobPodProtection keeps
+	// node autoscalers from evicting the pod while the job runs, and is part of the same patch.
+	JobPodMetadata, JobPodProtection bool
+
 	// QPS and Burst limit the requests to the API server.
 	QPS, Burst int
 

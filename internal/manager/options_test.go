@@ -22,7 +22,7 @@ func defaults() Options {
 		LeaderElectionID: "actions-runner-controller",
 		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics",
 		RunnerWorkers: 32, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
-		LogLevel: "debug", LogFormat: "text",
+		JobPodMetadata: true, JobPodProtection: true, LogLevel: "debug", LogFormat: "text",
 	}
 }
 
@@ -67,6 +67,8 @@ func TestParseOptions(t *testing.T) {
 			want:      func(o *Options) { o.WatchNamespace = "b" },
 		},
 		"single dash, level by number": {arguments: []string{"-log-level=-2"}, want: func(o *Options) { o.LogLevel = "-2" }},
+		"pods as they are":             {arguments: []string{"--job-pod-metadata=false"}, want: func(o *Options) { o.JobPodMetadata = false }},
+		"no protection":                {arguments: []string{"--job-pod-protection=false"}, want: func(o *Options) { o.JobPodProtection = false }},
 		"sync period":                  {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,6 +64,34 @@ const (
 	AnnotationCleanupPrefix = "actions.github.com/cleanup-"
 )
 
+// Annotations that a runner pod gets when its job starts, taken from the runner's status. They tell whose work a pod is to
+// those who only see pods: logs, cost reports, audits.
+const (
+	AnnotationJobRepository = "actions.github.com/job-repository" // OWNER/REPO
+	AnnotationJobWorkflow   = "actions.github.com/job-workflow"   // OWNER/REPO/PATH of the workflow's file
+	AnnotationJobRef        = "actions.github.com/job-ref"        // refs/heads/main
+	AnnotationJobRunID      = "actions.github.com/job-run-id"     // of the workflow run
+	AnnotationJobID         = "actions.github.com/job-id"
+	AnnotationJobName       = "actions.github.com/job-name"
+	// AnnotationJobResult is added when the job is reported completed and its pod lives on.
+	AnnotationJobResult = "actions.github.com/job-result"
+)
+
+// Labels that a runner pod gets at the same time, where the value is a valid one: what pods are selected by.
+const (
+	// LabelJobRepository is OWNER_REPO: a label's value has no slash, and no owner an underscore.
+	LabelJobRepository = AnnotationJobRepository
+	LabelJobRunID      = AnnotationJobRunID
+	LabelJobID         = AnnotationJobID
+)
+
+// Annotations of others that protect a pod from being evicted for the sake of fewer nodes. A runner pod has them while
+// its job runs, unless its template sets them.
+const (
+	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
+	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+)
+
 // Finalizers.
 const (
 	FinalizerAutoscalingRunnerSet = "autoscalingrunnerset.actions.github.com/finalizer"

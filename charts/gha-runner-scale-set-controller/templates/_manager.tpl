@@ -47,6 +47,12 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- with .runnerMaxConcurrentReconciles }}
 - --runner-max-concurrent-reconciles={{ int . }}
 {{- end }}
+{{- if eq (toString .jobPodMetadata) "false" }}
+- --job-pod-metadata=false
+{{- end }}
+{{- if eq (toString .jobPodProtection) "false" }}
+- --job-pod-protection=false
+{{- end }}
 {{- with .updateStrategy }}
 - --update-strategy={{ . }}
 {{- end }}

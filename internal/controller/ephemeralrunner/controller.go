@@ -2,6 +2,7 @@ package ephemeralrunner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -51,6 +52,9 @@ type Options struct {
 	Workers int
 	// Version is told to GitHub by every runner, as part of its user agent.
 	Version string
+	// NoJobMetadata leaves pods as they are when their job starts; NoJobProtection leaves out only what keeps node
+	// autoscalers away.
+	NoJobMetadata, NoJobProtection bool
 }
 
 // Controller reconciles EphemeralRunners.
@@ -64,6 +68,7 @@ type Controller struct {
 	began    time.Time // the first pass: as long as another manager leads there is none
 	memories map[types.UID]*memory
 	names    map[types.NamespacedName]types.UID // of the runners in memories
+	refused  map[string]time.Time               // namespaces whose pods may not be patched, and when that was last tried
 }
 
 // key names a runner: its object by name, so that it can be reconciled again, and by UID, so that a namesake that came
@@ -97,6 +102,8 @@ type memory struct {
 	busy     bool      // GitHub has refused to remove the registration, because of a job
 	forced   bool      // the pod was deleted though GitHub had not answered
 
+	marked markings // what was written on the pod about its job
+
 	abandoned bool // a registration under way is not to be followed by Secret and Pod
 	asked     bool // GitHub was asked for a registration
 }
@@ -107,6 +114,7 @@ func NewController(options Options) *Controller {
 		Options:  options,
 		memories: map[types.UID]*memory{},
 		names:    map[types.NamespacedName]types.UID{},
+		refused:  map[string]time.Time{},
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
 	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)
@@ -142,7 +150,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	r := c.recall(runner, pod)
 	again, err := c.step(ctx, r)
-	return c.result(earlier(again, c.lost(r))), err
+	marking, notMarked := c.mark(ctx, r)
+	return c.result(earlier(earlier(again, marking), c.lost(r))), errors.Join(err, notMarked)
 }
 
 // step does what the runner needs now, and returns when to look again.

@@ -10,6 +10,7 @@ import (
 const (
 	actionRun    = "RunPod"
 	actionDelete = "Delete"
+	actionMark   = "MarkPod"
 )
 
 // tell records an Event about the runner and logs it. A runner that simply succeeds has none.

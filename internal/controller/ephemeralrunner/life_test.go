@@ -30,7 +30,7 @@ func exits(code int32) func(*corev1.Pod) {
 
 func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult = "job", "succeeded" }
 
-// The life of a runner that simply works costs seven requests of the manager beside the set's creation of it, and one
+// The life of a runner that simply works costs eight requests of the manager beside the set's creation of it, and one
 // call to GitHub, however often it is looked at.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
@@ -52,7 +52,7 @@ func TestLifeOfARunnerThatWorks(t *testing.T) {
 		if f.runner() != nil {
 			t.Error("the runner is still there")
 		}
-		want := "create Secret, create Pod, patch status EphemeralRunner, delete Pod, delete Secret, delete EphemeralRunner, patch EphemeralRunner"
+		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Pod, delete Secret, delete EphemeralRunner, patch EphemeralRunner"
 		if got := f.api.sent(); got != want {
 			t.Errorf("requests\n%s, want\n%s", got, want)
 		}

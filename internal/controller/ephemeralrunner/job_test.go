@@ -1,0 +1,188 @@
+package ephemeralrunner
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// startJob lets the listener report a job of the usual kind.
+func startJob(r *v1alpha1.EphemeralRunner) {
+	r.Status.JobID, r.Status.JobRequestID, r.Status.WorkflowRunID = "6f5a", 7, 42
+	r.Status.JobRepositoryName, r.Status.JobDisplayName = "acme/web", "test (linux, 1.26)"
+	r.Status.JobWorkflowRef = "acme/web/.github/workflows/ci.yml@refs/heads/main"
+}
+
+func endJob(at time.Time) func(*v1alpha1.EphemeralRunner) {
+	return func(r *v1alpha1.EphemeralRunner) {
+		r.Status.JobResult, r.Status.FinishedAt = "succeeded", ptr.To(metav1.NewTime(at))
+	}
+}
+
+// working brings a runner to where its job has just been reported.
+func (f *fixture) working() {
+	f.settle()
+	f.setPod(runs)
+	f.settle()
+	f.api.sent()
+	f.setStatus(startJob)
+	f.settle()
+}
+
+func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.working()
+		if got := f.api.sent(); got != "patch Pod" {
+			t.Errorf("requests %s, want one patch of the pod", got)
+		}
+		want := map[string]string{
+			v1alpha1.AnnotationRunnerID:      "101",
+			v1alpha1.AnnotationJobRepository: "acme/web",
+			v1alpha1.AnnotationJobWorkflow:   "acme/web/.github/workflows/ci.yml",
+			v1alpha1.AnnotationJobRef:        "refs/heads/main",
+			v1alpha1.AnnotationJobRunID:      "42",
+			v1alpha1.AnnotationJobID:         "6f5a",
+			v1alpha1.AnnotationJobName:       "test (linux, 1.26)",
+			v1alpha1.AnnotationDoNotDisrupt:  "true",
+			v1alpha1.AnnotationSafeToEvict:   "false",
+		}
+		if diff := cmp.Diff(want, f.pod().Annotations); diff != "" {
+			t.Errorf("annotations (-want +got):\n%s", diff)
+		}
+		labels := f.pod().Labels
+		if labels[v1alpha1.LabelJobRepository] != "acme_web" || labels[v1alpha1.LabelJobRunID] != "42" || labels[v1alpha1.LabelJobID] != "6f5a" {
+			t.Errorf("labels %v", labels)
+		}
+	}, newRunner())
+}
+
+// Nearly all pods end at once; only one that goes on is told the result, and may be evicted again.
+func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.working()
+		f.api.sent()
+		f.setStatus(endJob(time.Now()))
+		if again := f.reconcile().RequeueAfter; again <= 0 || again > outliving {
+			t.Errorf("again in %s, want %s", again, outliving)
+		}
+		if got := f.api.sent(); got != "" {
+			t.Errorf("requests %s though the pod may end at any moment", got)
+		}
+		f.elapse(outliving)
+		f.settle()
+		if got := f.api.sent(); got != "patch Pod" {
+			t.Errorf("requests %s, want one patch of the pod", got)
+		}
+		annotations := f.pod().Annotations
+		_, protected := annotations[v1alpha1.AnnotationSafeToEvict]
+		if annotations[v1alpha1.AnnotationJobResult] != "succeeded" || protected {
+			t.Errorf("annotations %v, want the result and no protection", annotations)
+		}
+	}, newRunner())
+}
+
+func TestTemplateDecidesAboutEviction(t *testing.T) {
+	template := func(r *v1alpha1.EphemeralRunner) {
+		r.Spec.PodMetadata.Annotations = map[string]string{v1alpha1.AnnotationSafeToEvict: "true"}
+	}
+	inBubble(t, func(f *fixture) {
+		f.working()
+		f.setStatus(endJob(time.Time{}))
+		f.settle()
+		annotations := f.pod().Annotations
+		if annotations[v1alpha1.AnnotationSafeToEvict] != "true" || annotations[v1alpha1.AnnotationDoNotDisrupt] != "" {
+			t.Errorf("annotations %v, want the template's", annotations)
+		}
+	}, newRunner(template))
+}
+
+func TestJobMetadataCanBeTurnedOff(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.controller.NoJobProtection = true
+		f.working()
+		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || annotations[v1alpha1.AnnotationJobID] == "" {
+			t.Errorf("annotations %v, want the job and no protection", annotations)
+		}
+	}, newRunner())
+	inBubble(t, func(f *fixture) {
+		f.controller.NoJobMetadata = true
+		f.working()
+		if got := f.api.sent(); got != "" {
+			t.Errorf("requests %s, want none", got)
+		}
+	}, newRunner())
+}
+
+// Without the chart's Role jobs run as they do with it, and the lack is told once for a namespace.
+func TestForbiddenIsHarmlessAndToldOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.api.refuse = map[string]error{"patch Pod": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, nil)}
+		f.working()
+		if got := f.api.sent(); got != "patch Pod" {
+			t.Errorf("requests %s, want one try", got)
+		}
+		f.elapse(refusedPause)
+		f.settle()
+		if got := f.api.sent(); got != "patch Pod" {
+			t.Errorf("requests %s, want another try after a pause", got)
+		}
+		f.wantEvent("PodMetadataForbidden")
+	}, newRunner())
+}
+
+func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
+	for _, test := range []struct {
+		err   error
+		fails bool
+	}{
+		{apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name), false},
+		{apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, nil), false},
+		{apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{}, name, "", 0, true), true},
+	} {
+		inBubble(t, func(f *fixture) {
+			f.settle()
+			f.setPod(runs)
+			f.settle()
+			f.setStatus(startJob)
+			f.api.refuse = map[string]error{"patch Pod": test.err}
+			r := f.controller.recall(f.runner(), f.pod())
+			if _, err := f.controller.mark(t.Context(), r); (err != nil) != test.fails {
+				t.Errorf("mark() = %v, fails %t wanted", err, test.fails)
+			}
+		}, newRunner())
+	}
+}
+
+func TestWhatCanBeNoLabelIsLeftOut(t *testing.T) {
+	runner := newRunner(startJob, func(r *v1alpha1.EphemeralRunner) {
+		r.Status.JobID, r.Status.JobRepositoryName, r.Status.WorkflowRunID = "", "acme/"+strings.Repeat("x", 80), 0
+	})
+	annotations, labels := jobMetadata(runner)
+	if annotations[v1alpha1.AnnotationJobID] != "7" || annotations[v1alpha1.AnnotationJobRunID] != nil {
+		t.Errorf("annotations %v, want the request's number for the job and no run", annotations)
+	}
+	if diff := cmp.Diff(map[string]any{v1alpha1.LabelJobID: "7"}, labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyALivingPodIsMarked(t *testing.T) {
+	for what, change := range map[string]func(*corev1.Pod){
+		"has ended": exits(0), "is being deleted": deletedAt(noon), "is pending": noStatus,
+	} {
+		r := &run{EphemeralRunner: newRunner(startJob), pod: podWith(corev1.PodRunning, running, change), memory: &memory{}}
+		if got, _ := planMarking(r, noon); got != markNothing {
+			t.Errorf("a pod that %s is marked", what)
+		}
+	}
+}
