@@ -50,34 +50,50 @@ type ending struct {
 
 // planFarewell decides how a runner goes: one that can't be running a job at once, one that may only with GitHub's leave.
 func planFarewell(e *ending) farewell {
-	if e.provisioning {
+	agreed := e.agreed()
+	switch {
+	case e.provisioning:
 		return farewell{}
-	}
-	agreed := e.completed || !e.registered || e.removal.known && !e.removal.running && e.removal.failure == nil
-	// A pod that has not started, by the cache, and yet a job: the watch of pods is late.
-	runs := e.pod.state == podRunning || e.pod.state == podPending && e.hasJob
-	if runs && !agreed {
+	case e.running() && !agreed:
 		return planDraining(e)
 	}
 	f := farewell{stop: true}
 	if !agreed {
 		f.ask(e)
 	}
+	if e.pod.state == podMissing {
+		f.letGo(e, agreed)
+	}
+	return f
+}
+
+// agreed says that the runner can't get a job any more, or has had its own.
+func (e *ending) agreed() bool {
+	return e.completed || !e.registered || e.removal.known && !e.removal.running && e.removal.failure == nil
+}
+
+// running says that the runner may be at work. A pod that has not started, by the cache, and yet a job: the watch of pods
+// is late.
+func (e *ending) running() bool {
+	return e.pod.state == podRunning || e.pod.state == podPending && e.hasJob
+}
+
+// letGo releases a runner whose pod is gone: once GitHub has no registration of it, or has had its time to say so.
+func (f *farewell) letGo(e *ending, agreed bool) {
+	deadline := e.podGone.Add(unansweredAtMost)
 	switch {
-	case e.pod.state != podMissing:
 	case e.unseen:
 		f.wake(e.now.Add(time.Second))
 	case agreed:
 		f.release = true
-	case e.forced || !e.now.Before(e.podGone.Add(unansweredAtMost)):
+	case e.forced || !e.now.Before(deadline):
 		f.release, f.leftBehind = true, "no answer from GitHub"
 		if e.removal.failure != nil {
 			f.leftBehind = e.removal.failure.message
 		}
 	default:
-		f.wake(e.podGone.Add(unansweredAtMost))
+		f.wake(deadline)
 	}
-	return f
 }
 
 // planDraining: the runner container runs, so it may have a job, whatever was reported. GitHub is asked first.
