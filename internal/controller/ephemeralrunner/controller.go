@@ -97,6 +97,7 @@ type memory struct {
 	released      bool // its finalizers
 
 	deleting time.Time // first seen with a deletionTimestamp
+	stopped  time.Time // first seen without a running container since then
 	podGone  time.Time // first seen without a pod since then
 	podLeft  bool      // may not be deleted by us: garbage collection does it once the runner is gone
 	busy     bool      // GitHub has refused to remove the registration, because of a job

@@ -59,7 +59,7 @@ func (c *Controller) ending(r *run) *ending {
 		unseen: provisioning.known && provisioning.failure == nil && r.memory.podUID == "" &&
 			now.Before(provisioning.finished.Add(unseenInFarewell)),
 		removal: removal, forced: r.memory.forced,
-		deleting: r.memory.deleting, podGone: r.memory.podGone, now: now,
+		deleting: r.memory.deleting, stopped: r.memory.stopped, podGone: r.memory.podGone, now: now,
 	}
 }
 

@@ -44,6 +44,7 @@ type ending struct {
 	removal  progress
 	forced   bool      // the pod was deleted without GitHub's leave: it had its time to answer
 	deleting time.Time // first seen to be deleted
+	stopped  time.Time // first seen without a running container while being deleted
 	podGone  time.Time // first seen without a pod while being deleted
 	now      time.Time
 }
@@ -117,10 +118,14 @@ func planDraining(e *ending) farewell {
 	return f
 }
 
-// ask asks GitHub to remove the registration unless that is under way or it is too early to ask again.
+// ask asks GitHub to remove the registration unless that is under way or it is too early to ask again. That the runner
+// was busy while it ran says nothing any more once it has stopped.
 func (f *farewell) ask(e *ending) {
+	wasBusy := e.removal.failure != nil && e.removal.failure.kind == busy
 	switch {
 	case e.removal.running:
+	case wasBusy && e.removal.finished.Before(e.stopped):
+		f.deregister = true
 	case e.now.Before(e.removal.due):
 		f.wake(e.removal.due)
 	default:

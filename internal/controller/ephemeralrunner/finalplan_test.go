@@ -34,6 +34,7 @@ func TestPlanFarewell(t *testing.T) {
 	forced := func(e *ending) { e.forced = true }
 	underWay := func(e *ending) { e.provisioning = true }
 	unseen := func(e *ending) { e.unseen = true }
+	stoppedAfterAnswer := func(e *ending) { e.removal.finished, e.stopped = noon.Add(-2*time.Second), noon.Add(-time.Second) }
 	in := func(d time.Duration) time.Time { return noon.Add(d) }
 
 	for title, test := range map[string]struct {
@@ -52,6 +53,8 @@ func TestPlanFarewell(t *testing.T) {
 		"no pod, killed without an answer":       {endingOf(podMissing, refused(temporary, time.Second), forced), farewell{stop: true, release: true, leftBehind: "no", again: in(time.Second)}},
 		"job reported before the pod is seen up": {endingOf(podPending, job), farewell{drain: true, deregister: true}},
 		"never started":                          {endingOf(podPending), farewell{stop: true, deregister: true}},
+		"ended, busy before":                     {endingOf(podSucceeded, job, refused(busy, busyRetry), stoppedAfterAnswer), farewell{stop: true, deregister: true}},
+		"ended, still busy":                      {endingOf(podSucceeded, job, refused(busy, busyRetry)), farewell{stop: true, again: in(busyRetry)}},
 		"ended":                                  {endingOf(podSucceeded), farewell{stop: true, deregister: true}},
 		"failed with a job":                      {endingOf(podFailed, job), farewell{stop: true, deregister: true}},
 		"runs":                                   {endingOf(podRunning), farewell{deregister: true, again: in(unansweredAtMost)}},

@@ -59,6 +59,9 @@ func (m *memory) see(r *run, now time.Time) {
 	}
 	m.abandoned = true
 	first(&m.deleting, now)
+	if outcomeOf(r.pod, now).state != podRunning {
+		first(&m.stopped, now)
+	}
 	if r.pod == nil || m.podLeft {
 		first(&m.podGone, now)
 	} else {
