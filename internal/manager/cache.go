@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,10 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // newScheme returns the kinds the manager works with.
@@ -30,9 +35,10 @@ func (o Options) cacheOptions() cache.Options {
 	options := cache.Options{
 		SyncPeriod:       &o.SyncPeriod,
 		DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer:      newInformer,
 		// Our own kinds are cached whole: an AutoscalingRunnerSet is written by users and needs no label.
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:            ours,
+			&corev1.Pod{}:            {Label: ours.Label, Transform: slim},
 			&corev1.ServiceAccount{}: ours,
 			&rbacv1.Role{}:           ours,
 			&rbacv1.RoleBinding{}:    ours,
@@ -45,6 +51,40 @@ func (o Options) cacheOptions() cache.Options {
 		}
 	}
 	return options
+}
+
+// slim drops of a runner's pod what nobody here reads: nearly all of its spec, most of its size, which is made from the
+// runner's template and not compared with it afterwards. A listener's pod stays whole but for managedFields.
+func slim(object any) (any, error) {
+	pod, is := object.(*corev1.Pod)
+	if !is {
+		return object, nil // a tombstone
+	}
+	pod.ManagedFields = nil
+	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner {
+		pod.Spec = corev1.PodSpec{
+			NodeName:       pod.Spec.NodeName,
+			InitContainers: slimContainers(pod.Spec.InitContainers),
+			Containers:     slimContainers(pod.Spec.Containers),
+		}
+	}
+	return pod, nil
+}
+
+// slimContainers keep what tells sidecars from init containers, and images, which messages name.
+func slimContainers(containers []corev1.Container) []corev1.Container {
+	slimmed := make([]corev1.Container, 0, len(containers))
+	for i := range containers {
+		slimmed = append(slimmed, corev1.Container{
+			Name: containers[i].Name, Image: containers[i].Image, RestartPolicy: containers[i].RestartPolicy,
+		})
+	}
+	return slimmed
+}
+
+// newInformer returns one that is not blind for longer than the API server is away.
+func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	return toolscache.NewSharedIndexInformer(kube.Persistent(source, clock.RealClock{}), object, resync, indexers)
 }
 
 // scaleSetSelector selects what bears the label that everything we create bears, whatever its value.

@@ -54,3 +54,35 @@ func TestCacheStripsManagedFields(t *testing.T) {
 		t.Errorf("kept %+v", got.ObjectMeta)
 	}
 }
+
+// What is kept of a runner's pod is what its controller reads; a listener's is compared as a whole.
+func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	spec := corev1.PodSpec{
+		NodeName: "node", ServiceAccountName: "account", Volumes: []corev1.Volume{{Name: "work"}},
+		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, Args: []string{"dockerd"}}},
+		Containers:     []corev1.Container{{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
+	}
+	slimmed := corev1.PodSpec{
+		NodeName:       "node",
+		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always}},
+		Containers:     []corev1.Container{{Name: "runner", Image: "runner"}},
+	}
+	for name, test := range map[string]struct {
+		labels map[string]string
+		want   corev1.PodSpec
+	}{
+		"runner":   {map[string]string{v1alpha1.LabelRunner: "True"}, slimmed},
+		"listener": {map[string]string{v1alpha1.LabelComponent: v1alpha1.ComponentListener}, spec},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept, err := slim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: *spec.DeepCopy()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(test.want, kept.(*corev1.Pod).Spec); difference != "" {
+				t.Errorf("spec (-want +got):\n%s", difference)
+			}
+		})
+	}
+}

@@ -27,7 +27,7 @@ func (c *Controller) situation(r *run) *situation {
 		registration: m.registration, up: m.up, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
 		provisioning: progressOf(c.provisions.Last(r.key)),
 		removal:      progressOf(c.removals.Last(r.key)),
-		crowded:      c.Pool.Waiting() > 0,
+		crowded:      c.crowded(),
 	}
 	counted := r.counted(m.podUID)
 	s.hadPod = m.podUID != "" && !counted
@@ -38,6 +38,10 @@ func (c *Controller) situation(r *run) *situation {
 	}
 	return s
 }
+
+// crowded says that runners wait for their turn to be registered and created. What only tells something of others has to
+// stand back then: the API server is what all of them wait for.
+func (c *Controller) crowded() bool { return c.Pool.Waiting() > 0 }
 
 // counted says that the failure of the attempt with this pod is noted.
 func (r *run) counted(pod types.UID) bool {
