@@ -12,12 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // Options say how a node plays. The zero value plays all pods of all namespaces as node "fake-node".
@@ -130,9 +132,12 @@ func (n *Node) Stop() {
 
 // watch follows the pods and returns when those that are there are known.
 func (n *Node) watch(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(n.clientset, 0,
-		informers.WithNamespace(n.options.Namespace), informers.WithTransform(withoutManagedFields))
-	informer := factory.Core().V1().Pods().Informer()
+	source := cache.NewListWatchFromClient(n.clientset.CoreV1().RESTClient(), "pods", n.options.Namespace, fields.Everything())
+	// Persistent: a kubelet is back soon after its API server.
+	informer := cache.NewSharedIndexInformer(kube.Persistent(source, n.options.Clock), &corev1.Pod{}, 0, cache.Indexers{})
+	if err := informer.SetTransform(withoutManagedFields); err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { n.seen(ctx, object.(*corev1.Pod)) },
 		UpdateFunc: func(before, after any) { n.updated(ctx, before.(*corev1.Pod), after.(*corev1.Pod)) },

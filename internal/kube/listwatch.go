@@ -1,0 +1,61 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// awayPauses are the waits between two requests to an API server that does not answer: half a second to four and a half.
+// Those of client-go's informers grow to between 30 s and 60 s, so that after an outage of 20 s a cache stays blind for as
+// long again while jobs wait.
+var awayPauses = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 3, Cap: 3 * time.Second}
+
+// Persistent returns the source of an informer that asks source again until the API server answers, so that the informer's
+// own long pauses never begin. An answer that is a refusal is handed on.
+func Persistent(source cache.ListerWatcher, clk clock.Clock) cache.ListerWatcher {
+	inner := cache.ToListerWatcherWithContext(source)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return persist(ctx, clk, func() (runtime.Object, error) { return inner.ListWithContext(ctx, options) })
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return persist(ctx, clk, func() (watch.Interface, error) { return inner.WatchWithContext(ctx, options) })
+		},
+	}
+}
+
+// persist makes a request until it is answered or ctx ends.
+func persist[T any](ctx context.Context, clk clock.Clock, request func() (T, error)) (T, error) {
+	pauses := awayPauses
+	for said := false; ; said = true {
+		answer, err := request()
+		if err == nil || !away(err) || ctx.Err() != nil {
+			return answer, err
+		}
+		if !said {
+			log.FromContext(ctx).Info("The API server does not answer a list or watch: trying again until it does", "cause", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return answer, err
+		case <-clk.After(pauses.Step()):
+		}
+	}
+}
+
+// away says that the API server did not answer, or that it can't serve anybody now.
+func away(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
+}

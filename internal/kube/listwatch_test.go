@@ -1,0 +1,96 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// outage is a source that fails until it is over.
+type outage struct {
+	until time.Time
+	err   error
+	calls int
+}
+
+func (o *outage) answer() error {
+	o.calls++
+	if time.Now().Before(o.until) {
+		return o.err
+	}
+	return nil
+}
+
+func (o *outage) source() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.PodList{}, o.answer()
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewFake(), o.answer()
+		},
+	}
+}
+
+func TestPersistentOutlastsOutages(t *testing.T) {
+	for name, err := range map[string]error{
+		"nobody there": syscall.ECONNREFUSED, "overloaded": apierrors.NewServiceUnavailable("no"), "broken": apierrors.NewInternalError(errors.New("no")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &outage{until: time.Now().Add(time.Minute), err: err}
+				source := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{}))
+				if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Errorf("list: %v", err)
+				}
+				if late := time.Since(o.until); late > 5*time.Second {
+					t.Errorf("the list came %s after the outage", late)
+				}
+				if o.calls > 60 {
+					t.Errorf("%d requests in a minute", o.calls)
+				}
+				o.until = time.Now().Add(10 * time.Second)
+				if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Errorf("watch: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestPersistentHandsRefusalsOn(t *testing.T) {
+	for name, err := range map[string]error{
+		"version too old": apierrors.NewResourceExpired("too old"), "not served": apierrors.NewNotFound(corev1.Resource("pods"), ""),
+		"not allowed": apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")), "too many": apierrors.NewTooManyRequests("slow down", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &outage{until: time.Now().Add(time.Hour), err: err}
+			source := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{}))
+			if _, got := source.ListWithContext(t.Context(), metav1.ListOptions{}); !errors.Is(got, err) || o.calls != 1 {
+				t.Errorf("%d calls, then %v", o.calls, got)
+			}
+		})
+	}
+}
+
+func TestPersistentEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		o := &outage{until: time.Now().Add(time.Hour), err: syscall.ECONNREFUSED}
+		if _, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).ListWithContext(ctx, metav1.ListOptions{}); err == nil {
+			t.Error("a list that was canceled succeeded")
+		}
+	})
+}
