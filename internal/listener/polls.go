@@ -34,6 +34,8 @@ type polls struct {
 	// waitFor is a message under report that the service delivered again: until it is deleted there is no use polling.
 	waitFor int64
 	backoff backoff
+	// losses counts the sessions lost since a poll went well.
+	losses  int
 	trouble *trouble
 }
 
@@ -89,6 +91,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	}
 	p.trouble = nil
 	p.backoff.reset()
+	p.losses = 0
 	l.health.polled(now)
 	if message == nil {
 		// A service that answers at once although it has nothing is asked at the pace of gatherTime.
@@ -122,9 +125,10 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	}
 }
 
-// sessionRetry opens a lost session again at once, but one that is lost again and again at the pace of failed polls.
+// sessionRetry opens a lost session again at once, however many polls have failed before GitHub said so, but one that is
+// lost again and again at the pace of failed polls.
 func (l *loop) sessionRetry(now time.Time) time.Time {
-	if l.polls.backoff.failures <= 1 {
+	if l.polls.losses++; l.polls.losses == 1 {
 		return now
 	}
 	return l.polls.notBefore

@@ -66,6 +66,28 @@ func TestALostSessionIsOpenedAgainAtOnce(t *testing.T) {
 	})
 }
 
+func TestASessionLostInAnOutageIsOpenedAsSoonAsGitHubSaysSo(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		failure := error(&actions.Error{StatusCode: 500})
+		var lost, opened time.Time
+		s.github.onPoll = func() error {
+			if errors.Is(failure, actions.ErrSessionNotFound) {
+				defer func() { failure = nil }()
+				lost = time.Now()
+			}
+			return failure
+		}
+		s.github.onOpen = func() error { opened = time.Now(); return nil }
+		s.start()
+		s.pass(time.Minute)
+		failure = actions.ErrSessionNotFound
+		s.pass(time.Minute)
+		if lost.IsZero() || opened.Sub(lost) > time.Second {
+			t.Errorf("the session was lost at %s, the next one opened at %s", lost, opened)
+		}
+	})
+}
+
 func TestASessionLostAgainAndAgainIsOpenedWithPauses(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onPoll = func() error { return actions.ErrSessionNotFound }
