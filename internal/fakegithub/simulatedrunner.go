@@ -81,7 +81,7 @@ func RunRunner(ctx context.Context, encodedJITConfig string, opts RunnerOptions)
 	stopWatching := r.watchKill(living, end)
 	defer stopWatching()
 	err = r.run(living)
-	if errors.Is(context.Cause(living), ErrRunnerKilled) {
+	if opts.killed() {
 		return ExitKilled, ErrRunnerKilled
 	}
 	if living.Err() != nil && err != nil {
@@ -104,6 +104,16 @@ func (o *RunnerOptions) setDefaults() {
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
+	}
+}
+
+// killed says that Kill was closed. Whoever kills a runner may end its context as well, and the watcher sees either first.
+func (o *RunnerOptions) killed() bool {
+	select {
+	case <-o.Kill:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -152,13 +152,15 @@ func TestRunnerNames(t *testing.T) {
 func TestBusyRunnerEndsEarly(t *testing.T) {
 	tests := map[string]struct {
 		kill   bool
+		end    bool // the context
 		code   int
 		err    error
 		result string
 		kind   fakegithub.AnomalyKind
 	}{
-		"terminated": {false, fakegithub.ExitDone, fakegithub.ErrRunnerTerminated, "canceled", "RunnerStoppedBusy"},
-		"killed":     {true, fakegithub.ExitKilled, fakegithub.ErrRunnerKilled, "failed", "RunnerLostBusy"},
+		"terminated":        {false, true, fakegithub.ExitDone, fakegithub.ErrRunnerTerminated, "canceled", "RunnerStoppedBusy"},
+		"killed":            {true, false, fakegithub.ExitKilled, fakegithub.ErrRunnerKilled, "failed", "RunnerLostBusy"},
+		"killed, and ended": {true, true, fakegithub.ExitKilled, fakegithub.ErrRunnerKilled, "failed", "RunnerLostBusy"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +180,8 @@ func TestBusyRunnerEndsEarly(t *testing.T) {
 			last = s.next(last, 1).MessageID
 			if tt.kill {
 				close(kill)
-			} else {
+			}
+			if tt.end {
 				terminate()
 			}
 			if got := <-done; got.code != tt.code || !errors.Is(got.err, tt.err) {
