@@ -44,6 +44,15 @@ lint: preflight ## Check style, generated files, scripts and charts
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -timeout 14m $(TESTS)
 
+# SEED repeats one run, SEEDS makes the first so many, HOURS goes on with new ones. A run takes two to three minutes.
+SEEDS    ?= 4
+PARALLEL ?= 4
+CHAOS     = $(if $(HOURS),-chaos.hours $(HOURS) -timeout 0,$(if $(SEED),-chaos.seed $(SEED),-chaos.seeds $(SEEDS)) -timeout 60m)
+
+.PHONY: chaos
+chaos: preflight ## Break everything while jobs run, at times that follow from a seed (SEED=7, SEEDS=20 or HOURS=8)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestChaos$$' -parallel $(PARALLEL) ./test/chaos $(CHAOS)
+
 .PHONY: e2e
 e2e: preflight ## Install the charts on a real cluster, run jobs, upgrade, uninstall (root, Debian)
 	go test -count 1 -timeout 24m -v $(ROOT_TESTS)

@@ -1,0 +1,101 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+var (
+	oneSeed   = flag.Uint64("chaos.seed", 0, "run this seed only")
+	seeds     = flag.Uint64("chaos.seeds", 2, "run the seeds from 1 to this one")
+	firstSeed = flag.Uint64("chaos.first", 1, "begin with this seed")
+	hours     = flag.Float64("chaos.hours", 0, "go on with new seeds for so long")
+)
+
+// logsVariable names the directory for the logs of the programs; see package rig.
+const logsVariable = "HARRIER_RIG_LOGS"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(runTests(m))
+}
+
+// runTests keeps logs and, when all went well, removes them.
+func runTests(m *testing.M) int {
+	if os.Getenv(logsVariable) != "" {
+		return rig.Main(m)
+	}
+	directory, err := os.MkdirTemp("", "chaos-logs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make a directory for logs:", err)
+		return 1
+	}
+	if err := os.Setenv(logsVariable, directory); err != nil {
+		fmt.Fprintln(os.Stderr, "name the directory for logs:", err)
+		return 1
+	}
+	code := rig.Main(m)
+	if code == 0 {
+		_ = os.RemoveAll(directory)
+	}
+	return code
+}
+
+// Every job ends once, nothing is left, and the limits hold, whatever goes wrong.
+func TestChaos(t *testing.T) {
+	until := time.Now().Add(time.Duration(*hours * float64(time.Hour)))
+	for seed := *firstSeed; more(seed, until); seed++ {
+		if *oneSeed != 0 {
+			seed = *oneSeed
+		}
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			if *hours > 0 && time.Now().After(until) {
+				return // its turn comes too late
+			}
+			run(t, seed)
+		})
+		if *oneSeed != 0 {
+			return
+		}
+	}
+}
+
+// shortestRun bounds how many seeds a long mode can need.
+const shortestRun = time.Minute
+
+func more(seed uint64, until time.Time) bool {
+	if *hours > 0 {
+		return seed < *firstSeed+uint64(time.Until(until)/shortestRun)*64
+	}
+	return seed < *firstSeed+*seeds
+}
+
+func run(t *testing.T, seed uint64) {
+	t.Helper()
+	s := newSchedule(seed)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("again: make chaos SEED=%d; logs in %s\n%s", seed, os.Getenv(logsVariable), s)
+		}
+	})
+	w := newWorld(t, s)
+	ctx, stop := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		w.observer.run(ctx)
+	}()
+	defer func() { stop(); <-watched }()
+	w.play()
+	w.checkSettles()
+	w.checkJobs()
+	w.checkNothingLeft()
+	w.checkLimits()
+}

@@ -1,0 +1,8 @@
+// Package chaos tests that no order of faults loses a job or leaves anything behind. Each run has a cluster of its own
+// with the real programs (package rig), 60 jobs that come over a minute, and eight faults at times that follow from a seed:
+//
+//	seed ─▶ schedule (pure) ─▶ world: queue jobs, strike, observe ─▶ verdict: what every run must come to
+//
+// `make chaos SEED=7` repeats a run, `make chaos SEEDS=20` makes the first twenty, `make chaos HOURS=8` goes on with new
+// ones. The order of events within a run still depends on the machine, so a seed that failed may pass.
+package chaos

@@ -1,0 +1,215 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	faultsPerRun = 8
+	jobsPerRun   = 60
+	// settlingJobs are queued when the last fault is over, so that there is a desired count to come back to.
+	settlingJobs = 6
+	// faultWindow is the time in which faults begin and end.
+	faultWindow = time.Minute
+	// firstFault leaves some seconds in which runners come up.
+	firstFault = 3 * time.Second
+	// longestOutage is how long the API server may be away.
+	longestOutage = 20 * time.Second
+)
+
+// kind names a fault.
+type kind string
+
+const (
+	killManager   kind = "kill manager"
+	killListener  kind = "kill listener"
+	apiServerDown kind = "API server down"
+	apiServerHang kind = "API server hangs"
+	expireTokens  kind = "expire tokens"
+	endSessions   kind = "end sessions"
+	storm         kind = "storm of refusals"
+	dropAnswers   kind = "drop connections"
+	cutAnswers    kind = "truncate answers"
+	hangDeletes   kind = "hang deletions"
+	failRunners   kind = "runner containers die"
+	rejectPods    kind = "node rejects pods"
+	evictPods     kind = "evict pods"
+	loseNode      kind = "lose node"
+	slowWatch     kind = "slow watch"
+)
+
+// profile says how long a fault of a kind lasts and in which ways it comes.
+type profile struct {
+	kind              kind
+	shortest, longest time.Duration
+	variants          []string
+}
+
+// profiles are all faults there are. Those without a duration are over at once.
+var profiles = []profile{
+	{kind: killManager},
+	{kind: killListener},
+	{kind: apiServerDown, shortest: 2 * time.Second, longest: longestOutage},
+	{kind: apiServerHang, shortest: 2 * time.Second, longest: 10 * time.Second},
+	{kind: expireTokens},
+	{kind: endSessions, variants: []string{sessionsEvicted, sessionsExpired}},
+	{kind: storm, shortest: 2 * time.Second, longest: 10 * time.Second, variants: []string{"500", "502", "429"}},
+	{kind: dropAnswers, shortest: 2 * time.Second, longest: 10 * time.Second, variants: []string{"before", "after"}},
+	{kind: cutAnswers, shortest: 2 * time.Second, longest: 10 * time.Second},
+	{kind: hangDeletes, shortest: 5 * time.Second, longest: 15 * time.Second, variants: []string{"delete-message", "delete-session", "remove-runner"}},
+	{kind: failRunners, variants: []string{containerKilled, containerOOM}},
+	// At most 6 s: a pod that is rejected later than 5 s after the first time waits 10 s for its third try.
+	{kind: rejectPods, shortest: 2 * time.Second, longest: 6 * time.Second},
+	{kind: evictPods, variants: []string{ofRunners, ofListener, ofManager}},
+	{kind: loseNode, shortest: 5 * time.Second, longest: 20 * time.Second, variants: []string{nodeReturns, nodeCollected, nodePartitioned}},
+	{kind: slowWatch, shortest: 5 * time.Second, longest: 15 * time.Second},
+}
+
+// Variants that are more than a parameter.
+const (
+	sessionsEvicted = "evicted"
+	sessionsExpired = "expired with their tokens"
+	containerKilled = "killed"
+	containerOOM    = "out of memory"
+	ofRunners       = "runners"
+	ofListener      = "listener"
+	ofManager       = "manager"
+	nodeReturns     = "without power, comes back"
+	nodeCollected   = "without power, pods collected"
+	nodePartitioned = "partitioned"
+)
+
+// fault is one of a run's.
+type fault struct {
+	kind    kind
+	variant string
+	at      time.Duration // since the beginning
+	lasts   time.Duration
+	// percent is the share of pods or calls that it hits.
+	percent int
+	// pause is how late a slow watch is, or the Retry-After of a refusal.
+	pause time.Duration
+}
+
+func (f fault) end() time.Duration { return f.at + f.lasts }
+
+// String returns what happens, without when.
+func (f fault) String() string {
+	line := string(f.kind)
+	if f.variant != "" {
+		line += " (" + f.variant + ")"
+	}
+	if f.lasts > 0 {
+		line += fmt.Sprintf(" for %.1f s", f.lasts.Seconds())
+	}
+	return line
+}
+
+// batch is a number of jobs queued at once, given by their durations.
+type batch struct {
+	at        time.Duration
+	durations []time.Duration
+}
+
+// schedule is everything about a run that its seed decides.
+type schedule struct {
+	seed                   uint64
+	minRunners, maxRunners int
+	// acquire says that jobs are offered and have to be acquired.
+	acquire  bool
+	faults   []fault
+	batches  []batch
+	settling batch // its time is when the last fault is over
+}
+
+// newSchedule derives a run from its seed.
+func newSchedule(seed uint64) schedule {
+	random := rand.New(rand.NewPCG(seed, 0))
+	s := schedule{
+		seed: seed, minRunners: random.IntN(4), maxRunners: 8 + random.IntN(13), acquire: random.IntN(2) == 0,
+		faults: newFaults(random),
+	}
+	s.batches = newBatches(random)
+	s.settling = batch{at: s.lastFault(), durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)}
+	return s
+}
+
+// newFaults draws faults of different kinds, so that all pairs of kinds come together in some run.
+func newFaults(random *rand.Rand) []fault {
+	var faults []fault
+	for _, i := range random.Perm(len(profiles))[:faultsPerRun] {
+		faults = append(faults, newFault(random, profiles[i]))
+	}
+	slices.SortFunc(faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	return faults
+}
+
+func newFault(random *rand.Rand, p profile) fault {
+	f := fault{kind: p.kind, lasts: between(random, p.shortest, p.longest)}
+	f.at = between(random, firstFault, faultWindow-f.lasts)
+	f.percent = 30 + random.IntN(71)
+	f.pause = between(random, time.Second, 4*time.Second)
+	if len(p.variants) > 0 {
+		f.variant = p.variants[random.IntN(len(p.variants))]
+	}
+	return f
+}
+
+func newBatches(random *rand.Rand) []batch {
+	var batches []batch
+	for left := jobsPerRun - settlingJobs; left > 0; {
+		count := min(left, 3+random.IntN(10))
+		batches = append(batches, batch{
+			at: between(random, 0, faultWindow-5*time.Second), durations: jobDurations(random, count, 500*time.Millisecond, 8*time.Second),
+		})
+		left -= count
+	}
+	slices.SortFunc(batches, func(a, b batch) int { return cmp.Compare(a.at, b.at) })
+	return batches
+}
+
+func jobDurations(random *rand.Rand, count int, shortest, longest time.Duration) []time.Duration {
+	var durations []time.Duration
+	for range count {
+		durations = append(durations, between(random, shortest, longest))
+	}
+	return durations
+}
+
+// between is rounded to tenths of a second, which is how it is printed.
+func between(random *rand.Rand, shortest, longest time.Duration) time.Duration {
+	const step = 100 * time.Millisecond
+	return shortest + time.Duration(random.Int64N(int64((longest-shortest)/step)+1))*step
+}
+
+// lastFault is when the last fault is over.
+func (s schedule) lastFault() time.Duration {
+	var last time.Duration
+	for _, f := range s.faults {
+		last = max(last, f.end())
+	}
+	return last
+}
+
+func (s schedule) has(k kind) bool {
+	return slices.ContainsFunc(s.faults, func(f fault) bool { return f.kind == k })
+}
+
+// String returns the whole run for a report.
+func (s schedule) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, jobs are acquired: %t\n", s.seed, s.minRunners, s.maxRunners, s.acquire)
+	for _, f := range s.faults {
+		fmt.Fprintf(&text, "%5.1f s  %s\n", f.at.Seconds(), f)
+	}
+	for _, b := range s.batches {
+		fmt.Fprintf(&text, "%5.1f s  queue %d jobs\n", b.at.Seconds(), len(b.durations))
+	}
+	fmt.Fprintf(&text, "%5.1f s  queue the last %d jobs\n", s.settling.at.Seconds(), len(s.settling.durations))
+	return text.String()
+}

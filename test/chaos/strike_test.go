@@ -1,0 +1,187 @@
+package chaos
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+)
+
+// strikes are what the faults do. Each returns when its fault is over.
+var strikes = map[kind]func(*world, fault){
+	killManager: func(w *world, _ fault) { w.kill(w.observer.managerPods(), "manager", (*fakenode.Node).Kill) },
+	killListener: func(w *world, _ fault) {
+		w.kill(w.observer.listenerPods(), v1alpha1.ListenerContainerName, (*fakenode.Node).Kill)
+	},
+	apiServerDown: (*world).stopAPIServer,
+	apiServerHang: (*world).hangAPIServer,
+	expireTokens:  func(w *world, _ fault) { w.rig.GitHub.ExpireAdminTokens(); w.rig.GitHub.ExpireQueueTokens() },
+	endSessions:   (*world).endSessions,
+	storm:         (*world).storm,
+	dropAnswers:   func(w *world, f fault) { w.spoil(f, fakegithub.Fault{Endpoint: "*", Drop: f.variant}) },
+	cutAnswers:    func(w *world, f fault) { w.spoil(f, fakegithub.Fault{Endpoint: "*", Truncate: true}) },
+	hangDeletes: func(w *world, f fault) {
+		f.percent = 100
+		w.spoil(f, fakegithub.Fault{Endpoint: f.variant, Hang: true})
+	},
+	failRunners: (*world).failRunners,
+	rejectPods:  (*world).rejectPods,
+	evictPods:   (*world).evictPods,
+	loseNode:    (*world).loseNode,
+	slowWatch:   func(w *world, f fault) { w.proxy.slowDown(f.pause); w.pause(f.lasts); w.proxy.slowDown(0) },
+}
+
+func (w *world) strike(f fault) { strikes[f.kind](w, f) }
+
+// stopAPIServer waits for the API server if another fault has taken it already.
+func (w *world) stopAPIServer(f fault) {
+	w.apiServer.Lock()
+	defer w.apiServer.Unlock()
+	if err := w.cluster.StopAPIServer(); err != nil {
+		w.t.Error(err)
+	}
+	w.pause(f.lasts)
+	// Not the test's context: without an API server nothing can be cleaned up.
+	if err := w.cluster.StartAPIServer(context.Background()); err != nil {
+		w.t.Error(err)
+	}
+	w.logf("the API server is back")
+}
+
+func (w *world) hangAPIServer(f fault) {
+	w.apiServer.Lock()
+	defer w.apiServer.Unlock()
+	resume, err := w.cluster.PauseAPIServer()
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.pause(f.lasts)
+	if err := resume(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func (w *world) endSessions(f fault) {
+	if f.variant == sessionsExpired {
+		w.rig.GitHub.ExpireQueueTokens()
+	}
+	w.rig.GitHub.EvictSessions(0)
+}
+
+// storm has a share of all calls refused.
+func (w *world) storm(f fault) {
+	status, err := strconv.Atoi(f.variant)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	refusal := fakegithub.Fault{Endpoint: "*", Status: status, Body: `{"message": "chaos"}`}
+	if status == http.StatusTooManyRequests {
+		refusal.Headers = map[string]string{"Retry-After": strconv.Itoa(int(f.pause.Seconds()))}
+	}
+	w.spoil(f, refusal)
+}
+
+// spoil keeps a fault of GitHub's in force for as long as it lasts.
+func (w *world) spoil(f fault, spoiled fakegithub.Fault) {
+	spoiled.Probability = float64(f.percent) / 100
+	id, err := w.rig.GitHub.AddFault(spoiled)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.pause(f.lasts)
+	w.rig.GitHub.RemoveFault(id)
+}
+
+func (w *world) failRunners(f fault) {
+	victims := w.some(w.observer.runnerPods(), f.percent)
+	w.take(victims)
+	how := (*fakenode.Node).Kill
+	if f.variant == containerOOM {
+		how = (*fakenode.Node).OOMKill
+	}
+	w.kill(victims, v1alpha1.RunnerContainerName, how)
+	w.logf("killed: %v", victims)
+}
+
+// rejectPods lets no runner pod start.
+func (w *world) rejectPods(f fault) {
+	w.rig.Node.OnStart(func(pod *corev1.Pod) fakenode.Fault {
+		if pod.Namespace != w.rig.RunnerNamespace {
+			return fakenode.Fault{}
+		}
+		return fakenode.Fault{Reject: "OutOfcpu"}
+	})
+	w.pause(f.lasts)
+	w.rig.Node.OnStart(nil)
+}
+
+func (w *world) evictPods(f fault) {
+	var victims []types.NamespacedName
+	switch f.variant {
+	case ofListener:
+		victims = w.observer.listenerPods()
+	case ofManager:
+		victims = w.observer.managerPods()
+	default:
+		victims = w.some(w.observer.runnerPods(), f.percent)
+		w.take(victims)
+	}
+	for _, victim := range victims {
+		if err := w.rig.Node.Evict(victim, "The node was low on resource: memory."); err != nil {
+			w.logf("not evicted: %v", err)
+		}
+	}
+	w.logf("evicted: %v", victims)
+}
+
+// loseNode takes the node of some runners, and of the listener where all are taken.
+func (w *world) loseNode(f fault) {
+	victims := w.some(w.observer.runnerPods(), f.percent)
+	if f.percent > 80 {
+		victims = append(victims, w.observer.listenerPods()...)
+	}
+	lost := func(pod *corev1.Pod) bool { return slices.Contains(victims, client.ObjectKeyFromObject(pod)) }
+	loss := fakenode.PowerOff
+	if f.variant == nodePartitioned {
+		loss = fakenode.Partition
+	} else {
+		w.take(victims)
+	}
+	w.logf("lost: %v", victims)
+	if err := w.rig.Node.Lose(w.t.Context(), lost, loss); err != nil {
+		w.logf("while the API server is away: %v", err)
+	}
+	w.pause(f.lasts)
+	if f.variant == nodeCollected {
+		w.collect(victims)
+	}
+	w.rig.Node.Restore(lost)
+}
+
+// collect deletes the pods of a node that is gone, as Kubernetes does once its Node object is deleted.
+func (w *world) collect(pods []types.NamespacedName) {
+	w.apiServer.Lock()
+	defer w.apiServer.Unlock()
+	for _, name := range pods {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name = name.Namespace, name.Name
+		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+		err := w.cluster.Client().Delete(ctx, pod, client.GracePeriodSeconds(0))
+		cancel()
+		if client.IgnoreNotFound(err) != nil {
+			w.t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+)
+
+const (
+	// settleTime is how long after the last fault there have to be as many runners as are wanted.
+	settleTime = 15 * time.Second
+	// jobsTime is how long after that all jobs have to be done. A runner that failed may wait for its retry.
+	jobsTime = 2 * time.Minute
+	// leftoverTime covers the longest pauses: GitHub is asked again after a minute about a runner whose job it had not
+	// given up, and surplus runners wait 30 s.
+	leftoverTime = 2 * time.Minute
+	// takenLate is how long a runner that was killed may still be given a job, because GitHub has not noticed.
+	takenLate = 2 * time.Second
+)
+
+// checkSettles: the desired count is reached again soon after the last fault.
+func (w *world) checkSettles() {
+	w.t.Helper()
+	began := time.Now()
+	var seen string
+	if w.await(settleTime, func() bool {
+		var settled bool
+		settled, seen = w.observer.settled(w.schedule.minRunners)
+		return settled
+	}) {
+		w.logf("settled %.1f s after the last fault: %s", time.Since(began).Seconds(), seen)
+		return
+	}
+	w.t.Errorf("%s after the last fault: %s", settleTime, seen)
+}
+
+// checkJobs: every job has ended once, and only those failed whose pod a fault took.
+func (w *world) checkJobs() {
+	w.t.Helper()
+	done := func() bool { return len(w.rig.GitHub.Jobs("completed")) == jobsPerRun }
+	if !w.await(jobsTime, done) {
+		w.t.Errorf("%d of %d jobs are done", len(w.rig.GitHub.Jobs("completed")), jobsPerRun)
+	}
+	w.logf("%d jobs are done", len(w.rig.GitHub.Jobs("completed")))
+	failed := 0
+	for _, job := range w.rig.GitHub.Jobs("") {
+		switch {
+		case job.State != "completed":
+			w.t.Errorf("job %d is %s, runner %q", job.RequestID, job.State, job.Runner)
+		case job.Result == "failed" && w.tookPodOf(job):
+			failed++
+		case job.Result != "succeeded":
+			w.t.Errorf("job %d on runner %s ended as %s, started %s, and no fault took its pod",
+				job.RequestID, job.Runner, job.Result, job.StartedAt.Format(time.TimeOnly))
+		}
+	}
+	w.logf("%d jobs failed with their pods", failed)
+}
+
+// tookPodOf says that a fault took the pod of the job's runner after the job had started.
+func (w *world) tookPodOf(job fakegithub.Job) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	at, taken := w.taken[job.Runner]
+	return taken && job.StartedAt.Before(at.Add(takenLate))
+}
+
+// checkNothingLeft: no object, pod, Secret or registration beyond the idle runners.
+func (w *world) checkNothingLeft() {
+	w.t.Helper()
+	began := time.Now()
+	var left []string
+	if w.await(leftoverTime, func() bool {
+		left = w.leftovers()
+		return len(left) == 0
+	}) {
+		w.logf("nothing left %.1f s after the jobs", time.Since(began).Seconds())
+		return
+	}
+	w.t.Errorf("left %s after the jobs:\n%s", leftoverTime, strings.Join(left, "\n"))
+}
+
+// leftovers are those of the rig but for anomalies, which have a check of their own.
+func (w *world) leftovers() []string {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	left, err := w.rig.Leftovers(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	anomalies := w.rig.Anomalies()
+	return slices.DeleteFunc(left, func(line string) bool { return slices.Contains(anomalies, line) })
+}
+
+// checkLimits: nothing was seen that must never be. A fault takes a runner's job with it; we never do.
+func (w *world) checkLimits() {
+	w.t.Helper()
+	for _, violation := range w.observer.broken() {
+		w.t.Error(violation)
+	}
+	for _, anomaly := range w.rig.GitHub.Anomalies() {
+		w.mutex.Lock()
+		_, taken := w.taken[anomaly.Runner]
+		w.mutex.Unlock()
+		if anomaly.Kind != "RunnerLostBusy" || !taken {
+			w.t.Error(anomaly)
+		}
+	}
+}
+
+// await looks until something is so, for so long at most.
+func (w *world) await(atMost time.Duration, so func() bool) bool {
+	deadline := time.Now().Add(atMost)
+	for !so() {
+		if time.Now().After(deadline) {
+			return false
+		}
+		w.pause(lookInterval)
+	}
+	return true
+}

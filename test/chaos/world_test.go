@@ -1,0 +1,164 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+const (
+	// sessionLifetime and pollLength are short, so that what takes GitHub minutes is over within the run.
+	sessionLifetime = 5 * time.Second
+	pollLength      = 5 * time.Second
+	// runnerLostAfter is when GitHub fails the job of a runner that is gone.
+	runnerLostAfter = 10 * time.Second
+	jitLatency      = 200 * time.Millisecond
+)
+
+// world is one run under way.
+type world struct {
+	t        *testing.T
+	schedule schedule
+	cluster  *testkube.Cluster
+	rig      *rig.Rig
+	proxy    *proxy // nil where no watch gets slow
+	observer *observer
+	began    time.Time
+
+	random struct {
+		sync.Mutex
+		*rand.Rand
+	}
+	apiServer sync.Mutex // held while it is away or hangs
+
+	mutex sync.Mutex
+	taken map[string]time.Time // runners whose pod a fault took, and when
+	jobs  int
+}
+
+// newWorld installs the product on a cluster of its own.
+func newWorld(t *testing.T, s schedule) *world {
+	t.Helper()
+	options := rig.ClusterOptions()
+	options.AuditLog = false
+	w := &world{t: t, schedule: s, cluster: testkube.Start(t, options), taken: map[string]time.Time{}}
+	w.random.Rand = rand.New(rand.NewPCG(s.seed, 1))
+	rigOptions := rig.Options{
+		MinRunners: s.minRunners, MaxRunners: s.maxRunners,
+		// Longer pauses than 15 s would be the kubelet's doing.
+		NodeRestartBackOff: time.Second,
+		GitHub: fakegithub.Options{
+			JITLatency: jitLatency, PollLength: pollLength, Seed: s.seed,
+			Rules: fakegithub.Rules{Flow: fakegithub.AutoAssign, SessionLifetime: sessionLifetime, RunnerLostAfter: runnerLostAfter},
+		},
+	}
+	if s.acquire {
+		rigOptions.GitHub.Flow = fakegithub.Acquire
+	}
+	if s.has(slowWatch) {
+		w.proxy = startProxy(t, w.cluster.Config())
+		rigOptions.APIServer = w.proxy.config
+	}
+	w.rig = rig.Start(t, w.cluster, rigOptions)
+	w.observer = &observer{rig: w.rig, max: s.maxRunners}
+	return w
+}
+
+// play runs the schedule to the end of its last fault.
+func (w *world) play() {
+	w.t.Helper()
+	w.began = time.Now()
+	var parts sync.WaitGroup
+	for _, b := range append(w.schedule.batches, w.schedule.settling) {
+		parts.Go(func() {
+			if w.sleep(b.at) {
+				w.queue(b.durations)
+			}
+		})
+	}
+	for _, f := range w.schedule.faults {
+		parts.Go(func() {
+			if w.sleep(f.at) {
+				w.logf("%s", f)
+				w.strike(f)
+			}
+		})
+	}
+	parts.Wait()
+	w.rig.GitHub.RemoveFault("")
+	w.logf("the last fault is over")
+}
+
+// sleep waits until so long after the beginning; false when the test ends before.
+func (w *world) sleep(sinceBegin time.Duration) bool {
+	return wait(w.t.Context(), time.Until(w.began.Add(sinceBegin)))
+}
+
+// pause waits for a fault to pass.
+func (w *world) pause(duration time.Duration) { wait(w.t.Context(), duration) }
+
+func wait(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *world) queue(durations []time.Duration) {
+	request := fakegithub.JobRequest{Count: len(durations), ScaleSet: rig.DefaultSet}
+	for _, duration := range durations {
+		request.Durations = append(request.Durations, fakegithub.Duration(duration))
+	}
+	ids, err := w.rig.GitHub.QueueJobs(request)
+	if err != nil {
+		w.t.Errorf("queue %d jobs: %v", len(durations), err)
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.jobs += len(ids)
+}
+
+// logf writes a line with the time since the beginning.
+func (w *world) logf(format string, values ...any) {
+	w.t.Helper()
+	w.t.Logf("%5.1f s  "+format, append([]any{time.Since(w.began).Seconds()}, values...)...)
+}
+
+// take remembers that a fault took the pods of these runners.
+func (w *world) take(runners []types.NamespacedName) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for _, runner := range runners {
+		w.taken[runner.Name] = time.Now()
+	}
+}
+
+// some picks a share of the pods, at least one if there are any.
+func (w *world) some(pods []types.NamespacedName, percent int) []types.NamespacedName {
+	w.random.Lock()
+	defer w.random.Unlock()
+	w.random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+	return pods[:(len(pods)*percent+99)/100]
+}
+
+// kill ends containers; one that has ended already is none of our business.
+func (w *world) kill(pods []types.NamespacedName, container string, kill func(*fakenode.Node, types.NamespacedName, string) error) {
+	for _, pod := range pods {
+		if err := kill(w.rig.Node, pod, container); err != nil {
+			w.logf("not killed: %v", err)
+		}
+	}
+}
