@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# tool.sh NAME ARGUMENT…: runs a program that hack/tools pins. It is built once and kept outside of the tree, under a
-# name made from its pins, because the linter takes minutes to compile and `go tool` would link it anew for every clone.
+# tool.sh NAME ARGUMENT…: runs a program that hack/tools or hack/helm3 (NAME is helm) pins. It is built once and kept
+# outside of the tree, under a name made from its pins, because the linter takes minutes to compile and `go tool` would
+# link it anew for every clone.
 set -euo pipefail
 
 name=$1
 shift
-tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/tools" && pwd)
+hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+tools=$hack/tools
+[ "$name" != helm ] || tools=$hack/helm3
 package=$(cd "$tools" && go list -f '{{.ImportPath}}' tool | grep "/$name\$") ||
-  { echo "tool.sh: hack/tools pins no program named $name" >&2; exit 1; }
+  { echo "tool.sh: $tools pins no program named $name" >&2; exit 1; }
 hash=$( { cat "$tools/go.mod" "$tools/go.sum"; go version; } | sha256sum | cut -c 1-16)
 cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/harrier}/tools-$hash
 
 if [ ! -x "$cache/$name" ]; then
-  echo "tool.sh: building $name (golangci-lint takes about five minutes the first time)" >&2
+  echo "tool.sh: building $name (golangci-lint takes about five minutes the first time, helm one)" >&2
   mkdir -p "$cache"
   scratch=$(mktemp -d "$cache/build.XXXXXX")
   (cd "$tools" && CGO_ENABLED=0 go build -trimpath -o "$scratch/$name" "$package")

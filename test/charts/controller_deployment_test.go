@@ -244,6 +244,9 @@ func TestControllerRefusals(t *testing.T) {
 		{"relicaCount: 2", "'relicaCount' not allowed"},
 		{"flags: {logLvel: info}", "'logLvel' not allowed"},
 		{"replicaCount: 0", "/replicaCount"},
+		{"replicaCount: '0'", "/replicaCount"},
+		{"flags: {k8sClientRateLimiterQPS: many}", "/flags/k8sClientRateLimiterQPS"},
+		{"image: {digest: latest}", "/image/digest"},
 	} {
 		checkContains(t, refusal(t, controller, test.values), test.want)
 	}

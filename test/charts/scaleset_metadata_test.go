@@ -11,6 +11,7 @@ import (
 var metadataKinds = map[string]string{
 	"autoscalingRunnerSet":         "autoscalingrunnerset.yaml",
 	"githubConfigSecret":           "githubsecret.yaml",
+	"hookExtension":                "hook_extension.yaml",
 	"kubernetesModeRole":           "kube_mode_role.yaml",
 	"kubernetesModeRoleBinding":    "kube_mode_role_binding.yaml",
 	"kubernetesModeServiceAccount": "kube_mode_serviceaccount.yaml",
@@ -31,7 +32,7 @@ resourceMeta:
     annotations: {own: "1", both: own, actions.github.com/cleanup-y: mine}
 `
 	for kind, file := range metadataKinds {
-		containerMode := mode("kubernetes")
+		containerMode := hookTemplate
 		if kind == "noPermissionServiceAccount" {
 			containerMode = mode("none")
 		}

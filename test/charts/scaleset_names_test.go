@@ -87,6 +87,7 @@ type object struct {
 	Rules      any            `json:"rules"`
 	RoleRef    any            `json:"roleRef"`
 	Subjects   any            `json:"subjects"`
+	Automount  any            `json:"automountServiceAccountToken"`
 }
 
 type objectMetadata struct {
@@ -171,6 +172,7 @@ func TestScaleSetTemplatesByMode(t *testing.T) {
 		mode("kubernetes"):                sorted(always, kube, secret),
 		mode("kubernetes-novolume"):       sorted(always, kube, secret),
 		"githubConfigSecret: own":         sorted(always, none),
+		hookTemplate:                      sorted(always, kube, secret, []string{"hook_extension.yaml"}),
 		own:                               sorted(always, secret),
 		mode("kubernetes") + own:          sorted(always, secret),
 		mode("kubernetes-novolume") + own: sorted(always, secret),

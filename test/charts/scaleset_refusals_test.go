@@ -31,6 +31,8 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"runnerScaleSetName: " + strings.Repeat("a", 46), "Name must have up to 45 characters"},
 		{"namespaceOverride: " + strings.Repeat("a", 64), "Namespace must have up to 63 characters"},
 		{"githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca}}}", "githubServerTLS.certificateFrom.configMapKeyRef.key is required"},
+		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only where"},
+		{hookTemplate + "\n  kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: a, key: b}}", "exclude each other"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
 	}
@@ -74,6 +76,7 @@ func TestUnknownKeys(t *testing.T) {
 		{"template: {sepc: {}}", "sepc"},
 		{"proxy: {htttp: {}}", "htttp"},
 		{"keyVault: {azureKeyVault: {uri: u}}", "uri"},
+		{"containerMode: {kubernetesModeHookTemplate: {spce: {}}}", "spce"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), "'"+test.key+"' not allowed")
 	}
@@ -83,9 +86,12 @@ func TestUnknownKeys(t *testing.T) {
 		{"pendingTimeout: 10", "/pendingTimeout"},
 		{"template: {spec: {containers: [{image: i}]}}", "/template/spec/containers/0"},
 		{"githubServerTLS: {runnerMountPath: /ca}", "/githubServerTLS"},
+		{"template: {spec: []}", "/template/spec"},
+		{"scaleSetLabels: linux", "/scaleSetLabels"},
+		{"containerMode: dind", "/containerMode"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.path)
 	}
-	renderSet(t, scaleSet, "global: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null")
+	renderSet(t, scaleSet, "global: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null\ngithubServerTLS: {}")
 	render(t, controller, "global: {a: b}\nx-anchors: {a: b}\nmetrics: null\nflags: {updateStrategy: immediate}")
 }

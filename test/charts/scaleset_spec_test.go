@@ -115,7 +115,8 @@ func TestRunnerCounts(t *testing.T) {
 	}
 }
 
-// ARC's values.yaml showed snake case and its template read camel case; both work.
+// ARC's values.yaml showed snake case, and the proxy inside of the vault; its template read camel case and the proxy
+// outside. All of it works.
 func TestKeyVault(t *testing.T) {
 	t.Parallel()
 	want := &v1alpha1.VaultConfig{
@@ -129,8 +130,9 @@ func TestKeyVault(t *testing.T) {
 		"azureKeyVault: {url: https://vault, tenantId: t, clientId: c, certificatePath: /p, secretKey: s}",
 		"azureKeyVault: {url: https://vault, tenant_id: t, client_id: c, certificate_path: /p}",
 		"azure_key_vault: {url: https://vault, tenant_id: t, client_id: c, certificate_path: /p}",
+		"proxy: null, azure_key_vault: {url: https://vault, tenant_id: t, client_id: c, certificate_path: /p, proxy: {http: {url: http://proxy}}}",
 	} {
-		got := runnerSet(t, scaleSet, "githubConfigSecret: key\nkeyVault: {type: azure_key_vault, proxy: {http: {url: http://proxy}}, "+values+"}")
+		got := runnerSet(t, scaleSet, "githubConfigSecret: key\nkeyVault: {type: azure_key_vault, proxy: {http: {url: http://proxy}}}", "keyVault: {"+values+"}")
 		check(t, values, got.Spec.VaultConfig, want)
 		check(t, "secret", got.Spec.GitHubConfigSecret, "key")
 	}

@@ -26,6 +26,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.args" -}}
+{{- $flags := include "gha-runner-scale-set-controller.flags" . | fromJson -}}
 - --auto-scaling-runner-set-only
 {{- if gt (int (default 1 .Values.replicaCount)) 1 }}
 - --enable-leader-election
@@ -34,7 +35,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- range .Values.imagePullSecrets }}
 - --auto-scaler-image-pull-secrets={{ .name }}
 {{- end }}
-{{- with .Values.flags }}
+{{- with $flags }}
 {{- with .logLevel }}
 - --log-level={{ . }}
 {{- end }}
@@ -71,7 +72,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 - --pprof-addr={{ . }}
 {{- end }}
 {{- end }}
-{{- with .Values.flags }}
+{{- with $flags }}
 {{- range .excludeLabelPropagationPrefixes }}
 - --exclude-label-propagation-prefix={{ . }}
 {{- end }}
@@ -122,8 +123,9 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 
+{{/* Takes the address they are answered at. */}}
 {{- define "gha-runner-scale-set-controller.probes" -}}
-{{- $port := include "gha-runner-scale-set-controller.port" .Values.flags.healthProbeBindAddress }}
+{{- $port := include "gha-runner-scale-set-controller.port" . }}
 livenessProbe:
   httpGet:
     path: /healthz

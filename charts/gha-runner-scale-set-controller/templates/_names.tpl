@@ -28,7 +28,20 @@ gha-rs-controller
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion | toString) }}
+{{- end }}
+{{- end }}
+
+{{/*
+The value `flags`. Some keys are read at the top as well: there, actions-runner-controller's values.yaml had the comments
+that showed them. JSON.
+*/}}
+{{- define "gha-runner-scale-set-controller.flags" -}}
+{{- $misplaced := pick .Values "healthProbeBindAddress" "k8sClientRateLimiterQPS" "k8sClientRateLimiterBurst" "rateLimiter" }}
+{{- mergeOverwrite dict $misplaced (.Values.flags | default dict) | toJson }}
 {{- end }}
 
 {{/*

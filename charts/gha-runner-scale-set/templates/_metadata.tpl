@@ -72,6 +72,7 @@ The metadata block of an object. Takes
   name         of the object
   kind         its key in resourceMeta
   component    its app.kubernetes.io/component, if it has one
+  formerly     annotations by a key that actions-runner-controller had before resourceMeta
   annotations  the chart's own annotations, given for the AutoscalingRunnerSet alone: there, what the user wrote may not
                set what the controller reads
 */}}
@@ -83,7 +84,7 @@ The metadata block of an object. Takes
 {{- end }}
 {{- $global := include "gha-runner-scale-set.allowed-labels" (dict "root" .root "labels" .root.Values.labels) | fromJson }}
 {{- $labels := $meta.labels | default dict }}
-{{- $annotations := mergeOverwrite dict (.root.Values.annotations | default dict) ($meta.annotations | default dict) }}
+{{- $annotations := mergeOverwrite dict (.root.Values.annotations | default dict) (.formerly | default dict) ($meta.annotations | default dict) }}
 {{- if .annotations }}
 {{- $labels = include "gha-runner-scale-set.allowed-labels" (dict "root" .root "labels" $labels) | fromJson }}
 {{- $annotations = include "gha-runner-scale-set.allowed-annotations" $annotations | fromJson }}

@@ -49,6 +49,10 @@ the objects made from it.
 {{- include "gha-runner-scale-set.fullname" . }}-no-permission
 {{- end }}
 
+{{- define "gha-runner-scale-set.hook-extension-name" -}}
+{{- include "gha-runner-scale-set.fullname" . }}-hook-extension
+{{- end }}
+
 {{/* Name of the Secret with the credentials: the user's, or that of the chart. */}}
 {{- define "gha-runner-scale-set.github-secret-name" -}}
 {{- if kindIs "string" .Values.githubConfigSecret }}

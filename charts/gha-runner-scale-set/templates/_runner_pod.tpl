@@ -55,6 +55,7 @@ The rule for all additions is the same: where the user has an entry of a name, t
 {{/* env and volumeMounts that the mode and the certificate give the runner container. YAML. */}}
 {{- define "gha-runner-scale-set.runner-defaults" -}}
 {{- $mode := include "gha-runner-scale-set.container-mode" . -}}
+{{- $hookTemplate := include "gha-runner-scale-set.hook-template-source" . | fromJson -}}
 env:
 {{- if eq $mode "dind" }}
   - name: DOCKER_HOST
@@ -75,6 +76,10 @@ env:
   - name: ACTIONS_RUNNER_IMAGE
     value: {{ (include "gha-runner-scale-set.own-runner" . | fromJson).image | default "" | quote }}
 {{- end }}
+{{- if $hookTemplate }}
+  - name: ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE
+    value: {{ include "gha-runner-scale-set.hook-template-path" . }}
+{{- end }}
 {{- with include "gha-runner-scale-set.certificate-path" . }}
   - name: NODE_EXTRA_CA_CERTS
     value: {{ . | quote }}
@@ -89,6 +94,12 @@ volumeMounts:
 {{- if eq $mode "dind" }}
   - name: dind-sock
     mountPath: /var/run
+{{- end }}
+{{- with $hookTemplate }}
+  - name: hook-extension
+    mountPath: {{ include "gha-runner-scale-set.hook-template-path" $ }}
+    subPath: {{ .key | quote }}
+    readOnly: true
 {{- end }}
 {{- with include "gha-runner-scale-set.certificate-path" . }}
   - name: github-server-tls-cert
@@ -142,6 +153,11 @@ items:
           {{- toYaml . | nindent 10 }}
         {{- else }} {}
         {{- end }}
+{{- end }}
+{{- with include "gha-runner-scale-set.hook-template-source" . | fromJson }}
+  - name: hook-extension
+    configMap:
+      name: {{ .name | quote }}
 {{- end }}
 {{- end }}
 

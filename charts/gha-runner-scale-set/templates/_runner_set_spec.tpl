@@ -21,13 +21,14 @@ Parts of the AutoscalingRunnerSet's spec and annotations.
 
 {{/*
 spec.vaultConfig. The vault's keys are read in camel case and, because actions-runner-controller's values.yaml showed
-them so, in snake case. Takes keyVault. YAML.
+them so, in snake case; there, the proxy was shown inside of the vault. Takes keyVault. YAML.
 */}}
 {{- define "gha-runner-scale-set.vault" -}}
 {{- if ne .type "azure_key_vault" }}
 {{- fail (printf "Unsupported keyVault type: %s; the supported one is azure_key_vault" .type) }}
 {{- end }}
 {{- $azure := .azureKeyVault | default .azure_key_vault | default dict }}
+{{- $proxy := .proxy | default $azure.proxy }}
 {{- $vault := dict }}
 {{- range $key := list "url" "tenantId" "clientId" "certificatePath" }}
 {{- $value := get $azure $key | default (get $azure (snakecase $key)) }}
@@ -37,7 +38,7 @@ them so, in snake case. Takes keyVault. YAML.
 {{- $_ := set $vault $key $value }}
 {{- end }}
 {{- $config := dict "type" .type "azureKeyVault" $vault }}
-{{- with .proxy }}
+{{- with $proxy }}
 {{- $_ := set $config "proxy" (include "gha-runner-scale-set.proxy" . | fromYaml) }}
 {{- end }}
 {{- toYaml $config }}

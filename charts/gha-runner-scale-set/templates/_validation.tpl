@@ -12,6 +12,7 @@ actions-runner-controller where it has one.
 {{- end }}
 {{- include "gha-runner-scale-set.validate-secret" .Values.githubConfigSecret }}
 {{- include "gha-runner-scale-set.validate-counts" . }}
+{{- include "gha-runner-scale-set.validate-hook-template" . }}
 {{- with .Values.githubServerTLS }}
 {{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}
 {{- fail "githubServerTLS.certificateFrom.configMapKeyRef.key is required when githubServerTLS.runnerMountPath is set" }}

@@ -1,0 +1,40 @@
+{{/*
+A NetworkPolicy that lets nobody in but readers of metrics; the kubelet's probes are never subject to one. Takes root,
+name, pods (the labels that select them) and metricsAddr (empty without metrics).
+*/}}
+{{- define "gha-runner-scale-set-controller.network-policy" -}}
+{{- $policy := .root.Values.networkPolicy -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .name }}
+  namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
+  labels:
+    {{- include "gha-runner-scale-set-controller.labels" .root | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- toYaml .pods | nindent 6 }}
+  policyTypes:
+    - Ingress
+    {{- if $policy.egress }}
+    - Egress
+    {{- end }}
+  {{- $port := include "gha-runner-scale-set-controller.port" (.metricsAddr | default "") }}
+  {{- if eq $port "0" }}
+  ingress: []
+  {{- else }}
+  ingress:
+    - ports:
+        - port: {{ $port }}
+          protocol: TCP
+      {{- with $policy.metricsFrom }}
+      from:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+  {{- end }}
+  {{- with $policy.egress }}
+  egress:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
