@@ -1,6 +1,9 @@
 package kube
 
 import (
+	"cmp"
+	"regexp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,13 +43,26 @@ func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Ti
 	changed := false
 	for _, c := range set {
 		before := meta.FindStatusCondition(*conditions, c.Type)
-		changed = changed || before == nil || before.Status != c.Status || before.Reason != c.Reason || before.Message != truncated(c.Message)
+		reason, message := validReason(c.Reason), truncated(c.Message)
+		changed = changed || before == nil || before.Status != c.Status || before.Reason != reason || before.Message != message
 		meta.SetStatusCondition(conditions, metav1.Condition{
-			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: truncated(c.Message),
+			Type: c.Type, Status: c.Status, Reason: reason, Message: message,
 			ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
 		})
 	}
 	return changed
+}
+
+// maxReason is the longest reason in characters that an Event takes; a condition's may be longer.
+const maxReason = 128
+
+var notInReason = regexp.MustCompile(`[^A-Za-z0-9_,:]`)
+
+// validReason makes a word that the schema of conditions accepts. Many reasons are a scheduler's, a kubelet's or a
+// container runtime's own, for which there is no such rule, and a status that is refused for one tells nothing at all.
+func validReason(text string) string {
+	word := strings.TrimLeft(notInReason.ReplaceAllString(text, ""), "0123456789_,:")
+	return cmp.Or(strings.TrimRight(word[:min(len(word), maxReason)], ",:"), "Unknown")
 }
 
 // truncated cuts a message that is too long at a whole character.

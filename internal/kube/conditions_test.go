@@ -43,3 +43,23 @@ func TestLongMessagesAreCutAtACharacter(t *testing.T) {
 		t.Error("the same long message counts as another one")
 	}
 }
+
+func TestReasonsFromElsewhereAreMadeValid(t *testing.T) {
+	for given, want := range map[string]string{
+		"ImagePullBackOff":       "ImagePullBackOff",
+		"":                       "Unknown",
+		"Not enough resources":   "Notenoughresources",
+		"2 nodes: full:":         "nodes:full",
+		"größe":                  "gre",
+		strings.Repeat("x", 200): strings.Repeat("x", maxReason),
+	} {
+		var conditions []metav1.Condition
+		SetConditions(&conditions, 1, time.Unix(1, 0), False("Ready", given, ""))
+		if got := conditions[0].Reason; got != want {
+			t.Errorf("reason %q became %q, want %q", given, got, want)
+		}
+		if SetConditions(&conditions, 1, time.Unix(2, 0), False("Ready", given, "")) {
+			t.Errorf("the same reason %q counts as another one", given)
+		}
+	}
+}

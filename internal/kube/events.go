@@ -33,7 +33,7 @@ func Warning(reason, action, note string) Event {
 // others wrote.
 func Tell(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
 	ctrl.LoggerFrom(ctx).Info(event.Note, "reason", event.Reason)
-	recorder.Eventf(about, related, event.Type, event.Reason, event.Action, "%s", shortNote(event.Note))
+	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", shortNote(event.Note))
 }
 
 // maxNote is the longest note in bytes that the API server takes.
