@@ -1,0 +1,167 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(testkube.Main(m, testkube.Options{
+		AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme, apiextensionsv1.AddToScheme},
+	}))
+}
+
+const crdName = "autoscalingrunnersets.actions.github.com"
+
+// newSet returns a valid set.
+func newSet(namespace string) *v1alpha1.AutoscalingRunnerSet {
+	return &v1alpha1.AutoscalingRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "set-"},
+		Spec: v1alpha1.AutoscalingRunnerSetSpec{
+			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "credentials",
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner"}}}},
+		},
+	}
+}
+
+func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
+	cluster := testkube.Shared(t)
+	namespace := cluster.NewNamespace(t)
+	for name, test := range map[string]struct {
+		spoil func(*v1alpha1.AutoscalingRunnerSetSpec)
+		field string
+		cause string
+	}{
+		"more at least than at most": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners, s.MaxRunners = ptr.To(3), ptr.To(2) },
+			"spec.minRunners", "must not be greater than maxRunners"},
+		"negative minimum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners = ptr.To(-1) }, "spec.minRunners", "greater than or equal to 0"},
+		"negative maximum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MaxRunners = ptr.To(-1) }, "spec.maxRunners", "greater than or equal to 0"},
+		"address without a scheme": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.GitHubConfigUrl = "github.com/my-org" },
+			"spec.githubConfigUrl", "must be the address of a repository"},
+		"address of a file": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.GitHubConfigUrl = "https://github.com/a/b/blob" },
+			"spec.githubConfigUrl", "must be the address of a repository"},
+		"empty label": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.RunnerScaleSetLabels = []string{""} }, "spec.runnerScaleSetLabels[0]", "at least 1"},
+		"too long label": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.RunnerScaleSetLabels = []string{strings.Repeat("x", 256)}
+		}, "spec.runnerScaleSetLabels[0]", "255"},
+		"unknown vault": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VaultConfig = &v1alpha1.VaultConfig{Type: "safe"} }, "spec.vaultConfig.type", "azure_key_vault"},
+		"vault without settings": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault}
+		}, "spec.vaultConfig.azureKeyVault", "is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := newSet(namespace)
+			test.spoil(&set.Spec)
+			err := cluster.Client().Create(t.Context(), set)
+			if err == nil || !strings.Contains(err.Error(), test.field) || !strings.Contains(err.Error(), test.cause) {
+				t.Errorf("error %v, want one that names %s and says %q", err, test.field, test.cause)
+			}
+		})
+	}
+}
+
+// A duration that Go cannot read would break the manager's watch of all sets, so the schema must refuse it.
+func TestUnreadableDurationIsRefused(t *testing.T) {
+	cluster := testkube.Shared(t)
+	set := newSet(cluster.NewNamespace(t))
+	if err := cluster.Client().Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"pendingTimeout":"soon"}}`))
+	if err := cluster.Client().Patch(t.Context(), set, patch); err == nil || !strings.Contains(err.Error(), "spec.pendingTimeout") {
+		t.Errorf("error %v, want one that names spec.pendingTimeout", err)
+	}
+}
+
+func TestGoodSetsAreTaken(t *testing.T) {
+	cluster := testkube.Shared(t)
+	namespace := cluster.NewNamespace(t)
+	for _, url := range []string{
+		"https://github.com/my-org/", "https://github.com/owner/repo", "https://github.com/enterprises/name", "http://10.0.0.1:8080/my-org",
+	} {
+		set := newSet(namespace)
+		set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = url, ptr.To(2), ptr.To(2)
+		if err := cluster.Client().Create(t.Context(), set); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// What ARC has stored may break a rule of ours: it can still be labelled, patched, reported on and finalised.
+func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
+	cluster := testkube.Start(t, testkube.Options{
+		AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme, apiextensionsv1.AddToScheme},
+	})
+	c := cluster.Client()
+	set := newSet(cluster.NewNamespace(t))
+	set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = "github.com/my-org", ptr.To(3), ptr.To(2)
+	set.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
+	withoutRules(t, c, func() {
+		NewWithT(t).Eventually(func() error { return c.Create(t.Context(), set) }, "30s").Should(Succeed())
+	})
+	NewWithT(t).Eventually(func() error { return c.Create(t.Context(), spoilt(set)) }, "30s").ShouldNot(Succeed())
+
+	for name, patch := range map[string]string{
+		"label":                `{"metadata":{"labels":{"a":"b"}}}`,
+		"another field":        `{"spec":{"runnerGroup":"mine"}}`,
+		"the pod template too": `{"spec":{"template":{"spec":{"containers":[{"name":"runner","image":"new"}]}}}}`,
+	} {
+		if err := c.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`))
+	if err := c.Status().Patch(t.Context(), set, status); err != nil {
+		t.Errorf("status: %v", err)
+	}
+	if err := c.Delete(t.Context(), set); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	finalize := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := c.Patch(t.Context(), set, finalize); err != nil {
+		t.Errorf("finalize: %v", err)
+	}
+}
+
+func spoilt(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.AutoscalingRunnerSet {
+	another := newSet(set.Namespace)
+	another.Spec = *set.Spec.DeepCopy()
+	return another
+}
+
+// withoutRules runs do while the API server knows no rule for sets.
+func withoutRules(t *testing.T, c client.Client, do func()) {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: crdName}, crd); err != nil {
+		t.Fatal(err)
+	}
+	strict := crd.DeepCopy()
+	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	spec.XValidations = nil
+	url := spec.Properties["githubConfigUrl"]
+	url.XValidations = nil
+	spec.Properties["githubConfigUrl"] = url
+	crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+	if err := c.Update(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	strict.ResourceVersion = crd.ResourceVersion
+	if err := c.Update(t.Context(), strict); err != nil {
+		t.Fatal(err)
+	}
+}
