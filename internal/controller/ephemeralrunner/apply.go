@@ -68,10 +68,17 @@ func (c *Controller) clean(ctx context.Context, r *run) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// remove deletes the object of a runner that has done its work, or that another has to take the place of.
+// remove deletes the object of a runner that has done its work, or that another has to take the place of. Its pod goes
+// first, because that is what occupies a machine; the news of that brings the runner back, behind the pods of others.
 func (c *Controller) remove(ctx context.Context, r *run, d decision) error {
 	if r.memory.deleted {
 		return nil
+	}
+	if r.pod != nil && r.pod.DeletionTimestamp == nil && r.memory.podDeleted != r.pod.UID {
+		// Where it is not ours to delete garbage collection does it, once the runner is gone.
+		if err := c.deletePod(ctx, r); err != nil || r.memory.podDeleted == r.pod.UID {
+			return err
+		}
 	}
 	if d.step == replace {
 		c.tell(ctx, r, kube.Warning(d.reason, "Register", d.message))
@@ -132,7 +139,7 @@ func (c *Controller) deletePod(ctx context.Context, r *run) error {
 	if err == nil {
 		r.memory.podDeleted = r.pod.UID
 	}
-	return harmless("delete pod", err)
+	return r.harmless("delete pod", err)
 }
 
 // deleteSecret deletes the runner's Secret once.
@@ -141,7 +148,7 @@ func (c *Controller) deleteSecret(ctx context.Context, r *run) error {
 		return nil
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
-	if err := harmless("delete Secret", c.Client.Delete(ctx, secret)); err != nil {
+	if err := r.harmless("delete Secret", c.Client.Delete(ctx, secret)); err != nil {
 		return err
 	}
 	r.memory.secretDeleted = true
@@ -149,12 +156,18 @@ func (c *Controller) deleteSecret(ctx context.Context, r *run) error {
 }
 
 // harmless drops the errors of a deletion that mean that nothing is left to do here: the object is gone, or is another
-// one, or Helm has taken the permission away and garbage collection will do it, for the runner owns it.
-func harmless(what string, err error) error {
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
+// one, or Helm has taken the permission away and garbage collection will do it, for the runner owns it. While the runner
+// stays nothing is collected, and an API server that was just started forbids what it will allow once it has read the
+// Roles: then the deletion is tried again.
+func (r *run) harmless(what string, err error) error {
+	switch {
+	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil
+	case apierrors.IsForbidden(err) && !r.DeletionTimestamp.IsZero():
+		return nil
+	default:
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
 }
 
 func (c *Controller) patchStatus(ctx context.Context, r *run, before *v1alpha1.EphemeralRunner) error {

@@ -97,14 +97,14 @@ func (c *Controller) deleteHookResources(ctx context.Context, r *run) error {
 func (c *Controller) deleteLabelled(ctx context.Context, r *run, list client.ObjectList) error {
 	err := c.Reader.List(ctx, list, client.InNamespace(r.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: r.Name})
 	if err != nil {
-		return harmless("list what container hooks made", err)
+		return r.harmless("list what container hooks made", err)
 	}
 	objects, err := meta.ExtractList(list)
 	if err != nil {
 		return fmt.Errorf("list what container hooks made: %w", err)
 	}
 	for _, object := range objects {
-		if err := harmless("delete what container hooks made", c.Client.Delete(ctx, object.(client.Object))); err != nil {
+		if err := r.harmless("delete what container hooks made", c.Client.Delete(ctx, object.(client.Object))); err != nil {
 			return err
 		}
 	}

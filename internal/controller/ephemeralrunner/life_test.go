@@ -1,12 +1,15 @@
 package ephemeralrunner
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -232,4 +235,28 @@ func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 	if got := startOf(pod); !got.Equal(noon.Add(time.Hour)) {
 		t.Errorf("start %s, want the moment it was bound", got)
 	}
+}
+
+// An API server that was just started forbids what it allows a second later. A JIT config that was used must not survive
+// that: the next pod would get it.
+func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		before := string(f.secret().Data[secretKeyRunnerID])
+		f.setPod(exits(137))
+		f.api.refuse = map[string]error{"delete Secret": apierrors.NewForbidden(pods, name, errors.New("no"))}
+		f.reconcile()
+		if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); !apierrors.IsForbidden(err) {
+			t.Errorf("a refused deletion is not tried again: %v", err)
+		}
+		f.api.refuse = nil
+		f.settle()
+		f.elapse(retryPauses[0])
+		f.settle()
+		if secret := f.secret(); secret == nil || string(secret.Data[secretKeyRunnerID]) == before {
+			t.Errorf("the second attempt has the first one's registration %s", before)
+		}
+	}, newRunner())
 }
