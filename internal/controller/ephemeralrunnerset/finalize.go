@@ -2,10 +2,12 @@ package ephemeralrunnerset
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -24,11 +26,29 @@ func (c *Controller) finalize(ctx context.Context, set *v1alpha1.EphemeralRunner
 	expected := c.expected(set, m, views)
 	switch {
 	case len(views) > 0:
-		going := slices.DeleteFunc(views, func(r *runner) bool { return r.deleting })
-		return ctrl.Result{}, c.drop(ctx, set, m, going, false)
+		going := slices.DeleteFunc(slices.Clone(views), func(r *runner) bool { return r.deleting })
+		err := c.drop(ctx, set, m, going, false)
+		again, reportErr := c.reportLeft(ctx, set, m, views)
+		return ctrl.Result{RequeueAfter: again}, errors.Join(err, reportErr)
 	case expected > 0:
 		return ctrl.Result{RequeueAfter: unseenPause}, nil
 	default:
 		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.Client, set, v1alpha1.FinalizerEphemeralRunnerSet)
 	}
+}
+
+// reportLeft keeps the counts of a set true while it drains: its AutoscalingRunnerSet tells how many runners it waits
+// for, and gives the room of those that are gone to the set that takes this one's place. It returns when to try again.
+func (c *Controller) reportLeft(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, left []*runner) (time.Duration, error) {
+	now := c.Clock.Now()
+	if wait := m.reported.Add(reportEvery).Sub(now); wait > 0 {
+		return wait, nil
+	}
+	before := set.DeepCopy()
+	count(&set.Status, left)
+	wrote, err := kube.PatchStatus(ctx, c.Client, set, before)
+	if wrote {
+		m.reported = now
+	}
+	return 0, client.IgnoreNotFound(err)
 }

@@ -21,10 +21,16 @@ func (s *site) delete() {
 func (s *site) letGo() {
 	s.Helper()
 	for _, r := range s.runners() {
-		r.Finalizers = nil
-		if err := s.api.Update(s.Context(), &r); err != nil && !apierrors.IsNotFound(err) {
-			s.Fatal(err)
-		}
+		s.finish(r)
+	}
+}
+
+// finish lets one runner's own finalization end.
+func (s *site) finish(r v1alpha1.EphemeralRunner) {
+	s.Helper()
+	r.Finalizers = nil
+	if err := s.api.Update(s.Context(), &r); err != nil && !apierrors.IsNotFound(err) {
+		s.Fatal(err)
 	}
 }
 
@@ -52,6 +58,25 @@ func TestDeletedSetGoesAfterItsRunners(t *testing.T) {
 			t.Error("the set is remembered though it is gone")
 		}
 	}, newSet(2))
+}
+
+// What a draining set's runners occupy is not free for the set that takes its place, and what they no longer occupy is.
+func TestDeletedSetCountsTheRunnersThatAreLeft(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		s.bringUp()
+		s.elapse(2 * reportEvery)
+		s.reconcile()
+		s.delete()
+		for left := 3; left > 0; left-- {
+			s.elapse(2 * reportEvery)
+			s.reconcile()
+			if got := s.set().Status; got.CurrentReplicas != left || got.RunningEphemeralRunners != left {
+				t.Errorf("status %+v, want %d running", got, left)
+			}
+			s.finish(s.runners()[0])
+		}
+	}, newSet(3))
 }
 
 // Runners whose creation the cache does not show yet must not outlive their set.

@@ -3,6 +3,7 @@ package ephemeralrunnerset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +41,22 @@ func (c *Controller) report(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 
 // describe fills the status with what was seen.
 func (m *memory) describe(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runner, p *plan) {
+	count(status, slices.DeleteFunc(slices.Clone(runners), func(r *runner) bool { return r.deleting }))
+	status.ObservedGeneration = set.Generation
+	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
+	if m.trouble.isOutdated() {
+		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
+	}
+	status.Capacity = m.capacity(runners, p)
+	kube.SetConditions(&status.Conditions, set.Generation, m.now, m.conditions(set)...)
+}
+
+// count sorts runners into the status's numbers.
+func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner) {
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners = 0, 0, 0
 	for _, r := range runners {
 		switch {
-		case r.deleting || r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
 			status.FailedEphemeralRunners++
 		case r.up():
@@ -53,13 +66,6 @@ func (m *memory) describe(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alph
 		}
 	}
 	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
-	status.ObservedGeneration = set.Generation
-	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
-	if m.trouble.isOutdated() {
-		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
-	}
-	status.Capacity = m.capacity(runners, p)
-	kube.SetConditions(&status.Conditions, set.Generation, m.now, m.conditions(set)...)
 }
 
 // capacity is how many jobs the set may be given: while its runners cannot work, those that run and one for the next
