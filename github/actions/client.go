@@ -36,6 +36,17 @@ type RequestInfo struct {
 	// Attempt counts from 1 within a call.
 	Attempt int
 	Err     error
+	// RateLimit is what the answer said of the credential's limit; nil where it said nothing, as the Actions service does.
+	RateLimit *RateLimit
+	// TokenExpires is when the personal access token of the request expires; zero where the answer did not say.
+	TokenExpires time.Time
+}
+
+// RateLimit is how often a resource of the REST API may still be asked until Reset.
+type RateLimit struct {
+	Resource  string
+	Remaining int
+	Reset     time.Time
 }
 
 // Client talks to GitHub on behalf of one config URL with one set of credentials. It is safe for concurrent use.

@@ -104,6 +104,7 @@ func (x *exchange) RoundTrip(outgoing *http.Request) (*http.Response, error) {
 	}
 	if answer != nil {
 		info.StatusCode = answer.StatusCode
+		info.RateLimit, info.TokenExpires = rateLimitOf(answer.Header), tokenExpiryOf(answer.Header)
 	}
 	if x.client.observe != nil {
 		x.client.observe(info)

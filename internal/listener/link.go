@@ -88,6 +88,7 @@ func (l *loop) opened(client GitHub, session Session, generation int, err error)
 	k.backoff.reset()
 	l.polls.opened(now)
 	l.health.polled(now)
+	l.metrics.Polled(now)
 	l.log.Info("Session opened", "sessionID", k.sessionID, "scaleSetID", l.config.RunnerScaleSetID)
 	if statistics := session.Statistics(); statistics != nil {
 		l.observe(statistics, now)
@@ -133,6 +134,7 @@ func (l *loop) lose(now time.Time) {
 	l.link.session = nil
 	l.link.retryAt = now
 	l.health.lost()
+	l.metrics.SessionLost()
 	l.polls.cancel()
 }
 

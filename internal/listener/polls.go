@@ -93,6 +93,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	p.backoff.reset()
 	p.losses = 0
 	l.health.polled(now)
+	l.metrics.Polled(now)
 	if message == nil {
 		// A service that answers at once although it has nothing is asked at the pace of gatherTime.
 		p.notBefore = begun.Add(gatherTime)

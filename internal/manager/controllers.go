@@ -102,6 +102,7 @@ func (p parts) autoscalingListener() *autoscalinglistener.Controller {
 		LogFormat:       format,
 		MetricsAddr:     p.options.ListenerMetricsAddress,
 		MetricsEndpoint: p.options.ListenerMetricsEndpoint,
+		MetricsLabels:   p.options.ListenerMetricsLabels,
 	}
 	if p.options.ListenerEntrypoint != "" {
 		options.Entrypoint = []string{p.options.ListenerEntrypoint}

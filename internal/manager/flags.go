@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
 // ParseOptions makes options from the command line and the environment. Usage goes to output. It fails with
@@ -44,6 +46,8 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.PprofAddress, "pprof-addr", "", "address of Go's profiler; empty turns it off")
 	flags.StringVar(&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080", "address of each listener's metrics server; 0 turns it off")
 	flags.StringVar(&o.ListenerMetricsEndpoint, "listener-metrics-endpoint", "/metrics", "path of the listeners' metrics")
+	flags.StringVar(&o.ListenerMetricsLabels, "listener-metrics-labels", config.MetricsLabelsFew,
+		"labels and buckets of the listeners' metrics of jobs: few (scale set and result, 10 buckets) or arc (job, event and repository, 46)")
 	flags.Var((*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets", "Secret to pull the listener's image with; may be repeated")
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
 		"beginning of labels that aren't passed on from an AutoscalingRunnerSet; may be repeated")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
+
+	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
 // Environment variables. The first two are required, because the chart sets them and nothing sensible replaces them.
@@ -61,6 +63,9 @@ type Options struct {
 	// ListenerMetricsAddress and ListenerMetricsEndpoint go into the configuration of listeners.
 	ListenerMetricsAddress  string
 	ListenerMetricsEndpoint string
+	// ListenerMetricsLabels says what metrics of jobs are labelled with where an AutoscalingRunnerSet does not say it:
+	// config.MetricsLabelsFew or config.MetricsLabelsARC.
+	ListenerMetricsLabels string
 	// ListenerPullSecrets are names of Secrets with which nodes pull the listener's image.
 	ListenerPullSecrets []string
 
@@ -98,6 +103,8 @@ func (o Options) validate() error {
 	_, err := parseLevel(o.LogLevel)
 	check(err == nil, "--log-level=%q is unknown; use debug, info, warn, error or a whole number", o.LogLevel)
 	check(slices.Contains([]string{formatText, formatJSON}, o.LogFormat), "--log-format=%q is unknown; use text or json", o.LogFormat)
+	check(slices.Contains([]string{config.MetricsLabelsFew, config.MetricsLabelsARC}, o.ListenerMetricsLabels),
+		"--listener-metrics-labels=%q is unknown; use few or arc", o.ListenerMetricsLabels)
 	check(o.RunnerWorkers > 0, "--runner-max-concurrent-reconciles=%d; use 1 or more", o.RunnerWorkers)
 	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)

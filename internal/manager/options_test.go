@@ -20,7 +20,7 @@ func defaults() Options {
 	return Options{
 		Namespace: "harrier", Image: "ghcr.io/example/manager:1",
 		LeaderElectionID: "actions-runner-controller",
-		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics",
+		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
 		RunnerWorkers: 32, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
 		JobPodMetadata: true, JobPodProtection: true, LogLevel: "debug", LogFormat: "text",
 	}
@@ -69,6 +69,7 @@ func TestParseOptions(t *testing.T) {
 		"single dash, level by number": {arguments: []string{"-log-level=-2"}, want: func(o *Options) { o.LogLevel = "-2" }},
 		"pods as they are":             {arguments: []string{"--job-pod-metadata=false"}, want: func(o *Options) { o.JobPodMetadata = false }},
 		"no protection":                {arguments: []string{"--job-pod-protection=false"}, want: func(o *Options) { o.JobPodProtection = false }},
+		"labels of ARC":                {arguments: []string{"--listener-metrics-labels=arc"}, want: func(o *Options) { o.ListenerMetricsLabels = "arc" }},
 		"sync period":                  {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
 	} {
 		t.Run(name, func(t *testing.T) {

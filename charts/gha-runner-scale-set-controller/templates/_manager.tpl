@@ -62,6 +62,9 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 - --listener-metrics-addr={{ .Values.metrics.listenerAddr }}
 - --listener-metrics-endpoint={{ .Values.metrics.listenerEndpoint }}
 - --metrics-addr={{ .Values.metrics.controllerManagerAddr }}
+{{- with .Values.metrics.listenerLabels }}
+- --listener-metrics-labels={{ . }}
+{{- end }}
 {{- else }}
 - --listener-metrics-addr=0
 - --listener-metrics-endpoint=

@@ -49,6 +49,8 @@ type Options struct {
 	LogLevel, LogFormat string
 	// MetricsAddr and MetricsEndpoint are where listeners serve metrics; the address "0" or "" means nowhere.
 	MetricsAddr, MetricsEndpoint string
+	// MetricsLabels says which labels metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
+	MetricsLabels string
 }
 
 // DefaultEntrypoint is where the listener is in our image.

@@ -79,6 +79,7 @@ func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resol
 	}
 	if c.metricsEnabled() {
 		configuration.MetricsAddr, configuration.MetricsEndpoint = c.options.MetricsAddr, c.options.MetricsEndpoint
+		configuration.MetricsLabels = c.options.MetricsLabels
 	}
 	return configuration
 }

@@ -28,6 +28,10 @@ const (
 	// server, for several listeners on one host.
 	HealthAddressVariable  = "LISTENER_HEALTH_ADDR"
 	MetricsAddressVariable = "LISTENER_METRICS_ADDR"
+	// MetricsLabelsFew and MetricsLabelsARC are what metrics of jobs are labelled with where nothing else is asked for:
+	// the scale set and the result, or all that ARC has, with its 45 buckets.
+	MetricsLabelsFew = "few"
+	MetricsLabelsARC = "arc"
 	// MetricsDisabled as metrics_addr means no metrics, as the empty string does.
 	MetricsDisabled = "0"
 )
@@ -62,6 +66,8 @@ type Config struct {
 	MetricsEndpoint string `json:"metrics_endpoint"`
 	// Metrics chooses metrics and labels; nil means the defaults.
 	Metrics *v1alpha1.MetricsConfig `json:"metrics"`
+	// MetricsLabels says which defaults: MetricsLabelsFew, which empty means too, or MetricsLabelsARC. Not in ARC.
+	MetricsLabels string `json:"metrics_labels,omitempty"`
 }
 
 // Credentials are a token or an App, never both.

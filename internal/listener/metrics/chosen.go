@@ -17,6 +17,7 @@ import (
 // chosen is one choice of metrics. Methods ignore what was not chosen.
 type chosen struct {
 	configured *v1alpha1.MetricsConfig
+	preset     string
 	// ofSet are the label values that all metrics of the set share.
 	ofSet prometheus.Labels
 	// path is where they are served.
@@ -30,17 +31,18 @@ type chosen struct {
 }
 
 func (c *chosen) differs(settings *config.Config) bool {
-	return c.path != endpoint(settings) || !reflect.DeepEqual(c.configured, settings.Metrics) || !maps.Equal(c.ofSet, labelsOfSet(settings))
+	return c.path != endpoint(settings) || c.preset != settings.MetricsLabels || !reflect.DeepEqual(c.configured, settings.Metrics) || !maps.Equal(c.ofSet, labelsOfSet(settings))
 }
 
 func (m *Metrics) choose(settings *config.Config) *chosen {
 	c := &chosen{
-		configured: settings.Metrics, ofSet: labelsOfSet(settings), path: endpoint(settings), registry: prometheus.NewRegistry(),
+		configured: settings.Metrics, preset: settings.MetricsLabels, ofSet: labelsOfSet(settings), path: endpoint(settings), registry: prometheus.NewRegistry(),
 		gauges: map[string]prometheus.Gauge{}, counters: map[string]*prometheus.CounterVec{},
 		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{},
 	}
-	c.registry.MustRegister(m.own.dropped, m.own.requests)
-	known, wanted := defaults(), settings.Metrics
+	own := prometheus.WrapRegistererWith(prometheus.Labels{labelName: c.ofSet[labelName], labelNamespace: c.ofSet[labelNamespace]}, c.registry)
+	m.own.register(own)
+	known, wanted := defaults(shapeOf(settings)), settings.Metrics
 	if wanted == nil {
 		wanted = known
 	}
@@ -55,8 +57,8 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 		}
 	}
 	for name, metric := range wanted.Histograms {
-		if _, ok := known.Histograms[name]; m.usable(name, ok, metric != nil) {
-			m.add(name, c.addHistogram(name, metric))
+		if base, ok := known.Histograms[name]; m.usable(name, ok, metric != nil) {
+			m.add(name, c.addHistogram(name, metric, base.Buckets))
 		}
 	}
 	return c
@@ -103,10 +105,10 @@ func (c *chosen) addCounter(name string, labels []string) error {
 	return nil
 }
 
-func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric) error {
-	buckets := metric.Buckets
-	if len(buckets) == 0 {
-		buckets = defaultBuckets
+// addHistogram adds one with the given buckets where its configuration names none.
+func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric, buckets []float64) error {
+	if len(metric.Buckets) > 0 {
+		buckets = metric.Buckets
 	}
 	if err := errors.Join(ascending(buckets), notReserved(metric.Labels)); err != nil {
 		return err

@@ -1,14 +1,13 @@
-// Package metrics is what a listener shows to Prometheus: ARC's metrics with ARC's names, labels and buckets, chosen and
-// labelled by the AutoscalingRunnerSet's listenerMetrics, and a few about the listener's own troubles.
+// Package metrics is what a listener shows to Prometheus: ARC's metrics under ARC's names, chosen and
+// labelled by the AutoscalingRunnerSet's listenerMetrics, with few labels and buckets by default or, if the manager is told
+// so, with ARC's; and some about the listener itself.
 package metrics
 
 import (
 	"net/http"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/harrier-ci/harrier/github/actions"
@@ -18,7 +17,7 @@ import (
 // Metrics takes what happened and serves it. It is safe for concurrent use.
 type Metrics struct {
 	log     logr.Logger
-	own     own
+	own     *own
 	current atomic.Pointer[chosen]
 	// last is repeated when the choice of metrics changes.
 	last atomic.Pointer[observation]
@@ -29,24 +28,9 @@ type observation struct {
 	desired    int
 }
 
-// own metrics are about the listener itself. They have no labels of the set: the scrape's target says which it is.
-type own struct {
-	dropped  *prometheus.CounterVec
-	requests *prometheus.CounterVec
-}
-
 // New makes the metrics that the configuration chooses. Unknown names are logged and skipped.
 func New(settings *config.Config, log logr.Logger) *Metrics {
-	m := &Metrics{log: log, own: own{
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gha_listener_dropped_reports_total",
-			Help: "Messages, entries of messages and reports to runners that were given up, by reason.",
-		}, []string{"reason"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gha_listener_github_requests_total",
-			Help: "Requests to GitHub by endpoint and status; 0 stands for no complete answer.",
-		}, []string{"endpoint", "status"}),
-	}}
+	m := &Metrics{log: log, own: newOwn()}
 	m.last.Store(&observation{})
 	m.Configure(settings)
 	return m
@@ -67,12 +51,14 @@ func (m *Metrics) Configure(settings *config.Config) {
 // Statistics shows what GitHub says of the set and how many runners follow from it.
 func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 	seen := &observation{statistics: *statistics, desired: desired}
-	m.last.Store(seen)
+	m.own.decided(m.last.Swap(seen).desired, desired)
 	m.show(seen)
 }
 
 func (m *Metrics) show(seen *observation) {
 	c := m.current.Load()
+	c.set(AvailableJobs, float64(seen.statistics.TotalAvailableJobs))
+	c.set(AcquiredJobs, float64(seen.statistics.TotalAcquiredJobs))
 	c.set(AssignedJobs, float64(seen.statistics.TotalAssignedJobs))
 	c.set(RunningJobs, float64(seen.statistics.TotalRunningJobs))
 	c.set(RegisteredRunners, float64(seen.statistics.TotalRegisteredRunners))
@@ -87,6 +73,9 @@ func (m *Metrics) Message(message *actions.Message) {
 	for i := range message.JobsStarted {
 		job := &message.JobsStarted[i].JobMessageBase
 		c.count(StartedJobs, job, "")
+		if !job.QueueTime.IsZero() && !job.ScaleSetAssignTime.IsZero() {
+			c.measure(JobQueueDuration, job, "", job.ScaleSetAssignTime.Sub(job.QueueTime))
+		}
 		if !job.RunnerAssignTime.IsZero() && !job.ScaleSetAssignTime.IsZero() {
 			c.measure(JobStartupDuration, job, "", job.RunnerAssignTime.Sub(job.ScaleSetAssignTime))
 		}
@@ -101,14 +90,6 @@ func (m *Metrics) Message(message *actions.Message) {
 			c.measure(JobExecutionDuration, job, result, job.FinishTime.Sub(job.RunnerAssignTime))
 		}
 	}
-}
-
-// Dropped counts something that was given up.
-func (m *Metrics) Dropped(reason string) { m.own.dropped.WithLabelValues(reason).Inc() }
-
-// Request counts a request to GitHub.
-func (m *Metrics) Request(request actions.RequestInfo) {
-	m.own.requests.WithLabelValues(request.Endpoint, strconv.Itoa(request.StatusCode)).Inc()
 }
 
 // ServeHTTP serves the metrics chosen at the moment, at the path configured at the moment.

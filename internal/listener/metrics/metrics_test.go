@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,8 +46,8 @@ func messageOfJobs() *actions.Message {
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	job := actions.JobMessageBase{
 		OwnerName: "owner", RepositoryName: "repo", JobDisplayName: "build", EventName: "push",
-		JobWorkflowRef:     "owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",
-		ScaleSetAssignTime: noon, RunnerAssignTime: noon.Add(7900 * time.Millisecond), FinishTime: noon.Add(72900 * time.Millisecond),
+		JobWorkflowRef: "owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",
+		QueueTime:      noon.Add(-3 * time.Second), ScaleSetAssignTime: noon, RunnerAssignTime: noon.Add(7900 * time.Millisecond), FinishTime: noon.Add(72900 * time.Millisecond),
 	}
 	taken := job
 	taken.RunnerAssignTime = time.Time{}
@@ -58,29 +59,100 @@ func messageOfJobs() *actions.Message {
 	}
 }
 
+const ofSet = `{enterprise="",name="set",namespace="ns",organization="org",repository=""} `
+
+func statistics() *actions.Statistics {
+	return &actions.Statistics{
+		TotalAvailableJobs: 8, TotalAcquiredJobs: 7,
+		TotalAssignedJobs: 4, TotalRunningJobs: 3, TotalRegisteredRunners: 6, TotalBusyRunners: 2, TotalIdleRunners: 1,
+	}
+}
+
 func TestDefaultMetrics(t *testing.T) {
 	m := New(settings(nil), logr.Discard())
-	m.Statistics(&actions.Statistics{
-		TotalAssignedJobs: 4, TotalRunningJobs: 3, TotalRegisteredRunners: 6, TotalBusyRunners: 2, TotalIdleRunners: 1,
-	}, 5)
+	m.Statistics(statistics(), 5)
 	m.Message(messageOfJobs())
-	const set = `{enterprise="",name="set",namespace="ns",organization="org",repository=""} `
+	const set, completed = `name="set",namespace="ns"`, `job_result="succeeded",name="set",namespace="ns"`
+	expect(t, scrape(t, m, "/metrics"),
+		"gha_available_jobs"+ofSet+"8", "gha_acquired_jobs"+ofSet+"7",
+		"gha_assigned_jobs"+ofSet+"4", "gha_running_jobs"+ofSet+"3", "gha_registered_runners"+ofSet+"6", "gha_busy_runners"+ofSet+"2",
+		"gha_idle_runners"+ofSet+"1", "gha_min_runners"+ofSet+"1", "gha_max_runners"+ofSet+"9", "gha_desired_runners"+ofSet+"5",
+		"gha_started_jobs_total{"+set+"} 1", "gha_completed_jobs_total{"+completed+"} 1",
+		"gha_job_queue_duration_seconds_sum{"+set+"} 3",
+		"gha_job_startup_duration_seconds_sum{"+set+"} 7", "gha_job_execution_duration_seconds_sum{"+completed+"} 65",
+	)
+}
+
+// However many jobs, repositories and events there are, a set has the same number of series.
+func TestDefaultsStaySmall(t *testing.T) {
+	m := New(settings(nil), logr.Discard())
+	m.Statistics(statistics(), 5)
+	for i := range 500 {
+		message := messageOfJobs()
+		for _, job := range []*actions.JobMessageBase{&message.JobsStarted[0].JobMessageBase, &message.JobsCompleted[0].JobMessageBase} {
+			job.JobDisplayName, job.RepositoryName, job.EventName = fmt.Sprint("job ", i), fmt.Sprint("repo", i), fmt.Sprint("event", i)
+		}
+		message.JobsCompleted[0].Result = []string{"succeeded", "failed", "canceled"}[i%3]
+		m.Message(message)
+	}
+	series := 0
+	for line := range strings.Lines(scrape(t, m, "/metrics")) {
+		if !strings.HasPrefix(line, "#") {
+			series++
+		}
+	}
+	// 10 gauges, 1+3 counters, 2 histograms of 12 series and 1 for 3 results, 6 of the listener's own.
+	if want := 10 + 4 + 5*12 + 6; series > want {
+		t.Errorf("%d series, want at most %d", series, want)
+	}
+}
+
+func TestDefaultsOfARC(t *testing.T) {
+	asked := settings(nil)
+	asked.MetricsLabels = config.MetricsLabelsARC
+	m := New(asked, logr.Discard())
+	m.Message(messageOfJobs())
 	const started = `enterprise="",event_name="push",job_name="build",organization="owner",repository="repo"`
 	const completed = `enterprise="",event_name="push",job_name="build",job_result="succeeded",organization="owner",repository="repo"`
 	expect(t, scrape(t, m, "/metrics"),
-		"gha_assigned_jobs"+set+"4", "gha_running_jobs"+set+"3", "gha_registered_runners"+set+"6", "gha_busy_runners"+set+"2",
-		"gha_idle_runners"+set+"1", "gha_min_runners"+set+"1", "gha_max_runners"+set+"9", "gha_desired_runners"+set+"5",
 		"gha_started_jobs_total{"+started+"} 1", "gha_completed_jobs_total{"+completed+"} 1",
 		"gha_job_startup_duration_seconds_sum{"+started+"} 7", "gha_job_execution_duration_seconds_sum{"+completed+"} 65",
 		"gha_job_startup_duration_seconds_bucket{"+started+`,le="6"} 0`, "gha_job_startup_duration_seconds_bucket{"+started+`,le="7"} 1`,
 		"gha_job_execution_duration_seconds_bucket{"+completed+`,le="3600"} 1`,
 	)
+	m.Configure(settings(nil))
+	if strings.Contains(scrape(t, m, "/metrics"), "job_name") {
+		t.Error("the labels stayed ARC's though few are asked for")
+	}
 }
 
-func TestDefaultBucketsAreARCs(t *testing.T) {
-	if len(defaultBuckets) != 45 || ascending(defaultBuckets) != nil {
-		t.Errorf("%d buckets, want 45 ascending ones", len(defaultBuckets))
+func TestBuckets(t *testing.T) {
+	if len(arcBuckets) != 45 || ascending(arcBuckets) != nil {
+		t.Errorf("%d buckets, want ARC's 45, ascending", len(arcBuckets))
 	}
+	for _, buckets := range [][]float64{few.queue, few.startup, few.execution} {
+		if len(buckets) > 9 || ascending(buckets) != nil {
+			t.Errorf("%v, want nine ascending ones: +Inf is the tenth", buckets)
+		}
+	}
+}
+
+func TestOwnMetrics(t *testing.T) {
+	m := New(settings(nil), logr.Discard())
+	m.Statistics(statistics(), 5)
+	m.Statistics(statistics(), 2)
+	m.Statistics(statistics(), 2)
+	m.Request(actions.RequestInfo{Endpoint: "registration_token", StatusCode: 201,
+		RateLimit: &actions.RateLimit{Resource: "core", Remaining: 12}, TokenExpires: time.Unix(1700000000, 0)})
+	m.Polled(time.Unix(1600000000, 0))
+	const set = `name="set",namespace="ns"`
+	expect(t, scrape(t, m, "/metrics"),
+		`gha_listener_scale_decisions_total{direction="up",`+set+`} 1`, `gha_listener_scale_decisions_total{direction="down",`+set+`} 1`,
+		`gha_listener_github_rate_limit_remaining{`+set+`,resource="core"} 12`,
+		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 1.7e+09`,
+		`gha_listener_session_up{`+set+`} 1`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
+	m.SessionLost()
+	expect(t, scrape(t, m, "/metrics"), `gha_listener_session_up{`+set+`} 0`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
 }
 
 func TestChosenMetrics(t *testing.T) {
@@ -126,7 +198,7 @@ func TestSettingsChangeWhileServing(t *testing.T) {
 	next.MaxRunners = 20
 	m.Configure(next)
 	scraped := scrape(t, m, "/metrics")
-	expect(t, scraped, `gha_listener_dropped_reports_total{reason="NotFound"} 1`, `gha_listener_github_requests_total{endpoint="get_message",status="202"} 1`)
+	expect(t, scraped, `gha_listener_dropped_reports_total{name="set",namespace="ns",reason="NotFound"} 1`, `gha_listener_github_requests_total{endpoint="get_message",name="set",namespace="ns",status="202"} 1`)
 	if !strings.Contains(scraped, "gha_started_jobs_total{") || !strings.Contains(scraped, "} 20\n") {
 		t.Errorf("limits changed, but counters or the limit are not there:\n%s", scraped)
 	}

@@ -1,0 +1,92 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// own metrics are about the listener itself; listenerMetrics does not choose among them. Each has the labels name and
+// namespace, of its EphemeralRunnerSet, which has the name of its scale set.
+type own struct {
+	dropped   *prometheus.CounterVec
+	requests  *prometheus.CounterVec
+	decisions *prometheus.CounterVec
+	remaining *prometheus.GaugeVec
+	expires   prometheus.Gauge
+	session   prometheus.Gauge
+	polled    prometheus.Gauge
+}
+
+// Directions of a scale decision.
+const (
+	directionUp   = "up"
+	directionDown = "down"
+)
+
+func newOwn() *own {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "gha_listener", Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "gha_listener", Name: name, Help: help})
+	}
+	o := &own{
+		dropped: counter("dropped_reports_total",
+			"Messages, entries of messages and reports to runners that were given up, by reason.", "reason"),
+		requests: counter("github_requests_total",
+			"Requests to GitHub by endpoint and status; 0 stands for no complete answer.", "endpoint", "status"),
+		decisions: counter("scale_decisions_total", "Changes of the number of wanted runners, by direction.", "direction"),
+		session:   gauge("session_up", "1 while a message session is held, 0 otherwise."),
+		polled:    gauge("last_poll_timestamp_seconds", "Unix time of the last good poll; 0 before the first."),
+		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Subsystem: "gha_listener", Name: "github_rate_limit_remaining",
+			Help: "Requests that GitHub's REST API still allows until its limit is reset, by resource.",
+		}, []string{"resource"}),
+		expires: gauge("credential_expiry_timestamp_seconds",
+			"Unix time at which the token expires, as GitHub says; 0 where it has not said or the token does not expire."),
+	}
+	for _, direction := range []string{directionUp, directionDown} {
+		o.decisions.WithLabelValues(direction)
+	}
+	return o
+}
+
+func (o *own) register(registry prometheus.Registerer) {
+	registry.MustRegister(o.dropped, o.requests, o.decisions, o.remaining, o.expires, o.session, o.polled)
+}
+
+func (o *own) decided(before, now int) {
+	switch {
+	case now > before:
+		o.decisions.WithLabelValues(directionUp).Inc()
+	case now < before:
+		o.decisions.WithLabelValues(directionDown).Inc()
+	}
+}
+
+// Dropped counts something that was given up.
+func (m *Metrics) Dropped(reason string) { m.own.dropped.WithLabelValues(reason).Inc() }
+
+// Request counts a request to GitHub, and shows what its answer says of limits.
+func (m *Metrics) Request(request actions.RequestInfo) {
+	m.own.requests.WithLabelValues(request.Endpoint, strconv.Itoa(request.StatusCode)).Inc()
+	if limit := request.RateLimit; limit != nil {
+		m.own.remaining.WithLabelValues(limit.Resource).Set(float64(limit.Remaining))
+	}
+	if !request.TokenExpires.IsZero() {
+		m.own.expires.Set(float64(request.TokenExpires.Unix()))
+	}
+}
+
+// Polled shows that a session is held and when it last answered.
+func (m *Metrics) Polled(at time.Time) {
+	m.own.session.Set(1)
+	m.own.polled.Set(float64(at.Unix()))
+}
+
+// SessionLost shows that no session is held.
+func (m *Metrics) SessionLost() { m.own.session.Set(0) }
