@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -62,6 +63,15 @@ type UnsupportedError struct {
 // Error names the feature and what works instead.
 func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s is not supported by this version; %s", e.Feature, e.Instead)
+}
+
+// IsVerdict tells what is wrong with the things that were read, which only a user can mend, from what was wrong with the
+// reading: an API server or a vault that could not be asked.
+func IsVerdict(err error) bool {
+	var missing *MissingError
+	var invalid *InvalidError
+	var unsupported *UnsupportedError
+	return errors.As(err, &missing) || errors.As(err, &invalid) || errors.As(err, &unsupported)
 }
 
 func objectName(kind, namespace, name string) string {

@@ -50,6 +50,7 @@ func resolveProxy(field string, config *v1alpha1.ProxyConfig, lookup func(name s
 		return nil, nil
 	}
 	settings := &ProxySettings{NoProxy: strings.Join(config.NoProxy, ",")}
+	lookup = once(lookup)
 	for _, server := range []struct {
 		field  string
 		config *v1alpha1.ProxyServerConfig
@@ -65,6 +66,22 @@ func resolveProxy(field string, config *v1alpha1.ProxyConfig, lookup func(name s
 		*server.into = address
 	}
 	return settings, nil
+}
+
+// once remembers the logins that were found: most configurations name one Secret for both proxies, and it is read every
+// minute.
+func once(lookup func(name string) (proxyLogin, error)) func(name string) (proxyLogin, error) {
+	found := map[string]proxyLogin{}
+	return func(name string) (proxyLogin, error) {
+		if login, known := found[name]; known {
+			return login, nil
+		}
+		login, err := lookup(name)
+		if err == nil {
+			found[name] = login
+		}
+		return login, err
+	}
 }
 
 // proxyAddress returns a proxy's URL with user name and password, "" when there is no proxy.

@@ -51,6 +51,18 @@ func TestProxySettings(t *testing.T) {
 	}
 }
 
+func TestSecretOfBothProxiesIsReadOnce(t *testing.T) {
+	f := newFixture(t)
+	f.store.setSecret("runners", "login", KeyProxyUsername, "user", KeyProxyPassword, "password")
+	reference := githubReference()
+	server := &v1alpha1.ProxyServerConfig{Url: "http://p:1", CredentialSecretRef: "login"}
+	reference.Proxy = &v1alpha1.ProxyConfig{HTTP: server, HTTPS: server}
+	f.mustResolve(t, reference)
+	if reads := f.store.readsOf("runners", "login"); reads != 1 {
+		t.Errorf("%d reads, want 1", reads)
+	}
+}
+
 func TestProxyErrors(t *testing.T) {
 	for name, server := range map[string]v1alpha1.ProxyServerConfig{
 		"not a URL":       {Url: "http://user:s3cret@[bad"},

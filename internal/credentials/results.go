@@ -1,7 +1,6 @@
 package credentials
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -74,18 +73,10 @@ func (e *result) outcome(now time.Time) (*Resolved, error) {
 	if e.err == nil {
 		return e.resolved, nil
 	}
-	if e.resolved == nil || now.Sub(e.goodAt) >= KeepFor || isVerdict(e.err) {
+	if e.resolved == nil || now.Sub(e.goodAt) >= KeepFor || IsVerdict(e.err) {
 		return nil, e.err
 	}
 	return e.resolved, nil
-}
-
-// isVerdict tells what is wrong with the things that were read from what was wrong with the reading.
-func isVerdict(err error) bool {
-	var missing *MissingError
-	var invalid *InvalidError
-	var unsupported *UnsupportedError
-	return errors.As(err, &missing) || errors.As(err, &invalid) || errors.As(err, &unsupported)
 }
 
 func (r *results) invalidate(keys ...sourceKey) {

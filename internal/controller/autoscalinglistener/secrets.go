@@ -49,11 +49,8 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 
 // obstruct notes what only a user can remove, and returns failure for everything else.
 func (p *pass) obstruct(cause, failure error) error {
-	var missing *credentials.MissingError
-	var invalid *credentials.InvalidError
-	var unsupported *credentials.UnsupportedError
 	var configuration *config.InvalidError
-	if errors.As(cause, &missing) || errors.As(cause, &invalid) || errors.As(cause, &unsupported) || errors.As(cause, &configuration) {
+	if credentials.IsVerdict(cause) || errors.As(cause, &configuration) {
 		p.obstacle = cause
 		return nil
 	}

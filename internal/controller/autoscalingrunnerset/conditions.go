@@ -71,7 +71,7 @@ func credentialsCondition(p *pass) *kube.Condition {
 		condition = kube.False(about, reasonCredentialsMissing, p.obstacle.Error())
 	case errors.As(p.obstacle, &unsupported):
 		condition = kube.False(about, reasonNotSupported, p.obstacle.Error())
-	case p.obstacle != nil && isVerdict(p.obstacle):
+	case p.obstacle != nil && credentials.IsVerdict(p.obstacle):
 		condition = kube.False(about, reasonCredentialsInvalid, p.obstacle.Error())
 	case p.answered() && p.enrolment.Err == nil:
 		condition = kube.True(about, reasonAccepted, "")
