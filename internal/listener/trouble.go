@@ -21,7 +21,7 @@ const (
 	reasonUnauthorized       = "Unauthorized"
 	reasonInvalidCredentials = "InvalidCredentials"
 	reasonRateLimited        = "RateLimited"
-	reasonScaleSetNotFound   = "ScaleSetNotFound"
+	reasonScaleSetNotFound   = v1alpha1.ReasonScaleSetNotFound
 	reasonSessionLost        = "SessionLost"
 	reasonTimeout            = "Timeout"
 	reasonGitHubUnavailable  = "GitHubUnavailable"

@@ -1,5 +1,11 @@
 package v1alpha1
 
-// ReasonListenerStopped is the reason of an AutoscalingListener's condition Ready once it is being deleted and its pod is
-// gone. One controller writes it and another waits for it.
-const ReasonListenerStopped = "Stopped"
+// Reasons that one program or controller writes and another decides by.
+const (
+	// ReasonListenerStopped is the reason of an AutoscalingListener's condition Ready once it is being deleted and its
+	// pod is gone.
+	ReasonListenerStopped = "Stopped"
+	// ReasonScaleSetNotFound is what a listener, or a runner that can't be registered, says when GitHub no longer knows
+	// the scale set. The manager then looks at GitHub at once and creates it again.
+	ReasonScaleSetNotFound = "ScaleSetNotFound"
+)

@@ -28,9 +28,6 @@ const (
 	recheckPause = 5 * time.Second
 )
 
-// listenerReasonScaleSetNotFound is what the listener reports when GitHub no longer knows the scale set.
-const listenerReasonScaleSetNotFound = "ScaleSetNotFound"
-
 // enrolled is the outcome of an enrolment.
 type enrolled struct {
 	// question is what was asked for: a hash of the wish and of the credentials it was asked with.
@@ -56,7 +53,7 @@ func (c *Controller) register(ctx context.Context, p *pass) error {
 	resolved, err := c.options.Connections.Resolve(ctx, reference)
 	p.again.After(credentials.RereadAfter)
 	if err != nil {
-		if !isVerdict(err) {
+		if !credentials.IsVerdict(err) {
 			return fmt.Errorf("read the credentials: %w", err)
 		}
 		p.obstacle = err
@@ -78,14 +75,6 @@ func (c *Controller) register(ctx context.Context, p *pass) error {
 		return nil
 	}
 	return c.record(ctx, p, p.enrolment.Result)
-}
-
-// isVerdict tells credentials that are missing or wrong from an API server that could not be asked.
-func isVerdict(err error) bool {
-	var missing *credentials.MissingError
-	var invalid *credentials.InvalidError
-	var unsupported *credentials.UnsupportedError
-	return errors.As(err, &missing) || errors.As(err, &invalid) || errors.As(err, &unsupported)
 }
 
 // due returns how long GitHub need not be asked, zero when it is time to.
@@ -128,7 +117,7 @@ func (p *pass) lostSince(looked time.Time) bool {
 		return false
 	}
 	listener := runnerSet.Status.Listener
-	return listener.Reason == listenerReasonScaleSetNotFound && listener.Since.Add(time.Second).After(looked)
+	return listener.Reason == v1alpha1.ReasonScaleSetNotFound && listener.Since.Add(time.Second).After(looked)
 }
 
 // jittered is checkEvery, longer or shorter by up to a tenth: always the same for one set, different between sets.

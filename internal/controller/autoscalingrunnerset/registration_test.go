@@ -48,7 +48,7 @@ func TestDue(t *testing.T) {
 			if test.lost > 0 {
 				since := metav1.NewTime(now.Add(-test.lost))
 				p.runnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
-					Listener: &v1alpha1.ListenerStatus{Reason: listenerReasonScaleSetNotFound, Since: &since},
+					Listener: &v1alpha1.ListenerStatus{Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since},
 				}}}
 			}
 			if got := max(due(p, test.last, test.known, test.question), 0); got < test.atLeast || got > test.atMost {
@@ -77,7 +77,7 @@ func TestScaleSetDeletedBehindOurBackComesBack(t *testing.T) {
 		delete(f.github.sets[address], 1)
 		f.elapse(10 * time.Second)
 		runnerSet, since := f.runnerSets()[0], metav1.Now()
-		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: listenerReasonScaleSetNotFound, Since: &since}
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since}
 		f.updateStatus(&runnerSet)
 		f.settle()
 		if got := f.set().Status.Registration; got == nil || got.ID != 2 {

@@ -219,7 +219,7 @@ func registrationFailure(err error) *failure {
 	case errors.Is(err, actions.ErrUnauthorized):
 		f.reason = "CredentialsRefused"
 	case errors.Is(err, actions.ErrScaleSetNotFound):
-		f.reason = "ScaleSetNotFound"
+		f.reason = v1alpha1.ReasonScaleSetNotFound
 	case credentials.Gone(err):
 		f.reason = "CredentialsMissing"
 	}
