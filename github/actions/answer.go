@@ -76,9 +76,9 @@ func explain(answer *response) (message, typeName string) {
 	case body.Message != "":
 		return shorten(body.Message), shorten(body.TypeName)
 	case body.Error != "":
-		return shorten(body.Error), body.TypeName
+		return shorten(body.Error), shorten(body.TypeName)
 	}
-	return shorten(text), body.TypeName
+	return shorten(text), shorten(body.TypeName)
 }
 
 var exceptionName = regexp.MustCompile(`[\w.]+Exception`)

@@ -24,7 +24,9 @@ const (
 type connection struct {
 	serviceURL *url.URL
 	token      string
-	expires    time.Time
+	// since is when GitHub named the address.
+	since   time.Time
+	expires time.Time
 }
 
 // currentConnection returns a connection that is good for another minute.
@@ -147,7 +149,8 @@ func (c *Client) register(ctx context.Context, registrationToken string) (*conne
 	if answer.Token == "" {
 		return nil, unexpected(EndpointRegister, errors.New("the answer has no token"))
 	}
-	return &connection{serviceURL: service, token: answer.Token, expires: expiry(answer.Token, c.clock.Now())}, nil
+	now := c.clock.Now()
+	return &connection{serviceURL: service, token: answer.Token, since: now, expires: expiry(answer.Token, now)}, nil
 }
 
 // callREST makes a POST to GitHub's REST API.

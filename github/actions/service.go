@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // apiVersion is the only version of the Actions service's interface that knows scale sets.
@@ -28,17 +29,22 @@ type serviceRequest struct {
 }
 
 // callService calls the Actions service with the admin token, renewing it when due and once when it is refused, and
-// decodes the answer into result unless that is nil or the answer is 204.
+// decodes the answer into result unless that is nil or the answer is 204. A service that has moved is followed.
 func (c *Client) callService(ctx context.Context, r serviceRequest, result any) error {
 	ctx, cancel := withTimeout(ctx, c.limits.call)
 	defer cancel()
-	current, err := c.currentConnection(ctx)
+	used, err := c.currentConnection(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w", describe(r.endpoint), err)
 	}
-	answer, err := withRenewal(ctx, c.connection, current, CredentialAdminToken, func(admin *connection) (*response, error) {
+	call := func(admin *connection) (*response, error) {
+		used = admin
 		return c.sendToService(ctx, r, admin.serviceURL, admin.token, CredentialAdminToken)
-	})
+	}
+	answer, err := withRenewal(ctx, c.connection, used, CredentialAdminToken, call)
+	if c.mayHaveMoved(used, err) {
+		answer, err = c.follow(ctx, used, err, call)
+	}
 	if err != nil {
 		return err
 	}
@@ -46,6 +52,30 @@ func (c *Client) callService(ctx context.Context, r serviceRequest, result any) 
 		return nil
 	}
 	return answer.decode(r.endpoint, result)
+}
+
+// addressTrust is how long an address of the service is taken to be right once GitHub has named it. It also keeps what is
+// simply not there, such as runners that GitHub has removed itself, from registering more than once in that time.
+const addressTrust = 5 * time.Minute
+
+// mayHaveMoved says that an answer may be that of whoever is at an address that the service has left: a 404 that names
+// no exception. Taken at its word it would mean that a runner is gone, and so idle.
+func (c *Client) mayHaveMoved(used *connection, err error) bool {
+	var answer *Error
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound && answer.TypeName == "" &&
+		answer.Credential == CredentialAdminToken && c.clock.Since(used.since) >= addressTrust
+}
+
+// follow registers anew and repeats the call if the service is elsewhere by now; if not, notFound stands.
+func (c *Client) follow(ctx context.Context, used *connection, notFound error, call func(*connection) (*response, error)) (*response, error) {
+	current, err := c.connection.replace(ctx, used)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask whether the Actions service has moved: %w", err)
+	case current.serviceURL.String() == used.serviceURL.String():
+		return nil, notFound
+	}
+	return call(current)
 }
 
 // sendToService makes one call with a token of the given kind.

@@ -1,0 +1,54 @@
+package actions
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// removeRunner has a client remove runner 1, whose service answers 404 without a reason from then on, twice: with an
+// address that GitHub has just named, and with one that is old.
+func removeRunner(t *testing.T, s *server) (young, old error) {
+	t.Helper()
+	client := s.client()
+	s.on("DELETE "+runnersURL+"/1", reply{status: http.StatusNoContent}, reply{status: http.StatusNotFound})
+	if err := client.RemoveRunner(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	young = client.RemoveRunner(t.Context(), 1)
+	s.clock.Step(addressTrust)
+	return young, client.RemoveRunner(t.Context(), 1)
+}
+
+// A busy runner would be deleted if the 404 of an address that the service has left passed for "no such runner".
+func TestServiceThatHasMovedIsFollowed(t *testing.T) {
+	s := newServer(t)
+	s.on("DELETE /elsewhere/_apis/distributedtask/pools/0/agents/1", reply{
+		status: http.StatusBadRequest, body: exception("JobStillRunningException", "it has a job"),
+	})
+	s.on(registerCall, reply{do: s.register}, reply{do: func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"url":%q,"token":"new-secret"}`, s.URL+"/elsewhere/")
+	}})
+	if young, old := removeRunner(t, s); young != nil || !errors.Is(old, ErrJobStillRunning) {
+		t.Errorf("RemoveRunner() = %v with a new address, %v with an old one; want nil and ErrJobStillRunning", young, old)
+	}
+}
+
+func TestWhatIsNotThereIsNotAskedForTwice(t *testing.T) {
+	s := newServer(t)
+	if young, old := removeRunner(t, s); young != nil || old != nil {
+		t.Errorf("RemoveRunner() = %v and %v, want nil", young, old)
+	}
+	if removals, registrations := len(s.calls("DELETE "+runnersURL+"/1")), s.registrations(); removals != 3 || registrations != 2 {
+		t.Errorf("%d removals and %d registrations, want 3 and 2", removals, registrations)
+	}
+}
+
+func TestNotFoundProvesNothingWhileTheAddressIsInDoubt(t *testing.T) {
+	s := newServer(t)
+	s.on(registerCall, reply{do: s.register}, reply{status: http.StatusBadRequest})
+	if _, old := removeRunner(t, s); old == nil || errors.Is(old, ErrNotFound) {
+		t.Errorf("RemoveRunner() = %v, want the failed registration", old)
+	}
+}
