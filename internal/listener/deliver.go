@@ -44,16 +44,22 @@ func (l *loop) deleteMessages(now time.Time) {
 		left.underWay = true
 		l.beside(gitHubLimit, func(ctx context.Context) func() {
 			err := session.DeleteMessage(ctx, messageID)
-			return func() { l.deleted(messageID, left, err) }
+			return func() { l.deleted(session, messageID, left, err) }
 		})
 	}
 }
 
 // deleted lets go of a message. One that could not be deleted for reportLimit is let go as well: it comes again in
-// the next session, and twice does no harm.
-func (l *loop) deleted(messageID int64, left *deletion, err error) {
+// the next session, and twice does no harm. A session that is lost may be found out here only: while as many messages are
+// under way as may be, no poll goes out.
+func (l *loop) deleted(session Session, messageID int64, left *deletion, err error) {
 	now := l.clock.Now()
 	left.underWay = false
+	if err != nil && session == l.link.session {
+		if reason, _ := explain(err); reason == reasonSessionLost {
+			l.sessionLost(now)
+		}
+	}
 	if err != nil && now.Sub(left.toldAt) < reportLimit {
 		left.retryAt = now.Add(left.backoff.next())
 		l.log.V(1).Info("Message could not be deleted, trying again", "messageID", messageID, "cause", err.Error(), "at", left.retryAt)

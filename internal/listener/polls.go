@@ -111,8 +111,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
 	switch reason {
 	case reasonSessionLost:
-		l.lose(now)
-		l.link.retryAt = l.sessionRetry(now)
+		l.sessionLost(now)
 	case reasonScaleSetNotFound:
 		l.lose(now)
 		l.link.retryAt = p.notBefore
@@ -126,13 +125,18 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	}
 }
 
-// sessionRetry opens a lost session again at once, however many polls have failed before GitHub said so, but one that is
-// lost again and again at the pace of failed polls.
-func (l *loop) sessionRetry(now time.Time) time.Time {
-	if l.polls.losses++; l.polls.losses == 1 {
-		return now
+// sessionLost opens the next session: at once, however many polls have failed before GitHub said so, but one that is lost
+// again and again at the pace of failed polls.
+func (l *loop) sessionLost(now time.Time) {
+	p := &l.polls
+	l.lose(now)
+	if p.losses++; p.losses == 1 {
+		return
 	}
-	return l.polls.notBefore
+	if !p.notBefore.After(now) {
+		p.notBefore = now.Add(p.backoff.next())
+	}
+	l.link.retryAt = p.notBefore
 }
 
 // take does the work for a message. What takes time is started by the loop afterwards, in its order.

@@ -88,6 +88,33 @@ func TestASessionLostInAnOutageIsOpenedAsSoonAsGitHubSaysSo(t *testing.T) {
 	})
 }
 
+// With eight messages under way no poll goes out that could find the session gone.
+func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onDelete = func(int64) error {
+			if s.github.noted("open 1") == 1 {
+				return actions.ErrSessionNotFound
+			}
+			return nil
+		}
+		release := make(chan struct{})
+		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.start()
+		for id := range int64(messagesUnderWay) {
+			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
+		}
+		s.pass(5 * time.Second)
+		close(release)
+		s.pass(10 * time.Second)
+		if got := s.cluster.last().SessionID; got != "session-2" {
+			t.Errorf("the session is %s after its loss", got)
+		}
+		if got := s.github.waiting(); len(got) != 0 {
+			t.Errorf("messages %v are left", got)
+		}
+	})
+}
+
 func TestASessionLostAgainAndAgainIsOpenedWithPauses(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onPoll = func() error { return actions.ErrSessionNotFound }
