@@ -76,7 +76,8 @@ func (e *ending) agreed() bool {
 // running says that the runner may be at work. A pod that has not started, by the cache, and yet a job: the watch of pods
 // is late.
 func (e *ending) running() bool {
-	return e.pod.state == podRunning || e.pod.state == podPending && e.hasJob
+	starting := e.pod.state == podPending || e.pod.state == podBlocked
+	return e.pod.state == podRunning || starting && e.hasJob
 }
 
 // letGo releases a runner whose pod is gone: once GitHub has no registration of it, or has had its time to say so.

@@ -25,6 +25,8 @@ const (
 	podMissing podState = iota
 	// podPending: the runner container has not started yet, and may still.
 	podPending
+	// podBlocked: the kubelet can't start the runner container, but keeps trying: it may start at any moment.
+	podBlocked
 	// podRunning: the runner container runs.
 	podRunning
 	// podSucceeded: the runner container exited with 0, which says "finished or refused", not "the job succeeded".
@@ -68,7 +70,8 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	}
 	started := status != nil && status.State.Running != nil
 	if lost, reason, message := podLost(pod, now); lost {
-		return failed(started, reason, message)
+		// The last word of a node that does not answer may be from before the start.
+		return failed(started || pod.Status.Phase != corev1.PodFailed, reason, message)
 	}
 	if reason, message, found := initFailure(pod); found && !started {
 		return failed(false, reason, message)
@@ -77,7 +80,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 		return outcome{state: podRunning, ready: isTrue(pod, corev1.PodReady), sidecar: deadSidecar(pod)}
 	}
 	if reason, message, found := blocked(status); found {
-		return failed(false, reason, message)
+		return outcome{state: podBlocked, reason: reason, message: message}
 	}
 	reason, message := whyPending(pod, status)
 	return outcome{state: podPending, reason: reason, message: message}

@@ -76,8 +76,8 @@ func TestOutcomeOf(t *testing.T) {
 		"unschedulable":                      {podWith(corev1.PodPending, corev1.ContainerState{}, noStatus, unscheduled), podPending, "Unschedulable"},
 		"being created":                      {podWith(corev1.PodPending, waitingFor("ContainerCreating")), podPending, "ContainerCreating"},
 		"first failure to pull":              {podWith(corev1.PodPending, waitingFor("ErrImagePull")), podPending, "ErrImagePull"},
-		"image can't be pulled":              {podWith(corev1.PodPending, waitingFor("ImagePullBackOff")), podNeverStarted, "ImagePullBackOff"},
-		"container can't be configured":      {podWith(corev1.PodPending, waitingFor("CreateContainerConfigError")), podNeverStarted, "CreateContainerConfigError"},
+		"image can't be pulled":              {podWith(corev1.PodPending, waitingFor("ImagePullBackOff")), podBlocked, "ImagePullBackOff"},
+		"container can't be configured":      {podWith(corev1.PodPending, waitingFor("CreateContainerConfigError")), podBlocked, "CreateContainerConfigError"},
 		"runs":                               {podWith(corev1.PodRunning, running), podRunning, ""},
 		"exit 0":                             {podWith(corev1.PodSucceeded, exited(0, "Completed")), podSucceeded, ""},
 		"exit 0 though the pod failed":       {podWith(corev1.PodFailed, exited(0, "Completed")), podSucceeded, ""},
@@ -95,7 +95,7 @@ func TestOutcomeOf(t *testing.T) {
 		"native sidecar starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(ptr.To(corev1.ContainerRestartPolicyAlways))), podPending, "PodInitializing"},
 		"being deleted":                      {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter+time.Second))), podRunning, ""},
 		"node lost":                          {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter))), podFailed, "NodeLost"},
-		"node lost before it started":        {podWith(corev1.PodPending, waitingFor("ContainerCreating"), deletedAt(noon.Add(-stuckAfter))), podNeverStarted, "NodeLost"},
+		"node lost before it started":        {podWith(corev1.PodPending, waitingFor("ContainerCreating"), deletedAt(noon.Add(-stuckAfter))), podFailed, "NodeLost"},
 		"sidecar has failed, runner goes on": {podWith(corev1.PodRunning, running, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].State = exited(1, "Error") }), podRunning, ""},
 	} {
 		t.Run(title, func(t *testing.T) {

@@ -115,6 +115,11 @@ func (s *situation) ran() bool {
 	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob() || !s.up.IsZero()
 }
 
+// deregistered says that GitHub has removed the registration because we asked, which proves that there is no job.
+func (s *situation) deregistered() bool {
+	return !s.runner.Status.HasJob() && s.removal.known && !s.removal.running && s.removal.failure == nil
+}
+
 // progress is how far a call has got.
 type progress struct {
 	known, running bool
@@ -158,6 +163,9 @@ func plan(s *situation) decision {
 	}
 	switch s.pod.state {
 	case podSucceeded:
+		if s.deregistered() {
+			return planStartedLate(s)
+		}
 		return planExited(s)
 	case podOutdated:
 		return decision{step: outdate, reason: s.pod.reason, message: s.pod.message}
@@ -167,6 +175,8 @@ func plan(s *situation) decision {
 		return planFailed(s)
 	case podRunning:
 		return planRunning(s)
+	case podBlocked:
+		return planBlocked(s)
 	case podPending:
 		return planPending(s)
 	default:
@@ -190,10 +200,11 @@ func planMissing(s *situation) decision {
 	}
 }
 
-// planLost: the pod was there and is gone.
+// planLost: the pod was there and is gone. Whether its container had started nobody can tell: that may have been the last
+// thing before the end, or a watch was away meanwhile.
 func planLost(s *situation) decision {
 	s.pod = outcome{reason: "PodLost", message: "the pod is gone though the runner had not finished"}
-	return planEnded(s)
+	return planFailed(s)
 }
 
 // planUnseen: a job was reported, so there is or was a pod, but none was seen. Runners and pods come by two watches, of
@@ -205,7 +216,7 @@ func planUnseen(s *situation) decision {
 	return planLost(s)
 }
 
-// planEnded: the pod ended without saying what became of the runner container. What was seen before decides.
+// planEnded: the pod ended and says that the runner container had not started, unless that was seen before.
 func planEnded(s *situation) decision {
 	if s.ran() {
 		return planFailed(s)
@@ -283,7 +294,26 @@ func planPending(s *situation) decision {
 	}
 }
 
+// planBlocked: another pod, perhaps on another node, is the better try. As the container may start at this very moment,
+// and take a job, GitHub is asked first: a JIT config that might be used is not used again.
+func planBlocked(s *situation) decision {
+	if s.runner.Status.HasJob() {
+		return decision{} // it runs: the pod's status is late
+	}
+	return planDeregistered(s)
+}
+
+// planStartedLate: the runner container started after all, when its registration had just been removed: there is no job
+// for it.
+func planStartedLate(s *situation) decision {
+	s.pod.reason, s.pod.message = "StartedLate", "the runner container started after its registration had been removed"
+	return planRetry(s, retryAnew)
+}
+
 func planRunning(s *situation) decision {
+	if s.deregistered() {
+		return planStartedLate(s)
+	}
 	status := &s.runner.Status
 	said := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
 	due := s.up.Add(readyPatience)
@@ -332,7 +362,7 @@ func planDeregistered(s *situation) decision {
 	switch {
 	case s.removal.running:
 		return decision{}
-	case s.removal.known && s.removal.failure == nil:
+	case s.deregistered():
 		return planRetry(s, retryAnew)
 	case s.now.Before(s.removal.due):
 		return planReport(s, s.removal.failure, s.removal.due)

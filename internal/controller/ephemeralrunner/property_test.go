@@ -55,7 +55,7 @@ func live(s *situation) bool {
 	if s.counted || s.runner.Status.JobCompleted() {
 		return false // its attempt was over before
 	}
-	return s.runner.Status.HasJob() && (s.pod.state == podRunning || s.pod.state == podPending)
+	return s.runner.Status.HasJob() && (s.pod.state == podRunning || s.pod.state == podPending || s.pod.state == podBlocked)
 }
 
 func TestNoStepEndsALiveJob(t *testing.T) {
@@ -87,7 +87,7 @@ func TestNoFarewellEndsALiveJob(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
-		e := endingOf(podPending+podState(random.IntN(2)), lateBy(time.Duration(random.IntN(1200))*time.Second))
+		e := endingOf(podPending+podState(random.IntN(3)), lateBy(time.Duration(random.IntN(1200))*time.Second))
 		e.hasJob, e.forced, e.unseen = random.IntN(2) == 0, random.IntN(4) == 0, random.IntN(4) == 0
 		kind := failureKind(random.IntN(int(closed) + 1))
 		refused(kind, time.Duration(random.IntN(1200))*time.Second)(e)
@@ -150,7 +150,7 @@ func waitOn(s *situation, d decision) bool {
 		s.now = d.again
 	case s.pod.state == podRunning:
 		s.pod.state = podFailed
-	case s.pod.state == podPending:
+	case s.pod.state == podPending || s.pod.state == podBlocked:
 		s.pod.state, s.bound = podNeverStarted, true
 	default:
 		return d.again.IsZero() && s.provisioning.failure != nil && s.provisioning.failure.kind == closed
