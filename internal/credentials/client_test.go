@@ -76,7 +76,7 @@ func TestRotationReplacesTheClient(t *testing.T) {
 func TestRefusedCredentialsAreReadAgain(t *testing.T) {
 	f := newFixture(t)
 	seen := 0
-	f.options.OnRequest = func(actions.RequestInfo) { seen++ }
+	f.options.OnRequest = func(string, actions.RequestInfo) { seen++ }
 	f.mustClient(t, githubReference())
 	f.store.setSecret("runners", "github", KeyToken, "token-2")
 	f.clock.Step(RetryAfter)
@@ -92,6 +92,25 @@ func TestRefusedCredentialsAreReadAgain(t *testing.T) {
 	}
 	if seen != 2 {
 		t.Errorf("OnRequest was called %d times, want 2", seen)
+	}
+}
+
+func TestUnusedURLsAreTold(t *testing.T) {
+	f := newFixture(t)
+	var told []string
+	f.clients.unused = func(url string) { told = append(told, url) }
+	f.mustClient(t, githubReference())
+	f.store.setSecret("runners", "github", KeyToken, "token-2")
+	f.clock.Step(RereadAfter)
+	f.mustClient(t, githubReference())
+	other := githubReference()
+	other.GitHubConfigURL = "https://github.com/other"
+	for range int(KeepFor/RereadAfter) + 1 {
+		f.clock.Step(RereadAfter)
+		f.mustClient(t, other)
+	}
+	if len(told) != 1 || told[0] != "https://github.com/org" {
+		t.Errorf("told %q, want the URL that nobody asks for, once although it had two clients", told)
 	}
 }
 

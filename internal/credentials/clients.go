@@ -11,6 +11,8 @@ import (
 
 // clients are those in use, by everything that makes one differ from another.
 type clients struct {
+	// unused is told the config URLs that have no client any more; it may be nil.
+	unused  func(url string)
 	mu      sync.Mutex
 	entries map[clientKey]*clientEntry
 	swept   time.Time
@@ -90,7 +92,7 @@ func (p *Provider) observe(key clientKey, info actions.RequestInfo) {
 		p.results.invalidate(p.clients.sourcesOf(key)...)
 	}
 	if p.options.OnRequest != nil {
-		p.options.OnRequest(info)
+		p.options.OnRequest(key.url, info)
 	}
 }
 
@@ -152,6 +154,19 @@ func (c *clients) sweep(now time.Time) {
 		if now.Sub(entry.usedAt) >= KeepFor {
 			entry.client.CloseIdleConnections()
 			delete(c.entries, key)
+			if c.unused != nil && !c.has(key.url) {
+				c.unused(key.url)
+			}
 		}
 	}
+}
+
+// has says that there is a client for the config URL. The caller holds the lock.
+func (c *clients) has(url string) bool {
+	for key := range c.entries {
+		if key.url == url {
+			return true
+		}
+	}
+	return false
 }

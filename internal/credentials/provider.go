@@ -36,8 +36,10 @@ type Options struct {
 	Logger logr.Logger
 	// UserAgent describes the manager to GitHub.
 	UserAgent actions.UserAgent
-	// OnRequest is called after every attempt of every client, concurrently, and must not block.
-	OnRequest func(actions.RequestInfo)
+	// OnRequest is called after every attempt of every client, concurrently, and must not block. OnUnused is called when
+	// no client is left for a config URL.
+	OnRequest func(configURL string, info actions.RequestInfo)
+	OnUnused  func(configURL string)
 }
 
 // Provider hands out what References lead to. It is safe for concurrent use.
@@ -58,7 +60,7 @@ func New(kube client.Reader, options Options) *Provider {
 		return openAzureKeyVault(config, proxy, options.Clock)
 	}
 	p.results.entries = map[sourceKey]*result{}
-	p.clients.entries = map[clientKey]*clientEntry{}
+	p.clients.entries, p.clients.unused = map[clientKey]*clientEntry{}, options.OnUnused
 	return p
 }
 

@@ -44,7 +44,8 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}
 	p.provider = credentials.New(manager.GetAPIReader(), credentials.Options{
-		Clock: p.clock, Logger: manager.GetLogger().WithName("github"), UserAgent: userAgent(), OnRequest: observeGitHub,
+		Clock: p.clock, Logger: manager.GetLogger().WithName("github"), UserAgent: userAgent(),
+		OnRequest: observeGitHub, OnUnused: forgetGitHub,
 	})
 	p.connections = connections{provider: p.provider, listeners: manager.GetClient(), namespace: options.Namespace}
 	for name, controller := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{

@@ -29,19 +29,42 @@ var (
 		// Doubling from the fastest answer to the 15 s after which an attempt is given up.
 		Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15},
 	}, []string{"endpoint"})
+
+	// Limits are those of credentials: one series for each config URL, which scale sets share.
+	rateLimit = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gha_controller_github_rate_limit_remaining",
+		Help: "Requests that GitHub's REST API still allows with the credentials for a config URL until its limit is reset.",
+	}, []string{"github_config_url", "resource"})
+
+	credentialExpiry = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gha_controller_credential_expiry_timestamp_seconds",
+		Help: "Unix time at which the token for a config URL expires, as GitHub says; no series where it has not said or the token does not expire.",
+	}, []string{"github_config_url"})
 )
 
 func init() {
-	metrics.Registry.MustRegister(buildInfo, githubRequests, githubDuration)
+	metrics.Registry.MustRegister(buildInfo, githubRequests, githubDuration, rateLimit, credentialExpiry)
 	buildInfo.WithLabelValues(build.Version, build.CommitSHA).Set(1)
 }
 
-// observeGitHub counts one attempt of a call.
-func observeGitHub(info actions.RequestInfo) {
+// observeGitHub counts one attempt of a call with the credentials for a config URL.
+func observeGitHub(configURL string, info actions.RequestInfo) {
 	status := "none"
 	if info.StatusCode != 0 {
 		status = strconv.Itoa(info.StatusCode)
 	}
 	githubRequests.WithLabelValues(info.Endpoint, status).Inc()
 	githubDuration.WithLabelValues(info.Endpoint).Observe(info.Duration.Seconds())
+	if limit := info.RateLimit; limit != nil {
+		rateLimit.WithLabelValues(configURL, limit.Resource).Set(float64(limit.Remaining))
+	}
+	if !info.TokenExpires.IsZero() {
+		credentialExpiry.WithLabelValues(configURL).Set(float64(info.TokenExpires.Unix()))
+	}
+}
+
+// forgetGitHub ends the series of credentials that nobody uses any more.
+func forgetGitHub(configURL string) {
+	rateLimit.DeletePartialMatch(prometheus.Labels{"github_config_url": configURL})
+	credentialExpiry.DeleteLabelValues(configURL)
 }

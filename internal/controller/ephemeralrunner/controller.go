@@ -103,7 +103,8 @@ type memory struct {
 	busy     bool      // GitHub has refused to remove the registration, because of a job
 	forced   bool      // the pod was deleted though GitHub had not answered
 
-	marked markings // what was written on the pod about its job
+	waiting *waiting // nil while no pod waits to run
+	marked  markings // what was written on the pod about its job
 
 	abandoned bool // a registration under way is not to be followed by Secret and Pod
 	asked     bool // GitHub was asked for a registration

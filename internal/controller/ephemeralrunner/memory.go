@@ -20,6 +20,7 @@ func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *
 	now := c.Clock.Now()
 	r := &run{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, runner.Status.RunnerID)}
 	r.memory.see(r, now)
+	r.memory.measure(r, now)
 	if call.Result != 0 {
 		r.memory.registration = call.Result
 	}
@@ -129,6 +130,9 @@ func (c *Controller) forget(name types.NamespacedName) {
 
 // drop forgets everything about a runner. The caller holds the lock.
 func (c *Controller) drop(k key) {
+	if m := c.memories[k.uid]; m != nil {
+		m.waiting.end(c.Clock.Now())
+	}
 	delete(c.names, k.NamespacedName)
 	delete(c.memories, k.uid)
 	c.provisions.Forget(k)

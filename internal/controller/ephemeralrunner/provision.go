@@ -78,9 +78,11 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 		return nil, registrationFailure(err)
 	}
 	c.noteAsked(k)
+	asked := c.Clock.Now()
 	config, err := github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
 		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
 	})
+	jitSeconds.Observe(c.Clock.Since(asked).Seconds())
 	if errors.Is(err, actions.ErrRunnerExists) {
 		return c.resolveConflict(ctx, github, runner)
 	}

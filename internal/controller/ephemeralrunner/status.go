@@ -14,6 +14,9 @@ import (
 func (c *Controller) reportRunning(ctx context.Context, r *run) error {
 	before := r.EphemeralRunner.DeepCopy()
 	status := &r.Status
+	if status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+		started(r, r.memory.up)
+	}
 	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, outcomeOf(r.pod, c.Clock.Now()).ready
 	status.RunnerID, status.RunnerName = r.memory.registration, r.Name
 	status.Reason, status.Message = "", ""

@@ -75,6 +75,8 @@ type setMemory struct {
 	closed bool
 	// dropped are the runners that were deleted of late and may still look alive in the cache.
 	dropped map[types.UID]time.Time
+	// published are the states of runners that have series.
+	published map[stateAndReason]int
 	// reported is when the status was last written.
 	reported time.Time
 	// proxyHash identifies the proxy Secret last applied.

@@ -6,10 +6,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // labelNames are ARC's, so that dashboards keep working. name and namespace are the scale set's.
 var labelNames = []string{"name", "namespace", "repository", "organization", "enterprise"}
+
+// runnersByState has a series for each state and reason that there was a runner in; reasons are those of Kubernetes and of
+// this product, some dozens at most.
+var runnersByState = setmetrics.Gauge("runners",
+	"Runners by state (pending, idle, busy, finishing, failed) and, of those that wait or failed, by reason.", "state", "reason")
 
 var (
 	pendingRunners = gauge("pending_ephemeral_runners", "Number of ephemeral runners in a pending state.")
@@ -23,6 +29,40 @@ func init() {
 
 func gauge(name, help string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help}, labelNames)
+}
+
+// stateAndReason label a runner.
+type stateAndReason struct{ state, reason string }
+
+func stateOf(r *runner) stateAndReason {
+	switch {
+	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		return stateAndReason{"failed", r.reason}
+	case r.ended() || r.completed || r.deleting && !r.draining:
+		return stateAndReason{state: "finishing"}
+	case r.hasJob || r.draining:
+		return stateAndReason{state: "busy"}
+	case r.up():
+		return stateAndReason{state: "idle"}
+	default:
+		return stateAndReason{"pending", r.reason}
+	}
+}
+
+// publishStates shows how many runners are in which state. A state that was there and has no runner any more shows 0.
+func (m *setMemory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*runner) {
+	counts := map[stateAndReason]int{{state: "pending"}: 0, {state: "idle"}: 0, {state: "busy"}: 0, {state: "finishing"}: 0}
+	for state := range m.published {
+		counts[state] = 0
+	}
+	for _, r := range runners {
+		counts[stateOf(r)]++
+	}
+	for state, count := range counts {
+		runnersByState.WithLabelValues(set.Labels[v1alpha1.LabelScaleSetName], set.Labels[v1alpha1.LabelScaleSetNamespace],
+			state.state, state.reason).Set(float64(count))
+	}
+	m.published = counts
 }
 
 func publishMetrics(set *v1alpha1.EphemeralRunnerSet) {
@@ -44,4 +84,5 @@ func deleteMetrics(key types.NamespacedName) {
 	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
 		vector.DeletePartialMatch(prometheus.Labels{"name": key.Name, "namespace": key.Namespace})
 	}
+	setmetrics.Delete(key)
 }

@@ -23,6 +23,7 @@ func (c *Controller) report(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 	m.describe(&set.Status, set, runners, p)
 	if c.PublishMetrics {
 		publishMetrics(set)
+		m.publishStates(set, runners)
 	}
 	if due := m.reported.Add(reportEvery); m.now.Before(due) {
 		p.wake(due)

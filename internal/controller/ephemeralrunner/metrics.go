@@ -1,0 +1,72 @@
+package ephemeralrunner
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
+)
+
+var (
+	pendingPods = setmetrics.Gauge("pending_pods",
+		"Runner pods that were created and don't run yet, by the scheduler's or kubelet's reason.", "reason")
+	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
+		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
+	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
+		"Time from a runner's creation until its container ran, registration, scheduling and pull of the image included.", setmetrics.StartupBuckets)
+
+	// jitSeconds has no set in its labels: what makes it slow is GitHub, or its limits for the whole organization.
+	jitSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Subsystem: "gha_controller", Name: "jit_config_seconds",
+		Help: "Time from asking GitHub for a runner's registration until it answered, repetitions included.",
+		// Up to the 30 s after which a call is given up.
+		Buckets: []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15, 30},
+	})
+)
+
+func init() { metrics.Registry.MustRegister(jitSeconds) }
+
+// waiting is a pod that does not run yet: why, since when, and to which set's series that counts.
+type waiting struct {
+	name, namespace string
+	reason          string
+	since           time.Time
+}
+
+// measure notes what the pod waits for now. The metrics get the time when that changes.
+func (m *memory) measure(r *run, now time.Time) {
+	reason := ""
+	if pod := outcomeOf(r.pod, now); pod.state == podPending && !r.counted(r.pod.UID) {
+		reason = pod.reason
+	}
+	if m.waiting != nil && m.waiting.reason == reason {
+		return
+	}
+	m.waiting.end(now)
+	m.waiting = nil
+	if reason == "" {
+		return
+	}
+	m.waiting = &waiting{
+		name: r.Labels[v1alpha1.LabelScaleSetName], namespace: r.Labels[v1alpha1.LabelScaleSetNamespace], reason: reason, since: now,
+	}
+	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
+}
+
+// end counts a wait that is over.
+func (w *waiting) end(now time.Time) {
+	if w == nil {
+		return
+	}
+	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
+	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
+}
+
+// started counts the start of a runner, once.
+func started(r *run, now time.Time) {
+	startupSeconds.WithLabelValues(r.Labels[v1alpha1.LabelScaleSetName], r.Labels[v1alpha1.LabelScaleSetNamespace]).
+		Observe(max(0, now.Sub(r.CreationTimestamp.Time).Seconds()))
+}

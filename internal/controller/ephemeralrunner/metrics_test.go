@@ -1,0 +1,77 @@
+package ephemeralrunner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
+)
+
+const reasonPulling = "ContainerCreating"
+
+// measured returns a fixture's runner of a scale set that no other test measures.
+func measured(scaleSet string) *v1alpha1.EphemeralRunner {
+	return newRunner(func(r *v1alpha1.EphemeralRunner) { r.Labels[v1alpha1.LabelScaleSetName] = scaleSet })
+}
+
+func pulls(p *corev1.Pod) {
+	p.Spec.NodeName = "node"
+	p.Status.Conditions = nil
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: waitingFor(reasonPulling)}}
+}
+
+func TestWaitsAreMeasuredByReason(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(unscheduled)
+		f.settle()
+		if got := testutil.ToFloat64(pendingPods.WithLabelValues("waits", namespace, "Unschedulable")); got != 1 {
+			t.Errorf("%g pods are unschedulable, want 1", got)
+		}
+		f.elapse(30 * time.Second)
+		f.setPod(pulls)
+		f.settle()
+		f.elapse(12 * time.Second)
+		f.setPod(runs)
+		f.settle()
+		for reason, seconds := range map[string]float64{"Unschedulable": 30, reasonPulling: 12} {
+			if got := testutil.ToFloat64(pendingSeconds.WithLabelValues("waits", namespace, reason)); got != seconds {
+				t.Errorf("%s: %g s, want %g", reason, got, seconds)
+			}
+			if got := testutil.ToFloat64(pendingPods.WithLabelValues("waits", namespace, reason)); got != 0 {
+				t.Errorf("%s: %g pods wait still", reason, got)
+			}
+		}
+		if got := testutil.CollectAndCount(startupSeconds); got == 0 {
+			t.Error("the start was not measured")
+		}
+		setmetrics.Delete(types.NamespacedName{Namespace: namespace, Name: "waits"})
+		if pendingSeconds.DeleteLabelValues("waits", namespace, reasonPulling) {
+			t.Error("a series of a deleted set was still there")
+		}
+	}, measured("waits"))
+}
+
+func TestAPodThatIsGoneWaitsNoMore(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(unscheduled)
+		f.settle()
+		f.delete()
+		for range 3 {
+			f.settle()
+			f.elapse(time.Minute)
+		}
+		if f.runner() != nil {
+			t.Fatal("the runner is still there")
+		}
+		if got := testutil.ToFloat64(pendingPods.WithLabelValues("goes", namespace, "Unschedulable")); got != 0 {
+			t.Errorf("%g pods wait, want none", got)
+		}
+	}, measured("goes"))
+}

@@ -1,0 +1,46 @@
+package ephemeralrunnerset
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+func TestRunnersAreCountedByStateAndReason(t *testing.T) {
+	set := &v1alpha1.EphemeralRunnerSet{}
+	set.Labels = map[string]string{v1alpha1.LabelScaleSetName: "states", v1alpha1.LabelScaleSetNamespace: "ns"}
+	value := func(state, reason string) float64 {
+		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))
+	}
+	m := &setMemory{memory: newMemory()}
+	m.publishStates(set, []*runner{
+		{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ImagePullBackOff"},
+		{phase: v1alpha1.EphemeralRunnerPhaseOutdated, reason: "Outdated"},
+		{phase: v1alpha1.EphemeralRunnerPhaseRunning},
+		{phase: v1alpha1.EphemeralRunnerPhaseRunning, hasJob: true},
+		{phase: v1alpha1.EphemeralRunnerPhaseRunning, deleting: true, draining: true},
+		{phase: v1alpha1.EphemeralRunnerPhaseRunning, hasJob: true, completed: true},
+		{phase: v1alpha1.EphemeralRunnerPhaseRunning, deleting: true},
+		{phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
+		{reason: "QuotaExceeded"}, {reason: "QuotaExceeded"}, {},
+	})
+	for state, want := range map[stateAndReason]float64{
+		{"failed", "ImagePullBackOff"}: 1, {"failed", "Outdated"}: 1, {"idle", ""}: 1, {"busy", ""}: 2, {"finishing", ""}: 3,
+		{"pending", "QuotaExceeded"}: 2, {"pending", ""}: 1,
+	} {
+		if got := value(state.state, state.reason); got != want {
+			t.Errorf("%v: %g, want %g", state, got, want)
+		}
+	}
+	m.publishStates(set, nil)
+	if got := value("pending", "QuotaExceeded"); got != 0 {
+		t.Errorf("%g runners wait for quota, want none", got)
+	}
+	deleteMetrics(types.NamespacedName{Namespace: "ns", Name: "states"})
+	if runnersByState.DeleteLabelValues("states", "ns", "idle", "") {
+		t.Error("a series of a deleted set was still there")
+	}
+}

@@ -1,0 +1,70 @@
+// Package setmetrics makes the manager's metrics that have series for every scale set, and ends them with the set. Several
+// controllers measure, but only one sees a set go; without a common list the others would keep series of sets that are
+// long gone, and their alerts.
+package setmetrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Labels of all metrics of this package, before their own.
+const (
+	labelName      = "name"
+	labelNamespace = "namespace"
+)
+
+// StartupBuckets, in seconds, tell a pod on a node that is there and has the image (seconds) from a pull of the image
+// (tens) and from a new node (minutes). Nine and +Inf: ten.
+var StartupBuckets = []float64{1, 2.5, 5, 10, 20, 40, 80, 160, 640}
+
+// vector is what the metrics have in common.
+type vector interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}
+
+var (
+	mu      sync.Mutex
+	vectors []vector
+)
+
+// Gauge registers a gauge gha_controller_<name> with the labels name and namespace of a scale set, and more of its own.
+// Like the two below it panics when the name is taken: names are constants.
+func Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return keep(prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, all(labels)))
+}
+
+// Counter registers a counter.
+func Counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return keep(prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, all(labels)))
+}
+
+// Histogram registers a histogram with the given buckets.
+func Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return keep(prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, all(labels)))
+}
+
+const subsystem = "gha_controller"
+
+func all(labels []string) []string { return append([]string{labelName, labelNamespace}, labels...) }
+
+func keep[V vector](v V) V {
+	metrics.Registry.MustRegister(v)
+	mu.Lock()
+	defer mu.Unlock()
+	vectors = append(vectors, v)
+	return v
+}
+
+// Delete ends all series of a scale set that is gone.
+func Delete(set types.NamespacedName) {
+	mu.Lock()
+	defer mu.Unlock()
+	for _, v := range vectors {
+		v.DeletePartialMatch(prometheus.Labels{labelName: set.Name, labelNamespace: set.Namespace})
+	}
+}
