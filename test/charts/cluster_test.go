@@ -8,9 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -19,16 +16,6 @@ import (
 
 // credentials are the values of a scale set that finds its controller itself.
 const credentials = "githubConfigUrl: https://github.com/actions\ngithubConfigSecret: {github_token: gh_token12345}\n"
-
-// succeed runs helm against the cluster; the test fails when it does.
-func succeed(t *testing.T, cluster *testkube.Cluster, arguments ...string) string {
-	t.Helper()
-	stdout, stderr, err := helm(t, append(arguments, "--kubeconfig", cluster.AdminKubeconfig())...)
-	if err != nil {
-		t.Fatalf("helm %v: %v\n%s", arguments, err, stderr)
-	}
-	return stdout
-}
 
 // deployController creates what discovery looks at of a controller: a Deployment with its labels.
 func deployController(t *testing.T, cluster *testkube.Cluster, namespace, name string, labels map[string]string) {
@@ -99,113 +86,5 @@ func TestDiscovery(t *testing.T) {
 			binding := one[rbacv1.RoleBinding](t, render(t, live, credentials, test.values), "manager_role_binding.yaml")
 			check(t, "account", binding.Subjects[0].Namespace+"/"+binding.Subjects[0].Name, test.found)
 		})
-	}
-}
-
-// A first user's way: controller, scale set in every mode, upgrade, uninstall. The API server takes every object, and
-// the controller's account may do what it has to.
-func TestInstall(t *testing.T) {
-	// The chart brings the CRDs.
-	cluster := testkube.Start(t, testkube.Options{CRDs: []string{}})
-	system, runners := cluster.NewNamespace(t), cluster.NewNamespace(t)
-	succeed(t, cluster, "install", "arc", controller.directory(), "--namespace", system)
-	for _, containerMode := range modes {
-		arguments := []string{
-			"set", scaleSet.directory(), "--namespace", runners,
-			"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t,containerMode.type=" + containerMode,
-		}
-		if containerMode == "kubernetes" {
-			arguments = append(arguments, "--set", "containerMode.kubernetesModeWorkVolumeClaim.accessModes={ReadWriteOnce}")
-		}
-		notes := succeed(t, cluster, append([]string{"install"}, arguments...)...)
-		checkContains(t, notes, "runs-on: set")
-		succeed(t, cluster, append([]string{"upgrade"}, append(arguments, "--set", "maxRunners=0")...)...)
-		checkPermissions(t, cluster, system, runners)
-		succeed(t, cluster, "uninstall", "set", "--namespace", runners)
-		checkGone(t, cluster, runners)
-	}
-}
-
-// Restricted to one namespace, the controller may do the same there.
-func TestInstallForSingleNamespace(t *testing.T) {
-	cluster := testkube.Shared(t)
-	system, runners := cluster.NewNamespace(t), cluster.NewNamespace(t)
-	succeed(t, cluster, "install", "arc", controller.directory(), "--namespace", system,
-		"--set", "crds.install=false,flags.watchSingleNamespace="+runners)
-	succeed(t, cluster, "install", "set", scaleSet.directory(), "--namespace", runners,
-		"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t")
-	checkPermissions(t, cluster, system, runners)
-	succeed(t, cluster, "uninstall", "set", "--namespace", runners)
-	succeed(t, cluster, "uninstall", "arc", "--namespace", system, "--no-hooks")
-}
-
-// CRDs that are there already, as after a move from ARC, whose chart leaves them to nobody, are taken over.
-func TestTakeOverCRDs(t *testing.T) {
-	cluster := testkube.Shared(t)
-	system := cluster.NewNamespace(t)
-	succeed(t, cluster, "install", "arc", controller.directory(), "--namespace", system, "--take-ownership")
-	// No kubelet runs the hook's Job here.
-	succeed(t, cluster, "uninstall", "arc", "--namespace", system, "--no-hooks")
-	live := scaleSet.with("--dry-run=server", "--kubeconfig", cluster.AdminKubeconfig())
-	render(t, live, minimal)
-}
-
-// checkPermissions has the controller's account do what ARC's roles allow and what ours add.
-func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners string) {
-	t.Helper()
-	account, err := client.New(cluster.ConfigFor(t, testkube.ServiceAccount(system, "arc-gha-rs-controller")), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{"actions.github.com"}, Resources: []string{resource}, Verbs: verbs}
-	}
-	// A Role may grant only what its author has: the listener's has to be within the controller's.
-	listener := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "listener"}, Rules: []rbacv1.PolicyRule{
-		rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
-	}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}}}
-	for _, object := range []client.Object{listener, pod, event(system), event(runners)} {
-		if err := account.Create(t.Context(), object); err != nil {
-			t.Errorf("the controller may not create a %T: %v", object, err)
-		}
-	}
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
-		if err := account.List(t.Context(), list, client.InNamespace(runners), client.MatchingLabels{"runner-pod": "runner"}); err != nil {
-			t.Errorf("the controller may not look for what container hooks left: %v", err)
-		}
-	}
-	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"job":"1"}}}`))
-	if err := account.Patch(t.Context(), pod, label); err != nil {
-		t.Errorf("the controller may not label a pod: %v", err)
-	}
-	for _, object := range []client.Object{listener, pod} {
-		if err := account.Delete(t.Context(), object, client.GracePeriodSeconds(0)); err != nil {
-			t.Errorf("the controller may not delete a %T: %v", object, err)
-		}
-	}
-}
-
-func event(namespace string) *corev1.Event {
-	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, GenerateName: "event-"},
-		InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "runner"},
-	}
-}
-
-// checkGone fails the test when something of the release is left: nothing of it may wait for a finalizer.
-func checkGone(t *testing.T, cluster *testkube.Cluster, namespace string) {
-	t.Helper()
-	for _, kind := range []schema.GroupVersionKind{
-		{Group: "actions.github.com", Version: "v1alpha1", Kind: "AutoscalingRunnerSetList"},
-		rbacv1.SchemeGroupVersion.WithKind("RoleList"), rbacv1.SchemeGroupVersion.WithKind("RoleBindingList"),
-		corev1.SchemeGroupVersion.WithKind("SecretList"), corev1.SchemeGroupVersion.WithKind("ServiceAccountList"),
-	} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind)
-		if err := cluster.Client().List(t.Context(), list, client.InNamespace(namespace), client.HasLabels{"actions.github.com/scale-set-name"}); err != nil {
-			t.Fatal(err)
-		}
-		check(t, "left of "+kind.Kind, len(list.Items), 0)
 	}
 }

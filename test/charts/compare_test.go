@@ -47,3 +47,13 @@ func names[T any](list []T, name func(T) string) []string {
 func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 func sorted(lists ...[]string) []string { return slices.Sorted(slices.Values(slices.Concat(lists...))) }
+
+// nonBlankLines returns the lines of the text that hold more than space.
+func nonBlankLines(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

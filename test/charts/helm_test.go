@@ -1,5 +1,6 @@
 // Package charts tests the two Helm charts: what they render for which values, which values they refuse and with what
-// words, and that a real API server takes what they render. It runs the helm that hack/kubernetes.sh builds.
+// words, and that a real API server takes what they render. It runs the helm that hack/kubernetes.sh builds
+// and, where versions may differ, the oldest one that is supported.
 //
 // The file names of templates, names, labels, the order of arguments and rules and the texts of refusals are what users
 // of actions-runner-controller's charts, and tests written for those, rely on.
@@ -38,13 +39,19 @@ var findHelm = sync.OnceValues(func() (string, error) {
 	return filepath.Join(directory, "helm"), nil
 })
 
-// helm runs helm and returns its two outputs.
+// helm runs the newest Helm and returns its two outputs.
 func helm(t *testing.T, arguments ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	program, err := findHelm()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, program, arguments...)
+}
+
+// run runs a program and returns its two outputs.
+func run(t *testing.T, program string, arguments ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	command := exec.CommandContext(t.Context(), program, arguments...)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs

@@ -1,0 +1,175 @@
+package charts
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+const (
+	crdName = "autoscalingrunnersets.actions.github.com"
+	// newField is one that earlier CRDs lack: whether the cluster has it tells which CRDs it has.
+	newField = "failedHistoryLimit"
+)
+
+// Helm upgrades CRDs with the chart, leaves them when the release goes, and takes them up again.
+func TestCRDsFollowTheChart(t *testing.T) {
+	t.Parallel()
+	forHelms(t, func(t *testing.T, helm installer) {
+		system := helm.cluster.NewNamespace(t)
+		helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", system)
+		check(t, "new field before", hasNewField(t, helm.cluster), false)
+		set := createRunnerSet(t, helm.cluster, system)
+
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system)
+		check(t, "new field after the upgrade", hasNewField(t, helm.cluster), true)
+		check(t, "scale set after the upgrade", uidOf(t, helm.cluster, set), set.GetUID())
+
+		// No kubelet runs the hook's Job here.
+		helm.succeed(t, "uninstall", "arc", "--namespace", system, "--no-hooks")
+		check(t, "scale set without the release", uidOf(t, helm.cluster, set), set.GetUID())
+		helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
+		check(t, "scale set of the next release", uidOf(t, helm.cluster, set), set.GetUID())
+	})
+}
+
+// ARC's chart has its CRDs in crds/, which Helm installs and then forgets. --take-ownership makes them the release's;
+// without it Helm says whose they are not, and changes nothing.
+func TestCRDsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	forHelms(t, func(t *testing.T, helm installer) {
+		system := helm.cluster.NewNamespace(t)
+		// Most installations were made with Helm 3, whoever upgrades them.
+		former := installer{cluster: helm.cluster, version: "3"}
+		former.succeed(t, "install", "arc", formerChart(t), "--namespace", system)
+		set := createRunnerSet(t, helm.cluster, system)
+
+		said := helm.refused(t, "upgrade", "arc", controller.directory(), "--namespace", system)
+		checkContains(t, said, `cannot be imported into the current release`)
+		check(t, "new field after the refusal", hasNewField(t, helm.cluster), false)
+
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--take-ownership")
+		check(t, "new field after the upgrade", hasNewField(t, helm.cluster), true)
+		check(t, "scale set after the upgrade", uidOf(t, helm.cluster, set), set.GetUID())
+		owner := crd(t, helm.cluster).Annotations
+		check(t, "owner", owner["meta.helm.sh/release-namespace"]+"/"+owner["meta.helm.sh/release-name"], system+"/arc")
+		// From now on the flag isn't needed.
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2")
+	})
+}
+
+func crd(t *testing.T, cluster *testkube.Cluster) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	object := &apiextensionsv1.CustomResourceDefinition{}
+	if err := cluster.Client().Get(t.Context(), types.NamespacedName{Name: crdName}, object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func hasNewField(t *testing.T, cluster *testkube.Cluster) bool {
+	t.Helper()
+	_, found := crd(t, cluster).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties[newField]
+	return found
+}
+
+func createRunnerSet(t *testing.T, cluster *testkube.Cluster, namespace string) *v1alpha1.AutoscalingRunnerSet {
+	t.Helper()
+	set := runnerSet(t, scaleSet)
+	set.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "set"}
+	// An API server serves a kind a moment after it has taken the CRD.
+	create := func() error { return cluster.Client().Create(t.Context(), &set) }
+	gomega.NewWithT(t).Eventually(create).WithTimeout(30 * time.Second).Should(gomega.Succeed())
+	return &set
+}
+
+func uidOf(t *testing.T, cluster *testkube.Cluster, object client.Object) types.UID {
+	t.Helper()
+	found := &v1alpha1.AutoscalingRunnerSet{}
+	if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(object), found); err != nil {
+		t.Fatal(err)
+	}
+	return found.UID
+}
+
+// earlierCRDs writes our CRDs without the new field to a directory.
+func earlierCRDs(t *testing.T, directory string) {
+	t.Helper()
+	makeDirectory(t, directory)
+	for _, plural := range kinds {
+		content, err := os.ReadFile(filepath.Join(root, "apis", "crds", crdFile(plural)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := unstructured.Unstructured{}
+		if err := yaml.Unmarshal(content, &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
+		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", newField)
+		if err := unstructured.SetNestedSlice(object.Object, versions, "spec", "versions"); err != nil {
+			t.Fatal(err)
+		}
+		content, err = yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(directory, crdFile(plural)), string(content), 0o644)
+	}
+}
+
+// earlierChart returns the directory of our chart as it was before the new field.
+func earlierChart(t *testing.T) string {
+	t.Helper()
+	directory := t.TempDir()
+	earlierCRDs(t, filepath.Join(directory, "crds"))
+	target := filepath.Join(directory, "charts", controller.name)
+	if err := os.CopyFS(target, os.DirFS(controller.directory())); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(directory, "charts", "sync-crds.sh")
+	copyFile(t, filepath.Join(root, "charts", "sync-crds.sh"), script, 0o755)
+	if _, stderr, err := run(t, script, filepath.Join(directory, "crds")); err != nil {
+		t.Fatal(stderr)
+	}
+	return target
+}
+
+// formerChart returns the directory of a chart made like ARC's: CRDs in crds/, which no template mentions, and the objects
+// of our chart, which have the same names.
+func formerChart(t *testing.T) string {
+	t.Helper()
+	directory := filepath.Join(t.TempDir(), controller.name)
+	if err := os.CopyFS(directory, os.DirFS(controller.directory())); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(directory, "templates", "crds")); err != nil {
+		t.Fatal(err)
+	}
+	for _, ours := range []string{"uninstall_check.yaml", "manager_events_role.yaml", "manager_events_role_binding.yaml"} {
+		if err := os.Remove(filepath.Join(directory, "templates", ours)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	earlierCRDs(t, filepath.Join(directory, "crds"))
+	return directory
+}
+
+func makeDirectory(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

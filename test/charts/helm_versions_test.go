@@ -1,0 +1,96 @@
+package charts
+
+import (
+	"path/filepath"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// helms are the oldest and the newest Helm that the charts are for. hack/helm3 pins the former.
+var helms = map[string]func(*testing.T, ...string) (string, string, error){
+	"3": func(t *testing.T, arguments ...string) (string, string, error) {
+		t.Helper()
+		return run(t, filepath.Join(root, "hack", "tool.sh"), append([]string{"helm"}, arguments...)...)
+	},
+	"4": helm,
+}
+
+// forHelms runs the test with every version of Helm, each against a cluster of its own that has no CRDs.
+func forHelms(t *testing.T, test func(*testing.T, installer)) {
+	t.Helper()
+	for _, version := range sortedKeys(helms) {
+		t.Run("Helm "+version, func(t *testing.T) {
+			t.Parallel()
+			cluster := testkube.Start(t, testkube.Options{
+				CRDs:        []string{},
+				AddToScheme: []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, v1alpha1.AddToScheme},
+			})
+			test(t, installer{cluster: cluster, version: version})
+		})
+	}
+}
+
+// installer is one version of Helm with one cluster.
+type installer struct {
+	cluster *testkube.Cluster
+	version string
+}
+
+func (i installer) run(t *testing.T, arguments ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	return helms[i.version](t, append(arguments, "--kubeconfig", i.cluster.AdminKubeconfig())...)
+}
+
+// succeed runs helm and returns what it prints; the test fails when helm does.
+func (i installer) succeed(t *testing.T, arguments ...string) string {
+	t.Helper()
+	stdout, stderr, err := i.run(t, arguments...)
+	if err != nil {
+		t.Fatalf("helm %s %v: %v\n%s", i.version, arguments, err, stderr)
+	}
+	return stdout
+}
+
+// refused runs helm and returns its complaint; the test fails when there is none.
+func (i installer) refused(t *testing.T, arguments ...string) string {
+	t.Helper()
+	_, stderr, err := i.run(t, arguments...)
+	if err == nil {
+		t.Fatalf("helm %s %v succeeded", i.version, arguments)
+	}
+	return stderr
+}
+
+// Both versions render the same objects. Blank lines between them differ, and so may comments.
+func TestHelmVersionsRenderTheSame(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]chart{"controller-all": controller, "scale-set-all": scaleSet, "scale-set-dind": scaleSet} {
+		arguments := []string{"template", "test", c.directory(), "--kube-version", "v1.36.0", "--values", filepath.Join("testdata", name+".yaml")}
+		rendered := map[string][]string{}
+		for version, helm := range helms {
+			stdout, stderr, err := helm(t, arguments...)
+			if err != nil {
+				t.Fatalf("helm %s: %v\n%s", version, err, stderr)
+			}
+			rendered[version] = nonBlankLines(stdout)
+		}
+		check(t, name, rendered["3"], rendered["4"])
+	}
+}
+
+// Both versions refuse a typo by its name.
+func TestHelmVersionsRefuseTypos(t *testing.T) {
+	t.Parallel()
+	for version, helm := range helms {
+		_, stderr, err := helm(t, "template", "test", scaleSet.directory(), "--kube-version", "v1.36.0", "--set", "maxRuners=1")
+		if err == nil {
+			t.Fatalf("helm %s took a typo", version)
+		}
+		checkContains(t, stderr, "'maxRuners' not allowed")
+	}
+}

@@ -1,0 +1,155 @@
+package charts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// A first user's way: controller, scale set in every mode, upgrade, uninstall. The API server takes every object, and
+// the controller's account may do what it has to.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	forHelms(t, installInEveryMode)
+}
+
+func installInEveryMode(t *testing.T, helm installer) {
+	system, runners := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
+	helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
+	for _, containerMode := range modes {
+		arguments := []string{
+			"set", scaleSet.directory(), "--namespace", runners,
+			"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t,containerMode.type=" + containerMode,
+		}
+		if containerMode == "kubernetes" {
+			arguments = append(arguments, "--set", "containerMode.kubernetesModeWorkVolumeClaim.accessModes={ReadWriteOnce}")
+		}
+		notes := helm.succeed(t, append([]string{"install"}, arguments...)...)
+		checkContains(t, notes, "runs-on: set")
+		helm.succeed(t, append([]string{"upgrade"}, append(arguments, "--set", "maxRunners=0")...)...)
+		checkPermissions(t, helm.cluster, system, runners)
+		helm.succeed(t, "uninstall", "set", "--namespace", runners)
+		checkGone(t, helm.cluster, runners)
+	}
+}
+
+// ARC's chart puts a finalizer on each of its objects. An upgrade takes it off, so that nothing of the release waits for a
+// controller that doesn't know it any more.
+func TestUpgradeTakesFinalizersOff(t *testing.T) {
+	t.Parallel()
+	forHelms(t, func(t *testing.T, helm installer) {
+		system, runners := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
+		helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
+		values := []string{
+			"--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t",
+			"--set", "containerMode.type=kubernetes-novolume",
+		}
+		former := installer{cluster: helm.cluster, version: "3"}
+		former.succeed(t, append([]string{"install", "set", scaleSetWithFinalizers(t)}, values...)...)
+		helm.succeed(t, append([]string{"upgrade", "set", scaleSet.directory()}, values...)...)
+		helm.succeed(t, "uninstall", "set", "--namespace", runners)
+		checkGone(t, helm.cluster, runners)
+	})
+}
+
+// scaleSetWithFinalizers returns the directory of a chart like ours whose objects carry ARC's finalizer.
+func scaleSetWithFinalizers(t *testing.T) string {
+	t.Helper()
+	directory := filepath.Join(t.TempDir(), scaleSet.name)
+	if err := os.CopyFS(directory, os.DirFS(scaleSet.directory())); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(directory, "templates", "_metadata.tpl")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before = "name: {{ .name }}\n"
+	const finalizer = before + `{{- if ne .kind "autoscalingRunnerSet" }}` + "\nfinalizers: [actions.github.com/cleanup-protection]\n{{- end }}\n"
+	write(t, file, strings.Replace(string(content), before, finalizer, 1), 0o644)
+	check(t, "chart has the finalizer", strings.Contains(string(content), before), true)
+	return directory
+}
+
+// Restricted to one namespace, the controller may do the same there.
+func TestInstallForSingleNamespace(t *testing.T) {
+	helm := installer{cluster: testkube.Shared(t), version: "4"}
+	system, runners := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
+	helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system,
+		"--set", "crds.install=false,flags.watchSingleNamespace="+runners)
+	helm.succeed(t, "install", "set", scaleSet.directory(), "--namespace", runners,
+		"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t")
+	checkPermissions(t, helm.cluster, system, runners)
+	helm.succeed(t, "uninstall", "set", "--namespace", runners)
+	helm.succeed(t, "uninstall", "arc", "--namespace", system, "--no-hooks")
+}
+
+// checkPermissions has the controller's account do what ARC's roles allow and what ours add.
+func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners string) {
+	t.Helper()
+	account, err := client.New(cluster.ConfigFor(t, testkube.ServiceAccount(system, "arc-gha-rs-controller")), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"actions.github.com"}, Resources: []string{resource}, Verbs: verbs}
+	}
+	// A Role may grant only what its author has: the listener's has to be within the controller's.
+	listener := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "listener"}, Rules: []rbacv1.PolicyRule{
+		rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
+	}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}}}
+	for _, object := range []client.Object{listener, pod, event(system), event(runners)} {
+		if err := account.Create(t.Context(), object); err != nil {
+			t.Errorf("the controller may not create a %T: %v", object, err)
+		}
+	}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
+		if err := account.List(t.Context(), list, client.InNamespace(runners), client.MatchingLabels{"runner-pod": "runner"}); err != nil {
+			t.Errorf("the controller may not look for what container hooks left: %v", err)
+		}
+	}
+	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"job":"1"}}}`))
+	if err := account.Patch(t.Context(), pod, label); err != nil {
+		t.Errorf("the controller may not label a pod: %v", err)
+	}
+	for _, object := range []client.Object{listener, pod} {
+		if err := account.Delete(t.Context(), object, client.GracePeriodSeconds(0)); err != nil {
+			t.Errorf("the controller may not delete a %T: %v", object, err)
+		}
+	}
+}
+
+func event(namespace string) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, GenerateName: "event-"},
+		InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "runner"},
+	}
+}
+
+// checkGone fails the test when something of the release is left: nothing of it may wait for a finalizer.
+func checkGone(t *testing.T, cluster *testkube.Cluster, namespace string) {
+	t.Helper()
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: "actions.github.com", Version: "v1alpha1", Kind: "AutoscalingRunnerSetList"},
+		rbacv1.SchemeGroupVersion.WithKind("RoleList"), rbacv1.SchemeGroupVersion.WithKind("RoleBindingList"),
+		corev1.SchemeGroupVersion.WithKind("SecretList"), corev1.SchemeGroupVersion.WithKind("ServiceAccountList"),
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		if err := cluster.Client().List(t.Context(), list, client.InNamespace(namespace), client.HasLabels{"actions.github.com/scale-set-name"}); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "left of "+kind.Kind, len(list.Items), 0)
+	}
+}

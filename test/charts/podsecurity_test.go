@@ -1,0 +1,57 @@
+package charts
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// An API server that enforces the Pod Security Standard "restricted" takes the pods of the controller, of the uninstall
+// check and of listeners.
+func TestPodsAreRestricted(t *testing.T) {
+	t.Parallel()
+	cluster := testkube.Shared(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "default"}}
+	for _, object := range []client.Object{namespace, account} {
+		if err := client.IgnoreAlreadyExists(cluster.Client().Create(t.Context(), object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rendered := render(t, controller)
+	pods := map[string]corev1.PodSpec{
+		"controller":      one[appsv1.Deployment](t, rendered, "deployment.yaml").Spec.Template.Spec,
+		"uninstall check": decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template.Spec,
+	}
+	// The golden pods of the controller that makes them.
+	for _, name := range []string{"plain", "proxy"} {
+		content, err := os.ReadFile(filepath.Join(root, "internal", "controller", "autoscalinglistener", "testdata", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods["listener "+name] = decode[corev1.Pod](t, string(content)).Spec
+	}
+	for name, spec := range pods {
+		spec.ServiceAccountName = account.Name
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: spec}
+		if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The namespace does refuse what isn't restricted.
+	dind := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: runnerPod(t, mode("dind"))}
+	dind.Spec.ServiceAccountName = account.Name
+	if err := cluster.Client().Create(t.Context(), dind, client.DryRunAll); err == nil {
+		t.Error("a privileged pod was let in")
+	}
+}
