@@ -2,14 +2,14 @@ package kube
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -20,16 +20,16 @@ import (
 const FieldOwner = "harrier-manager"
 
 // Hash returns a short hash of the JSON form of value: two values that serialize alike hash alike, whatever version of
-// the Kubernetes libraries made them. It is for telling "changed" from "unchanged" and no protection against forgery.
-// It panics where value cannot be serialized, which no API type allows.
+// the Kubernetes libraries made them. Some values hold secrets (a proxy's password) and their hashes end in annotations,
+// so it is one that can't be run backwards. It panics where value cannot be serialized, which no API type allows.
 func Hash(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("hash %T: %v", value, err))
 	}
-	hash := fnv.New64a()
-	hash.Write(raw)
-	return rand.SafeEncodeString(fmt.Sprintf("%x", hash.Sum64()))
+	const length = 16 // bytes of the hash's 32: no two values of a cluster's life will be alike in 2¹²⁸
+	hash := sha256.Sum256(raw)
+	return hex.EncodeToString(hash[:length])
 }
 
 // Apply brings an object to the wanted state by server-side apply and says whether it had to. live is the object as the
