@@ -58,6 +58,14 @@ func TestForEachIsBoundedAndComplete(t *testing.T) {
 	})
 }
 
+func TestForEachDoesNotTellTheSameAThousandTimes(t *testing.T) {
+	refused := errors.New("refused")
+	err := ForEach(t.Context(), 4, make([]int, 1000), func(context.Context, int) error { return refused })
+	if want := "refused\nrefused\nrefused\nand 997 more"; !errors.Is(err, refused) || err.Error() != want {
+		t.Errorf("ForEach() = %q, want %q", err, want)
+	}
+}
+
 func TestForEachEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done atomic.Int32

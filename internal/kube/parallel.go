@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -10,8 +12,13 @@ import (
 // connection's 250 HTTP/2 streams busy without queueing, and a burst of 1,000 creations ends in eight rounds.
 const Parallel = 128
 
-// ForEach calls do for every item, at most limit at a time, and returns all errors joined. Items that were not begun
-// when the context ended are left out, and the context's error is part of the answer.
+// namedErrors is how many failures of one ForEach are told in full: what refuses one of a thousand objects most often
+// refuses all of them, in the same words.
+const namedErrors = 3
+
+// ForEach calls do for every item, at most limit at a time, and returns the errors joined, the first namedErrors of them
+// and how many there are besides. Items that were not begun when the context ended are left out, and the context's error
+// is part of the answer.
 func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.Context, T) error) error {
 	errs := make([]error, len(items))
 	next := make(chan int)
@@ -26,6 +33,10 @@ func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.C
 	ended := feed(ctx, next, len(items))
 	close(next)
 	workers.Wait()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - namedErrors; more > 0 {
+		errs = append(errs[:namedErrors], fmt.Errorf("and %d more", more))
+	}
 	return errors.Join(append(errs, ended)...)
 }
 
