@@ -22,6 +22,25 @@ func (r *Requeue) After(d time.Duration) {
 	}
 }
 
+// At brings an object back at a moment, which may have passed; zero is never.
+func At(moment, now time.Time) reconcile.Result {
+	var again Requeue
+	if !moment.IsZero() {
+		again.After(moment.Sub(now))
+	}
+	return reconcile.Result{RequeueAfter: again.after}
+}
+
+// Doubled is the pause after so many failures in a row: first after one, twice as long after each further one, longest
+// at most, and none where none has failed.
+func Doubled(first, longest time.Duration, failures int) time.Duration {
+	if failures <= 0 {
+		return 0
+	}
+	const doublings = 20 // a million times a minute is 2⁵⁶ ns: it fits
+	return min(first<<min(failures-1, doublings), longest)
+}
+
 // Result ends the pass. A request that was refused because the cache was behind is repeated quietly. One that was
 // refused because its namespace is being deleted is not repeated at all: it would be refused again, and the deletion of
 // what is there brings events of its own.

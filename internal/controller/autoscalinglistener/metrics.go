@@ -8,6 +8,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // running has one series per listener, which goes with it.
@@ -37,12 +38,8 @@ func containerRuns(pod *corev1.Pod) bool {
 	if pod == nil {
 		return false
 	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == v1alpha1.ListenerContainerName && status.State.Running != nil {
-			return true
-		}
-	}
-	return false
+	status := kube.ContainerStatus(pod, v1alpha1.ListenerContainerName)
+	return status != nil && status.State.Running != nil
 }
 
 // unpublish goes by name alone, because the other labels follow the spec.

@@ -1,12 +1,14 @@
 package autoscalinglistener
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // lostAfter is how long a node has to be lost before its listener is replaced. The node controller has waited 40 s and
@@ -89,30 +91,20 @@ func assessTerminating(pod *corev1.Pod, lost bool, now time.Time) podState {
 // lostNode says whether, and since when, the pod's node no longer reports: the node controller then sets Ready to False
 // and leaves ContainersReady, which the kubelet would have changed as well, True. Readiness gates look the same.
 func lostNode(pod *corev1.Pod) (bool, time.Time) {
-	ready, containers := condition(pod, corev1.PodReady), condition(pod, corev1.ContainersReady)
+	ready, containers := kube.PodCondition(pod, corev1.PodReady), kube.PodCondition(pod, corev1.ContainersReady)
 	if ready == nil || containers == nil || len(pod.Spec.ReadinessGates) > 0 {
 		return false, time.Time{}
 	}
 	return ready.Status == corev1.ConditionFalse && containers.Status == corev1.ConditionTrue, ready.LastTransitionTime.Time
 }
 
-// condition returns a pod's condition, nil when it has none of the type.
-func condition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == about {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 // describe says how far a pod is that is left alone.
 func describe(pod *corev1.Pod) podState {
-	if ready := condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
+	if ready := kube.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
 		return podState{ready: true, reason: reasonReady}
 	}
-	if scheduled := condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return podState{reason: nonEmpty(scheduled.Reason, reasonUnschedulable), message: scheduled.Message}
+	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return podState{reason: cmp.Or(scheduled.Reason, reasonUnschedulable), message: scheduled.Message}
 	}
 	running := false
 	for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
@@ -134,7 +126,7 @@ func ordinaryWait(reason string) bool {
 
 // waitMessage adds to the kubelet's message what it leaves out: how often, how it ended, and where to look.
 func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
-	message := fmt.Sprintf("container %s: %s", status.Name, nonEmpty(status.State.Waiting.Message, status.State.Waiting.Reason))
+	message := fmt.Sprintf("container %s: %s", status.Name, cmp.Or(status.State.Waiting.Message, status.State.Waiting.Reason))
 	if last := status.LastTerminationState.Terminated; last != nil {
 		message += fmt.Sprintf("; %d restarts, the last ended with exit code %d (%s)%s; see kubectl logs -n %s %s -c %s --previous",
 			status.RestartCount, last.ExitCode, last.Reason, prefixed(": ", last.Message), pod.Namespace, pod.Name, status.Name)
@@ -143,7 +135,7 @@ func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 }
 
 // ended names why a pod ended: Evicted, NodeShutdown and the like, or that it failed.
-func ended(pod *corev1.Pod) string { return nonEmpty(pod.Status.Reason, reasonPodFailed) }
+func ended(pod *corev1.Pod) string { return cmp.Or(pod.Status.Reason, reasonPodFailed) }
 
 // endMessage is the node's own explanation, or how the container exited where the node gave none.
 func endMessage(pod *corev1.Pod) string {
@@ -156,14 +148,6 @@ func endMessage(pod *corev1.Pod) string {
 		}
 	}
 	return "its node gave no reason"
-}
-
-// nonEmpty replaces what a kubelet or scheduler left out; a condition's reason must not be empty.
-func nonEmpty(text, otherwise string) string {
-	if text != "" {
-		return text
-	}
-	return otherwise
 }
 
 func prefixed(prefix, text string) string {

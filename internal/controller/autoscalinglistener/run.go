@@ -82,7 +82,7 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 // start creates the pod, not before the time that earlier failures ask for.
 func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 	if failures, at := c.memory.failures(p.key); failures > 0 {
-		pause := min(successorFirst<<min(failures-1, 10), successorMost)
+		pause := kube.Doubled(successorFirst, successorMost, failures)
 		if wait := at.Add(pause).Sub(p.now); wait > 0 {
 			p.again.After(wait)
 			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("%d pods in a row ended; the next one starts %s after the last", failures, pause)}

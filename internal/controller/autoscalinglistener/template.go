@@ -20,7 +20,7 @@ func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	}
 	pod.Labels = kube.Labels(nil, template.Labels, pod.Labels)
 	pod.Annotations = kube.Annotations(template.Annotations, pod.Annotations)
-	if given := listenerContainer(template); given != nil {
+	if given := kube.Container(&template.Spec, v1alpha1.ListenerContainerName); given != nil {
 		giveWay(&pod.Spec.Containers[0], given)
 	}
 	account := pod.Spec.ServiceAccountName
@@ -33,14 +33,6 @@ func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	merged.EphemeralContainers = nil // a pod can't be created with any
 	pod.Spec = merged
 	return nil
-}
-
-func listenerContainer(template *corev1.PodTemplateSpec) *corev1.Container {
-	i := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.ListenerContainerName })
-	if i < 0 {
-		return nil
-	}
-	return &template.Spec.Containers[i]
 }
 
 // giveWay takes back those defaults that can't be mixed with what is given: two handlers in a probe, or a value and a

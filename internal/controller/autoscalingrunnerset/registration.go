@@ -106,7 +106,7 @@ func backOff(last pool.Call[enrolled]) time.Time {
 
 // pauseAfter is the pause after so many failures in a row, one at least.
 func pauseAfter(failures int) time.Duration {
-	return min(retryFirst<<min(failures-1, 10), retryMost)
+	return kube.Doubled(retryFirst, retryMost, failures)
 }
 
 // lostSince says that the listener has reported the scale set gone after it was last looked at. Its clock has whole

@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -55,16 +56,9 @@ func turns(before, after []metav1.Condition) []kube.Event {
 		if is == nil || is.Status != turn.to || known && was.Status == turn.to || !known && !turn.always {
 			continue
 		}
-		events = append(events, turn.tell(is.Reason, "Reconcile", nonEmpty(is.Message, "The scale set is registered and its listener polls")))
+		events = append(events, turn.tell(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))
 	}
 	return events
-}
-
-func nonEmpty(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // statusOf is what the pass has found out, on top of what the status said before.

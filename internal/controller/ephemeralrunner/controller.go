@@ -153,7 +153,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	r := c.recall(runner, pod)
 	again, err := c.step(ctx, r)
 	marking, notMarked := c.mark(ctx, r)
-	return c.result(earlier(earlier(again, marking), c.lost(r))), errors.Join(err, notMarked)
+	return kube.At(earlier(earlier(again, marking), c.lost(r)), c.Clock.Now()), errors.Join(err, notMarked)
 }
 
 // step does what the runner needs now, and returns when to look again.
@@ -198,14 +198,6 @@ type run struct {
 	*v1alpha1.EphemeralRunner
 	pod    *corev1.Pod
 	memory *memory
-}
-
-// result brings the runner back at a time.
-func (c *Controller) result(again time.Time) ctrl.Result {
-	if again.IsZero() {
-		return ctrl.Result{}
-	}
-	return ctrl.Result{RequeueAfter: max(time.Millisecond, again.Sub(c.Clock.Now()))}
 }
 
 // pod returns the runner's pod as the cache has it, nil where there is none of its own.

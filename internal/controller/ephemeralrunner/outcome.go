@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // exitCodeOutdated is the runner's way to say that GitHub refuses its version. The runner uses it only with
@@ -77,7 +78,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 		return failed(false, reason, message)
 	}
 	if started {
-		return outcome{state: podRunning, ready: isTrue(pod, corev1.PodReady), sidecar: deadSidecar(pod)}
+		return outcome{state: podRunning, ready: isReady(pod), sidecar: deadSidecar(pod)}
 	}
 	if reason, message, found := blocked(status); found {
 		return outcome{state: podBlocked, reason: reason, message: message}
@@ -87,12 +88,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 }
 
 func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == v1alpha1.RunnerContainerName {
-			return &pod.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
+	return kube.ContainerStatus(pod, v1alpha1.RunnerContainerName)
 }
 
 // reasonUnknown is the kubelet's reason for a container of which it knows only that it ran once.
@@ -108,7 +104,7 @@ func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 		return outcome{state: podSucceeded}
 	case t.ExitCode == exitCodeOutdated:
 		return outcome{state: podOutdated, reason: "Outdated",
-			message: fmt.Sprintf("GitHub refuses the runner version in image %s", runnerImage(pod))}
+			message: fmt.Sprintf("GitHub refuses the runner version in image %s", kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))}
 	}
 	reason, message := t.Reason, t.Message
 	if pod.Status.Reason != "" {
@@ -191,11 +187,8 @@ func restartable(pod *corev1.Pod, initContainer string) bool {
 
 // whyPending returns the scheduler's or the kubelet's own reason why the runner container does not run yet.
 func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, message string) {
-	for i := range pod.Status.Conditions {
-		condition := &pod.Status.Conditions[i]
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.Reason, condition.Message
-		}
+	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return scheduled.Reason, scheduled.Message
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		if waiting := pod.Status.InitContainerStatuses[i].State.Waiting; waiting != nil && waiting.Reason != "PodInitializing" {
@@ -208,20 +201,7 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 	return "Pending", "the pod has not started yet"
 }
 
-func isTrue(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == conditionType {
-			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func runnerImage(pod *corev1.Pod) string {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == v1alpha1.RunnerContainerName {
-			return pod.Spec.Containers[i].Image
-		}
-	}
-	return "(none)"
+func isReady(pod *corev1.Pod) bool {
+	ready := kube.PodCondition(pod, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
 }

@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,10 +63,8 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 	}
 	// A JIT config serves one start, so the kubelet must not start the container again, whatever the template says.
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	for i := range pod.Spec.Containers {
-		if container := &pod.Spec.Containers[i]; container.Name == v1alpha1.RunnerContainerName {
-			container.Env = append(container.Env, runnerEnv(runner, version)...)
-		}
+	if container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName); container != nil {
+		container.Env = append(container.Env, runnerEnv(runner, version)...)
 	}
 	return pod
 }
@@ -117,25 +116,14 @@ func ownedBy(runner *v1alpha1.EphemeralRunner) []metav1.OwnerReference {
 
 // workFolder is where the runner works: its container's working directory, if the user gave one.
 func workFolder(spec *corev1.PodSpec) string {
-	for i := range spec.Containers {
-		if spec.Containers[i].Name == v1alpha1.RunnerContainerName {
-			return spec.Containers[i].WorkingDir
-		}
+	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
+		return container.WorkingDir
 	}
 	return ""
 }
 
 // usesContainerHooks says that the runner starts pods of its own for a job's steps.
 func usesContainerHooks(spec *corev1.PodSpec) bool {
-	for i := range spec.Containers {
-		if spec.Containers[i].Name != v1alpha1.RunnerContainerName {
-			continue
-		}
-		for _, env := range spec.Containers[i].Env {
-			if env.Name == envContainerHooks {
-				return true
-			}
-		}
-	}
-	return false
+	container := kube.Container(spec, v1alpha1.RunnerContainerName)
+	return container != nil && slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == envContainerHooks })
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -51,12 +52,9 @@ func (r *run) counted(pod types.UID) bool {
 
 // startOf is when a pod could begin to start: it may have waited for a node for long, which is nobody's fault.
 func startOf(pod *corev1.Pod) time.Time {
-	for i := range pod.Status.Conditions {
-		condition := &pod.Status.Conditions[i]
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue &&
-			condition.LastTransitionTime.After(pod.CreationTimestamp.Time) {
-			return condition.LastTransitionTime.Time
-		}
+	scheduled := kube.PodCondition(pod, corev1.PodScheduled)
+	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(pod.CreationTimestamp.Time) {
+		return scheduled.LastTransitionTime.Time
 	}
 	return pod.CreationTimestamp.Time
 }
@@ -70,7 +68,7 @@ func progressOf[R any](call pool.Call[R], known bool) progress {
 	if !errors.As(call.Err, &p.failure) {
 		p.failure = &failure{reason: "CallFailed", message: call.Err.Error()}
 	}
-	p.due = call.Finished.Add(min(longestRetry, firstRetry<<min(call.Failures-1, 10)))
+	p.due = call.Finished.Add(kube.Doubled(firstRetry, longestRetry, call.Failures))
 	if p.failure.kind == busy {
 		p.due = call.Finished.Add(busyRetry)
 	}

@@ -28,9 +28,15 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // runnerEvents bring a runner to its controller: a new one at once.
 func runnerEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, e.Object, e.Object.GetName(), urgent) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), patient) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, e.Object, e.Object.GetName(), patient) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			enqueue(q, e.Object, e.Object.GetName(), urgent)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), patient)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			enqueue(q, e.Object, e.Object.GetName(), patient)
+		},
 	}
 }
 

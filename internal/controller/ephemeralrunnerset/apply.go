@@ -81,8 +81,8 @@ func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are made in it")
 		return nil
 	}
-	m.createAfter = c.Clock.Now().Add(min(firstCreatePause<<min(m.refusals, 10), longestCreatePause))
 	m.refusals++
+	m.createAfter = c.Clock.Now().Add(kube.Doubled(firstCreatePause, longestCreatePause, m.refusals))
 	return err
 }
 

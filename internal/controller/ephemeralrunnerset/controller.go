@@ -126,15 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 	err = c.apply(ctx, set, memory, plan, specHash)
 	reportErr := c.report(ctx, set, memory, views, plan)
-	return c.result(plan), errors.Join(err, reportErr)
-}
-
-// result brings the set back when the plan wants to look again.
-func (c *Controller) result(p *plan) ctrl.Result {
-	if p.again.IsZero() {
-		return ctrl.Result{}
-	}
-	return ctrl.Result{RequeueAfter: max(time.Millisecond, p.again.Sub(c.Clock.Now()))}
+	return kube.At(plan.again, c.Clock.Now()), errors.Join(err, reportErr)
 }
 
 // runners returns the set's runners as the cache holds them: not copied, so not to be changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -14,7 +15,7 @@ func (c *Controller) announce(ctx context.Context, before, after *v1alpha1.Ephem
 	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionOutdated} {
 		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
-		switch is := now.Status == "True"; {
+		switch is := now.Status == metav1.ConditionTrue; {
 		case is && !was:
 			kube.Tell(ctx, c.Recorder, after, nil, kube.Warning(conditionType, "ScaleRunners", now.Message))
 		case was && !is:

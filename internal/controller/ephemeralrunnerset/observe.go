@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -61,23 +62,9 @@ func observe(runners []v1alpha1.EphemeralRunner, specHash string) []*runner {
 		views = append(views, view(&runners[i], specHash))
 	}
 	slices.SortFunc(views, func(a, b *runner) int {
-		if order := a.created.Compare(b.created); order != 0 {
-			return order
-		}
-		return compareNames(a.name, b.name)
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	return views
-}
-
-func compareNames(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	default:
-		return 0
-	}
 }
 
 func view(object *v1alpha1.EphemeralRunner, specHash string) *runner {

@@ -1,12 +1,13 @@
 package ephemeralrunnerset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,9 +88,9 @@ func (m *memory) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
 	degraded, outdated := m.degraded(), m.outdated(set)
 	ready := kube.True(v1alpha1.ConditionReady, "RunnersScale", "runners follow the jobs that GitHub assigns")
 	switch {
-	case outdated.Status == "True":
+	case outdated.Status == metav1.ConditionTrue:
 		ready = kube.False(v1alpha1.ConditionReady, outdated.Reason, outdated.Message)
-	case degraded.Status == "True":
+	case degraded.Status == metav1.ConditionTrue:
 		ready = kube.False(v1alpha1.ConditionReady, degraded.Reason, degraded.Message)
 	}
 	return []kube.Condition{ready, degraded, outdated}
@@ -100,9 +101,9 @@ func (m *memory) degraded() kube.Condition {
 	if !t.isDegraded() {
 		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
 	}
-	return kube.True(v1alpha1.ConditionDegraded, orElse(t.reason, "RunnersFail"), fmt.Sprintf(
+	return kube.True(v1alpha1.ConditionDegraded, cmp.Or(t.reason, "RunnersFail"), fmt.Sprintf(
 		"%d runners in a row failed before they got a job, the last because: %s; one at a time is tried until one works or the template changes",
-		t.failures, orElse(t.message, t.reason)))
+		t.failures, cmp.Or(t.message, t.reason)))
 }
 
 func (m *memory) outdated(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
@@ -111,22 +112,5 @@ func (m *memory) outdated(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
 	}
 	return kube.True(v1alpha1.ConditionOutdated, "RunnerVersionRefused", fmt.Sprintf(
 		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, for the case that the image behind the tag was renewed",
-		runnerImage(&set.Spec.EphemeralRunnerSpec.PodSpec)))
-}
-
-// runnerImage is the image of the container that is the runner.
-func runnerImage(spec *corev1.PodSpec) string {
-	for i := range spec.Containers {
-		if spec.Containers[i].Name == v1alpha1.RunnerContainerName {
-			return spec.Containers[i].Image
-		}
-	}
-	return "(none)"
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
+		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
 }

@@ -2,6 +2,8 @@ package ephemeralrunnerset
 
 import (
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -75,13 +77,7 @@ func (t *trouble) isOutdated() bool { return t.refusals > 0 }
 func (t *trouble) isDegraded() bool { return t.failures >= troubleLimit }
 
 // pause is how long to wait after the last failure.
-func (t *trouble) pause() time.Duration {
-	if t.rounds == 0 {
-		return 0
-	}
-	pause := firstPause << min(t.rounds-1, 10)
-	return min(pause, longestPause)
-}
+func (t *trouble) pause() time.Duration { return kube.Doubled(firstPause, longestPause, t.rounds) }
 
 // allows returns how many of the wanted runners may be made now, and when to look again if that is fewer. unproven is
 // how many runners of the set are under way that have not shown yet whether they can work.
