@@ -14,7 +14,7 @@ check() { # check NAME COMMAND…
 }
 
 # The state of what is generated, whether it is committed or not.
-generated() { find apis charts -name '*.go' -o -path '*/crds/*.yaml' | sort | xargs sha256sum; }
+generated() { find apis charts docs -name '*.go' -o -path '*/crds/*.yaml' -o -name 'values-*.md' | sort | xargs sha256sum; }
 generated_is_current() {
   local before
   before=$(generated)
@@ -24,7 +24,7 @@ generated_is_current() {
 
 modules_are_tidy() {
   local module
-  for module in . hack/tools; do
+  for module in . hack/tools hack/helm3; do
     go -C "$module" mod tidy -diff || { echo "run: go -C $module mod tidy" >&2; return 1; }
   done
 }
@@ -43,6 +43,11 @@ charts_are_sound() {
     --set controllerServiceAccount.name=controller --set controllerServiceAccount.namespace=harrier
 }
 
+# The tests of the package itself use the newest types.
+renders_suit_oldest_kubernetes() {
+  go test -modfile=test/charts/apitypes/kubernetes-1.30.mod ./test/charts/apitypes
+}
+
 # Registries and this machine's paths have no place in what others clone.
 tree_is_portable() {
   ! git grep -nE 'proxy\.golang\.org|registry\.npmjs|deb\.debian\.org|/work/(main|shared|steering)' -- . ':!hack/lint.sh' ':!*/go.sum' ':!go.sum'
@@ -52,6 +57,7 @@ check "generated files are current" generated_is_current
 check "modules are tidy" modules_are_tidy
 check "scripts" scripts_are_sound
 check "charts" charts_are_sound
+check "fields of rendered objects are known to Kubernetes 1.30" renders_suit_oldest_kubernetes
 check "nothing names a registry or a path of one machine" tree_is_portable
 check "Go" hack/tool.sh golangci-lint run ./...
 exit "$failed"
