@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"k8s.io/client-go/rest"
@@ -22,7 +23,14 @@ func main() {
 	}
 }
 
+// garbagePercent lets the heap grow by a quarter between collections. It is 3 MiB and a message makes little garbage, so
+// that costs no CPU worth mentioning, and there is one listener for every scale set. GOGC in the environment wins.
+const garbagePercent = 25
+
 func run() error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	kubernetes, err := kubernetesConfig()

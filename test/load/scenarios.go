@@ -66,6 +66,7 @@ func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
 	m := begin(t, r)
+	profiling := s.startProfile(t, r)
 	ids := queue(t, r, jobs, rig.DefaultSet, time.Hour)
 	gomega.NewWithT(t).Eventually(func() int { return r.GitHub.Snapshot().JobsByState["running"] }, patience, look).
 		Should(gomega.Equal(jobs), "running jobs")
@@ -75,6 +76,7 @@ func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 		}
 	}
 	m.awaitJobs(jobs)
+	profiling()
 	m.end(&result)
 	return result
 }

@@ -1,0 +1,47 @@
+package ephemeralrunner
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// cost is something a runner's life has several of, with the allocations that it may have on any machine: about twice
+// what it had when it was written.
+type cost struct {
+	do   func()
+	most float64
+}
+
+func costs() map[string]cost {
+	runner := newRunner()
+	registered := &registration{id: 7, config: string(make([]byte, 2000))}
+	running := given(podRunning, allSaid)
+	pod := newPod(runner, 7, "dev")
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	return map[string]cost{
+		"plan":      {func() { plan(running) }, 0},
+		"outcome":   {func() { outcomeOf(pod, noon) }, 0},
+		"newPod":    {func() { newPod(runner, 7, "dev") }, 60},
+		"newSecret": {func() { newSecret(runner, registered) }, 30},
+	}
+}
+
+func BenchmarkRunner(b *testing.B) {
+	for name, cost := range costs() {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				cost.do()
+			}
+		})
+	}
+}
+
+func TestAllocationsOfARunner(t *testing.T) {
+	for name, cost := range costs() {
+		if got := testing.AllocsPerRun(100, cost.do); got > cost.most {
+			t.Errorf("%s allocates %.0f times, budget %.0f", name, got, cost.most)
+		}
+	}
+}
