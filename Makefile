@@ -57,6 +57,17 @@ chaos: preflight ## Break everything while jobs run, at times that follow from a
 e2e: preflight ## Install the charts on a real cluster, run jobs, upgrade, uninstall (root, Debian)
 	go test -count 1 -timeout 24m -v $(ROOT_TESTS)
 
+SCENARIO  ?= burst
+LOAD_LINE  = $(if $(N),-n $(N)) $(if $(JSON),-json $(abspath $(JSON))) $(LOAD)
+
+.PHONY: load
+load: preflight ## Measure under load: SCENARIO=burst|latency|churn|sets|hang|drain|soak|big N=1000 JSON=file LOAD='more flags'
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -timeout 90m -v -run '^TestLoad$$' ./test/load -args -scenario $(SCENARIO) $(LOAD_LINE)
+
+.PHONY: load-check
+load-check: preflight ## A burst of 100 jobs against the budgets that hold on every machine (part of make test)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -timeout 5m -v -run '^TestLoad$$' ./test/load
+
 ##@ Ship
 
 .PHONY: image
