@@ -136,6 +136,16 @@ type AutoscalingRunnerSetStatus struct {
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
 	// +optional
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
+	// Running runners with and without a job. Not in ARC.
+	// +optional
+	BusyRunners int `json:"busyRunners,omitempty"`
+	// +optional
+	IdleRunners int `json:"idleRunners,omitempty"`
+	// Jobs GitHub has assigned to the set, running ones included, and runners the listener asks for. Not in ARC.
+	// +optional
+	AssignedJobs int `json:"assignedJobs,omitempty"`
+	// +optional
+	DesiredRunners int `json:"desiredRunners,omitempty"`
 
 	// Generation of the spec that this status is about.
 	// +optional
@@ -177,9 +187,14 @@ type ScaleSetRegistration struct {
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`
 // +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`
-// +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`,priority=1
+// +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idleRunners`
+// +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
+// +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
+// +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="GitHub Config URL",type=string,JSONPath=`.spec.githubConfigUrl`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type AutoscalingRunnerSet struct {

@@ -54,6 +54,9 @@ type EphemeralRunnerSetStatus struct {
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
 	// +optional
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
+	// Of the running ones, those with a job. Not in ARC.
+	// +optional
+	BusyRunners int `json:"busyRunners,omitempty"`
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
 	// How many runners the listener may let GitHub assign jobs to; absent means maxRunners. Set while the set is

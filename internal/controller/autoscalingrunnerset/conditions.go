@@ -18,6 +18,7 @@ import (
 // Reasons of conditions.
 const (
 	reasonReady                = "Ready"
+	reasonMaxRunners           = "MaxRunnersReached"
 	reasonFailed               = "ReconcileFailed"
 	reasonDone                 = "Done"
 	reasonRegistered           = "Registered"
@@ -48,6 +49,7 @@ func conditionsOf(p *pass, version string) []kube.Condition {
 	for _, optional := range []*kube.Condition{
 		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
 		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionOutdated),
+		runnersCondition(p, v1alpha1.ConditionQuotaExceeded),
 	} {
 		if optional != nil {
 			conditions = append(conditions, *optional)
@@ -241,10 +243,23 @@ func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
 		return p.waiting(c.Reason, c.Message)
 	}
 	return []kube.Condition{
-		kube.True(v1alpha1.ConditionReady, reasonReady, ""),
+		p.readyCondition(conditions),
 		kube.False(v1alpha1.ConditionReconciling, reasonDone, ""),
 		kube.False(v1alpha1.ConditionStalled, reasonDone, ""),
 	}
+}
+
+// readyCondition also says why there are not more runners, where that is not for want of jobs.
+func (p *pass) readyCondition(conditions []metav1.Condition) kube.Condition {
+	spec := &p.runnerSet().Spec
+	switch c := meta.FindStatusCondition(conditions, v1alpha1.ConditionQuotaExceeded); {
+	case c != nil && c.Status == metav1.ConditionTrue:
+		return kube.True(v1alpha1.ConditionReady, v1alpha1.ConditionQuotaExceeded, c.Message)
+	case spec.MaxRunners != nil && *spec.MaxRunners > 0 && spec.Replicas >= *spec.MaxRunners:
+		return kube.True(v1alpha1.ConditionReady, reasonMaxRunners, fmt.Sprintf(
+			"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners))
+	}
+	return kube.True(v1alpha1.ConditionReady, reasonReady, "")
 }
 
 // waiting are the states of a set that is on its way, or is held up by a request that failed.

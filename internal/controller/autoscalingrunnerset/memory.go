@@ -12,6 +12,24 @@ type memory struct {
 	mu      sync.Mutex
 	written map[types.NamespacedName]time.Time
 	parting map[types.NamespacedName]time.Time
+	scaling map[types.NamespacedName]scaling
+}
+
+// scaled returns what was last told of the set's size, if anything was.
+func (m *memory) scaled(key types.NamespacedName) (scaling, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, known := m.scaling[key]
+	return last, known
+}
+
+func (m *memory) noteScaled(key types.NamespacedName, told scaling) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.scaling == nil {
+		m.scaling = map[types.NamespacedName]scaling{}
+	}
+	m.scaling[key] = told
 }
 
 // statusWritten returns when the set's status was last written.
@@ -56,5 +74,6 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.written, key)
+	delete(m.scaling, key)
 	delete(m.parting, key)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -21,6 +20,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	if p.released {
 		return nil
 	}
+	c.tellScaling(ctx, p)
 	if wait := c.memory.statusWritten(p.key).Add(statusPause).Sub(p.now); wait > 0 {
 		p.again.After(wait)
 		return nil
@@ -38,6 +38,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	return client.IgnoreNotFound(err)
 }
 
+<<<<<<< ours
 // turns returns the Events that a change of conditions is worth: the set got stuck, lost its listener, or is ready.
 func turns(before, after []metav1.Condition) []kube.Event {
 	var events []kube.Event
@@ -59,6 +60,13 @@ func turns(before, after []metav1.Condition) []kube.Event {
 		events = append(events, turn.tell(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))
 	}
 	return events
+=======
+func nonEmpty(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+>>>>>>> theirs
 }
 
 // statusOf is what the pass has found out, on top of what the status said before.
@@ -67,12 +75,18 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	status.Registration = p.registration
 	status.ObservedGeneration = p.set.Generation
 	status.CurrentRunners = currentRunners(p.runnerSets)
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners = 0, 0, 0
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
+	status.AssignedJobs, status.DesiredRunners = 0, 0
+	if current := p.runnerSet(); current != nil {
+		status.AssignedJobs, status.DesiredRunners = current.Spec.AssignedJobs, current.Spec.Replicas
+	}
 	for _, runnerSet := range p.runnerSets {
 		status.PendingEphemeralRunners += runnerSet.Status.PendingEphemeralRunners
 		status.RunningEphemeralRunners += runnerSet.Status.RunningEphemeralRunners
 		status.FailedEphemeralRunners += runnerSet.Status.FailedEphemeralRunners
+		status.BusyRunners += runnerSet.Status.BusyRunners
 	}
+	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
 	for _, condition := range conditionsOf(p, version) {
 		kube.SetConditions(&status.Conditions, p.set.Generation, p.now, condition)
 	}

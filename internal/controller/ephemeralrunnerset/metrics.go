@@ -31,27 +31,36 @@ func gauge(name, help string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help}, labelNames)
 }
 
+// States of runners.
+const (
+	statePending   = "pending"
+	stateIdle      = "idle"
+	stateBusy      = "busy"
+	stateFinishing = "finishing"
+	stateFailed    = "failed"
+)
+
 // stateAndReason label a runner.
 type stateAndReason struct{ state, reason string }
 
 func stateOf(r *runner) stateAndReason {
 	switch {
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		return stateAndReason{"failed", r.reason}
+		return stateAndReason{stateFailed, r.reason}
 	case r.ended() || r.completed || r.deleting && !r.draining:
-		return stateAndReason{state: "finishing"}
+		return stateAndReason{state: stateFinishing}
 	case r.hasJob || r.draining:
-		return stateAndReason{state: "busy"}
+		return stateAndReason{state: stateBusy}
 	case r.up():
-		return stateAndReason{state: "idle"}
+		return stateAndReason{state: stateIdle}
 	default:
-		return stateAndReason{"pending", r.reason}
+		return stateAndReason{statePending, r.reason}
 	}
 }
 
 // publishStates shows how many runners are in which state. A state that was there and has no runner any more shows 0.
 func (m *setMemory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*runner) {
-	counts := map[stateAndReason]int{{state: "pending"}: 0, {state: "idle"}: 0, {state: "busy"}: 0, {state: "finishing"}: 0}
+	counts := map[stateAndReason]int{{state: statePending}: 0, {state: stateIdle}: 0, {state: stateBusy}: 0, {state: stateFinishing}: 0}
 	for state := range m.published {
 		counts[state] = 0
 	}

@@ -7,7 +7,12 @@ import (
 	"slices"
 	"time"
 
+<<<<<<< ours
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+=======
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+>>>>>>> theirs
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,11 +56,14 @@ func (m *memory) describe(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alph
 	}
 	status.Capacity = m.capacity(runners, p)
 	kube.SetConditions(&status.Conditions, set.Generation, m.now, m.conditions(set)...)
+	if quota := quotaCondition(status, runners); quota != nil {
+		kube.SetConditions(&status.Conditions, set.Generation, m.now, *quota)
+	}
 }
 
 // count sorts runners into the status's numbers.
 func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner) {
-	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners = 0, 0, 0
+	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
 	for _, r := range runners {
 		switch {
 		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
@@ -63,6 +71,9 @@ func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner) {
 			status.FailedEphemeralRunners++
 		case r.up():
 			status.RunningEphemeralRunners++
+			if stateOf(r).state == stateBusy {
+				status.BusyRunners++
+			}
 		default:
 			status.PendingEphemeralRunners++
 		}
@@ -94,6 +105,27 @@ func (m *memory) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
 		ready = kube.False(v1alpha1.ConditionReady, degraded.Reason, degraded.Message)
 	}
 	return []kube.Condition{ready, degraded, outdated}
+}
+
+// quotaCondition says that a ResourceQuota refuses pods, for as long as one runner waits for it; nil where none ever did.
+func quotaCondition(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner) *kube.Condition {
+	waiting, message := 0, ""
+	for _, r := range runners {
+		if !r.ended() && !r.up() && r.reason == v1alpha1.ConditionQuotaExceeded {
+			waiting, message = waiting+1, r.message
+		}
+	}
+	var condition kube.Condition
+	switch {
+	case waiting > 0:
+		condition = kube.True(v1alpha1.ConditionQuotaExceeded, "PodsForbidden", fmt.Sprintf(
+			"%d runners wait because a ResourceQuota refuses their pods; raise the quota or lower maxRunners; the last refusal: %s", waiting, message))
+	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionQuotaExceeded) == nil:
+		return nil
+	default:
+		condition = kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
+	}
+	return &condition
 }
 
 func (m *memory) degraded() kube.Condition {

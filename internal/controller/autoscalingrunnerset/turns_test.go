@@ -1,0 +1,122 @@
+package autoscalingrunnerset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// want lets the listener ask for runners for one job each.
+func (f *fixture) want(runners int) {
+	f.Helper()
+	runnerSet := f.runnerSets()[0]
+	runnerSet.Spec.Replicas, runnerSet.Spec.AssignedJobs = runners, runners
+	if err := f.client.Update(f.Context(), &runnerSet); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// A burst is told once when it begins and once when a minute is over, with the numbers of that moment.
+func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.settle()
+		f.events()
+		f.want(2)
+		f.settle()
+		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledUp From 0 to 2 runners for 2 assigned jobs") {
+			t.Errorf("told %q, want one Event about 0 to 2", told)
+		}
+		for _, runners := range []int{5, 3, 1} {
+			f.want(runners)
+			f.settle()
+			f.elapse(10 * time.Second)
+		}
+		if told := f.events(); len(told) != 0 {
+			t.Errorf("told %q within a minute of the last", told)
+		}
+		f.elapse(scalingPause)
+		f.settle()
+		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledDown From 2 to 1 runners") {
+			t.Errorf("told %q, want one Event about 2 to 1", told)
+		}
+	})
+}
+
+func TestEventNamesTheLimit(t *testing.T) {
+	event := scaledFrom(1, &v1alpha1.EphemeralRunnerSetSpec{Replicas: 4, AssignedJobs: 4, MaxRunners: ptr.To(4)})
+	if want := "From 1 to 4 runners for 4 assigned jobs; more are not allowed by maxRunners of 4"; event.Note != want {
+		t.Errorf("%q, want %q", event.Note, want)
+	}
+}
+
+func TestTurns(t *testing.T) {
+	condition := func(about string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: about, Status: status, Reason: reason, Message: "why"}
+	}
+	no, yes := metav1.ConditionFalse, metav1.ConditionTrue
+	for name, test := range map[string]struct {
+		before, after []metav1.Condition
+		want          []string
+	}{
+		"degraded": {nil, []metav1.Condition{condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, []string{"ImagePullBackOff"}},
+		"quota":    {nil, []metav1.Condition{condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden")}, []string{"PodsForbidden"}},
+		"rate limit, then no answer": {
+			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, reasonRateLimited)},
+			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, reasonGitHubUnavailable)}, []string{reasonGitHubUnavailable}},
+		"stuck is told once": {nil, []metav1.Condition{
+			condition(v1alpha1.ConditionRegistered, no, reasonRunnerGroupNotFound), condition(v1alpha1.ConditionStalled, yes, reasonRunnerGroupNotFound),
+		}, []string{reasonRunnerGroupNotFound}},
+		"other conflict": {
+			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "RateLimited")},
+			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, []string{"SessionConflict"}},
+		"starting": {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet)}, nil},
+		"the same": {
+			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")},
+			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")}, nil},
+	} {
+		got := turns(test.before, test.after)
+		if len(got) != len(test.want) || len(got) == 1 && got[0].Reason != test.want[0] {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*pass)
+		reason string
+	}{
+		"idle": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(2) }, reasonReady},
+		"full": {func(p *pass) {
+			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = ptr.To(2), 2
+		}, reasonMaxRunners},
+		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, reasonReady},
+		"no quota": {func(p *pass) {
+			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
+		}, v1alpha1.ConditionQuotaExceeded},
+	} {
+		status := statusOf(healthy(test.change), "1.2.3")
+		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		if ready.Status != metav1.ConditionTrue || ready.Reason != test.reason {
+			t.Errorf("%s: Ready = %s, want True with reason %s", name, describeCondition(ready), test.reason)
+		}
+	}
+}
+
+func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
+	status := statusOf(healthy(func(p *pass) {
+		p.runnerSets[0].Spec.AssignedJobs, p.runnerSets[0].Spec.Replicas, p.runnerSets[0].Status.BusyRunners = 4, 5, 1
+	}), "1.2.3")
+	if status.AssignedJobs != 4 || status.DesiredRunners != 5 || status.BusyRunners != 1 || status.IdleRunners != 1 {
+		t.Errorf("%+v, want 4 jobs, 5 desired, 1 busy, 1 idle", status)
+	}
+}
