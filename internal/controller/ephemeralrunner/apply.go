@@ -38,7 +38,7 @@ func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, 
 		r.memory.exited = c.Clock.Now()
 		return d.again, errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
 	case succeed:
-		return d.again, c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseSucceeded, "", "")
+		return d.again, c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseSucceeded, decision{}, nil)
 	case fail, failBusy:
 		return d.again, c.fail(ctx, r, d)
 	case outdate:
@@ -80,21 +80,19 @@ func (c *Controller) remove(ctx context.Context, r *run, d decision) error {
 			return err
 		}
 	}
-	if d.step == replace {
-		c.tell(ctx, r, kube.Warning(d.reason, "Register", d.message))
-	}
 	err := c.Client.Delete(ctx, r.EphemeralRunner.DeepCopy(), client.Preconditions{UID: ptr.To(r.UID)})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete runner: %w", err)
 	}
 	r.memory.deleted = true
+	if d.step == replace {
+		c.tell(ctx, r, kube.Warning(d.reason, "Register", d.message))
+	}
 	return nil
 }
 
 // retry notes a failed attempt and removes its pod, and its Secret where the registration is gone.
 func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
-	c.tell(ctx, r, kube.Warning(d.reason, actionRun,
-		fmt.Sprintf("attempt %d of %d failed: %s", len(r.Status.Failures)+1, len(retryPauses)+1, d.message)))
 	if d.step == retryAnew {
 		if err := c.deleteSecret(ctx, r); err != nil {
 			return err
@@ -108,7 +106,8 @@ func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
 	r.Status.Failures[string(r.memory.podUID)] = metav1.NewTime(c.Clock.Now())
 	r.Status.Phase, r.Status.Ready, r.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, r.memory.registration
 	r.Status.Reason, r.Status.Message = d.reason, d.message
-	if err := c.patchStatus(ctx, r, before); err != nil {
+	news := fmt.Sprintf("attempt %d of %d failed: %s", len(r.Status.Failures), len(retryPauses)+1, d.message)
+	if err := c.patchStatus(ctx, r, before, kube.Warning(d.reason, actionRun, news)); err != nil {
 		return err
 	}
 	// Not before: where the status was not written the same is decided again, from the same answers.
@@ -170,11 +169,15 @@ func (r *run) harmless(what string, err error) error {
 	}
 }
 
-func (c *Controller) patchStatus(ctx context.Context, r *run, before *v1alpha1.EphemeralRunner) error {
+// patchStatus writes the status and then tells the news: a write that fails is repeated, and its Event must not be.
+func (c *Controller) patchStatus(ctx context.Context, r *run, before *v1alpha1.EphemeralRunner, news ...kube.Event) error {
 	r.Status.ObservedGeneration = r.Generation
 	wrote, err := kube.PatchStatus(ctx, c.Client, r.EphemeralRunner, before)
 	if wrote {
 		r.memory.written = r.ResourceVersion
+		for _, event := range news {
+			c.tell(ctx, r, event)
+		}
 	}
 	return client.IgnoreNotFound(err)
 }

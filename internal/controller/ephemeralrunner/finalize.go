@@ -75,8 +75,7 @@ func (c *Controller) reportDraining(ctx context.Context, r *run) error {
 	before := r.EphemeralRunner.DeepCopy()
 	message := "the runner has a job and is deleted when it has finished"
 	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(), kube.True(v1alpha1.ConditionDraining, "JobRunning", message))
-	c.tell(ctx, r, kube.Normal(v1alpha1.ConditionDraining, actionDelete, message))
-	return c.patchStatus(ctx, r, before)
+	return c.patchStatus(ctx, r, before, kube.Normal(v1alpha1.ConditionDraining, actionDelete, message))
 }
 
 // deleteHookResources deletes, once, the pods and Secrets that container hooks made for the runner's job.
@@ -113,12 +112,15 @@ func (c *Controller) deleteLabelled(ctx context.Context, r *run, list client.Obj
 
 // release removes the finalizers, and tells what is left on GitHub, if anything.
 func (c *Controller) release(ctx context.Context, r *run, leftBehind string) error {
+	err := kube.RemoveFinalizers(ctx, c.Client, r.EphemeralRunner,
+		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
+	if err != nil {
+		return err
+	}
+	r.memory.released = true
 	if leftBehind != "" {
 		c.tell(ctx, r, kube.Warning("RegistrationLeft", actionDelete,
 			"the registration is left on GitHub, which removes it after a day: "+leftBehind))
 	}
-	err := kube.RemoveFinalizers(ctx, c.Client, r.EphemeralRunner,
-		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
-	r.memory.released = err == nil
-	return err
+	return nil
 }

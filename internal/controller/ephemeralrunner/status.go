@@ -57,23 +57,21 @@ func (c *Controller) reportPending(ctx context.Context, r *run, d decision) erro
 	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(),
 		kube.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
 	r.memory.told = c.Clock.Now()
-	c.tell(ctx, r, kube.Warning(d.reason, actionRun, "the runner waits: "+d.message))
-	return c.patchStatus(ctx, r, before)
+	return c.patchStatus(ctx, r, before, kube.Warning(d.reason, actionRun, "the runner waits: "+d.message))
 }
 
 // fail ends a runner that did not work out.
 func (c *Controller) fail(ctx context.Context, r *run, d decision) error {
-	c.tell(ctx, r, kube.Warning(d.reason, actionRun, "the runner failed: "+d.message))
+	news := []kube.Event{kube.Warning(d.reason, actionRun, "the runner failed: "+d.message)}
 	if d.step == failBusy {
-		return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d.reason, d.message, jobByGitHub)
+		return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d, news, jobByGitHub)
 	}
-	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d.reason, d.message)
+	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d, news)
 }
 
 // outdate ends a runner whose version GitHub refuses.
 func (c *Controller) outdate(ctx context.Context, r *run, d decision) error {
-	c.tell(ctx, r, kube.Warning(d.reason, actionRun, d.message))
-	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseOutdated, d.reason, d.message)
+	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseOutdated, d, []kube.Event{kube.Warning(d.reason, actionRun, d.message)})
 }
 
 // jobByGitHub remembers a job that only GitHub has spoken of: it refused to remove the registration.
@@ -85,13 +83,13 @@ func hasJob(r *run) bool {
 }
 
 // finish writes a phase from which the runner does not come back, then removes what it needs no more.
-func (c *Controller) finish(ctx context.Context, r *run, phase v1alpha1.EphemeralRunnerPhase, reason, message string, conditions ...kube.Condition) error {
+func (c *Controller) finish(ctx context.Context, r *run, phase v1alpha1.EphemeralRunnerPhase, d decision, news []kube.Event, conditions ...kube.Condition) error {
 	before := r.EphemeralRunner.DeepCopy()
 	status := &r.Status
-	status.Phase, status.Ready, status.Reason, status.Message = phase, false, reason, message
+	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.reason, d.message
 	status.RunnerID, status.RunnerName = r.memory.registration, r.Name
 	kube.SetConditions(&status.Conditions, r.Generation, c.Clock.Now(), conditions...)
-	if err := c.patchStatus(ctx, r, before); err != nil {
+	if err := c.patchStatus(ctx, r, before, news...); err != nil {
 		return err
 	}
 	return errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
