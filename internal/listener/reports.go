@@ -3,6 +3,8 @@ package listener
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +58,7 @@ func reportsOf(message *actions.Message, patchID int, now time.Time) (reports []
 			continue
 		}
 		report := jobReport{job.RunnerName, jobStatus(&job.JobMessageBase, patchID)}
-		report.status.JobResult = job.Result
+		report.status.JobResult = cut(job.Result)
 		if report.status.JobResult == "" {
 			report.status.JobResult = "unknown" // an empty result would read as "not completed"
 		}
@@ -70,13 +72,26 @@ func reportsOf(message *actions.Message, patchID int, now time.Time) (reports []
 func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunnerStatus {
 	return v1alpha1.EphemeralRunnerStatus{
 		JobRequestID:      job.RunnerRequestID,
-		JobID:             job.JobID,
-		JobRepositoryName: job.OwnerName + "/" + job.RepositoryName,
-		JobWorkflowRef:    job.JobWorkflowRef,
+		JobID:             cut(job.JobID),
+		JobRepositoryName: cut(job.OwnerName + "/" + job.RepositoryName),
+		JobWorkflowRef:    cut(job.JobWorkflowRef),
 		WorkflowRunID:     job.WorkflowRunID,
-		JobDisplayName:    job.JobDisplayName,
+		JobDisplayName:    cut(job.JobDisplayName),
 		JobPatchID:        patchID,
 	}
+}
+
+// longestField is the most bytes of a text about a job that are passed on. Whoever can start a job names it, a matrix can
+// make that name as long as it likes, and the texts end in annotations of the runner's pod, which have 256 KiB together.
+const longestField = 1024
+
+// cut shortens a text at a whole character.
+func cut(text string) string {
+	if len(text) <= longestField {
+		return text
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:longestField-len(mark)], "") + mark
 }
 
 // reporter writes reports, many at a time but those about one runner in order.
@@ -198,9 +213,9 @@ func (r *reporter) hopeless(err error, started time.Time) (reason string, hopele
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		switch code := status.Status().Code; code {
-		case 400, 404, 422:
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 			return string(apierrors.ReasonForError(err)), true
-		case 403:
+		case http.StatusForbidden:
 			return string(apierrors.ReasonForError(err)), r.clock.Since(started) >= forbiddenLimit
 		}
 	}

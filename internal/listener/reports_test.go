@@ -3,16 +3,20 @@ package listener
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // rig is a reporter whose dropped reports are counted. Its methods run in a bubble.
@@ -214,4 +218,18 @@ func TestADeliveryThatIsCutOffSaysSo(t *testing.T) {
 			t.Error("a message whose report was cut off is to be deleted")
 		}
 	})
+}
+
+func TestLongTextsAboutJobsAreCut(t *testing.T) {
+	long := strings.Repeat("ä", longestField)
+	message := &actions.Message{JobsStarted: []actions.JobStarted{{
+		RunnerName: "a", JobMessageBase: actions.JobMessageBase{JobDisplayName: long, JobID: "job", OwnerName: "my", RepositoryName: "repo"},
+	}}}
+	got := reportsOf(message, 1, time.Unix(1, 0))[0].status
+	if got.JobID != "job" || got.JobRepositoryName != "my/repo" {
+		t.Errorf("short texts became %q and %q", got.JobID, got.JobRepositoryName)
+	}
+	if name := got.JobDisplayName; len(name) > longestField || len(name) < longestField-3 || !utf8.ValidString(name) {
+		t.Errorf("the name has %d bytes, valid: %t", len(name), utf8.ValidString(name))
+	}
 }
