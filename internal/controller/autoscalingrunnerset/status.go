@@ -1,7 +1,6 @@
 package autoscalingrunnerset
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -36,37 +35,6 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		}
 	}
 	return client.IgnoreNotFound(err)
-}
-
-<<<<<<< ours
-// turns returns the Events that a change of conditions is worth: the set got stuck, lost its listener, or is ready.
-func turns(before, after []metav1.Condition) []kube.Event {
-	var events []kube.Event
-	for _, turn := range []struct {
-		about  string
-		to     metav1.ConditionStatus
-		tell   func(reason, action, note string) kube.Event
-		always bool // also where the condition was absent or unknown before
-	}{
-		{v1alpha1.ConditionStalled, metav1.ConditionTrue, kube.Warning, true},
-		{v1alpha1.ConditionListenerReady, metav1.ConditionFalse, kube.Warning, false},
-		{v1alpha1.ConditionReady, metav1.ConditionTrue, kube.Normal, true},
-	} {
-		was, is := meta.FindStatusCondition(before, turn.about), meta.FindStatusCondition(after, turn.about)
-		known := was != nil && was.Status != metav1.ConditionUnknown
-		if is == nil || is.Status != turn.to || known && was.Status == turn.to || !known && !turn.always {
-			continue
-		}
-		events = append(events, turn.tell(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))
-	}
-	return events
-=======
-func nonEmpty(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
->>>>>>> theirs
 }
 
 // statusOf is what the pass has found out, on top of what the status said before.

@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -46,7 +47,7 @@ func turns(before, after []metav1.Condition) []kube.Event {
 		if t.about != v1alpha1.ConditionStalled && stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == is.Reason {
 			continue
 		}
-		events = append(events, t.tell(is.Reason, "Reconcile", nonEmpty(is.Message, "The scale set is registered and its listener polls")))
+		events = append(events, t.tell(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))
 	}
 	return events
 }

@@ -7,12 +7,8 @@ import (
 	"slices"
 	"time"
 
-<<<<<<< ours
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-=======
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
->>>>>>> theirs
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
