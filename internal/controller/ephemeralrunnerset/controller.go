@@ -66,6 +66,8 @@ type Controller struct {
 type setMemory struct {
 	*memory
 	uid types.UID
+	// scaleSet is the one whose runners these are; its metrics have that name. The set has another one where ARC made it.
+	scaleSet types.NamespacedName
 	// unanswered are names of runners whose creation had no answer: the same names are tried again.
 	unanswered []string
 	// refusals counts the creations in a row that failed, and createAfter is when the next one may be tried.
@@ -169,16 +171,29 @@ func (c *Controller) memoryOf(set *v1alpha1.EphemeralRunnerSet) *setMemory {
 		return m
 	}
 	c.drops(key)
-	c.memories[key] = &setMemory{memory: newMemory(), uid: set.UID, dropped: map[types.UID]time.Time{}}
+	c.memories[key] = &setMemory{
+		memory: newMemory(), uid: set.UID, dropped: map[types.UID]time.Time{},
+		scaleSet: types.NamespacedName{Namespace: set.Labels[v1alpha1.LabelScaleSetNamespace], Name: set.Labels[v1alpha1.LabelScaleSetName]},
+	}
 	return c.memories[key]
 }
 
-// forget drops everything about a set that is gone.
+// forget drops everything about a set that is gone, and its metrics unless another one has taken its place in the scale
+// set by then.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	gone, known := c.memories[key]
 	c.drops(key)
-	deleteMetrics(key)
+	if !known {
+		return
+	}
+	for _, m := range c.memories {
+		if m.scaleSet == gone.scaleSet {
+			return
+		}
+	}
+	deleteMetrics(gone.scaleSet)
 }
 
 // drops forgets what is remembered under a set's name. The caller holds the lock.

@@ -87,11 +87,10 @@ func publishMetrics(set *v1alpha1.EphemeralRunnerSet) {
 	failedRunners.With(labels).Set(float64(set.Status.FailedEphemeralRunners))
 }
 
-// deleteMetrics ends the series of a set that is gone. A set has the name of its scale set, or, made by ARC before 0.15,
-// that name and a random suffix; then its series end with the manager.
-func deleteMetrics(key types.NamespacedName) {
+// deleteMetrics ends the series of a scale set that is gone.
+func deleteMetrics(scaleSet types.NamespacedName) {
 	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
-		vector.DeletePartialMatch(prometheus.Labels{"name": key.Name, "namespace": key.Namespace})
+		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
 	}
-	setmetrics.Delete(key)
+	setmetrics.Delete(scaleSet)
 }

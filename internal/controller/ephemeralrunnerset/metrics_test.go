@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -61,5 +64,30 @@ func TestQuotaIsACondition(t *testing.T) {
 	kube.SetConditions(&status.Conditions, 1, time.Unix(1, 0), *got)
 	if got := quotaCondition(status, nil); got == nil || got.Status != "False" {
 		t.Errorf("condition %+v, want False after the wait", got)
+	}
+}
+
+// A set that ARC made has a name of its own, and one that it replaced may drain beside it: the series are the scale set's,
+// and end with the last of them.
+func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
+	c := NewController(Options{Clock: clock.RealClock{}})
+	// series says whether there were any, and ends them.
+	series := func() bool { return runnersByState.DeletePartialMatch(prometheus.Labels{"name": "taken-over"}) > 0 }
+	takenOver := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "taken-over" }
+	var keys []types.NamespacedName
+	for _, name := range []string{"taken-over-abcde", "taken-over-fghij"} {
+		set := newSet(0, takenOver)
+		set.Name = name
+		keys = append(keys, client.ObjectKeyFromObject(set))
+		c.memoryOf(set).publishStates(set, nil)
+	}
+	c.forget(keys[0])
+	if !series() {
+		t.Error("the series went with a set that had a successor")
+	}
+	c.memories[keys[1]].publishStates(newSet(0, takenOver), nil)
+	c.forget(keys[1])
+	if series() {
+		t.Error("series of a scale set that is gone were still there")
 	}
 }
