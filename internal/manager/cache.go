@@ -49,6 +49,10 @@ func (o Options) cacheOptions() cache.Options {
 		for _, namespace := range watched {
 			options.DefaultNamespaces[namespace] = cache.Config{}
 		}
+		// The manager's namespace may hold listeners of another manager's scale sets, whose namespace is not watched here.
+		options.ByObject[&v1alpha1.AutoscalingListener{}] = cache.ByObject{
+			Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelScaleSetNamespace: o.WatchNamespace}),
+		}
 	}
 	return options
 }

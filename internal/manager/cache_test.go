@@ -44,6 +44,21 @@ func TestCacheSelectsWhatIsOurs(t *testing.T) {
 	}
 }
 
+// Two managers that watch one namespace each may live in the same one, and so do their listeners.
+func TestCacheLeavesOutListenersOfNamespacesThatAreNotWatched(t *testing.T) {
+	options := Options{Namespace: "harrier", WatchNamespace: "runners"}.cacheOptions()
+	for object, selection := range options.ByObject {
+		if _, listener := object.(*v1alpha1.AutoscalingListener); !listener {
+			continue
+		}
+		if label := v1alpha1.LabelScaleSetNamespace; !selection.Label.Matches(labels.Set{label: "runners"}) || selection.Label.Matches(labels.Set{label: "another"}) {
+			t.Errorf("listeners are selected by %s", selection.Label)
+		}
+		return
+	}
+	t.Error("all listeners of the manager's namespace are cached")
+}
+
 func TestCacheStripsManagedFields(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}}
 	kept, err := Options{}.cacheOptions().DefaultTransform(pod)

@@ -27,7 +27,8 @@ const (
 	// reconcileTimeout ends the context of a reconcile. None waits for GitHub; one that creates a thousand objects takes
 	// some seconds.
 	reconcileTimeout = time.Minute
-	// setWorkers reconcile each kind but EphemeralRunners, so that a burst in one scale set leaves seven for others.
+	// setWorkers reconcile EphemeralRunnerSets, so that a burst in one scale set leaves seven for others. The other
+	// controllers say themselves how many they want.
 	setWorkers = 8
 	// garbagePercent lets the heap grow by half between collections instead of doubling. The cache of 1,000 runners is
 	// about 20 MiB, so that saves 10 MiB for less than 1 ms of CPU per runner. The environment variable GOGC wins.
