@@ -54,10 +54,15 @@ func gitHubCalls(r *rig.Rig) map[string]int {
 // awaitJobs waits until so many more jobs are completed, then until nothing is left of their runners.
 func (m *measurement) awaitJobs(jobs int) {
 	m.t.Helper()
-	g := gomega.NewWithT(m.t)
-	g.Eventually(func() int { return m.rig.GitHub.Snapshot().JobsByState["completed"] }, patience, look).
+	m.awaitCompleted(jobs)
+	gomega.NewWithT(m.t).Eventually(m.rig.Leftovers, patience, look).WithArguments(context.Background()).
+		Should(gomega.BeEmpty(), "left of the runners")
+}
+
+func (m *measurement) awaitCompleted(jobs int) {
+	m.t.Helper()
+	gomega.NewWithT(m.t).Eventually(func() int { return m.rig.GitHub.Snapshot().JobsByState["completed"] }, patience, look).
 		Should(gomega.Equal(m.known+jobs), "completed jobs")
-	g.Eventually(m.rig.Leftovers, patience, look).WithArguments(context.Background()).Should(gomega.BeEmpty(), "left of the runners")
 }
 
 // end tells what came of the load. All its jobs are done by now.

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/test/rig"
@@ -14,15 +16,16 @@ import (
 
 // manySets queues jobs for many scale sets at once, after as many for a single one.
 func manySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
-	return inManySets(t, cluster, s, jobs, func(*rig.Rig) {})
+	return inManySets(t, cluster, s, jobs, func(*rig.Rig) (int, func()) { return 0, func() {} })
 }
 
 // hangingSet is manySets beside one more set whose GitHub answers nothing any more while its jobs wait for runners.
 func hangingSet(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
-	return inManySets(t, cluster, s, jobs, func(r *rig.Rig) { hang(t, r) })
+	return inManySets(t, cluster, s, jobs, func(r *rig.Rig) (int, func()) { return hang(t, r) })
 }
 
-func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, disturb func(*rig.Rig)) Result {
+// inManySets disturbs once all sets listen. disturb returns how many runners it causes, and what ends the disturbance.
+func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, disturb func(*rig.Rig) (int, func())) Result {
 	total := jobs * s.sets
 	result := newResult(s, total)
 	r := rig.Start(t, cluster, s.rigOptions(total))
@@ -40,20 +43,24 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 	alone := newResult(s, total)
 	single.end(&alone)
 
-	disturb(r)
 	m := begin(t, r)
+	others, heal := disturb(r)
 	for _, name := range names {
 		queue(t, r, jobs, name, s.job)
 	}
+	m.awaitCompleted(total)
+	heal()
 	m.awaitJobs(total)
+	result.Jobs += others
 	m.end(&result)
 	result.Notes["the single set: created"] = alone.Created.String()
 	result.Notes["p99 over the single set's"] = fmt.Sprintf("%.2f", result.Created.P99/alone.Created.P99)
 	return result
 }
 
-// hang installs a set with a GitHub of its own, gives it jobs, and lets every call hang once they are assigned.
-func hang(t *testing.T, r *rig.Rig) {
+// hang installs a set with a GitHub of its own, on which every call for a JIT config hangs, and gives it more jobs than
+// the manager has calls in flight. It returns their number and what lets GitHub answer again.
+func hang(t *testing.T, r *rig.Rig) (runners int, heal func()) {
 	t.Helper()
 	const set, jobs = "hanging", 200
 	github := fakegithub.New(fakegithub.Options{PATs: []string{rig.PAT}})
@@ -61,7 +68,7 @@ func hang(t *testing.T, r *rig.Rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(github.Close)
+	// It isn't closed: the rig uninstalls the set after all that this test could clean up, and that needs its GitHub.
 	r.InstallSet(set, rig.Values{"githubConfigUrl": address + "/org", "maxRunners": jobs})
 	g := gomega.NewWithT(t)
 	g.Eventually(func() int { return len(github.Snapshot().Sessions) }, patience, look).Should(gomega.Equal(1), "sessions of the hanging set")
@@ -72,6 +79,16 @@ func hang(t *testing.T, r *rig.Rig) {
 	if _, err := github.QueueJobs(fakegithub.JobRequest{Count: jobs, ScaleSet: set, Duration: fakegithub.Duration(time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	g.Eventually(func() int { return github.Calls("generate-jit-config") }, patience, look).Should(gomega.BeNumerically(">=", 1))
-	_ = fault
+	g.Eventually(func() int { return runnersIn(t, r) }, patience, look).Should(gomega.Equal(jobs), "runners that wait for GitHub")
+	return jobs, func() { github.RemoveFault(fault) }
+}
+
+// runnersIn counts the runner objects of all sets.
+func runnersIn(t *testing.T, r *rig.Rig) int {
+	t.Helper()
+	var runners v1alpha1.EphemeralRunnerList
+	if err := r.Cluster.Client().List(t.Context(), &runners, client.InNamespace(r.RunnerNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	return len(runners.Items)
 }
