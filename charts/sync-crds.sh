@@ -14,11 +14,14 @@ target_directory=$root/charts/gha-runner-scale-set-controller/templates/crds
 # Helm would otherwise evaluate.
 template_from() {
   sed 's/{{/{{ "{{" }}/g' "$1" | awk '
-    BEGIN { print "{{- if .Values.crds.install }}" }
+    function on(key) {
+      return "{{- if include \"gha-runner-scale-set-controller.is-on\" (dict \"values\" .Values.crds \"key\" \"" key "\") }}"
+    }
+    BEGIN { print on("install") }
     $0 == "---" { next }
     { print }
     $0 == "  annotations:" && !annotated {
-      print "    {{- if .Values.crds.keep }}"
+      print "    " on("keep")
       print "    helm.sh/resource-policy: keep"
       print "    {{- end }}"
       annotated = 1

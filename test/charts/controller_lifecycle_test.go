@@ -36,6 +36,13 @@ func TestCRDsAreTheGeneratedOnes(t *testing.T) {
 	}
 }
 
+// A key without a value takes the chart's defaults away, and so does --reuse-values for keys that an older chart lacks.
+func TestMissingGroups(t *testing.T) {
+	t.Parallel()
+	want := sortedKeys(render(t, controller))
+	check(t, "templates", sortedKeys(render(t, controller, "flags:\ncrds:\nuninstallCheck:\nnetworkPolicy:\n")), want)
+}
+
 func TestCRDValues(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{"": "keep", "crds: {keep: false}": ""} {
@@ -66,7 +73,7 @@ func TestSyncCRDsEscapesTemplates(t *testing.T) {
 	copyFile(t, filepath.Join(root, "charts", "sync-crds.sh"), filepath.Join(directory, "charts", "sync-crds.sh"), 0o755)
 	write(t, filepath.Join(directory, "apis", "crds", "actions.github.com_ks.yaml"), crd, 0o644)
 	write(t, filepath.Join(chartDirectory, "Chart.yaml"), "apiVersion: v2\nname: c\nversion: 0.1.0\n", 0o644)
-	write(t, filepath.Join(chartDirectory, "values.yaml"), "crds: {install: true, keep: true}\n", 0o644)
+	copyFile(t, filepath.Join(controller.directory(), "templates", "_names.tpl"), filepath.Join(chartDirectory, "templates", "_names.tpl"), 0o644)
 	if output, err := exec.CommandContext(t.Context(), filepath.Join(directory, "charts", "sync-crds.sh")).CombinedOutput(); err != nil {
 		t.Fatalf("sync-crds.sh: %v\n%s", err, output)
 	}

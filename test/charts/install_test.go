@@ -20,12 +20,17 @@ import (
 // the controller's account may do what it has to.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	forHelms(t, installInEveryMode)
+	forHelms(t, func(t *testing.T, helm installer) {
+		system := helm.cluster.NewNamespace(t)
+		helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
+		installInEveryMode(t, helm, system)
+		upgradeTakesFinalizersOff(t, helm)
+	})
 }
 
-func installInEveryMode(t *testing.T, helm installer) {
-	system, runners := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
-	helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
+func installInEveryMode(t *testing.T, helm installer, system string) {
+	t.Helper()
+	runners := helm.cluster.NewNamespace(t)
 	for _, containerMode := range modes {
 		arguments := []string{
 			"set", scaleSet.directory(), "--namespace", runners,
@@ -45,21 +50,18 @@ func installInEveryMode(t *testing.T, helm installer) {
 
 // ARC's chart puts a finalizer on each of its objects. An upgrade takes it off, so that nothing of the release waits for a
 // controller that doesn't know it any more.
-func TestUpgradeTakesFinalizersOff(t *testing.T) {
-	t.Parallel()
-	forHelms(t, func(t *testing.T, helm installer) {
-		system, runners := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
-		helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
-		values := []string{
-			"--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t",
-			"--set", "containerMode.type=kubernetes-novolume",
-		}
-		former := installer{cluster: helm.cluster, version: "3"}
-		former.succeed(t, append([]string{"install", "set", scaleSetWithFinalizers(t)}, values...)...)
-		helm.succeed(t, append([]string{"upgrade", "set", scaleSet.directory()}, values...)...)
-		helm.succeed(t, "uninstall", "set", "--namespace", runners)
-		checkGone(t, helm.cluster, runners)
-	})
+func upgradeTakesFinalizersOff(t *testing.T, helm installer) {
+	t.Helper()
+	runners := helm.cluster.NewNamespace(t)
+	values := []string{
+		"--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t",
+		"--set", "containerMode.type=kubernetes-novolume",
+	}
+	former := installer{cluster: helm.cluster, version: "3"}
+	former.succeed(t, append([]string{"install", "set", scaleSetWithFinalizers(t)}, values...)...)
+	helm.succeed(t, append([]string{"upgrade", "set", scaleSet.directory()}, values...)...)
+	helm.succeed(t, "uninstall", "set", "--namespace", runners)
+	checkGone(t, helm.cluster, runners)
 }
 
 // scaleSetWithFinalizers returns the directory of a chart like ours whose objects carry ARC's finalizer.

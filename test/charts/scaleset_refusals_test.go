@@ -88,10 +88,11 @@ func TestUnknownKeys(t *testing.T) {
 		{"githubServerTLS: {runnerMountPath: /ca}", "/githubServerTLS"},
 		{"template: {spec: []}", "/template/spec"},
 		{"scaleSetLabels: linux", "/scaleSetLabels"},
+		{"enabled: false", "/enabled"},
 		{"containerMode: dind", "/containerMode"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.path)
 	}
-	renderSet(t, scaleSet, "global: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null\ngithubServerTLS: {}")
+	renderSet(t, scaleSet, "enabled: true\nglobal: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null\ngithubServerTLS: {}")
 	render(t, controller, "global: {a: b}\nx-anchors: {a: b}\nmetrics: null\nflags: {updateStrategy: immediate}")
 }

@@ -36,6 +36,15 @@ gha-rs-controller
 {{- end }}
 
 {{/*
+"true" unless the switch is off. Takes values, a map that may be missing (values kept from an older chart lack it), and
+key. Switches that are on by default only.
+*/}}
+{{- define "gha-runner-scale-set-controller.is-on" -}}
+{{- $values := .values | default dict }}
+{{- if ternary (get $values .key) true (hasKey $values .key) }}true{{ end }}
+{{- end }}
+
+{{/*
 The value `flags`. Some keys are read at the top as well: there, actions-runner-controller's values.yaml had the comments
 that showed them. JSON.
 */}}

@@ -38,7 +38,7 @@ Namespaces the controller writes Events in when it is restricted to one: its own
 same. A JSON list.
 */}}
 {{- define "gha-runner-scale-set-controller.event-namespaces" -}}
-{{- list (include "gha-runner-scale-set-controller.namespace" .) .Values.flags.watchSingleNamespace | uniq | toJson }}
+{{- list (include "gha-runner-scale-set-controller.namespace" .) (.Values.flags | default dict).watchSingleNamespace | uniq | toJson }}
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.event-rules" -}}
