@@ -123,28 +123,36 @@ const (
 	AutoscalingRunnerSetPhaseOutdated AutoscalingRunnerSetPhase = "Outdated"
 )
 
-// AutoscalingRunnerSetStatus is what became of it.
+// AutoscalingRunnerSetStatus is what became of it. Counts have a default so that a column shows 0 and not nothing.
 type AutoscalingRunnerSetStatus struct {
 	// Runners that exist, in any state but succeeded.
 	// +optional
+	// +kubebuilder:default=0
 	CurrentRunners int `json:"currentRunners"`
 	// +optional
 	Phase AutoscalingRunnerSetPhase `json:"phase"`
 	// +optional
+	// +kubebuilder:default=0
 	PendingEphemeralRunners int `json:"pendingEphemeralRunners"`
 	// +optional
+	// +kubebuilder:default=0
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
 	// +optional
+	// +kubebuilder:default=0
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
 	// Running runners with and without a job. Not in ARC.
 	// +optional
+	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
 	// +optional
+	// +kubebuilder:default=0
 	IdleRunners int `json:"idleRunners,omitempty"`
 	// Jobs GitHub has assigned to the set, running ones included, and runners the listener asks for. Not in ARC.
 	// +optional
+	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
 	// +optional
+	// +kubebuilder:default=0
 	DesiredRunners int `json:"desiredRunners,omitempty"`
 
 	// Generation of the spec that this status is about.

@@ -47,15 +47,20 @@ const (
 type EphemeralRunnerSetStatus struct {
 	// Runners that exist: pending, running and failed.
 	// +optional
+	// +kubebuilder:default=0
 	CurrentReplicas int `json:"currentReplicas"`
 	// +optional
+	// +kubebuilder:default=0
 	PendingEphemeralRunners int `json:"pendingEphemeralRunners"`
 	// +optional
+	// +kubebuilder:default=0
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
 	// +optional
+	// +kubebuilder:default=0
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
 	// Of the running ones, those with a job. Not in ARC.
 	// +optional
+	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`

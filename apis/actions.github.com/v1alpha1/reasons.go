@@ -9,3 +9,10 @@ const (
 	// the scale set. The manager then looks at GitHub at once and creates it again.
 	ReasonScaleSetNotFound = "ScaleSetNotFound"
 )
+
+// ReasonListenerPodStarting and ReasonListenerNotListening, of Ready on an AutoscalingListener, are the stations on its
+// ordinary way to its first session.
+const (
+	ReasonListenerPodStarting  = "PodStarting"
+	ReasonListenerNotListening = "NotListening"
+)

@@ -18,8 +18,8 @@ const lostAfter = 10 * time.Second
 // Reasons of the condition Ready.
 const (
 	reasonReady         = "PodReady"
-	reasonStarting      = "PodStarting"
-	reasonNotListening  = "NotListening"
+	reasonStarting      = v1alpha1.ReasonListenerPodStarting
+	reasonNotListening  = v1alpha1.ReasonListenerNotListening
 	reasonReplacing     = "PodReplaced"
 	reasonPredecessor   = "WaitingForPredecessor"
 	reasonBackOff       = "BackOff"

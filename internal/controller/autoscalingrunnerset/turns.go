@@ -60,8 +60,13 @@ func (t *turn) news(was, is *metav1.Condition) bool {
 	case was.Status != t.to:
 		return true
 	default:
-		return t.reasons && was.Reason != is.Reason
+		return t.reasons && was.Reason != is.Reason && !ordinary(is.Reason)
 	}
+}
+
+// ordinary says that a reason is a station on the way to a first session and no trouble.
+func ordinary(reason string) bool {
+	return reason == v1alpha1.ReasonListenerPodStarting || reason == v1alpha1.ReasonListenerNotListening
 }
 
 // scalingPause is the shortest time between two Events about scaling: at most 60 are kept of a set, for an Event lives an

@@ -120,3 +120,22 @@ func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
 		t.Errorf("%+v, want 4 jobs, 5 desired, 1 busy, 1 idle", status)
 	}
 }
+
+// A set that starts passes by reasons that are no trouble; a listener that loses its session is news.
+func TestStationsOfTheStartAreNotTold(t *testing.T) {
+	listener := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status, Reason: reason, Message: "because"}}
+	}
+	starting := listener(metav1.ConditionFalse, "WaitingForListener")
+	for _, reason := range []string{v1alpha1.ReasonListenerPodStarting, v1alpha1.ReasonListenerNotListening} {
+		if told := turns(starting, listener(metav1.ConditionFalse, reason)); len(told) != 0 {
+			t.Errorf("told %+v of a set that starts", told)
+		}
+		if told := turns(listener(metav1.ConditionTrue, "Listening"), listener(metav1.ConditionFalse, reason)); len(told) != 1 {
+			t.Errorf("told %+v of a set that listened, want that it does no more", told)
+		}
+	}
+	if told := turns(starting, listener(metav1.ConditionFalse, "SessionConflict")); len(told) != 1 {
+		t.Errorf("told %+v, want the conflict", told)
+	}
+}
