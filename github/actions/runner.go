@@ -46,7 +46,7 @@ func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request 
 	if err != nil {
 		return nil, err
 	}
-	if answer.EncodedJITConfig == "" || answer.Runner.ID == 0 {
+	if answer.EncodedJITConfig == "" || answer.Runner.ID <= 0 {
 		return nil, unexpected(EndpointGenerateJITConfig, errors.New("the answer lacks the runner's id or its JIT config"))
 	}
 	return &answer, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -77,13 +78,16 @@ func ScaleSetLabels(set *v1alpha1.AutoscalingRunnerSet, component string) map[st
 	}
 }
 
+var notInLabelValue = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
 // LabelValue makes a text a valid label value the way ARC does: 58 characters and "-trim" where it is too long, without
-// punctuation at its ends otherwise.
+// punctuation at its ends. Characters that no label may have, which ARC leaves in, become underscores.
 func LabelValue(text string) string {
-	if len(text) > maxName {
-		return strings.Trim(text[:58], "-_.") + "-trim"
+	value := notInLabelValue.ReplaceAllString(text, "_")
+	if len(value) > maxName {
+		value = strings.Trim(value[:58], "-_.") + "-trim"
 	}
-	return strings.Trim(text, "-_.")
+	return strings.Trim(value, "-_.")
 }
 
 // Metadata returns labels and annotations of a ResourceMeta that may be nil.
