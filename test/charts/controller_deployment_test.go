@@ -250,7 +250,9 @@ func TestControllerRefusals(t *testing.T) {
 	} {
 		checkContains(t, refusal(t, controller, test.values), test.want)
 	}
-	checkContains(t, refusal(t, controller.with("--kube-version", "1.29.0")), "kubeVersion: >=1.30.0-0")
+	for _, version := range []string{"1.29.0", "1.20.1"} {
+		checkContains(t, refusal(t, controller.with("--kube-version", version)), "kubeVersion: >=1.30.0-0")
+	}
 }
 
 // extended returns base with more.

@@ -41,6 +41,7 @@ func installInEveryMode(t *testing.T, helm installer, system string) {
 		}
 		notes := helm.succeed(t, append([]string{"install"}, arguments...)...)
 		checkContains(t, notes, "runs-on: set")
+		checkContains(t, notes, "wait autoscalingrunnerset/set --for=condition=Ready")
 		helm.succeed(t, append([]string{"upgrade"}, append(arguments, "--set", "maxRunners=0")...)...)
 		checkPermissions(t, helm.cluster, system, runners)
 		helm.succeed(t, "uninstall", "set", "--namespace", runners)
