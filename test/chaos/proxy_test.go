@@ -45,6 +45,9 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	server := &http.Server{
 		Handler: p.handler(t, upstream), TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		ReadHeaderTimeout: time.Minute,
+		// HTTP/1.1 on both sides: an answer that an API server gives before it has read the request, such as 403, can get
+		// stuck between two HTTP/2 connections.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	go func() { _ = server.ServeTLS(listener, "", "") }()
 	t.Cleanup(func() { _ = server.Close() })
@@ -58,7 +61,9 @@ func (p *proxy) handler(t *testing.T, upstream *rest.Config) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(upstream))
+	config := rest.AnonymousClientConfig(upstream)
+	config.NextProtos = []string{"http/1.1"}
+	transport, err := rest.TransportFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
