@@ -10,9 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -60,13 +59,7 @@ func newFixture(t *testing.T) *fixture {
 		T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), recorder: events.NewFakeRecorder(100),
 		credentials: &fakeCredentials{resolved: &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}}},
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{}).Build()
+	f.client = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{}).Build()
 	counting := interceptor.NewClient(f.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			f.secretReads++
@@ -121,20 +114,12 @@ func started(t *testing.T, change ...func(*v1alpha1.AutoscalingListener)) *fixtu
 
 func (f *fixture) create(objects ...client.Object) {
 	f.Helper()
-	for _, object := range objects {
-		if err := f.client.Create(f.Context(), object); err != nil {
-			f.Fatal(err)
-		}
-	}
+	controllertest.Create(f, f.client, objects...)
 }
 
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
-	result, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: key})
-	if err != nil {
-		f.Fatalf("Reconcile() = %v", err)
-	}
-	return result
+	return controllertest.Reconcile(f, f.controller, key)
 }
 
 // settle runs as many passes as it takes for the effects of one to be seen by the next.
@@ -150,11 +135,7 @@ func (f *fixture) elapse(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)
 // get reads an object and says whether it exists.
 func (f *fixture) get(object client.Object, namespace, name string) bool {
 	f.Helper()
-	err := f.client.Get(f.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
-	if client.IgnoreNotFound(err) != nil {
-		f.Fatal(err)
-	}
-	return err == nil
+	return controllertest.Read(f, f.client, client.ObjectKey{Namespace: namespace, Name: name}, object)
 }
 
 func (f *fixture) listener() *v1alpha1.AutoscalingListener {

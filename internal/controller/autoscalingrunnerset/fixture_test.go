@@ -1,7 +1,6 @@
 package autoscalingrunnerset
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -9,9 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -45,12 +43,7 @@ type fixture struct {
 // inBubble runs a test with a fixture.
 func inBubble(t *testing.T, test func(f *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		workers := pool.New(4, clock.RealClock{})
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error, 1)
-		go func() { stopped <- workers.Start(ctx) }()
-		t.Cleanup(func() { cancel(); <-stopped })
+	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		test(newFixture(t, workers))
 	})
 }
@@ -58,7 +51,7 @@ func inBubble(t *testing.T, test func(f *fixture)) {
 func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	t.Helper()
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
-	f.client = fake.NewClientBuilder().WithScheme(testScheme(t)).
+	f.client = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
 		Build()
 	f.restart(workers)
@@ -75,17 +68,6 @@ func (f *fixture) restart(workers *pool.Pool) {
 		Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
 		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: "1.2.3",
 	})
-}
-
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
 }
 
 // newSet returns an AutoscalingRunnerSet as the chart would make it.
@@ -108,20 +90,13 @@ func newSet(change ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.Autoscalin
 
 func (f *fixture) create(objects ...client.Object) {
 	f.Helper()
-	for _, object := range objects {
-		if err := f.client.Create(f.Context(), object); err != nil {
-			f.Fatal(err)
-		}
-	}
+	controllertest.Create(f, f.client, objects...)
 }
 
 // reconcile runs one pass and waits until GitHub has answered what it asked.
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
-	result, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
-	if err != nil {
-		f.Fatalf("Reconcile() = %v", err)
-	}
+	result := controllertest.Reconcile(f, f.controller, setKey)
 	synctest.Wait()
 	return result
 }
@@ -153,11 +128,7 @@ func (f *fixture) set() *v1alpha1.AutoscalingRunnerSet {
 // gone says that the set no longer exists.
 func (f *fixture) gone() bool {
 	f.Helper()
-	err := f.client.Get(f.Context(), setKey, &v1alpha1.AutoscalingRunnerSet{})
-	if client.IgnoreNotFound(err) != nil {
-		f.Fatal(err)
-	}
-	return err != nil
+	return !controllertest.Read(f, f.client, setKey, &v1alpha1.AutoscalingRunnerSet{})
 }
 
 // edit changes the set as a user would.
@@ -225,14 +196,4 @@ func describeCondition(c *metav1.Condition) string {
 }
 
 // events returns those recorded since it was last asked.
-func (f *fixture) events() []string {
-	var told []string
-	for {
-		select {
-		case event := <-f.recorder.Events:
-			told = append(told, event)
-		default:
-			return told
-		}
-	}
-}
+func (f *fixture) events() []string { return controllertest.Told(f.recorder) }

@@ -12,8 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -46,14 +45,9 @@ type fixture struct {
 // inBubble runs a test with a fixture that has the given objects.
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		workers := pool.New(4, clock.RealClock{})
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error, 1)
-		go func() { stopped <- workers.Start(ctx) }()
-		t.Cleanup(func() { cancel(); <-stopped })
+	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers}
-		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(testScheme(t)).
+		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()}
 		f.restart()
 		test(f)
@@ -66,17 +60,6 @@ func (f *fixture) restart() {
 		Client: f.api, Reader: f.api, Pool: f.workers, Recorder: f.recorder, Clock: clock.RealClock{}, Version: "1.2.3",
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
 	})
-}
-
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
 }
 
 // newRunner returns a runner as its set makes it.
@@ -103,10 +86,7 @@ func hasReportedJob(r *v1alpha1.EphemeralRunner) { r.Status.JobID = "job" }
 // reconcile runs one pass and waits until what it asked for is done.
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
-	result, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey})
-	if err != nil {
-		f.Fatalf("Reconcile() = %v", err)
-	}
+	result := controllertest.Reconcile(f, f.controller, runnerKey)
 	synctest.Wait()
 	return result
 }
@@ -143,10 +123,7 @@ func (f *fixture) secret() *corev1.Secret {
 func found[T client.Object](f *fixture, object T) T {
 	f.Helper()
 	var none T
-	if err := client.IgnoreNotFound(f.api.WithWatch.Get(f.Context(), runnerKey, object)); err != nil {
-		f.Fatal(err)
-	}
-	if object.GetName() == "" {
+	if !controllertest.Read(f, f.api.WithWatch, runnerKey, object) {
 		return none
 	}
 	return object
@@ -190,19 +167,7 @@ func (f *fixture) wantCalls(want ...string) {
 // wantEvent fails unless one Event, and only one, has the reason.
 func (f *fixture) wantEvent(reason string) {
 	f.Helper()
-	count := 0
-	for {
-		select {
-		case event := <-f.recorder.Events:
-			if strings.Contains(event, " "+reason+" ") {
-				count++
-			}
-			continue
-		default:
-		}
-		break
-	}
-	if count != 1 {
+	if count := controllertest.CountTold(f.recorder, reason); count != 1 {
 		f.Errorf("%d Events %s, want 1", count, reason)
 	}
 }

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +21,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -51,14 +49,9 @@ type site struct {
 
 func inBubble(t *testing.T, test func(s *site), objects ...client.Object) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		workers := pool.New(4, clock.RealClock{})
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error, 1)
-		go func() { stopped <- workers.Start(ctx) }()
-		t.Cleanup(func() { cancel(); <-stopped })
+	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		s := &site{T: t, recorder: events.NewFakeRecorder(100), requests: map[string]int{}}
-		s.api = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).
+		s.api = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithIndex(&v1alpha1.EphemeralRunner{}, ownerIndex, ownerUID).
 			WithInterceptorFuncs(s.interceptors()).Build()
@@ -71,15 +64,6 @@ func inBubble(t *testing.T, test func(s *site), objects ...client.Object) {
 		})
 		test(s)
 	})
-}
-
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	return scheme
 }
 
 func (s *site) count(request string) {
@@ -215,15 +199,4 @@ func (s *site) publish(replicas int) {
 }
 
 // event says whether an Event with the reason was recorded.
-func (s *site) event(reason string) bool {
-	for {
-		select {
-		case event := <-s.recorder.Events:
-			if strings.Contains(event, " "+reason+" ") {
-				return true
-			}
-		default:
-			return false
-		}
-	}
-}
+func (s *site) event(reason string) bool { return controllertest.CountTold(s.recorder, reason) > 0 }

@@ -1,0 +1,103 @@
+// Package controllertest is what the tests of all controllers stand on: time that passes only when everything waits, a
+// running pool, passes that must not fail, and looks at what a fake API server and a fake recorder have been told. Only
+// tests import it.
+package controllertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// callsAtOnce is enough for calls to run beside each other and few enough for some to wait.
+const callsAtOnce = 4
+
+// Scheme returns the kinds that controllers work with.
+func Scheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// InBubble runs a test in a bubble of testing/synctest, with a pool that runs as long as the test.
+func InBubble(t *testing.T, test func(t *testing.T, workers *pool.Pool)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		workers := pool.New(callsAtOnce, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = workers.Start(ctx) }) // it returns when the context ends, and fails never
+		t.Cleanup(func() { cancel(); running.Wait() })
+		test(t, workers)
+	})
+}
+
+// Reconcile runs one pass, which must not fail.
+func Reconcile(t testing.TB, controller reconcile.Reconciler, object client.ObjectKey) reconcile.Result {
+	t.Helper()
+	result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: object})
+	if err != nil {
+		t.Fatalf("Reconcile() = %v", err)
+	}
+	return result
+}
+
+// Create creates objects.
+func Create(t testing.TB, c client.Writer, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Read reads into an object and says whether it exists.
+func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Object) bool {
+	t.Helper()
+	err := c.Get(t.Context(), key, object)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// Told returns the Events recorded since it was last asked, as "TYPE REASON NOTE".
+func Told(recorder *events.FakeRecorder) []string {
+	var told []string
+	for {
+		select {
+		case event := <-recorder.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}
+
+// CountTold counts the Events of a reason among those recorded since it was last asked, and drops the others.
+func CountTold(recorder *events.FakeRecorder, reason string) int {
+	count := 0
+	for _, event := range Told(recorder) {
+		if strings.Contains(event, " "+reason+" ") {
+			count++
+		}
+	}
+	return count
+}
