@@ -1,4 +1,5 @@
-// Command manager runs the controllers of runner scale sets.
+// Command manager runs the controllers of runner scale sets. `manager doctor` says why jobs wait, and `manager validate`
+// checks values and manifests before they are applied.
 package main
 
 import (
@@ -9,10 +10,14 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/manager"
 )
 
 func main() {
+	if doctor.IsCommand(os.Args[1:]) {
+		os.Exit(doctor.Main(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
+	}
 	options, err := manager.ParseOptions(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return

@@ -1,0 +1,189 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// Diagnose returns what may keep jobs from running: problems before warnings before the rest, and among those of one
+// severity first what comes first on a job's way, because that hides what comes after it.
+func Diagnose(s *Snapshot) []Finding {
+	findings := installation(s)
+	for i := range s.Sets {
+		for _, check := range []func(*Set) []Finding{
+			addressed, authenticated, registered, listening, runnable, limited, waiting, failing, quiet,
+		} {
+			findings = append(findings, check(&s.Sets[i])...)
+		}
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int { return weight(a.Severity) - weight(b.Severity) })
+	return findings
+}
+
+func weight(s Severity) int { return slices.Index([]Severity{Problem, Warning, Info}, s) }
+
+// finding is one about a set.
+func (s *Set) finding(severity Severity, reason, message, fix string) Finding {
+	return Finding{Severity: severity, Object: "AutoscalingRunnerSet " + s.Namespace + "/" + s.Name, Reason: reason, Message: message, Fix: fix}
+}
+
+// condition returns a condition of the set if it has the status.
+func (s *Set) condition(about string, status metav1.ConditionStatus) *metav1.Condition {
+	if c := meta.FindStatusCondition(s.Status.Conditions, about); c != nil && c.Status == status {
+		return c
+	}
+	return nil
+}
+
+// fromCondition is the finding that a condition stands for, none where it is nil.
+func (s *Set) fromCondition(severity Severity, c *metav1.Condition) []Finding {
+	if c == nil {
+		return nil
+	}
+	message := c.Message
+	if message == "" {
+		message = fmt.Sprintf("condition %s is %s", c.Type, c.Status)
+	}
+	return []Finding{s.finding(severity, c.Reason, message, fixOf(c.Type, c.Reason))}
+}
+
+// installation looks at what all scale sets stand on.
+func installation(s *Snapshot) []Finding {
+	var findings []Finding
+	switch {
+	case s.NotInstalled:
+		return []Finding{{Severity: Problem, Reason: "NotInstalled", Message: "the cluster does not know the kind AutoscalingRunnerSet",
+			Fix: "install the chart gha-runner-scale-set-controller with crds.install=true"}}
+	case len(s.Sets) == 0:
+		findings = append(findings, notFound(s))
+	}
+	_, unread := s.Unread["Deployments"]
+	if len(s.Managers) == 0 && !unread {
+		findings = append(findings, Finding{Severity: Warning, Reason: "NoManager", Message: "no Deployment of the chart gha-runner-scale-set-controller is there",
+			Fix: "install it, unless the manager runs by other means"})
+	}
+	for i := range s.Managers {
+		manager := &s.Managers[i]
+		if manager.Status.AvailableReplicas == 0 {
+			findings = append(findings, Finding{Severity: Problem, Object: "Deployment " + manager.Namespace + "/" + manager.Name, Reason: "ManagerNotRunning",
+				Message: "no pod of the manager is ready, so no runner is made or removed",
+				Fix:     fmt.Sprintf("kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s", manager.Namespace, manager.Name)})
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.Unread)) {
+		findings = append(findings, Finding{Severity: Info, Reason: "NotRead",
+			Message: fmt.Sprintf("%s could not be read and were not looked at: %v", kind, s.Unread[kind]), Fix: "run the doctor with more rights to have them looked at"})
+	}
+	return findings
+}
+
+func notFound(s *Snapshot) Finding {
+	found := Finding{Severity: Problem, Reason: "NoScaleSet", Message: "there is no scale set",
+		Fix: "install one with the chart gha-runner-scale-set; runs-on in the workflow is its release name, or runnerScaleSetName where that is set"}
+	if s.Name != "" {
+		found.Message = fmt.Sprintf("there is no scale set %q", s.Name)
+	}
+	if len(s.Others) > 0 {
+		found.Message += "; there are " + strings.Join(s.Others[:min(10, len(s.Others))], ", ")
+	}
+	return found
+}
+
+// addressed checks that the manager has looked at the set, and that it can be what it says.
+func addressed(s *Set) []Finding {
+	var findings []Finding
+	if _, err := actions.ParseConfigURL(s.Spec.GitHubConfigUrl); err != nil {
+		findings = append(findings, s.finding(Problem, "InvalidConfigURL", err.Error(), "correct githubConfigUrl"))
+	}
+	if s.DeletionTimestamp != nil {
+		findings = append(findings, s.finding(Problem, "Deleting", "the scale set is being deleted since "+s.DeletionTimestamp.String(),
+			"busy runners finish first; the condition Ready says what it waits for"))
+	}
+	if s.Status.ObservedGeneration < s.Generation {
+		findings = append(findings, s.finding(Problem, "NotReconciled", "the manager has not looked at the present spec",
+			"see that a manager runs and watches this namespace (flags.watchSingleNamespace)"))
+	}
+	return append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionVersionSupported, metav1.ConditionFalse))...)
+}
+
+func authenticated(s *Set) []Finding {
+	if refused := s.fromCondition(Problem, s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse)); refused != nil {
+		return refused
+	}
+	if s.Credentials != nil {
+		return []Finding{s.finding(Problem, "CredentialsInvalid", s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, ""))}
+	}
+	return nil
+}
+
+func registered(s *Set) []Finding {
+	return append(s.fromCondition(Problem, s.condition(v1alpha1.ConditionRegistered, metav1.ConditionFalse)),
+		s.fromCondition(Warning, s.condition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse))...)
+}
+
+func listening(s *Set) []Finding {
+	return s.fromCondition(Problem, s.condition(v1alpha1.ConditionListenerReady, metav1.ConditionFalse))
+}
+
+// runnable tells why runners can't work.
+func runnable(s *Set) []Finding {
+	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionOutdated, metav1.ConditionTrue))
+	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
+	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == reasonReconcileFailed {
+		findings = append(findings, s.fromCondition(Problem, ready)...)
+	}
+	return findings
+}
+
+// limited tells what allows no more runners.
+func limited(s *Set) []Finding {
+	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue))
+	for i := range s.Quotas {
+		findings = append(findings, fullQuota(s, &s.Quotas[i])...)
+	}
+	most, runnerSet := s.Spec.MaxRunners, s.runnerSet()
+	switch {
+	case most != nil && *most == 0:
+		return append(findings, s.finding(Problem, "MaxRunnersZero", "maxRunners is 0: the scale set takes no jobs", "raise maxRunners"))
+	case most != nil && runnerSet != nil && runnerSet.Spec.Replicas >= *most:
+		return append(findings, s.finding(Warning, "MaxRunnersReached",
+			fmt.Sprintf("all %d runners that maxRunners allows are asked for, for %d assigned jobs; more jobs wait on GitHub", *most, runnerSet.Spec.AssignedJobs),
+			"raise maxRunners, or wait for a runner to finish"))
+	}
+	return findings
+}
+
+// quiet is for a set that lacks nothing and has no job.
+func quiet(s *Set) []Finding {
+	runnerSet := s.runnerSet()
+	if s.condition(v1alpha1.ConditionReady, metav1.ConditionTrue) == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs > 0 {
+		return nil
+	}
+	name := s.Spec.RunnerScaleSetName
+	if name == "" {
+		name = s.Name
+	}
+	labels := append([]string{name}, s.Spec.RunnerScaleSetLabels...)
+	return []Finding{s.finding(Info, "NoJobAssigned", "the scale set is ready and GitHub has assigned it no job",
+		fmt.Sprintf("if one waits: its runs-on must be among [%s]; runner group %q must admit its repository and workflow; "+
+			"it must not wait for an approval or a concurrency group; and it must belong to %s",
+			strings.Join(labels, ", "), group(s), s.Spec.GitHubConfigUrl))}
+}
+
+func group(s *Set) string {
+	if s.Status.Registration != nil && s.Status.Registration.Group != "" {
+		return s.Status.Registration.Group
+	}
+	if s.Spec.RunnerGroup != "" {
+		return s.Spec.RunnerGroup
+	}
+	return "Default"
+}

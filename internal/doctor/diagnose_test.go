@@ -1,0 +1,145 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// healthy is a snapshot in which nothing is wrong and one job runs.
+func healthy(changes ...func(*Snapshot)) *Snapshot {
+	s := &Snapshot{
+		Managers: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-systems", Name: "arc"}, Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}},
+		Sets:     []Set{{RunnerSets: []v1alpha1.EphemeralRunnerSet{{Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: 1, AssignedJobs: 1}}}}},
+		Unread:   map[string]error{},
+	}
+	set := &s.Sets[0]
+	set.Namespace, set.Name, set.Spec.GitHubConfigUrl = "runners", "linux", "https://github.com/acme"
+	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
+		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+// condition gives the set a condition.
+func condition(about string, status metav1.ConditionStatus, reason string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		conditions := &s.Sets[0].Status.Conditions
+		for i := range *conditions {
+			if (*conditions)[i].Type == about {
+				(*conditions)[i].Status, (*conditions)[i].Reason, (*conditions)[i].Message = status, reason, "because"
+				return
+			}
+		}
+		*conditions = append(*conditions, metav1.Condition{Type: about, Status: status, Reason: reason, Message: "because"})
+	}
+}
+
+// pod adds a pending pod whose runner container waits for the reason, or that has no node.
+func pod(reason string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "linux-runner-1"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		if reason == "Unschedulable" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: "0/3 nodes"}}
+		} else {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		}
+		s.Sets[0].Pods = append(s.Sets[0].Pods, p)
+	}
+}
+
+func runner(phase v1alpha1.EphemeralRunnerPhase, reason string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.Sets[0].Runners = append(s.Sets[0].Runners, v1alpha1.EphemeralRunner{Status: v1alpha1.EphemeralRunnerStatus{Phase: phase, Reason: reason}})
+	}
+}
+
+func quota(used string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.Sets[0].Quotas = []corev1.ResourceQuota{{Status: corev1.ResourceQuotaStatus{
+			Hard: corev1.ResourceList{"pods": resource.MustParse("10"), "services": resource.MustParse("0")},
+			Used: corev1.ResourceList{"pods": resource.MustParse(used)},
+		}}}
+	}
+}
+
+var (
+	no, yes = metav1.ConditionFalse, metav1.ConditionTrue
+	full    = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = ptr.To(1) }
+	off     = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = ptr.To(0) }
+	noJob   = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.AssignedJobs = 0 }
+)
+
+// Every way to break a scale set that users have reported leads to the finding that names it, first of all.
+func TestDiagnose(t *testing.T) {
+	for name, test := range map[string]struct {
+		changes  []func(*Snapshot)
+		reason   string // of the first finding, empty for none
+		severity Severity
+	}{
+		"nothing":              {nil, "", ""},
+		"not installed":        {[]func(*Snapshot){func(s *Snapshot) { s.NotInstalled = true }}, "NotInstalled", Problem},
+		"wrong name":           {[]func(*Snapshot){func(s *Snapshot) { s.Sets, s.Name, s.Others = nil, "ubuntu", []string{"runners/linux"} }}, "NoScaleSet", Problem},
+		"manager down":         {[]func(*Snapshot){func(s *Snapshot) { s.Managers[0].Status.AvailableReplicas = 0 }}, "ManagerNotRunning", Problem},
+		"no manager":           {[]func(*Snapshot){func(s *Snapshot) { s.Managers = nil }}, "NoManager", Warning},
+		"unwatched namespace":  {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Generation = 1 }}, "NotReconciled", Problem},
+		"wrong URL":            {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = "github.com" }}, "InvalidConfigURL", Problem},
+		"deleting":             {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].DeletionTimestamp = ptr.To(metav1.Now()) }}, "Deleting", Problem},
+		"other version":        {[]func(*Snapshot){condition(v1alpha1.ConditionVersionSupported, no, "VersionDiffers")}, "VersionDiffers", Warning},
+		"wrong token":          {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized")}, "Unauthorized", Problem},
+		"secret read":          {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},
+		"wrong group":          {[]func(*Snapshot){condition(v1alpha1.ConditionRegistered, no, "RunnerGroupNotFound")}, "RunnerGroupNotFound", Problem},
+		"labels":               {[]func(*Snapshot){condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped")}, "LabelsDropped", Warning},
+		"deaf listener":        {[]func(*Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", Problem},
+		"outdated image":       {[]func(*Snapshot){condition(v1alpha1.ConditionOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", Problem},
+		"degraded":             {[]func(*Snapshot){condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, "ImagePullBackOff", Problem},
+		"no rights":            {[]func(*Snapshot){condition(v1alpha1.ConditionReady, no, reasonReconcileFailed)}, reasonReconcileFailed, Problem},
+		"quota condition":      {[]func(*Snapshot){condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"), quota("10")}, "PodsForbidden", Problem},
+		"quota used up":        {[]func(*Snapshot){quota("10")}, "QuotaUsedUp", Warning},
+		"quota left":           {[]func(*Snapshot){quota("9")}, "", ""},
+		"full":                 {[]func(*Snapshot){full}, "MaxRunnersReached", Warning},
+		"off":                  {[]func(*Snapshot){off}, "MaxRunnersZero", Problem},
+		"no node":              {[]func(*Snapshot){pod("Unschedulable")}, "Unschedulable", Problem},
+		"wrong image":          {[]func(*Snapshot){pod("ImagePullBackOff")}, "ImagePullBackOff", Problem},
+		"on its way":           {[]func(*Snapshot){pod("ContainerCreating")}, "ContainerCreating", Info},
+		"waits without a pod":  {[]func(*Snapshot){runner("", "RateLimited")}, "RateLimited", Problem},
+		"out of memory":        {[]func(*Snapshot){runner(v1alpha1.EphemeralRunnerPhaseFailed, "OOMKilled")}, "OOMKilled", Warning},
+		"no job":               {[]func(*Snapshot){noJob}, "NoJobAssigned", Info},
+		"not read":             {[]func(*Snapshot){func(s *Snapshot) { s.Unread["Pods"] = errors.New("forbidden") }}, "NotRead", Info},
+		"problem before limit": {[]func(*Snapshot){full, condition(v1alpha1.ConditionListenerReady, no, "RateLimited")}, "RateLimited", Problem},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := Diagnose(healthy(test.changes...))
+			if test.reason == "" {
+				if len(findings) > 0 {
+					t.Errorf("found %+v, want nothing", findings)
+				}
+				return
+			}
+			if len(findings) == 0 || findings[0].Reason != test.reason || findings[0].Severity != test.severity {
+				t.Fatalf("found %+v, want %s %s first", findings, test.severity, test.reason)
+			}
+			if findings[0].Message == "" || findings[0].Fix == "" {
+				t.Errorf("%+v lacks what happened or what to do", findings[0])
+			}
+		})
+	}
+}
+
+func TestFindingsOfOneReasonAreCounted(t *testing.T) {
+	findings := Diagnose(healthy(pod("Unschedulable"), pod("Unschedulable"), pod("ImagePullBackOff")))
+	if len(findings) != 2 || !strings.HasPrefix(findings[1].Message, "2 runners wait for Unschedulable") {
+		t.Errorf("found %+v, want one finding for each reason, with its count", findings)
+	}
+}

@@ -1,0 +1,69 @@
+package doctor
+
+import "github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+
+// reasonReconcileFailed is the reason of a set whose manager was refused something by the API server.
+const reasonReconcileFailed = "ReconcileFailed"
+
+// fixes are by the reason of a condition. The messages of conditions say what happened; these say what to do.
+var fixes = map[string]string{
+	"CredentialsMissing":  "create the Secret that githubConfigSecret names, in the scale set's namespace, with github_token or the three github_app_* keys",
+	"CredentialsInvalid":  "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
+	"NotSupported":        "correct vaultConfig",
+	"Unauthorized":        "give the token or App the rights that docs/authentication.md lists, or replace it; the Secret is read again within a minute",
+	"InvalidCredentials":  "correct the Secret that githubConfigSecret names",
+	"RunnerGroupNotFound": "create the runner group on GitHub, or correct runnerGroup",
+	"ScaleSetInUse":       "choose another runnerScaleSetName, or remove the installation that uses this one",
+	"RateLimited":         "wait; if it comes again, use a GitHub App, whose limit is higher, or spread scale sets over several",
+	"GitHubUnavailable":   "see that the cluster reaches GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md) and https://www.githubstatus.com",
+	"RefusedByGitHub":     "the message is GitHub's own; correct what it names",
+	"LabelsDropped":       "use one label, or upgrade GitHub Enterprise Server",
+	"SessionConflict":     "see that no second installation uses this scale set; after a crash it ends within two minutes",
+	"ScaleSetNotFound":    "wait: the manager creates it again",
+	"CrashLoopBackOff":    "kubectl logs of the listener's pod in the manager's namespace",
+	"Unschedulable":       "make room for the listener's pod: its listenerTemplate may ask for a node that is not there",
+	reasonReconcileFailed: "grant the manager what the message says it lacks; the charts' Roles do",
+	"PodsForbidden":       "raise the ResourceQuota, or lower maxRunners or the runners' requests",
+}
+
+// byType are for reasons that are not listed above.
+var byType = map[string]string{
+	v1alpha1.ConditionCredentialsValid: "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
+	v1alpha1.ConditionListenerReady:    "kubectl describe the AutoscalingListener and its pod in the manager's namespace",
+	v1alpha1.ConditionOutdated:         "use a newer runner image in the template",
+	v1alpha1.ConditionDegraded:         "correct the template; kubectl describe one of the failed EphemeralRunners",
+	v1alpha1.ConditionVersionSupported: "upgrade the charts of controller and scale set to one version",
+}
+
+func fixOf(conditionType, reason string) string {
+	if fix, known := fixes[reason]; known {
+		return fix
+	}
+	return byType[conditionType]
+}
+
+// ofPods are by the reason of a pod or container that does not run.
+var ofPods = map[string]string{
+	"Unschedulable":              "add nodes, or make the template ask for less: requests, nodeSelector, affinity, tolerations, volumes",
+	"SchedulingGated":            "whoever set the scheduling gate has to remove it",
+	"ImagePullBackOff":           "correct the image or imagePullSecrets of the template",
+	"ErrImagePull":               "correct the image or imagePullSecrets of the template",
+	"InvalidImageName":           "correct the image of the template",
+	"CreateContainerConfigError": "create the ConfigMap or Secret that the template refers to",
+	"CreateContainerError":       "correct what the message names in the template",
+	"OOMKilled":                  "raise the memory limit of the runner container",
+	"Evicted":                    "give the runner requests that fit what jobs use, so that nodes are not overcommitted",
+	"PendingTimeout":             "kubectl describe the pod; pendingTimeout is how long it may take",
+	"RunnerExitedWithoutJob":     "see that the container runner starts the runner: its command is usually /home/runner/run.sh",
+	"QuotaExceeded":              "raise the ResourceQuota, or lower maxRunners or the runners' requests",
+}
+
+func fixOfPod(reason string) string {
+	if fix, known := ofPods[reason]; known {
+		return fix
+	}
+	if fix, known := fixes[reason]; known {
+		return fix
+	}
+	return "kubectl describe the EphemeralRunner and its pod"
+}

@@ -1,0 +1,162 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// cluster is an API server with the objects, whose lists fail as refuse says.
+func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...client.Object) client.Reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if err := refuse(list); err != nil {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		},
+	}).Build()
+}
+
+func allow(client.ObjectList) error { return nil }
+
+// objects are a set that was healthy, but whose Secret has lost its token.
+func objects() []client.Object {
+	set := &healthy().Sets[0].AutoscalingRunnerSet
+	set.Spec.GitHubConfigSecret = "github"
+	labels := map[string]string{v1alpha1.LabelScaleSetName: set.Name}
+	return []client.Object{
+		set,
+		&v1alpha1.EphemeralRunnerSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name, Labels: labels},
+			Spec:       v1alpha1.EphemeralRunnerSetSpec{AssignedJobs: 1},
+			Status:     v1alpha1.EphemeralRunnerSetStatus{Listener: &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}},
+		},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: "github"}},
+	}
+}
+
+func TestRunFindsAnEmptySecret(t *testing.T) {
+	output := &bytes.Buffer{}
+	err := Run(t.Context(), cluster(t, allow, objects()...), Options{Namespace: "runners", Name: "linux", Output: "json"}, output)
+	if !errors.Is(err, ErrProblems) {
+		t.Errorf("Run() = %v, want %v", err, ErrProblems)
+	}
+	report := Report{}
+	if err := json.Unmarshal(output.Bytes(), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Findings) == 0 || report.Findings[0].Reason != "CredentialsInvalid" {
+		t.Errorf("findings %+v, want CredentialsInvalid first", report.Findings)
+	}
+	if len(report.Sets) != 1 || report.Sets[0].Name != "linux" || report.Sets[0].Listener != "Listening" {
+		t.Errorf("sets %+v, want linux with a listener that listens", report.Sets)
+	}
+}
+
+func TestRunNamesTheSetsThatThereAre(t *testing.T) {
+	output := &bytes.Buffer{}
+	err := Run(t.Context(), cluster(t, allow, objects()...), Options{Name: "ubuntu-latest", Output: "text"}, output)
+	if !errors.Is(err, ErrProblems) || !strings.Contains(output.String(), "runners/linux") {
+		t.Errorf("Run() = %v, output %s; want the set that is there", err, output)
+	}
+}
+
+// A caller with few rights gets what can be said with them.
+func TestRunWithFewRights(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", nil)
+	refuse := func(list client.ObjectList) error {
+		if _, ours := list.(*v1alpha1.AutoscalingRunnerSetList); ours {
+			return nil
+		}
+		return forbidden
+	}
+	snapshot, err := Gather(t.Context(), cluster(t, refuse, objects()...), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"Deployments", "Pods", "ResourceQuotas", "EphemeralRunners", "EphemeralRunnerSets"} {
+		if snapshot.Unread[kind] == nil {
+			t.Errorf("that %s were not read is not said", kind)
+		}
+	}
+	refuseAll := func(client.ObjectList) error { return forbidden }
+	if err := Run(t.Context(), cluster(t, refuseAll), Options{}, &bytes.Buffer{}); !apierrors.IsForbidden(err) {
+		t.Errorf("Run() = %v, want Forbidden", err)
+	}
+}
+
+func TestRunWithoutOurKinds(t *testing.T) {
+	output := &bytes.Buffer{}
+	refuse := func(list client.ObjectList) error {
+		if _, ours := list.(*v1alpha1.AutoscalingRunnerSetList); ours {
+			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "AutoscalingRunnerSet"}}
+		}
+		return nil
+	}
+	if err := Run(t.Context(), cluster(t, refuse), Options{Output: "text"}, output); !errors.Is(err, ErrProblems) {
+		t.Errorf("Run() = %v, want %v", err, ErrProblems)
+	}
+	if !strings.Contains(output.String(), "PROBLEM NotInstalled") {
+		t.Errorf("output %s", output)
+	}
+}
+
+func TestReportThatNothingIsWrong(t *testing.T) {
+	for format, want := range map[string]string{"text": "Nothing is wrong.", "json": `"findings": []`} {
+		output := &bytes.Buffer{}
+		if err := (&Report{}).write(output, format); err != nil || !strings.Contains(output.String(), want) {
+			t.Errorf("%s: %s, %v; want %s", format, output, err, want)
+		}
+	}
+}
+
+func TestCommandLines(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		want      int
+	}{
+		"unknown format":  {[]string{"doctor", "-o", "xml"}, ExitUnable},
+		"two names":       {[]string{"doctor", "a", "b"}, ExitUnable},
+		"unknown flag":    {[]string{"doctor", "--all"}, ExitUnable},
+		"help":            {[]string{"doctor", "-h"}, ExitFine},
+		"no file":         {[]string{"validate"}, ExitUnable},
+		"missing file":    {[]string{"validate", "-f", "testdata/absent.yaml"}, ExitUnable},
+		"good values":     {[]string{"validate", "-f", "testdata/values.yaml"}, ExitFine},
+		"wrong manifests": {[]string{"validate", "-f", "testdata/wrong.yaml"}, ExitProblems},
+	} {
+		if !IsCommand(test.arguments) {
+			t.Errorf("%s: %q is no command", name, test.arguments)
+		}
+		trouble := &bytes.Buffer{}
+		if got := Main(t.Context(), test.arguments, &bytes.Buffer{}, trouble); got != test.want {
+			t.Errorf("%s: exit code %d, want %d: %s", name, got, test.want, trouble)
+		}
+	}
+	if IsCommand([]string{"--metrics-addr=0"}) || IsCommand(nil) {
+		t.Error("the manager's own command line is taken for a command")
+	}
+}

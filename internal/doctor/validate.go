@@ -1,0 +1,163 @@
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// values are what is checked of the chart's values. Everything else in a values file is left to the chart's own schema,
+// which `helm lint` and `helm template` go by.
+type values struct {
+	GitHubConfigURL    string                  `json:"githubConfigUrl"`
+	GitHubConfigSecret any                     `json:"githubConfigSecret"`
+	MinRunners         *int                    `json:"minRunners"`
+	MaxRunners         *int                    `json:"maxRunners"`
+	Template           *corev1.PodTemplateSpec `json:"template"`
+	ContainerMode      *struct {
+		Type string `json:"type"`
+	} `json:"containerMode"`
+}
+
+// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets by their kind, documents without
+// a kind as values of the chart gha-runner-scale-set; other kinds are passed over. It fails where the file is no YAML.
+func Validate(content []byte) ([]Finding, error) {
+	var findings []Finding
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for number := 1; ; number++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return findings, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read document %d: %w", number, err)
+		}
+		found, err := validateDocument(document, fmt.Sprintf("document %d", number))
+		if err != nil {
+			return nil, fmt.Errorf("document %d is no YAML: %w", number, err)
+		}
+		findings = append(findings, found...)
+	}
+}
+
+func validateDocument(document []byte, object string) ([]Finding, error) {
+	var fields map[string]any
+	if err := yaml.Unmarshal(document, &fields); err != nil || fields == nil { // nil: comments only
+		return nil, err
+	}
+	switch fields["kind"] {
+	case nil, "":
+		return validateValues(document, object), nil
+	case "AutoscalingRunnerSet":
+		return validateSet(document, object), nil
+	default:
+		return nil, nil
+	}
+}
+
+// checks collect what is wrong with one object.
+type checks struct {
+	object   string
+	findings []Finding
+}
+
+func (c *checks) fail(ok bool, reason, message, fix string) {
+	if !ok {
+		c.findings = append(c.findings, Finding{Severity: Problem, Object: c.object, Reason: reason, Message: message, Fix: fix})
+	}
+}
+
+func validateValues(document []byte, object string) []Finding {
+	c := &checks{object: object}
+	v := values{}
+	if err := yaml.Unmarshal(document, &v); err != nil {
+		c.fail(false, "InvalidValues", err.Error(), "correct the type of the value")
+		return c.findings
+	}
+	c.spec(v.GitHubConfigURL, v.MinRunners, v.MaxRunners)
+	c.secret(v.GitHubConfigSecret)
+	if v.ContainerMode != nil {
+		switch v.ContainerMode.Type {
+		case "", "dind", "kubernetes", "kubernetes-novolume":
+		default:
+			c.fail(false, "UnknownContainerMode", fmt.Sprintf("containerMode.type is %q", v.ContainerMode.Type), "use dind, kubernetes or kubernetes-novolume, or leave it out")
+		}
+	}
+	if v.Template != nil {
+		c.template(&v.Template.Spec)
+	}
+	return c.findings
+}
+
+// secret takes the name of a Secret, or the credentials themselves as keys and values.
+func (c *checks) secret(secret any) {
+	const fix = "name a Secret, or give github_token, or github_app_id, github_app_installation_id and github_app_private_key"
+	switch given := secret.(type) {
+	case string:
+		c.fail(given != "", "CredentialsMissing", "githubConfigSecret is empty", fix)
+	case map[string]any:
+		has := func(key string) bool { return given[key] != nil && given[key] != "" }
+		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
+		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
+		c.fail(has(credentials.KeyToken) || app, "CredentialsMissing", "githubConfigSecret has neither a token nor a whole App", fix)
+		c.fail(!has(credentials.KeyToken) || !part, "CredentialsInvalid", "githubConfigSecret has a token and an App", "keep one of the two")
+	default:
+		c.fail(false, "CredentialsMissing", "githubConfigSecret is missing", fix)
+	}
+}
+
+func validateSet(document []byte, object string) []Finding {
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	c := &checks{object: object}
+	if err := yaml.UnmarshalStrict(document, set); err != nil {
+		c.fail(false, "InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists them")
+		return c.findings
+	}
+	c.object = "AutoscalingRunnerSet " + set.Namespace + "/" + set.Name
+	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
+	c.fail(set.Spec.GitHubConfigSecret != "", "CredentialsMissing", "githubConfigSecret is empty", "name a Secret in the same namespace")
+	c.template(&set.Spec.Template.Spec)
+	c.fail(hasRunner(&set.Spec.Template.Spec), "NoRunnerContainer", "the template has no container named runner", "name the container with the runner so")
+	return c.findings
+}
+
+// spec checks what values and manifests have in common.
+func (c *checks) spec(url string, least, most *int) {
+	if _, err := actions.ParseConfigURL(url); err != nil {
+		c.fail(false, "InvalidConfigURL", err.Error(), "correct githubConfigUrl")
+	}
+	for name, limit := range map[string]*int{"minRunners": least, "maxRunners": most} {
+		c.fail(limit == nil || *limit >= 0, "InvalidLimits", name+" is negative", "use 0 or more")
+	}
+	c.fail(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
+}
+
+// template checks the runner's pod. In values the chart adds the runner's image and command where they are left out.
+func (c *checks) template(spec *corev1.PodSpec) {
+	for i := range spec.Containers {
+		if container := &spec.Containers[i]; container.Name == v1alpha1.RunnerContainerName {
+			c.fail(container.Image != "", "NoImage", "the container runner has no image", "use ghcr.io/actions/actions-runner or one made from it")
+			c.fail(len(container.Command) > 0 || len(container.Args) > 0, "NoCommand",
+				"the container runner has no command, and the usual image starts nothing by itself", `add command: ["/home/runner/run.sh"]`)
+		}
+	}
+}
+
+func hasRunner(spec *corev1.PodSpec) bool {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == v1alpha1.RunnerContainerName {
+			return true
+		}
+	}
+	return false
+}
