@@ -113,14 +113,38 @@ func (m *measurement) count(result *Result) {
 	result.Runners = requests.Created["ephemeralrunners"]
 	result.OverCreated = result.Runners - result.Jobs
 	result.RequestsPerRunner = float64(requests.Total()) / float64(result.Jobs)
+	m.sort(result)
+	result.Refused = requests.Refused
+	m.countGitHub(result)
+	left, err := m.rig.Leftovers(context.Background())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	result.Leaked = left
+}
+
+// sort tells requests about runners from those about sets, and reads from writes.
+func (m *measurement) sort(result *Result) {
+	own, shared := 0, 0
 	for _, counts := range result.Requests {
 		for what, count := range counts {
-			if strings.HasPrefix(what, "get ") || strings.HasPrefix(what, "list ") {
+			verb, resource, _ := strings.Cut(what, " ")
+			if verb == "get" || verb == "list" {
 				result.Reads += count
+			}
+			switch resource {
+			case "ephemeralrunners", "ephemeralrunners/status", "pods", "secrets":
+				own += count
+			default:
+				shared += count
 			}
 		}
 	}
-	result.Refused = requests.Refused
+	result.OwnPerRunner = float64(own) / float64(result.Jobs)
+	result.SharedPerSecond = float64(shared) / time.Since(m.began).Seconds()
+}
+
+func (m *measurement) countGitHub(result *Result) {
 	result.GitHub = map[string]int{}
 	total := 0
 	for endpoint, calls := range gitHubCalls(m.rig) {
@@ -130,9 +154,4 @@ func (m *measurement) count(result *Result) {
 		}
 	}
 	result.GitHubPerRunner = float64(total) / float64(result.Jobs)
-	left, err := m.rig.Leftovers(context.Background())
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	result.Leaked = left
 }

@@ -34,8 +34,11 @@ type Result struct {
 	Gone    Spread  `json:"gone"`
 	Drained float64 `json:"drained"`
 
-	// Requests to the API server, without watches and leases: of a runner, and all by program and kind.
+	// Requests to the API server, without watches and leases. RequestsPerRunner are all of them over the jobs, OwnPerRunner
+	// only those about runners, their Secrets and pods; SharedPerSecond are the rest, about sets, over the time it took.
 	RequestsPerRunner float64                   `json:"requestsPerRunner"`
+	OwnPerRunner      float64                   `json:"ownPerRunner"`
+	SharedPerSecond   float64                   `json:"sharedPerSecond"`
 	Reads             int                       `json:"reads"`
 	Requests          map[string]map[string]int `json:"requests"`
 	// GitHubPerRunner are calls of the manager and of listeners, without polls, by runner; GitHub has all of them.
@@ -91,7 +94,7 @@ func (r Result) String() string {
 	row("queued → pod created", "%s", r.Created)
 	row("finished → pod gone", "%s", r.Gone)
 	row("last finished → last pod gone", "%.2f s", r.Drained)
-	row("API requests per runner", "%.2f (%d reads in all)", r.RequestsPerRunner, r.Reads)
+	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner, r.Reads)
 	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)
 	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked), len(r.Refused))
 	row("manager", "%s", r.Manager)
