@@ -13,35 +13,39 @@ import (
 // PatchStatus writes the difference in status between before and object, and nothing where there is none. It says
 // whether it wrote. object takes the server's answer.
 func PatchStatus(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
-	patch := client.MergeFrom(before)
-	data, err := patch.Data(object)
-	if err != nil {
-		return false, fmt.Errorf("compare status: %w", err)
+	patch, err := difference(object, before)
+	if err != nil || patch == nil {
+		return false, err
 	}
-	if string(data) == "{}" {
-		return false, nil
-	}
-	if err := c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
+	if err := c.Status().Patch(ctx, object, patch); err != nil {
 		return false, fmt.Errorf("patch status: %w", err)
 	}
 	return true, nil
 }
 
-// PatchMetadata writes the difference in metadata between before and object, and nothing where there is none. It says
-// whether it wrote.
-func PatchMetadata(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
-	patch := client.MergeFrom(before)
-	data, err := patch.Data(object)
-	if err != nil {
-		return false, fmt.Errorf("compare metadata: %w", err)
+// Patch writes the difference in everything but status, and nothing where there is none. It says whether it wrote.
+// object takes the server's answer.
+func Patch(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
+	patch, err := difference(object, before)
+	if err != nil || patch == nil {
+		return false, err
 	}
-	if string(data) == "{}" {
-		return false, nil
-	}
-	if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
-		return false, fmt.Errorf("patch metadata: %w", err)
+	if err := c.Patch(ctx, object, patch); err != nil {
+		return false, fmt.Errorf("patch: %w", err)
 	}
 	return true, nil
+}
+
+// difference returns the merge patch that makes object of before, nil where they are alike.
+func difference(object, before client.Object) (client.Patch, error) {
+	data, err := client.MergeFrom(before).Data(object)
+	if err != nil {
+		return nil, fmt.Errorf("compare with what was read: %w", err)
+	}
+	if string(data) == "{}" {
+		return nil, nil
+	}
+	return client.RawPatch(types.MergePatchType, data), nil
 }
 
 // AddFinalizer adds a finalizer to an object that lacks it. It is refused, and tried again by the caller, when somebody

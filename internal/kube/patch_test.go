@@ -69,12 +69,12 @@ func TestMetadataIsWrittenWhereItDiffers(t *testing.T) {
 	c, writes := newAPI(t, runnerWith())
 	runner := read(t, c)
 	before := runner.DeepCopy()
-	if wrote, err := PatchMetadata(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
-		t.Errorf("PatchMetadata() = %t, %v with %d writes for no difference", wrote, err, *writes)
+	if wrote, err := Patch(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
+		t.Errorf("Patch() = %t, %v with %d writes for no difference", wrote, err, *writes)
 	}
 	SetAnnotation(runner, "a", "b")
-	if wrote, err := PatchMetadata(t.Context(), c, runner, before); !wrote || err != nil || read(t, c).Annotations["a"] != "b" {
-		t.Errorf("PatchMetadata() = %t, %v", wrote, err)
+	if wrote, err := Patch(t.Context(), c, runner, before); !wrote || err != nil || read(t, c).Annotations["a"] != "b" {
+		t.Errorf("Patch() = %t, %v", wrote, err)
 	}
 }
 

@@ -139,7 +139,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	default:
 		steps = append(steps, c.protect, c.applyAccess, c.applySecrets, c.applyPod)
 	}
-	err = p.run(ctx, steps)
+	err = kube.InOrder(ctx, p, steps...)
 	p.admit(err)
 	return p.again.Result(errors.Join(err, c.report(ctx, p)))
 }
@@ -180,16 +180,6 @@ type pass struct {
 	released bool
 
 	again kube.Requeue
-}
-
-// run takes the steps in order, as far as they go.
-func (p *pass) run(ctx context.Context, steps []func(context.Context, *pass) error) error {
-	for _, step := range steps {
-		if err := step(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // admit has the status say why a step failed, unless that is only the cache being behind.

@@ -107,7 +107,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !set.DeletionTimestamp.IsZero() {
 		steps = []func(context.Context, *pass) error{c.finalize}
 	}
-	err = p.run(ctx, steps)
+	err = kube.InOrder(ctx, p, steps...)
 	if !kube.IsBehind(err) {
 		p.failure = err
 	}
@@ -150,16 +150,6 @@ type pass struct {
 	released bool
 
 	again kube.Requeue
-}
-
-// run takes the steps in order, as far as they go.
-func (p *pass) run(ctx context.Context, steps []func(context.Context, *pass) error) error {
-	for _, step := range steps {
-		if err := step(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // runnerSet returns the EphemeralRunnerSet in use, nil when there is none.

@@ -123,7 +123,7 @@ func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
 	before := p.set.DeepCopy()
 	delete(p.set.Annotations, v1alpha1.AnnotationRunnerScaleSetID)
 	setFormer(p.set, nil)
-	if _, err := kube.PatchMetadata(ctx, c.options.Client, p.set, before); client.IgnoreNotFound(err) != nil {
+	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
 	before = p.set.DeepCopy()

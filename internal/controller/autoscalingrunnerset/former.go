@@ -81,7 +81,7 @@ func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 func (c *Controller) forgetFormer(ctx context.Context, p *pass, state bye, rest []v1alpha1.ScaleSetRegistration) error {
 	before := p.set.DeepCopy()
 	setFormer(p.set, rest)
-	if _, err := kube.PatchMetadata(ctx, c.options.Client, p.set, before); err != nil {
+	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
 	c.tellParting(ctx, p, state)

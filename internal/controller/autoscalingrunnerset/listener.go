@@ -98,7 +98,7 @@ func pruneListener(ctx context.Context, c client.Client, wanted, live *v1alpha1.
 	if equality.Semantic.DeepEqual(pruned.Spec, live.Spec) {
 		return nil
 	}
-	if _, err := kube.PatchMetadata(ctx, c, pruned, live); err != nil {
+	if _, err := kube.Patch(ctx, c, pruned, live); err != nil {
 		return fmt.Errorf("prune AutoscalingListener %s: %w", live.Name, err)
 	}
 	return nil

@@ -200,7 +200,7 @@ func (c *Controller) record(ctx context.Context, p *pass, answer enrolled) error
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerGroupName, now.Group)
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
 	p.set.Labels = kube.Labels(nil, withoutScope(p.set.Labels), scopeLabels(now.URL))
-	if _, err := kube.PatchMetadata(ctx, c.options.Client, p.set, before); err != nil {
+	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); err != nil {
 		return fmt.Errorf("record the registration: %w", err)
 	}
 	p.registration = &now
