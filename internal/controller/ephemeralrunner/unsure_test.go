@@ -1,0 +1,137 @@
+package ephemeralrunner
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// What is done about a runner container of which nobody knows whether it has started.
+
+func cannotStart(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.NodeName = "node"
+		p.Status.Phase = corev1.PodPending
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: waitingFor(reason)}}
+	}
+}
+
+// wantNewRegistration expects a second attempt with a JIT config of its own.
+func (f *fixture) wantNewRegistration() {
+	f.Helper()
+	f.elapse(retryPauses[0])
+	f.settle()
+	if secret := f.secret(); secret == nil || string(secret.Data[secretKeyJITConfig]) != "config-102" {
+		f.Errorf("Secret of the second attempt: %+v", secret)
+	}
+	if pod := f.pod(); pod == nil || pod.Annotations[v1alpha1.AnnotationRunnerID] != "102" {
+		f.Errorf("pod of the second attempt: %+v", pod)
+	}
+}
+
+// Without its Secret the container can't be configured; with a broken one the kubelet says the same of a missing key.
+func TestDeletedJITSecretIsReplaced(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		if err := f.api.WithWatch.Delete(t.Context(), f.secret()); err != nil {
+			t.Fatal(err)
+		}
+		f.setPod(cannotStart("CreateContainerConfigError"))
+		f.settle()
+		if f.pod() != nil {
+			t.Error("the pod without a Secret is still there")
+		}
+		f.wantCalls("jit", "remove 101")
+		f.wantNewRegistration()
+	}, newRunner())
+}
+
+// A pod that was rejected for good keeps its registration, unless its Secret can't be used.
+func TestCorruptedJITSecretIsReplaced(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		secret := f.secret()
+		secret.Data = map[string][]byte{secretKeyRunnerID: []byte("none")}
+		if err := f.api.WithWatch.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
+		f.settle()
+		f.elapse(retryPauses[0])
+		f.settle() // the name is taken: by ourselves, as GitHub says
+		f.elapse(firstRetry)
+		f.settle()
+		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
+		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
+			t.Errorf("JIT config %q, want a new one", got)
+		}
+	}, newRunner())
+}
+
+// The kubelet has started the container after all, and it has a job: GitHub says so.
+func TestBlockedPodThatStartedAfterAllKeepsItsJob(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.github.remove = actions.ErrJobStillRunning
+		f.setPod(cannotStart("ImagePullBackOff"))
+		f.settle()
+		if f.pod() == nil {
+			t.Fatal("the pod is deleted though its runner has a job")
+		}
+		f.setPod(runs)
+		f.setStatus(hasReportedJob)
+		f.settle()
+		if got := f.runner().Status; f.pod() == nil || got.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+			t.Errorf("status %+v, want Running", got)
+		}
+	}, newRunner())
+}
+
+// It has started just when its registration was removed: GitHub has no job for it, and it would exit at once.
+func TestBlockedPodThatStartedTooLateIsReplaced(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(cannotStart("ImagePullBackOff"))
+		f.reconcile() // asks
+		f.setPod(exits(0))
+		f.settle()
+		if status := f.runner().Status; len(status.Failures) != 1 || status.Reason != "StartedLate" {
+			t.Errorf("status %+v, want one failed attempt", status)
+		}
+		f.wantNewRegistration()
+	}, newRunner())
+}
+
+// Deleted by hand before it was seen to run: whether it had started nobody saw.
+func TestVanishedPodGetsANewRegistration(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.reconcile()
+		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		f.wantCalls("jit", "remove 101")
+		f.wantNewRegistration()
+	}, newRunner())
+}
+
+// Deleted by hand in the middle of a job: the runner has failed, and a new one comes if there is still demand.
+func TestPodDeletedWhileBusyFailsTheRunner(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.setStatus(hasReportedJob)
+		f.settle()
+		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "PodLost" {
+			t.Errorf("status %+v, want Failed for PodLost", got)
+		}
+	}, newRunner())
+}
