@@ -97,5 +97,6 @@ func run(t *testing.T, seed uint64) {
 	w.checkSettles()
 	w.checkJobs()
 	w.checkNothingLeft()
+	w.checkGoroutines()
 	w.checkLimits()
 }

@@ -120,6 +120,8 @@ type batch struct {
 type schedule struct {
 	seed                   uint64
 	minRunners, maxRunners int
+	// managers is one, or two that elect a leader.
+	managers int
 	// acquire says that jobs are offered and have to be acquired.
 	acquire  bool
 	faults   []fault
@@ -136,6 +138,7 @@ func newSchedule(seed uint64) schedule {
 	}
 	s.batches = newBatches(random)
 	s.settling = batch{at: s.lastFault(), durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)}
+	s.managers = 1 + random.IntN(3)/2
 	return s
 }
 
@@ -203,7 +206,8 @@ func (s schedule) has(k kind) bool {
 // String returns the whole run for a report.
 func (s schedule) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, jobs are acquired: %t\n", s.seed, s.minRunners, s.maxRunners, s.acquire)
+	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t\n",
+		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire)
 	for _, f := range s.faults {
 		fmt.Fprintf(&text, "%5.1f s  %s\n", f.at.Seconds(), f)
 	}

@@ -53,7 +53,7 @@ func newWorld(t *testing.T, s schedule) *world {
 	w := &world{t: t, schedule: s, cluster: testkube.Start(t, options), taken: map[string]time.Time{}}
 	w.random.Rand = rand.New(rand.NewPCG(s.seed, 1))
 	rigOptions := rig.Options{
-		MinRunners: s.minRunners, MaxRunners: s.maxRunners,
+		MinRunners: s.minRunners, MaxRunners: s.maxRunners, ManagerReplicas: s.managers,
 		// Longer pauses than 15 s would be the kubelet's doing.
 		NodeRestartBackOff: time.Second,
 		GitHub: fakegithub.Options{
