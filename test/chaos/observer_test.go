@@ -146,15 +146,18 @@ func (o *observer) names(pods *[]corev1.Pod) []types.NamespacedName {
 // settled says that there are as many runners as GitHub's figures ask for, and what is seen.
 func (o *observer) settled(minRunners int) (bool, string) {
 	assigned := 0
-	for _, set := range o.rig.GitHub.Snapshot().ScaleSets {
+	snapshot := o.rig.GitHub.Snapshot()
+	for _, set := range snapshot.ScaleSets {
 		assigned += set.Statistics.Assigned
 	}
+	offered := snapshot.JobsByState["queued"] + snapshot.JobsByState["acquired"]
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	want, up := min(minRunners+assigned, o.max), len(running(o.runners))
-	seen := fmt.Sprintf("%d jobs assigned, %d runners wanted, replicas %d, %d pods run, seen %s ago",
-		assigned, want, o.replicas, up, time.Since(o.looked).Round(time.Millisecond))
-	return time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
+	seen := fmt.Sprintf("%d jobs wait, %d assigned, %d runners wanted, replicas %d, %d pods run, seen %s ago",
+		offered, assigned, want, o.replicas, up, time.Since(o.looked).Round(time.Millisecond))
+	taken := offered == 0 || assigned >= o.max
+	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
 }
 
 // broken returns what was seen that must never be.
