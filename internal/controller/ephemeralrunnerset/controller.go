@@ -122,7 +122,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	views := observe(runners, specHash)
 	gone := memory.note(views, set.Spec.PatchID, specHash, c.Clock.Now())
 	c.questions.forget(request.NamespacedName, gone)
-	c.questions.note(memory.memory, request.NamespacedName, views)
+	c.questions.note(ctx, memory.memory, request.NamespacedName, views)
 	expected := c.expected(set, memory, views)
 	plan := memory.plan(views, demandOf(&set.Spec), expected)
 

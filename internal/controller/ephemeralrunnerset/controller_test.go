@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -171,6 +174,35 @@ func TestBusyRunnerIsNoVictim(t *testing.T) {
 			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none", s.asked, s.requests["delete"])
 		}
 	}, newSet(1))
+}
+
+// Without GitHub's word nothing goes; why it is missing is logged once for all runners, and they are asked about again.
+func TestRunnersStayWhileGitHubDoesNotAnswer(t *testing.T) {
+	inBubble(t, func(s *site) {
+		var logged []string
+		ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
+		s.remove = errors.New("GitHub is away")
+		s.reconcile()
+		s.bringUp()
+		s.publish(0)
+		s.reconcile()
+		s.elapse(surplusPatience)
+		s.publish(0)
+		s.reconcile()
+		if _, err := s.controller.Reconcile(ctx, ctrl.Request{NamespacedName: setKey}); err != nil {
+			t.Fatal(err)
+		}
+		if want := `"error"="GitHub is away" "runners"=3`; len(logged) != 1 || !strings.Contains(logged[0], want) {
+			t.Errorf("logged %q, want one line with %s", logged, want)
+		}
+		s.remove = nil
+		s.elapse(retryQuestion)
+		s.reconcile()
+		s.reconcile()
+		if s.asked != 6 || s.requests["delete"] != 3 {
+			t.Errorf("GitHub asked %d times, %d deletions; want 6 and 3", s.asked, s.requests["delete"])
+		}
+	}, newSet(3))
 }
 
 func TestStatusIsWrittenOnceASecond(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -100,8 +101,10 @@ func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 	return registered, err
 }
 
-// note moves the answers that have come into the memory.
-func (q *questions) note(m *memory, set types.NamespacedName, runners []*runner) {
+// note moves the answers that have come into the memory, and logs what kept others from coming, once for all of them:
+// whatever it is, it is seldom about one runner.
+func (q *questions) note(ctx context.Context, m *memory, set types.NamespacedName, runners []*runner) {
+	unanswered, cause := 0, error(nil)
 	for _, r := range runners {
 		key := question{set: set, uid: r.uid}
 		call, known := q.calls.Last(key)
@@ -110,6 +113,12 @@ func (q *questions) note(m *memory, set types.NamespacedName, runners []*runner)
 		}
 		q.calls.Forget(key)
 		m.past(r).note(call, m.now)
+		if call.Err != nil {
+			unanswered, cause = unanswered+1, call.Err
+		}
+	}
+	if cause != nil {
+		log.FromContext(ctx).Error(cause, "GitHub did not say whether runners may go, asking again", "runners", unanswered)
 	}
 }
 
