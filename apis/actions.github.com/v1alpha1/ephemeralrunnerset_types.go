@@ -12,7 +12,6 @@ type EphemeralRunnerSetSpec struct {
 	Replicas int `json:"replicas,omitempty"`
 	// Grows with every evaluation of the listener: it says "newer than", it is no command.
 	// +optional
-	// +optional
 	PatchID int `json:"patchID"`
 	// Jobs GitHub has assigned to the set, running ones included, at the time of patchID. Not in ARC.
 	// +optional
