@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,6 +45,7 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 	// repeats a whole pod template that nobody here wants.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
+	config.Proxy = proxyOf(config)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(config)
@@ -50,6 +53,15 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
 	}
 	return &kubernetes{client: client, namespace: namespace, name: name}, nil
+}
+
+// proxyOf keeps a proxy that a kubeconfig names, and otherwise uses none: the one in the environment is for GitHub, and
+// the API server is inside the cluster, where such a proxy seldom reaches.
+func proxyOf(config *rest.Config) func(*http.Request) (*url.URL, error) {
+	if config.Proxy != nil {
+		return config.Proxy
+	}
+	return func(*http.Request) (*url.URL, error) { return nil, nil }
 }
 
 // setDocument is an EphemeralRunnerSet as far as the listener is concerned. Numbers are never left out: a replicas that
