@@ -18,7 +18,7 @@ import (
 
 // strikes are what the faults do. Each returns when its fault is over.
 var strikes = map[kind]func(*world, fault){
-	killManager: func(w *world, _ fault) { w.kill(w.observer.managerPods(), "manager", (*fakenode.Node).Kill) },
+	killManager:   (*world).killManagers,
 	killListener: func(w *world, _ fault) {
 		w.kill(w.observer.listenerPods(), v1alpha1.ListenerContainerName, (*fakenode.Node).Kill)
 	},
@@ -41,6 +41,11 @@ var strikes = map[kind]func(*world, fault){
 }
 
 func (w *world) strike(f fault) { strikes[f.kind](w, f) }
+
+// killManagers kills the only one; of two, one of whom leads, one or both.
+func (w *world) killManagers(f fault) {
+	w.kill(w.some(w.observer.managerPods(), f.percent), "manager", (*fakenode.Node).Kill)
+}
 
 // stopAPIServer waits for the API server if another fault has taken it already.
 func (w *world) stopAPIServer(f fault) {
