@@ -18,7 +18,7 @@ import (
 
 // strikes are what the faults do. Each returns when its fault is over.
 var strikes = map[kind]func(*world, fault){
-	killManager:   (*world).killManagers,
+	killManager: (*world).killManagers,
 	killListener: func(w *world, _ fault) {
 		w.kill(w.observer.listenerPods(), v1alpha1.ListenerContainerName, (*fakenode.Node).Kill)
 	},
