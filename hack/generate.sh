@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # generate.sh: writes everything that is generated: from the API types deep copies, CustomResourceDefinitions and their
-# copies in the controller's chart, from the charts' values their reference in docs/. `make lint` runs it and fails where
-# the tree changes.
+# copies in the controller's chart, from the charts' values and from the metrics their reference in docs/. `make lint`
+# runs it and fails where the tree changes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,3 +10,4 @@ hack/tool.sh controller-gen crd:generateEmbeddedObjectMeta=true,allowDangerousTy
 go run ./hack/crds apis/crds
 charts/sync-crds.sh
 go run ./hack/valuesdoc
+go run ./hack/metricsdoc >docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md

@@ -14,7 +14,7 @@ check() { # check NAME COMMAND…
 }
 
 # The state of what is generated, whether it is committed or not.
-generated() { find apis charts docs -name '*.go' -o -path '*/crds/*.yaml' -o -name 'values-*.md' | sort | xargs sha256sum; }
+generated() { find apis charts docs -name '*.go' -o -path '*/crds/*.yaml' -o -name 'values-*.md' -o -name metrics.md | sort | xargs sha256sum; }
 generated_is_current() {
   local before
   before=$(generated)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/harrier-ci/harrier/github/actions"
@@ -100,4 +101,9 @@ func (m *Metrics) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, request)
+}
+
+// Describe sends what the metrics chosen at the moment are, whether they have series or not.
+func (m *Metrics) Describe(descriptions chan<- *prometheus.Desc) {
+	m.current.Load().registry.Describe(descriptions)
 }

@@ -1,0 +1,44 @@
+// Command metricsdoc writes the reference of metrics, docs/metrics.md, to standard output.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/harrier-ci/harrier/hack/metricsdoc/catalog"
+)
+
+const head = `# Metrics
+
+<!-- Written by hack/generate.sh from the code; don't edit. -->
+
+What manager and listeners export. Labels of the metrics of jobs are those of the default; [observability](observability.md)
+says how to choose others. The manager exports the metrics of controller-runtime, client-go and Go besides.
+`
+
+func main() {
+	if err := write(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func write(output io.Writer) error {
+	text := &strings.Builder{}
+	text.WriteString(head)
+	source := ""
+	for _, metric := range catalog.All() {
+		if !metric.Own() {
+			continue
+		}
+		if metric.Source != source {
+			source = metric.Source
+			fmt.Fprintf(text, "\n## Of the %s\n\n| name | type | labels | what |\n|---|---|---|---|\n", source)
+		}
+		fmt.Fprintf(text, "| `%s` | %s | %s | %s |\n", metric.Name, metric.Type(), strings.Join(metric.Labels, ", "), metric.Help)
+	}
+	_, err := io.WriteString(output, text.String())
+	return err
+}

@@ -1,0 +1,218 @@
+// Package observability tests what is offered to look at Harrier with, without a cluster: that dashboards and alerts ask
+// for metrics and labels that the programs export, that alerts lead to a runbook, and that the metrics keep Prometheus'
+// own rules.
+package observability
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/hack/metricsdoc/catalog"
+)
+
+const (
+	chart  = "../../charts/gha-runner-scale-set-controller"
+	docs   = "../../docs"
+	alerts = chart + "/rules/alerts.yaml"
+)
+
+var (
+	// metricName finds the metrics of a query; Prometheus functions and labels have other beginnings.
+	metricName = regexp.MustCompile(`\b(gha|controller_runtime|workqueue|rest_client|process|go)_[a-z0-9_]+`)
+	// selected finds a metric with its matchers, and matcher the labels among them.
+	selected = regexp.MustCompile(`\b((?:gha|controller_runtime|workqueue|rest_client|process|go)_[a-z0-9_]+)\{([^}]*)\}`)
+	matcher  = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)`)
+	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
+)
+
+// known are the metrics by name, those of a histogram under all the names that it is asked for by.
+func known() map[string]catalog.Metric {
+	names := map[string]catalog.Metric{}
+	for _, metric := range catalog.All() {
+		names[metric.Name] = metric
+		if metric.Type() == "histogram" {
+			metric.Labels = append(slices.Clone(metric.Labels), "le")
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				names[metric.Name+suffix] = metric
+			}
+		}
+	}
+	return names
+}
+
+// checkQuery fails the test where a query asks for what no program exports.
+func checkQuery(t *testing.T, names map[string]catalog.Metric, query string) {
+	t.Helper()
+	asked := metricName.FindAllString(query, -1)
+	if len(asked) == 0 {
+		t.Errorf("%q asks for no metric", query)
+	}
+	labels := []string{}
+	for _, name := range asked {
+		metric, exported := names[name]
+		if !exported {
+			t.Errorf("%q asks for %s, which nobody exports", query, name)
+		}
+		labels = append(labels, metric.Labels...)
+	}
+	for _, match := range selected.FindAllStringSubmatch(query, -1) {
+		for _, label := range matcher.FindAllStringSubmatch(match[2], -1) {
+			if !slices.Contains(names[match[1]].Labels, label[1]) {
+				t.Errorf("%q asks for label %s, which %s lacks", query, label[1], match[1])
+			}
+		}
+	}
+	for _, group := range grouping.FindAllStringSubmatch(query, -1) {
+		for _, label := range strings.Split(group[1], ",") {
+			if !slices.Contains(labels, strings.TrimSpace(label)) {
+				t.Errorf("%q groups by %s, which no metric in it has", query, label)
+			}
+		}
+	}
+}
+
+// dashboard is what is checked of one.
+type dashboard struct {
+	UID, Title string
+	Panels     []struct {
+		ID      int
+		Title   string
+		Targets []struct{ Expr string }
+	}
+	Templating struct {
+		List []struct {
+			Type  string
+			Query any
+		}
+	}
+}
+
+func TestDashboardsAskForWhatThereIs(t *testing.T) {
+	files, err := filepath.Glob(chart + "/dashboards/*.json")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("dashboards %v, %v; want three", files, err)
+	}
+	names := known()
+	for _, file := range files {
+		board := dashboard{}
+		if err := json.Unmarshal(read(t, file), &board); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if board.UID == "" || board.Title == "" || len(board.Panels) == 0 {
+			t.Errorf("%s lacks uid, title or panels", file)
+		}
+		seen := map[int]bool{}
+		for _, panel := range board.Panels {
+			if panel.Title == "" || seen[panel.ID] || len(panel.Targets) == 0 {
+				t.Errorf("%s: panel %d %q has no title or query, or its id twice", file, panel.ID, panel.Title)
+			}
+			seen[panel.ID] = true
+			for _, target := range panel.Targets {
+				checkQuery(t, names, target.Expr)
+			}
+		}
+	}
+}
+
+// rules is what is checked of the alerts.
+type rules struct {
+	Groups []struct {
+		Name  string
+		Rules []struct {
+			Alert, Expr string
+			Labels      map[string]string
+			Annotations map[string]string
+		}
+	}
+}
+
+func TestAlertsAskForWhatThereIsAndLeadToARunbook(t *testing.T) {
+	alertRules := rules{}
+	if err := yaml.Unmarshal(read(t, alerts), &alertRules); err != nil {
+		t.Fatal(err)
+	}
+	runbook := string(read(t, docs+"/troubleshooting.md"))
+	names := known()
+	for _, group := range alertRules.Groups {
+		for _, rule := range group.Rules {
+			checkQuery(t, names, rule.Expr)
+			if !strings.Contains(runbook, "\n### "+rule.Alert+"\n") {
+				t.Errorf("docs/troubleshooting.md has no heading %s", rule.Alert)
+			}
+			if got, want := rule.Annotations["runbook_url"], "RUNBOOK#"+strings.ToLower(rule.Alert); got != want {
+				t.Errorf("%s leads to %s, want %s", rule.Alert, got, want)
+			}
+			if rule.Annotations["summary"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("%s lacks a summary or a severity", rule.Alert)
+			}
+		}
+	}
+}
+
+// promtool reads the rules where it is installed (Debian's package prometheus has it). The tests above stand for most of
+// what it would find where it is not.
+func TestPromtoolTakesTheRules(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not installed; the rules were parsed as YAML only")
+		return
+	}
+	if output, err := exec.CommandContext(t.Context(), promtool, "check", "rules", alerts).CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, output)
+	}
+}
+
+// What `promtool check metrics` checks, on all metrics whether they have series or not.
+func TestMetricsKeepPrometheusRules(t *testing.T) {
+	exposed, families := &strings.Builder{}, 0
+	for _, metric := range catalog.All() {
+		if !metric.Own() {
+			continue
+		}
+		families++
+		fmt.Fprintf(exposed, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", metric.Name, metric.Help, metric.Type())
+		if metric.Type() == "histogram" {
+			fmt.Fprintf(exposed, "%s_bucket{le=\"+Inf\"} 1\n%[1]s_sum 1\n%[1]s_count 1\n", metric.Name)
+		} else {
+			fmt.Fprintf(exposed, "%s 1\n", metric.Name)
+		}
+	}
+	if families < 35 {
+		t.Errorf("%d families of our own, want all of them", families)
+	}
+	problems, err := promlint.New(strings.NewReader(exposed.String())).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
+
+func TestReferenceIsOfThisCode(t *testing.T) {
+	reference := string(read(t, docs+"/metrics.md"))
+	for _, metric := range catalog.All() {
+		if metric.Own() && !strings.Contains(reference, "| `"+metric.Name+"` | "+metric.Type()+" | "+strings.Join(metric.Labels, ", ")+" | "+metric.Help+" |") {
+			t.Errorf("docs/metrics.md lacks %s as it is; run make generate", metric.Name)
+		}
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
