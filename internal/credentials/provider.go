@@ -23,6 +23,9 @@ const (
 	RetryAfter = 5 * time.Second
 	// ReadTimeout ends a read with everything that belongs to it. A GET takes milliseconds, a vault's answer a second.
 	ReadTimeout = 10 * time.Second
+	// Patience is how long a caller waits for a read while it has a good result to go on with. Callers are reconcile workers:
+	// one vault that hangs must not take ten of them for 10 s each.
+	Patience = time.Second
 	// KeepFor is how long a good result bridges failing reads (API server away, Role deleted before the runners are),
 	// and how long clients and results that nobody uses are kept.
 	KeepFor = 10 * time.Minute
@@ -64,7 +67,7 @@ func New(kube client.Reader, options Options) *Provider {
 	return p
 }
 
-// Resolve returns what the reference leads to, at most RereadAfter old. It fails with *MissingError, *InvalidError,
+// Resolve returns what the reference leads to, at most RereadAfter old unless reading is slow or fails. It fails with *MissingError, *InvalidError,
 // *UnsupportedError, or the API server's or vault's own error.
 func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
 	return p.shared(ctx, reference.source(), func(ctx context.Context) (*Resolved, error) {
@@ -103,9 +106,16 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 		}
 		return entry.outcome(now)
 	})
+	var patience <-chan time.Time
+	standIn := p.results.standIn(key, p.options.Clock.Now())
+	if standIn != nil {
+		patience = p.options.Clock.After(Patience)
+	}
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("read credentials: %w", ctx.Err())
+	case <-patience:
+		return standIn, nil
 	case answer := <-flight:
 		resolved, _ := answer.Val.(*Resolved)
 		return resolved, answer.Err

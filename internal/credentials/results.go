@@ -79,6 +79,19 @@ func (e *result) outcome(now time.Time) (*Resolved, error) {
 	return e.resolved, nil
 }
 
+// standIn returns the last good result where it may stand in for a read that is slow, else nil. It may not after GitHub
+// has refused it.
+func (r *results) standIn(key sourceKey, now time.Time) *Resolved {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry, known := r.entries[key]
+	if !known || entry.invalid || now.Sub(entry.goodAt) >= KeepFor {
+		return nil
+	}
+	resolved, _ := entry.outcome(now) // nil where it fails
+	return resolved
+}
+
 func (r *results) invalidate(keys ...sourceKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,66 @@
+package credentials
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// slowStore answers after a while.
+type slowStore struct {
+	*store
+	pause atomic.Int64 // nanoseconds
+}
+
+func (s *slowStore) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	select {
+	case <-time.After(time.Duration(s.pause.Load())):
+		return s.store.Get(ctx, key, object, options...)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pause = ReadTimeout / 2
+		slow := &slowStore{store: newStore()}
+		slow.pause.Store(int64(pause))
+		slow.setSecret("runners", "github", KeyToken, "token-1")
+		f := &fixture{Provider: New(slow, Options{})}
+		resolve := func() (token string, took time.Duration) {
+			begun := time.Now()
+			return f.mustResolve(t, githubReference()), time.Since(begun)
+		}
+		if token, took := resolve(); token != "token-1" || took != pause {
+			t.Errorf("%s after %s, want token-1, which there is no way to have before it is read", token, took)
+		}
+		slow.setSecret("runners", "github", KeyToken, "token-2")
+		<-time.After(RereadAfter)
+		if token, took := resolve(); token != "token-1" || took != Patience {
+			t.Errorf("%s after %s, want token-1 after %s", token, took, Patience)
+		}
+		<-time.After(pause)
+		if token, took := resolve(); token != "token-2" || took != 0 {
+			t.Errorf("%s after %s, want token-2 at once: the read went on", token, took)
+		}
+		slow.pause.Store(int64(time.Hour))
+		for range 3 { // reads that time out
+			<-time.After(RereadAfter)
+			if token, took := resolve(); token != "token-2" || took != Patience {
+				t.Errorf("%s after %s, want token-2 after %s", token, took, Patience)
+			}
+		}
+		slow.pause.Store(int64(pause))
+		<-time.After(ReadTimeout)
+		f.Invalidate(githubReference())
+		<-time.After(RetryAfter)
+		if token, took := resolve(); token != "token-2" || took != pause {
+			t.Errorf("%s after %s, want what GitHub has refused to be read anew, however long that takes", token, took)
+		}
+	})
+}
