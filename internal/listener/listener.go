@@ -58,7 +58,8 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	log, level := newLogger(options.LogTo, settings)
-	log = log.WithName("listener").WithValues("namespace", settings.EphemeralRunnerSetNamespace, "ephemeralRunnerSet", settings.EphemeralRunnerSetName)
+	log = log.WithName("listener").WithValues("namespace", settings.EphemeralRunnerSetNamespace, "ephemeralRunnerSet", settings.EphemeralRunnerSetName,
+		"scaleSet", settings.EphemeralRunnerSetNamespace+"/"+settings.RunnerScaleSetName)
 	d := dependencies{Options: options, Log: log, cluster: options.Cluster, health: &health{clock: options.Clock}}
 	d.Read = func() (*config.Config, error) { return config.Read(options.ConfigPath) }
 	if d.cluster == nil {

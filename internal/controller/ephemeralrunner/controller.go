@@ -151,9 +151,19 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r := c.recall(runner, pod)
+	ctx = withScaleSet(ctx, runner)
 	again, err := c.step(ctx, r)
 	marking, notMarked := c.mark(ctx, r)
 	return kube.At(earlier(earlier(again, marking), c.lost(r)), c.Clock.Now()), errors.Join(err, notMarked)
+}
+
+// withScaleSet adds to every log line about the runner, which controller-runtime names, its scale set and its job.
+func withScaleSet(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
+	values := []any{"scaleSet", groupOf(runner)}
+	if runner.Status.HasJob() {
+		values = append(values, "jobID", jobID(&runner.Status))
+	}
+	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(values...))
 }
 
 // step does what the runner needs now, and returns when to look again.
