@@ -17,7 +17,7 @@ const (
 	labelNamespace = "namespace"
 )
 
-// StartupBuckets, in seconds, tell a pod on a node that is there and has the image (seconds) from a pull of the image
+// StartupBuckets are seconds. They tell a pod on a node that is there and has the image (seconds) from a pull of the image
 // (tens) and from a new node (minutes). Nine and +Inf: ten.
 var StartupBuckets = []float64{1, 2.5, 5, 10, 20, 40, 80, 160, 640}
 
