@@ -101,7 +101,7 @@ func notFound(s *Snapshot) Finding {
 func addressed(s *Set) []Finding {
 	var findings []Finding
 	if _, err := actions.ParseConfigURL(s.Spec.GitHubConfigUrl); err != nil {
-		findings = append(findings, s.finding(Problem, "InvalidConfigURL", err.Error(), "correct githubConfigUrl"))
+		findings = append(findings, s.finding(Problem, v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl"))
 	}
 	if s.DeletionTimestamp != nil {
 		findings = append(findings, s.finding(Problem, "Deleting", "the scale set is being deleted since "+s.DeletionTimestamp.String(),
@@ -119,7 +119,7 @@ func authenticated(s *Set) []Finding {
 		return refused
 	}
 	if s.Credentials != nil {
-		return []Finding{s.finding(Problem, "CredentialsInvalid", s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, ""))}
+		return []Finding{s.finding(Problem, v1alpha1.ReasonCredentialsInvalid, s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, ""))}
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func listening(s *Set) []Finding {
 func runnable(s *Set) []Finding {
 	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionOutdated, metav1.ConditionTrue))
 	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
-	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == reasonReconcileFailed {
+	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == v1alpha1.ReasonReconcileFailed {
 		findings = append(findings, s.fromCondition(Problem, ready)...)
 	}
 	return findings

@@ -104,7 +104,7 @@ func TestDiagnose(t *testing.T) {
 		"deaf listener":        {[]func(*Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", Problem},
 		"outdated image":       {[]func(*Snapshot){condition(v1alpha1.ConditionOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", Problem},
 		"degraded":             {[]func(*Snapshot){condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, "ImagePullBackOff", Problem},
-		"no rights":            {[]func(*Snapshot){condition(v1alpha1.ConditionReady, no, reasonReconcileFailed)}, reasonReconcileFailed, Problem},
+		"no rights":            {[]func(*Snapshot){condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReconcileFailed)}, v1alpha1.ReasonReconcileFailed, Problem},
 		"quota condition":      {[]func(*Snapshot){condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"), quota("10")}, "PodsForbidden", Problem},
 		"quota used up":        {[]func(*Snapshot){quota("10")}, "QuotaUsedUp", Warning},
 		"quota left":           {[]func(*Snapshot){quota("9")}, "", ""},

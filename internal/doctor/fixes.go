@@ -2,28 +2,24 @@ package doctor
 
 import "github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 
-// reasonReconcileFailed is the reason of a set whose manager was refused something by the API server.
-const reasonReconcileFailed = "ReconcileFailed"
-
 // fixes are by the reason of a condition. The messages of conditions say what happened; these say what to do.
 var fixes = map[string]string{
-	"CredentialsMissing":  "create the Secret that githubConfigSecret names, in the scale set's namespace, with github_token or the three github_app_* keys",
-	"CredentialsInvalid":  "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
-	"NotSupported":        "correct vaultConfig",
-	"Unauthorized":        "give the token or App the rights that docs/authentication.md lists, or replace it; the Secret is read again within a minute",
-	"InvalidCredentials":  "correct the Secret that githubConfigSecret names",
-	"RunnerGroupNotFound": "create the runner group on GitHub, or correct runnerGroup",
-	"ScaleSetInUse":       "choose another runnerScaleSetName, or remove the installation that uses this one",
-	"RateLimited":         "wait; if it comes again, use a GitHub App, whose limit is higher, or spread scale sets over several",
-	"GitHubUnavailable":   "see that the cluster reaches GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md) and https://www.githubstatus.com",
-	"RefusedByGitHub":     "the message is GitHub's own; correct what it names",
-	"LabelsDropped":       "use one label, or upgrade GitHub Enterprise Server",
-	"SessionConflict":     "see that no second installation uses this scale set; after a crash it ends within two minutes",
-	"ScaleSetNotFound":    "wait: the manager creates it again",
-	"CrashLoopBackOff":    "kubectl logs of the listener's pod in the manager's namespace",
-	"Unschedulable":       "make room for the listener's pod: its listenerTemplate may ask for a node that is not there",
-	reasonReconcileFailed: "grant the manager what the message says it lacks; the charts' Roles do",
-	"PodsForbidden":       "raise the ResourceQuota, or lower maxRunners or the runners' requests",
+	v1alpha1.ReasonCredentialsMissing:  "create the Secret that githubConfigSecret names, in the scale set's namespace, with github_token or the three github_app_* keys",
+	v1alpha1.ReasonCredentialsInvalid:  "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
+	v1alpha1.ReasonNotSupported:        "correct vaultConfig",
+	v1alpha1.ReasonUnauthorized:        "give the token or App the rights that docs/authentication.md lists, or replace it; the Secret is read again within a minute",
+	v1alpha1.ReasonRunnerGroupNotFound: "create the runner group on GitHub, or correct runnerGroup",
+	v1alpha1.ReasonScaleSetInUse:       "choose another runnerScaleSetName, or remove the installation that uses this one",
+	v1alpha1.ReasonRateLimited:         "wait; if it comes again, use a GitHub App, whose limit is higher, or spread scale sets over several",
+	v1alpha1.ReasonGitHubUnavailable:   "see that the cluster reaches GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md) and https://www.githubstatus.com",
+	v1alpha1.ReasonRefusedByGitHub:     "the message is GitHub's own; correct what it names",
+	v1alpha1.ReasonLabelsDropped:       "use one label, or upgrade GitHub Enterprise Server",
+	v1alpha1.ReasonSessionConflict:     "see that no second installation uses this scale set; after a crash it ends within two minutes",
+	v1alpha1.ReasonScaleSetNotFound:    "wait: the manager creates it again",
+	"CrashLoopBackOff":                 "kubectl logs of the listener's pod in the manager's namespace",
+	"Unschedulable":                    "make room for the listener's pod: its listenerTemplate may ask for a node that is not there",
+	v1alpha1.ReasonReconcileFailed:     "grant the manager what the message says it lacks; the charts' Roles do",
+	"PodsForbidden":                    "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 
 // byType are for reasons that are not listed above.

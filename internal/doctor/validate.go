@@ -104,15 +104,15 @@ func (c *checks) secret(secret any) {
 	const fix = "name a Secret, or give github_token, or github_app_id, github_app_installation_id and github_app_private_key"
 	switch given := secret.(type) {
 	case string:
-		c.fail(given != "", "CredentialsMissing", "githubConfigSecret is empty", fix)
+		c.fail(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
 	case map[string]any:
 		has := func(key string) bool { return given[key] != nil && given[key] != "" }
 		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
 		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
-		c.fail(has(credentials.KeyToken) || app, "CredentialsMissing", "githubConfigSecret has neither a token nor a whole App", fix)
-		c.fail(!has(credentials.KeyToken) || !part, "CredentialsInvalid", "githubConfigSecret has a token and an App", "keep one of the two")
+		c.fail(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a whole App", fix)
+		c.fail(!has(credentials.KeyToken) || !part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
 	default:
-		c.fail(false, "CredentialsMissing", "githubConfigSecret is missing", fix)
+		c.fail(false, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is missing", fix)
 	}
 }
 
@@ -125,7 +125,7 @@ func validateSet(document []byte, object string) []Finding {
 	}
 	c.object = "AutoscalingRunnerSet " + set.Namespace + "/" + set.Name
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
-	c.fail(set.Spec.GitHubConfigSecret != "", "CredentialsMissing", "githubConfigSecret is empty", "name a Secret in the same namespace")
+	c.fail(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
 	c.template(&set.Spec.Template.Spec)
 	c.fail(hasRunner(&set.Spec.Template.Spec), "NoRunnerContainer", "the template has no container named runner", "name the container with the runner so")
 	return c.findings
@@ -134,7 +134,7 @@ func validateSet(document []byte, object string) []Finding {
 // spec checks what values and manifests have in common.
 func (c *checks) spec(url string, least, most *int) {
 	if _, err := actions.ParseConfigURL(url); err != nil {
-		c.fail(false, "InvalidConfigURL", err.Error(), "correct githubConfigUrl")
+		c.fail(false, v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
 	}
 	for name, limit := range map[string]*int{"minRunners": least, "maxRunners": most} {
 		c.fail(limit == nil || *limit >= 0, "InvalidLimits", name+" is negative", "use 0 or more")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
@@ -105,7 +106,7 @@ func (l *loop) openFailed(err error) {
 	k.trouble = k.trouble.again(reason, err, now)
 	k.retryAt = now.Add(k.pause(err, now))
 	l.log.Error(err, "No session yet, trying again", "reason", reason, "at", k.retryAt)
-	if reason == reasonUnauthorized || reason == reasonInvalidCredentials {
+	if reason == v1alpha1.ReasonUnauthorized || reason == v1alpha1.ReasonCredentialsInvalid {
 		l.readConfig() // there may be new credentials already
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -112,10 +113,10 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	switch reason {
 	case reasonSessionLost:
 		l.sessionLost(now)
-	case reasonScaleSetNotFound:
+	case v1alpha1.ReasonScaleSetNotFound:
 		l.lose(now)
 		l.link.retryAt = p.notBefore
-	case reasonUnauthorized:
+	case v1alpha1.ReasonUnauthorized:
 		l.readConfig() // there may be new credentials already
 		if l.link.session != nil {
 			// A queue token that was renewed and refused again is a sign of a session that is gone.

@@ -9,6 +9,7 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -40,7 +41,7 @@ func TestTroubleIsToldOnceWithItsBeginning(t *testing.T) {
 		s.github.onPoll = func() error { return errBroken }
 		s.pass(10 * time.Minute)
 		last := s.cluster.states[len(s.cluster.states)-1]
-		if len(s.cluster.states) != 3 || last.Reason != reasonGitHubUnavailable || last.Message == "" || !last.Since.Time.Equal(begun) {
+		if len(s.cluster.states) != 3 || last.Reason != v1alpha1.ReasonGitHubUnavailable || last.Message == "" || !last.Since.Time.Equal(begun) {
 			t.Errorf("states = %+v, want a third one since %s", s.cluster.states, begun)
 		}
 	})
@@ -71,16 +72,16 @@ func TestReasons(t *testing.T) {
 		reason string
 		told   time.Duration
 	}{
-		"conflict":           {actions.ErrSessionConflict, reasonSessionConflict, conflictPatience},
+		"conflict":           {actions.ErrSessionConflict, v1alpha1.ReasonSessionConflict, conflictPatience},
 		"session gone":       {actions.ErrSessionNotFound, reasonSessionLost, patience},
-		"scale set gone":     {actions.ErrScaleSetNotFound, reasonScaleSetNotFound, 0},
-		"credential refused": {actions.ErrUnauthorized, reasonUnauthorized, 0},
-		"credential useless": {actions.ErrInvalidCredentials, reasonInvalidCredentials, 0},
+		"scale set gone":     {actions.ErrScaleSetNotFound, v1alpha1.ReasonScaleSetNotFound, 0},
+		"credential refused": {actions.ErrUnauthorized, v1alpha1.ReasonUnauthorized, 0},
+		"credential useless": {actions.ErrInvalidCredentials, v1alpha1.ReasonCredentialsInvalid, 0},
 		"no certificate":     {errUnusable, reasonInvalidConfig, 0},
-		"rate limit":         {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, reasonRateLimited, 0},
+		"rate limit":         {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, v1alpha1.ReasonRateLimited, 0},
 		"message":            {&actions.MalformedMessageError{Err: errBroken}, reasonMalformedMessage, patience},
 		"time is up":         {&actions.TimeoutError{}, reasonTimeout, patience},
-		"anything else":      {errBroken, reasonGitHubUnavailable, patience},
+		"anything else":      {errBroken, v1alpha1.ReasonGitHubUnavailable, patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason, err := explain(fmt.Errorf("call: %w", test.err))

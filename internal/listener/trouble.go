@@ -14,20 +14,14 @@ import (
 
 // Reasons of status.listener. The manager repeats them in the AutoscalingRunnerSet's conditions.
 const (
-	reasonListening          = "Listening"
-	reasonStarting           = "Starting"
-	reasonStopped            = "Stopped"
-	reasonSessionConflict    = "SessionConflict"
-	reasonUnauthorized       = "Unauthorized"
-	reasonInvalidCredentials = "InvalidCredentials"
-	reasonRateLimited        = "RateLimited"
-	reasonScaleSetNotFound   = v1alpha1.ReasonScaleSetNotFound
-	reasonSessionLost        = "SessionLost"
-	reasonTimeout            = "Timeout"
-	reasonGitHubUnavailable  = "GitHubUnavailable"
-	reasonMalformedMessage   = "MalformedMessage"
-	reasonPublishFailed      = "PublishFailed"
-	reasonInvalidConfig      = "InvalidConfiguration"
+	reasonListening        = "Listening"
+	reasonStarting         = "Starting"
+	reasonStopped          = "Stopped"
+	reasonSessionLost      = "SessionLost"
+	reasonTimeout          = "Timeout"
+	reasonMalformedMessage = "MalformedMessage"
+	reasonPublishFailed    = "PublishFailed"
+	reasonInvalidConfig    = "InvalidConfiguration"
 )
 
 const (
@@ -57,9 +51,9 @@ func (t *trouble) again(reason string, err error, now time.Time) *trouble {
 // patience is how long the trouble has to last before it is told: not at all where waiting alone will not help.
 func (t *trouble) patience() time.Duration {
 	switch t.reason {
-	case reasonUnauthorized, reasonInvalidCredentials, reasonInvalidConfig, reasonRateLimited, reasonScaleSetNotFound:
+	case v1alpha1.ReasonUnauthorized, v1alpha1.ReasonCredentialsInvalid, reasonInvalidConfig, v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound:
 		return 0
-	case reasonSessionConflict:
+	case v1alpha1.ReasonSessionConflict:
 		return conflictPatience
 	}
 	return patience
@@ -72,7 +66,7 @@ func (t *trouble) status() *v1alpha1.ListenerStatus {
 		return nil
 	}
 	state := v1alpha1.ListenerStateRetrying
-	if t.reason == reasonSessionConflict {
+	if t.reason == v1alpha1.ReasonSessionConflict {
 		state = v1alpha1.ListenerStateConflict
 	}
 	since := metav1.NewTime(t.since)
@@ -85,24 +79,24 @@ func explain(err error) (reason string, explained error) {
 	var malformed *actions.MalformedMessageError
 	switch {
 	case errors.Is(err, actions.ErrSessionConflict):
-		return reasonSessionConflict, fmt.Errorf("%w; it is asked for again at least every 15 s; "+
+		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; it is asked for again at least every 15 s; "+
 			"if no second installation uses this scale set, the session of a listener that was killed goes within 2 min", err)
 	case errors.Is(err, actions.ErrSessionNotFound):
 		return reasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
 	case errors.Is(err, actions.ErrScaleSetNotFound):
-		return reasonScaleSetNotFound, fmt.Errorf("%w; the manager creates it again", err)
+		return v1alpha1.ReasonScaleSetNotFound, fmt.Errorf("%w; the manager creates it again", err)
 	case errors.Is(err, actions.ErrInvalidCredentials):
-		return reasonInvalidCredentials, err
+		return v1alpha1.ReasonCredentialsInvalid, err
 	case errors.Is(err, errUnusable):
 		return reasonInvalidConfig, err
 	case errors.As(err, &limited):
-		return reasonRateLimited, err
+		return v1alpha1.ReasonRateLimited, err
 	case errors.Is(err, actions.ErrUnauthorized):
-		return reasonUnauthorized, err
+		return v1alpha1.ReasonUnauthorized, err
 	case errors.As(err, &malformed):
 		return reasonMalformedMessage, err
 	case errors.Is(err, context.DeadlineExceeded):
 		return reasonTimeout, err
 	}
-	return reasonGitHubUnavailable, err
+	return v1alpha1.ReasonGitHubUnavailable, err
 }

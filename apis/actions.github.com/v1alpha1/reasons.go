@@ -1,7 +1,35 @@
 package v1alpha1
 
-// Reasons that one program or controller writes and another decides by.
+// Reasons that one program or controller writes and another one, or a user's alert, decides by: one word for one cause,
+// wherever it is met.
 const (
+	// ReasonCredentialsMissing: a Secret, a ConfigMap or a key in it does not exist.
+	ReasonCredentialsMissing = "CredentialsMissing"
+	// ReasonCredentialsInvalid: what was read can't be credentials; GitHub was not asked.
+	ReasonCredentialsInvalid = "CredentialsInvalid"
+	// ReasonNotSupported: this version can't do what is asked for.
+	ReasonNotSupported = "NotSupported"
+	// ReasonInvalidConfigURL: githubConfigUrl is no address of an organization, repository or enterprise.
+	ReasonInvalidConfigURL = "InvalidConfigURL"
+	// ReasonUnauthorized: GitHub refused the credentials.
+	ReasonUnauthorized = "Unauthorized"
+	// ReasonRateLimited: GitHub wants to be left alone for a while; the message says until when.
+	ReasonRateLimited = "RateLimited"
+	// ReasonGitHubUnavailable: GitHub can't be reached, or fails itself.
+	ReasonGitHubUnavailable = "GitHubUnavailable"
+	// ReasonRefusedByGitHub: GitHub refused the request for a reason of its own, which the message quotes.
+	ReasonRefusedByGitHub = "RefusedByGitHub"
+	// ReasonRunnerGroupNotFound: there is no runner group of that name.
+	ReasonRunnerGroupNotFound = "RunnerGroupNotFound"
+	// ReasonScaleSetInUse: another AutoscalingRunnerSet of the cluster has the scale set.
+	ReasonScaleSetInUse = "ScaleSetInUse"
+	// ReasonLabelsDropped: GitHub did not take all labels.
+	ReasonLabelsDropped = "LabelsDropped"
+	// ReasonSessionConflict: another listener has the scale set's only message session.
+	ReasonSessionConflict = "SessionConflict"
+	// ReasonReconcileFailed: the API server refused the manager something.
+	ReasonReconcileFailed = "ReconcileFailed"
+
 	// ReasonListenerStopped is the reason of an AutoscalingListener's condition Ready once it is being deleted and its
 	// pod is gone.
 	ReasonListenerStopped = "Stopped"

@@ -189,6 +189,6 @@ func (p *pass) admit(err error) {
 	case p.pod != nil:
 		p.state = describe(p.pod)
 	default:
-		p.state = podState{reason: reasonFailed, message: err.Error()}
+		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: err.Error()}
 	}
 }

@@ -28,7 +28,6 @@ const (
 	reasonCrashLoop     = "CrashLoopBackOff"
 	reasonStopping      = "Stopping"
 	reasonUnschedulable = "Unschedulable"
-	reasonFailed        = "ReconcileFailed"
 )
 
 // treatment is what is done about a pod.

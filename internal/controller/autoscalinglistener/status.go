@@ -65,9 +65,9 @@ func obstacleReason(err error) string {
 	var unsupported *credentials.UnsupportedError
 	switch {
 	case errors.As(err, &missing):
-		return "CredentialsMissing"
+		return v1alpha1.ReasonCredentialsMissing
 	case errors.As(err, &unsupported):
-		return "NotSupported"
+		return v1alpha1.ReasonNotSupported
 	}
 	return "ConfigurationInvalid"
 }

@@ -19,23 +19,11 @@ import (
 const (
 	reasonReady                = "Ready"
 	reasonMaxRunners           = "MaxRunnersReached"
-	reasonFailed               = "ReconcileFailed"
 	reasonDone                 = "Done"
 	reasonRegistered           = "Registered"
 	reasonRegistering          = "Registering"
-	reasonInvalidConfigURL     = "InvalidConfigURL"
-	reasonCredentialsMissing   = "CredentialsMissing"
-	reasonCredentialsInvalid   = "CredentialsInvalid"
-	reasonNotSupported         = "NotSupported"
-	reasonUnauthorized         = "Unauthorized"
 	reasonAccepted             = "Accepted"
-	reasonRunnerGroupNotFound  = "RunnerGroupNotFound"
-	reasonScaleSetInUse        = "ScaleSetInUse"
-	reasonRateLimited          = "RateLimited"
-	reasonGitHubUnavailable    = "GitHubUnavailable"
-	reasonRefused              = "RefusedByGitHub"
 	reasonLabelsAccepted       = "LabelsAccepted"
-	reasonLabelsDropped        = "LabelsDropped"
 	reasonListening            = "Listening"
 	reasonListenerStarting     = "ListenerStarting"
 	reasonWaitingForScaleSet   = "WaitingForScaleSet"
@@ -70,15 +58,15 @@ func credentialsCondition(p *pass) *kube.Condition {
 	var condition kube.Condition
 	switch {
 	case errors.As(p.obstacle, &missing):
-		condition = kube.False(about, reasonCredentialsMissing, p.obstacle.Error())
+		condition = kube.False(about, v1alpha1.ReasonCredentialsMissing, p.obstacle.Error())
 	case errors.As(p.obstacle, &unsupported):
-		condition = kube.False(about, reasonNotSupported, p.obstacle.Error())
+		condition = kube.False(about, v1alpha1.ReasonNotSupported, p.obstacle.Error())
 	case p.obstacle != nil && credentials.IsVerdict(p.obstacle):
-		condition = kube.False(about, reasonCredentialsInvalid, p.obstacle.Error())
+		condition = kube.False(about, v1alpha1.ReasonCredentialsInvalid, p.obstacle.Error())
 	case p.answered() && p.enrolment.Err == nil:
 		condition = kube.True(about, reasonAccepted, "")
 	case p.answered() && errors.Is(p.enrolment.Err, actions.ErrUnauthorized):
-		condition = kube.False(about, reasonUnauthorized, p.enrolment.Err.Error())
+		condition = kube.False(about, v1alpha1.ReasonUnauthorized, p.enrolment.Err.Error())
 	default:
 		return nil
 	}
@@ -95,7 +83,7 @@ func registeredCondition(p *pass) *kube.Condition {
 	case p.deleting():
 		return nil
 	case p.wish.URL == "" && p.obstacle != nil:
-		condition = kube.False(about, reasonInvalidConfigURL, p.obstacle.Error())
+		condition = kube.False(about, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
 	case p.answered():
 		return answerCondition(p)
 	case p.registration == nil:
@@ -143,17 +131,17 @@ func failureReason(err error) string {
 	var refused *actions.Error
 	switch {
 	case errors.As(err, &inUse):
-		return reasonScaleSetInUse
+		return v1alpha1.ReasonScaleSetInUse
 	case errors.Is(err, actions.ErrRunnerGroupNotFound):
-		return reasonRunnerGroupNotFound
+		return v1alpha1.ReasonRunnerGroupNotFound
 	case errors.As(err, &limited):
-		return reasonRateLimited
+		return v1alpha1.ReasonRateLimited
 	case errors.Is(err, actions.ErrUnauthorized):
-		return reasonUnauthorized
+		return v1alpha1.ReasonUnauthorized
 	case errors.As(err, &refused) && refused.StatusCode < 500:
-		return reasonRefused
+		return v1alpha1.ReasonRefusedByGitHub
 	}
-	return reasonGitHubUnavailable
+	return v1alpha1.ReasonGitHubUnavailable
 }
 
 // labelsCondition goes by what GitHub answered: it drops labels without a word.
@@ -163,7 +151,7 @@ func labelsCondition(p *pass) *kube.Condition {
 	}
 	condition := kube.True(v1alpha1.ConditionLabelsInSync, reasonLabelsAccepted, "")
 	if dropped := missingLabels(p.enrolment.Result.set, p.wish.Labels); len(dropped) > 0 {
-		condition = kube.False(v1alpha1.ConditionLabelsInSync, reasonLabelsDropped, droppedMessage(dropped))
+		condition = kube.False(v1alpha1.ConditionLabelsInSync, v1alpha1.ReasonLabelsDropped, droppedMessage(dropped))
 	}
 	return &condition
 }
@@ -265,7 +253,7 @@ func (p *pass) readyCondition(conditions []metav1.Condition) kube.Condition {
 // waiting are the states of a set that is on its way, or is held up by a request that failed.
 func (p *pass) waiting(reason, message string) []kube.Condition {
 	if p.failure != nil {
-		return states(reasonFailed, p.failure.Error(), false)
+		return states(v1alpha1.ReasonReconcileFailed, p.failure.Error(), false)
 	}
 	return states(reason, message, false)
 }
@@ -282,7 +270,7 @@ func states(reason, message string, stalled bool) []kube.Condition {
 // needsUser says that waiting won't help.
 func needsUser(reason string) bool {
 	return slices.Contains([]string{
-		reasonInvalidConfigURL, reasonCredentialsMissing, reasonCredentialsInvalid, reasonNotSupported, reasonUnauthorized,
-		reasonRunnerGroupNotFound, reasonScaleSetInUse, reasonRefused,
+		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonNotSupported, v1alpha1.ReasonUnauthorized,
+		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub,
 	}, reason)
 }

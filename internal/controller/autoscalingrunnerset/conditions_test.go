@@ -62,7 +62,7 @@ func TestSummary(t *testing.T) {
 		"session conflict": {func(p *pass) {
 			p.runnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateConflict}
 		}, metav1.ConditionFalse, "SessionConflict", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
-		"request failed":         {func(p *pass) { p.listeners, p.failure = nil, errors.New("forbidden") }, metav1.ConditionFalse, reasonFailed, false, v1alpha1.AutoscalingRunnerSetPhasePending},
+		"request failed":         {func(p *pass) { p.listeners, p.failure = nil, errors.New("forbidden") }, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed, false, v1alpha1.AutoscalingRunnerSetPhasePending},
 		"failure while all runs": {func(p *pass) { p.failure = errors.New("timeout") }, metav1.ConditionTrue, reasonReady, false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"deleted":                {func(p *pass) { at := metav1.NewTime(p.now); p.set.DeletionTimestamp = &at }, metav1.ConditionFalse, "StoppingListener", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"deleted, no listener": {func(p *pass) {
@@ -146,7 +146,7 @@ func TestTurnsAreToldOnce(t *testing.T) {
 		wantEvent(t, f.events(), "RateLimited")
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" })
 		f.settle()
-		wantEvent(t, f.events(), reasonRunnerGroupNotFound)
+		wantEvent(t, f.events(), v1alpha1.ReasonRunnerGroupNotFound)
 		f.settle()
 		if told := f.events(); len(told) > 0 {
 			t.Errorf("told again: %q", told)

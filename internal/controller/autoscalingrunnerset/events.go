@@ -27,7 +27,7 @@ func updated(registration v1alpha1.ScaleSetRegistration) kube.Event {
 }
 
 func labelsDropped(labels []string) kube.Event {
-	return kube.Warning(reasonLabelsDropped, "Register", droppedMessage(labels))
+	return kube.Warning(v1alpha1.ReasonLabelsDropped, "Register", droppedMessage(labels))
 }
 
 // deregistered ends what registered began.

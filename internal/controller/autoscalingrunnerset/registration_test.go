@@ -111,8 +111,8 @@ func TestFirstRegistrationIsRepeated(t *testing.T) {
 		f.github.fail(errors.New("connection refused"))
 		f.create(newSet())
 		f.settle()
-		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, reasonGitHubUnavailable)
-		f.wantCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reasonGitHubUnavailable)
+		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
+		f.wantCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonGitHubUnavailable)
 		f.github.fail(nil)
 		f.elapse(retryMost)
 		f.settle()
@@ -128,11 +128,11 @@ func TestTroubleOnlyAUserCanEndIsStalled(t *testing.T) {
 		unresolved error
 		reason     string
 	}{
-		"address":     {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = "https://github.com" }, reason: reasonInvalidConfigURL},
-		"group":       {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" }, reason: reasonRunnerGroupNotFound},
-		"credentials": {unresolved: missing, reason: reasonCredentialsMissing},
-		"vault":       {unresolved: &credentials.UnsupportedError{Feature: "vault"}, reason: reasonNotSupported},
-		"refused":     {failure: actions.ErrUnauthorized, reason: reasonUnauthorized},
+		"address":     {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = "https://github.com" }, reason: v1alpha1.ReasonInvalidConfigURL},
+		"group":       {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" }, reason: v1alpha1.ReasonRunnerGroupNotFound},
+		"credentials": {unresolved: missing, reason: v1alpha1.ReasonCredentialsMissing},
+		"vault":       {unresolved: &credentials.UnsupportedError{Feature: "vault"}, reason: v1alpha1.ReasonNotSupported},
+		"refused":     {failure: actions.ErrUnauthorized, reason: v1alpha1.ReasonUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -170,8 +170,8 @@ func TestDroppedLabelsAreSaidOnce(t *testing.T) {
 		f.github.singleLabel = true
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"linux"} }))
 		f.settle()
-		f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, reasonLabelsDropped)
-		wantEvent(t, f.events(), reasonLabelsDropped)
+		f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, v1alpha1.ReasonLabelsDropped)
+		wantEvent(t, f.events(), v1alpha1.ReasonLabelsDropped)
 		f.github.made()
 		for range 5 {
 			f.elapse(checkEvery * 11 / 10)
@@ -194,7 +194,7 @@ func TestSecondOwnerOfAScaleSetStandsBack(t *testing.T) {
 		f.github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "set")}
 		f.create(owner, newSet())
 		f.settle()
-		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, reasonScaleSetInUse)
+		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, v1alpha1.ReasonScaleSetInUse)
 		if len(f.listeners()) > 0 {
 			t.Error("two listeners would fight for one session")
 		}

@@ -70,11 +70,11 @@ func TestTurns(t *testing.T) {
 		"degraded": {nil, []metav1.Condition{condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, []string{"ImagePullBackOff"}},
 		"quota":    {nil, []metav1.Condition{condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden")}, []string{"PodsForbidden"}},
 		"rate limit, then no answer": {
-			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, reasonRateLimited)},
-			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, reasonGitHubUnavailable)}, []string{reasonGitHubUnavailable}},
+			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, v1alpha1.ReasonRateLimited)},
+			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, v1alpha1.ReasonGitHubUnavailable)}, []string{v1alpha1.ReasonGitHubUnavailable}},
 		"stuck is told once": {nil, []metav1.Condition{
-			condition(v1alpha1.ConditionRegistered, no, reasonRunnerGroupNotFound), condition(v1alpha1.ConditionStalled, yes, reasonRunnerGroupNotFound),
-		}, []string{reasonRunnerGroupNotFound}},
+			condition(v1alpha1.ConditionRegistered, no, v1alpha1.ReasonRunnerGroupNotFound), condition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRunnerGroupNotFound),
+		}, []string{v1alpha1.ReasonRunnerGroupNotFound}},
 		"other conflict": {
 			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "RateLimited")},
 			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, []string{"SessionConflict"}},

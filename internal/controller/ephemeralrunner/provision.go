@@ -217,13 +217,13 @@ func registrationFailure(err error) *failure {
 	var limited *actions.RateLimitedError
 	switch {
 	case errors.As(err, &limited):
-		f.reason, f.until = "RateLimited", limited.Until
+		f.reason, f.until = v1alpha1.ReasonRateLimited, limited.Until
 	case errors.Is(err, actions.ErrUnauthorized):
-		f.reason = "CredentialsRefused"
+		f.reason = v1alpha1.ReasonUnauthorized
 	case errors.Is(err, actions.ErrScaleSetNotFound):
 		f.reason = v1alpha1.ReasonScaleSetNotFound
 	case credentials.Gone(err):
-		f.reason = "CredentialsMissing"
+		f.reason = v1alpha1.ReasonCredentialsMissing
 	}
 	return f
 }

@@ -113,7 +113,7 @@ func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 	}{
 		"5xx":          {errGitHubAway, firstRetry, "RegistrationFailed"},
 		"429":          {limited, time.Hour, "RateLimited"},
-		"refused":      {actions.ErrUnauthorized, firstRetry, "CredentialsRefused"},
+		"refused":      {actions.ErrUnauthorized, firstRetry, v1alpha1.ReasonUnauthorized},
 		"no scale set": {actions.ErrScaleSetNotFound, firstRetry, "ScaleSetNotFound"},
 		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, firstRetry, "CredentialsMissing"},
 	} {
