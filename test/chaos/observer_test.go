@@ -143,7 +143,8 @@ func (o *observer) names(pods *[]corev1.Pod) []types.NamespacedName {
 	return running(*pods)
 }
 
-// settled says that there are as many runners as GitHub's figures ask for, and what is seen.
+// settled says that there are as many runners as GitHub's figures ask for, and what is seen. Pods that start count: with
+// jobs of a second each there may be no moment at which all of them run.
 func (o *observer) settled(minRunners int) (bool, string) {
 	assigned := 0
 	snapshot := o.rig.GitHub.Snapshot()
@@ -153,8 +154,8 @@ func (o *observer) settled(minRunners int) (bool, string) {
 	offered := snapshot.JobsByState["queued"] + snapshot.JobsByState["acquired"]
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	want, up := min(minRunners+assigned, o.max), len(running(o.runners))
-	seen := fmt.Sprintf("%d jobs wait, %d assigned, %d runners wanted, replicas %d, %d pods run, seen %s ago",
+	want, up := min(minRunners+assigned, o.max), len(o.runners)
+	seen := fmt.Sprintf("%d jobs wait, %d assigned, %d runners wanted, replicas %d, %d pods, seen %s ago",
 		offered, assigned, want, o.replicas, up, time.Since(o.looked).Round(time.Millisecond))
 	taken := offered == 0 || assigned >= o.max
 	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
