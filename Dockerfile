@@ -16,15 +16,16 @@ ARG VERSION=dev
 ARG COMMIT_SHA=dev
 ARG TARGETOS
 ARG TARGETARCH
-# Static, because the base image has no C library.
+# Static, because the final image has no C library.
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
 RUN flags="-s -w -X github.com/harrier-ci/harrier/internal/build.Version=${VERSION} -X github.com/harrier-ci/harrier/internal/build.CommitSHA=${COMMIT_SHA}" \
     && go build -trimpath -ldflags "$flags" -o /out/manager ./cmd/manager \
     && go build -trimpath -ldflags "$flags" -o /out/ghalistener ./cmd/listener
 
-# Certificates of public authorities and nothing to run but the two programs.
-FROM gcr.io/distroless/static:nonroot
+# The two programs, the certificates of public authorities, and nothing else to run.
+FROM scratch
 WORKDIR /
+COPY --from=builder /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=builder /out/manager /out/ghalistener /
 USER 65532:65532
 ENTRYPOINT ["/manager"]
