@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
@@ -31,32 +28,4 @@ func TestIdleRunnersAreKeptOnTopOfThoseAtWork(t *testing.T) {
 	s.awaitJobs(ids, state.Running)
 	s.awaitIdle(2)
 	s.awaitSuccess(ids)
-}
-
-func TestRunnerPodsKnowNoCredentialsOfTheScaleSet(t *testing.T) {
-	s := install(t, "secrets", 1, 1)
-	s.awaitIdle(1)
-	pods := s.runnerPods()
-	if len(pods) != 1 {
-		t.Fatalf("%d runner pods, want 1", len(pods))
-	}
-	content, err := json.Marshal(pods[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, secret := range []string{"any-token-will-do", "github-secret"} {
-		if strings.Contains(string(content), secret) {
-			t.Errorf("the runner pod mentions %q", secret)
-		}
-	}
-	output, err := place.Kubectl(t.Context(), "auth", "can-i", "--list", "--namespace="+s.namespace,
-		"--as=system:serviceaccount:"+s.namespace+":"+pods[0].Spec.ServiceAccountName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, resource := range []string{"pods", "secrets", v1alpha1.GroupVersion.Group} {
-		if strings.Contains(output, resource) {
-			t.Errorf("the runner's ServiceAccount has rights on %s:\n%s", resource, output)
-		}
-	}
 }

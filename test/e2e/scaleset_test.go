@@ -26,6 +26,7 @@ type scaleSet struct {
 	name      string
 	namespace string
 	values    site.Values
+	github    *fakegithub.ControlClient
 	installed bool
 	// anomalies are those that GitHub had seen before.
 	anomalies int
@@ -34,7 +35,13 @@ type scaleSet struct {
 // install installs a scale set named after the test and checks at the end that its uninstallation leaves nothing.
 func install(t *testing.T, name string, minRunners, maxRunners int) *scaleSet {
 	t.Helper()
-	s := &scaleSet{t: t, name: name, namespace: "e2e-" + name, values: place.ScaleSetValues(name, minRunners, maxRunners)}
+	return installAt(t, place.Control, name, place.ScaleSetValues(name, minRunners, maxRunners))
+}
+
+// installAt does so with given values, at a GitHub of the test's own.
+func installAt(t *testing.T, github *fakegithub.ControlClient, name string, values site.Values) *scaleSet {
+	t.Helper()
+	s := &scaleSet{t: t, name: name, namespace: "e2e-" + name, values: values, github: github}
 	s.anomalies = len(s.snapshot(t.Context()).Anomalies)
 	t.Cleanup(s.end)
 	s.installed = true
@@ -134,7 +141,7 @@ func (s *scaleSet) await(ctx context.Context, what string, ask func() (missing s
 
 func (s *scaleSet) snapshot(ctx context.Context) fakegithub.Snapshot {
 	s.t.Helper()
-	snapshot, err := place.Control.Snapshot(ctx)
+	snapshot, err := s.github.Snapshot(ctx)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -175,7 +182,7 @@ func (s *scaleSet) awaitIdle(count int) {
 // queue queues jobs that take so long, and returns their ids.
 func (s *scaleSet) queue(count int, duration time.Duration) []int64 {
 	s.t.Helper()
-	ids, err := place.Control.QueueJobs(s.t.Context(), fakegithub.JobRequest{
+	ids, err := s.github.QueueJobs(s.t.Context(), fakegithub.JobRequest{
 		Count: count, ScaleSet: s.name, Duration: fakegithub.Duration(duration),
 	})
 	if err != nil {
@@ -189,7 +196,7 @@ func (s *scaleSet) awaitJobs(ids []int64, in fakegithub.JobState) []fakegithub.J
 	s.t.Helper()
 	var found []fakegithub.Job
 	s.await(s.t.Context(), "jobs to be "+string(in), func() (string, error) {
-		jobs, err := place.Control.Jobs(s.t.Context(), in)
+		jobs, err := s.github.Jobs(s.t.Context(), in)
 		if err != nil {
 			return "", err
 		}
