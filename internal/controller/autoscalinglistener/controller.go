@@ -70,6 +70,9 @@ func NewController(options Options) *Controller {
 	return &Controller{options: options}
 }
 
+// listenerOfAccess leads from a Role or RoleBinding, which live in another namespace, to their listener.
+var listenerOfAccess = kube.NamedByLabels(v1alpha1.LabelListenerNamespace, v1alpha1.LabelListenerName)
+
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 	byLabels := handler.EnqueueRequestsFromMapFunc(listenerOfAccess)
@@ -83,17 +86,6 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.listenersOfSet)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: kube.BackOff()}).
 		Complete(c)
-}
-
-// listenerOfAccess leads from a Role or RoleBinding, which live in another namespace, to their listener.
-func listenerOfAccess(_ context.Context, object client.Object) []reconcile.Request {
-	labels := object.GetLabels()
-	if labels[v1alpha1.LabelListenerName] == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: labels[v1alpha1.LabelListenerNamespace], Name: labels[v1alpha1.LabelListenerName],
-	}}}
 }
 
 // listenersOfSet leads from a scale set to its listeners: there is more than one while an older one goes.

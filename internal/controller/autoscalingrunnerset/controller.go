@@ -66,6 +66,9 @@ func NewController(options Options) *Controller {
 	return c
 }
 
+// setOfListener leads from a listener, which can't name an owner in another namespace, to its set.
+var setOfListener = kube.NamedByLabels(v1alpha1.LabelScaleSetNamespace, v1alpha1.LabelScaleSetName)
+
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(manager).
@@ -76,17 +79,6 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		WatchesRawSource(source.Func(c.wake.Start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: kube.BackOff()}).
 		Complete(c)
-}
-
-// setOfListener leads from a listener, which can't name an owner in another namespace, to its set.
-func setOfListener(_ context.Context, object client.Object) []reconcile.Request {
-	labels := object.GetLabels()
-	if labels[v1alpha1.LabelScaleSetName] == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName],
-	}}}
 }
 
 // Reconcile brings one AutoscalingRunnerSet a step closer to what its spec says.
