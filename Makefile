@@ -40,9 +40,13 @@ generate: preflight ## Write deep copies, CRDs and the chart's copies of them fr
 lint: preflight ## Check style, generated files, scripts and charts
 	hack/lint.sh
 
+# How many packages are tested at a time: three for two cores, where go test would take two. Those that install everything use
+# little more than half a core each and wait the rest of their time.
+TEST_PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
-	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -timeout 14m $(TESTS)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 14m $(TESTS)
 
 # SEED repeats one run, SEEDS makes the first so many, HOURS goes on with new ones. A run takes two to three minutes.
 SEEDS    ?= 4
@@ -53,20 +57,47 @@ CHAOS     = $(if $(HOURS),-chaos.hours $(HOURS) -timeout 0,$(if $(SEED),-chaos.s
 chaos: preflight ## Break everything while jobs run, at times that follow from a seed (SEED=7, SEEDS=20 or HOURS=8)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestChaos$$' -parallel $(PARALLEL) ./test/chaos $(CHAOS)
 
+# Each target's inputs of record are in its package's testdata/fuzz and part of make test.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: preflight ## Feed nonsense to whatever reads what others wrote, FUZZTIME=30s to each
+	@git grep -oE '^func Fuzz[A-Za-z]+' -- '*_test.go' | while IFS=: read -r file target; do \
+		echo "$${target#func } in $$(dirname "$$file")"; \
+		go test -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+	done
+
+.PHONY: soak
+soak: preflight ## Half an hour of runners and an hour of messages, both simulated: memory has to stay flat (real time: make load SCENARIO=soak)
+	go test -count 1 -v -run '^TestSoak$$' ./internal/listener
+	go test -count 1 -v -timeout 20m ./test/soak -soak.length 30m
+
+# They mostly wait, so that more of them than cores run at a time.
+E2E_PARALLEL ?= 4
+
 .PHONY: e2e
 e2e: preflight ## Install the charts on a real cluster, run jobs, upgrade, uninstall (root, Debian)
-	go test -count 1 -timeout 24m -v $(ROOT_TESTS)
+	go test -count 1 -timeout 24m -parallel $(E2E_PARALLEL) -v $(ROOT_TESTS)
 
 SCENARIO  ?= burst
 LOAD_LINE  = $(if $(N),-n $(N)) $(if $(JSON),-json $(abspath $(JSON))) $(LOAD)
 
 .PHONY: load
-load: preflight ## Measure under load: SCENARIO=burst|latency|churn|sets|hang|drain|soak|big N=1000 JSON=file LOAD='more flags'
+load: preflight ## Measure under load: SCENARIO=burst|latency|churn|sets|hang|limit|drain|idle|soak|big N=1000 JSON=file LOAD='more flags'
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -timeout 90m -v -run '^TestLoad$$' ./test/load -args -scenario $(SCENARIO) $(LOAD_LINE)
 
 .PHONY: load-check
 load-check: preflight ## A burst of 100 jobs against the budgets that hold on every machine (part of make test)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -timeout 5m -v -run '^TestLoad$$' ./test/load
+
+.PHONY: docs
+docs: ## Build the documentation as a site into dist/docs (apt-get install mkdocs)
+	@command -v mkdocs >/dev/null || { echo "mkdocs is missing: apt-get install mkdocs; docs/ can be read as it is, too" >&2; exit 1; }
+	mkdocs build --quiet --config-file hack/mkdocs.yml
+
+.PHONY: pictures
+pictures: preflight ## Draw the dashboards for docs/images from what Prometheus sees in four minutes of jobs (apt: prometheus)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestDashboardsAreDrawnFromWhatPrometheusSaw$$' ./test/scrape -args -pictures $(abspath docs/images)
 
 ##@ Ship
 

@@ -14,7 +14,7 @@ check() { # check NAME COMMAND…
 }
 
 # The state of what is generated, whether it is committed or not.
-generated() { find apis charts docs -name '*.go' -o -path '*/crds/*.yaml' -o -name 'values-*.md' -o -name metrics.md | sort | xargs sha256sum; }
+generated() { find apis charts docs -name '*.go' -o -path '*/crds/*.yaml' -o -name 'values-*.md' -o -path docs/crds.md -o -path docs/flags.md -o -name metrics.md | sort | xargs sha256sum; }
 generated_is_current() {
   local before
   before=$(generated)
@@ -24,7 +24,7 @@ generated_is_current() {
 
 modules_are_tidy() {
   local module
-  for module in . hack/tools hack/helm3; do
+  for module in $(git ls-files '*go.mod' | xargs dirname); do
     go -C "$module" mod tidy -diff || { echo "run: go -C $module mod tidy" >&2; return 1; }
   done
 }

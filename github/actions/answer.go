@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"bytes"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -11,6 +12,12 @@ import (
 
 // maxMessageLength bounds what of a foreign error text goes into logs and conditions.
 const maxMessageLength = 512
+
+// Headers that name a call in GitHub's logs: the Actions service sends the first, the REST API the second.
+const (
+	headerActivityID = "ActivityId"
+	headerRequestID  = "X-GitHub-Request-Id"
+)
 
 // answerError turns the last answer into the error to return.
 func (x *exchange) answerError() error {
@@ -35,10 +42,16 @@ func (x *exchange) answer() *Error {
 		StatusCode: x.last.status,
 		TypeName:   typeName,
 		Message:    x.redact(message),
-		ActivityID: x.last.header.Get("ActivityId"),
-		RequestID:  x.last.header.Get("X-GitHub-Request-Id"),
+		ActivityID: x.last.header.Get(headerActivityID),
+		RequestID:  x.last.header.Get(headerRequestID),
 		Credential: x.request.credential,
+		webPage:    isWebPage(x.last),
 	}
+}
+
+func isWebPage(answer *response) bool {
+	mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type"))
+	return mediaType == "text/html" || bytes.HasPrefix(bytes.TrimSpace(answer.body), []byte("<"))
 }
 
 // redact takes the request's credential out of a foreign text: a proxy's or debugging server's error page may echo it.

@@ -18,7 +18,7 @@ func FuzzJITAnswer(f *testing.F) {
 	f.Add(``)
 	f.Fuzz(func(t *testing.T, body string) {
 		s := newServer(t)
-		s.on("POST "+scaleSetsURL+"/7/generatejitconfig", reply{body: body})
+		s.on(jitCall, reply{body: body})
 		config, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"})
 		switch {
 		case err == nil && (config.EncodedJITConfig == "" || config.Runner.ID <= 0):

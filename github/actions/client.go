@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,7 +19,8 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// Proxy chooses the proxy for a request; nil means HTTP_PROXY, HTTPS_PROXY and NO_PROXY as they are now.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Logger gets renewals at info and repetitions at V(1); no credential is ever logged.
+	// Logger gets renewals at info, answers and repetitions at V(1); a call whose context has a logger uses that one for the
+	// latter. No credential is ever logged.
 	Logger logr.Logger
 	// Clock is for expiry and pauses; nil means the real one. Deadlines always run in real time, as contexts do.
 	Clock clock.WithTicker
@@ -40,6 +42,14 @@ type RequestInfo struct {
 	RateLimit *RateLimit
 	// TokenExpires is when the personal access token of the request expires; zero where the answer did not say.
 	TokenExpires time.Time
+}
+
+// Status is the HTTP status as a metric's label, "none" where no complete answer came.
+func (i RequestInfo) Status() string {
+	if i.StatusCode == 0 {
+		return "none"
+	}
+	return strconv.Itoa(i.StatusCode)
 }
 
 // RateLimit is how often a resource of the REST API may still be asked until Reset.

@@ -13,11 +13,14 @@ import (
 )
 
 const (
-	// renewBefore is how long before its end a token is replaced: longer than any one attempt lasts.
+	// renewBefore is how long before its end a token is replaced: longer than any one attempt lasts. One that lives less
+	// than twice as long is replaced in the middle of its life, or each call would get its own.
 	renewBefore = time.Minute
 	// unknownLifetime is assumed of an admin token that doesn't say when it ends. Hosted tokens last about an hour;
 	// a wrong guess costs one renewal more or one 401, which renews too.
 	unknownLifetime = 5 * time.Minute
+	// longestLifetime bounds what is believed of a token.
+	longestLifetime = 24 * time.Hour
 )
 
 // connection is where the Actions service is and the admin token for it. A renewal may change both.
@@ -29,10 +32,15 @@ type connection struct {
 	expires time.Time
 }
 
-// currentConnection returns a connection that is good for another minute.
+// renewAt is when the admin token should be replaced.
+func (c *connection) renewAt() time.Time {
+	return c.expires.Add(-min(renewBefore, c.expires.Sub(c.since)/2))
+}
+
+// currentConnection returns a connection that is good for another minute, or for half of its token's life.
 func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
 	current := c.connection.get()
-	if current != nil && !c.clock.Now().Add(renewBefore).After(current.expires) {
+	if current != nil && !c.clock.Now().After(current.renewAt()) {
 		return current, nil
 	}
 	return c.connection.replace(ctx, current)
@@ -185,6 +193,9 @@ func expiry(token string, now time.Time) time.Time {
 	var claims expiryClaim
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil {
 		return now.Add(unknownLifetime)
+	}
+	if latest := now.Add(longestLifetime); claims.ExpiresAt.After(latest) {
+		return latest
 	}
 	return claims.ExpiresAt.Time
 }

@@ -66,7 +66,7 @@ func (c Credentials) source() (credentialSource, error) {
 	case token == "":
 		return credentialSource{}, fmt.Errorf("%w: give a personal access token or a GitHub App", ErrInvalidCredentials)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return credentialSource{}, fmt.Errorf("%w: the personal access token holds white space or other characters that no token has", ErrInvalidCredentials)
+		return credentialSource{}, fmt.Errorf("%w: the personal access token holds white space or other characters that no token has; copy it again", ErrInvalidCredentials)
 	}
 	return credentialSource{token: token}, nil
 }
@@ -81,7 +81,8 @@ func (a *AppCredentials) source() (credentialSource, error) {
 	}
 	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(a.PrivateKey))
 	if err != nil {
-		return credentialSource{}, fmt.Errorf("%w: the GitHub App's private key: %w", ErrInvalidCredentials, err)
+		return credentialSource{}, fmt.Errorf("%w: the GitHub App's private key: %w; give all of a .pem file that the app's settings on GitHub generate",
+			ErrInvalidCredentials, err)
 	}
 	return credentialSource{appID: id, installationID: a.InstallationID, appKey: key}, nil
 }

@@ -29,6 +29,9 @@ var (
 	ErrUnauthorized = errors.New("credential refused")
 	// ErrInvalidCredentials are credentials that can't work, found without asking GitHub.
 	ErrInvalidCredentials = errors.New("invalid credentials")
+	// ErrForeignAnswer is an answer in HTML, which neither the Actions service nor the REST API gives: it is that of a proxy,
+	// gateway or firewall on the way and says nothing about what was asked for.
+	ErrForeignAnswer = errors.New("the answer is not of GitHub's API")
 	// ErrTruncated is an answer that broke off.
 	ErrTruncated = errors.New("the answer was cut short")
 )
@@ -66,6 +69,8 @@ type Error struct {
 
 	// rateLimited keeps a 403 that means "later" from being taken for a refused credential.
 	rateLimited bool
+	// webPage is an answer in HTML.
+	webPage bool
 }
 
 // Error names the call, the answer, GitHub's reason, the ids to quote to GitHub's support, and what to check.
@@ -81,6 +86,9 @@ func (e *Error) Error() string {
 	}
 	if advice := e.advice(); advice != "" {
 		fmt.Fprintf(&text, "; the %s was refused: %s", e.Credential, advice)
+	}
+	if e.webPage {
+		text.WriteString("; a web page is no answer of GitHub's API: check the proxy or gateway on the way and the config URL")
 	}
 	return text.String()
 }
@@ -100,8 +108,14 @@ func (e *Error) meaning() error {
 			return exception.meaning
 		}
 	}
+	switch {
+	case e.StatusCode == http.StatusUnauthorized:
+		return ErrUnauthorized // renewing the credential costs little, whoever has refused it
+	case e.webPage:
+		return ErrForeignAnswer
+	}
 	switch e.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusForbidden:
 		return ErrUnauthorized
 	case http.StatusConflict:
 		return endpoints[e.Endpoint].conflict

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-retryablehttp"
 )
 
@@ -45,6 +46,9 @@ type response struct {
 	status int
 	header http.Header
 	body   []byte
+	// whole says that the answer told where its body ends, so that none means none: one that ends with its connection
+	// may have been cut anywhere.
+	whole bool
 }
 
 // exchange is one call with its repetitions. It is the transport under the retry layer: there it reads each answer
@@ -109,7 +113,33 @@ func (x *exchange) RoundTrip(outgoing *http.Request) (*http.Response, error) {
 	if x.client.observe != nil {
 		x.client.observe(info)
 	}
+	if info.StatusCode/100 == 2 {
+		x.log(outgoing.Context(), answer).Info("GitHub answered", "status", info.StatusCode, "seconds", info.Duration.Seconds())
+	}
 	return answer, err
+}
+
+// log is for lines about one attempt, at debug: the caller's logger if the context has one, which says for whom GitHub was
+// asked, with what GitHub's support asks for. An answer that is given up on has that in its error.
+func (x *exchange) log(ctx context.Context, answer *http.Response) logr.Logger {
+	log, err := logr.FromContext(ctx)
+	if err != nil {
+		log = x.client.log
+	}
+	log = log.V(1)
+	if !log.Enabled() {
+		return logr.Discard()
+	}
+	log = log.WithValues("endpoint", x.request.endpoint, "attempt", x.attempt)
+	if answer == nil {
+		return log
+	}
+	for _, id := range []struct{ key, header string }{{"activityID", headerActivityID}, {"githubRequestID", headerRequestID}} {
+		if value := answer.Header.Get(id.header); value != "" {
+			log = log.WithValues(id.key, value)
+		}
+	}
+	return log
 }
 
 func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
@@ -131,7 +161,10 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 	case answer.StatusCode/100 == 2 && isCutJSON(body): // of a failure, the status matters more
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
 	}
-	x.last = &response{status: answer.StatusCode, header: answer.Header, body: bytes.TrimPrefix(body, byteOrderMark)}
+	x.last = &response{
+		status: answer.StatusCode, header: answer.Header, body: bytes.TrimPrefix(body, byteOrderMark),
+		whole: answer.ContentLength >= 0 || len(answer.TransferEncoding) > 0 || answer.ProtoMajor > 1,
+	}
 	answer.Body = io.NopCloser(bytes.NewReader(x.last.body))
 	return answer, nil
 }

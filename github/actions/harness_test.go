@@ -270,5 +270,17 @@ func cutShort(body string) reply {
 	}}
 }
 
+// endWithConnection answers as a server that doesn't say how long the body is.
+func endWithConnection(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(connection, "HTTP/1.0 200 OK\r\n\r\n"+body)
+		_ = connection.Close()
+	}
+}
+
 // hang holds a request until its client goes away.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -6,7 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
+)
+
+const (
+	// maxEntries bounds what a message may take of memory: 20 times the 50 entries that the service puts in one.
+	maxEntries = 1000
+	// maxProblems bounds the text that says what is wrong with a message.
+	maxProblems = 50
 )
 
 // messageTypeJobs is the only type of envelope that exists.
@@ -16,7 +24,7 @@ const messageTypeJobs = "RunnerScaleSetJobMessages"
 type Message struct {
 	// ID ascends within a scale set. It is neither small nor dense.
 	ID int64
-	// Statistics are current when the message is handed out, not when it was written.
+	// Statistics are current when the message is handed out, not when it was written; nil when it came without.
 	Statistics    *Statistics
 	JobsAvailable []JobAvailable
 	JobsAssigned  []JobAssigned
@@ -87,7 +95,8 @@ type MalformedMessageError struct {
 
 // Error implements error.
 func (e *MalformedMessageError) Error() string {
-	return fmt.Sprintf("message %d (type %q) breaks the protocol: %v", e.MessageID, e.MessageType, e.Err)
+	problems := strings.ReplaceAll(e.Err.Error(), "\n", "; ") // conditions show it in a line
+	return fmt.Sprintf("message %d (type %q) breaks the protocol: %s", e.MessageID, e.MessageType, problems)
 }
 
 // Unwrap returns what is wrong.
@@ -116,7 +125,9 @@ func parseMessage(text []byte) (*Message, error) {
 	problems := []error{
 		decodeField("messageId", outer.MessageID, &message.ID),
 		decodeField("messageType", outer.MessageType, &kind),
-		decodeField("statistics", outer.Statistics, &message.Statistics),
+	}
+	if outer.Statistics != nil { // without them the last ones hold
+		problems = append(problems, decodeOptional("statistics", outer.Statistics, &message.Statistics))
 	}
 	if kind == messageTypeJobs {
 		problems = append(problems, message.addBody(outer.Body))
@@ -133,6 +144,11 @@ func decodeField(name string, text json.RawMessage, into any) error {
 	if len(text) == 0 || string(text) == "null" {
 		return fmt.Errorf("%s is missing", name)
 	}
+	return decodeOptional(name, text, into)
+}
+
+// decodeOptional leaves into as it is where the field is null.
+func decodeOptional(name string, text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -150,16 +166,36 @@ func (m *Message) addBody(text json.RawMessage) error {
 	if body == "" {
 		return nil
 	}
-	var entries []json.RawMessage
-	if err := json.Unmarshal([]byte(body), &entries); err != nil {
+	entries := json.NewDecoder(strings.NewReader(body))
+	opening, err := entries.Token()
+	switch {
+	case err != nil:
 		return fmt.Errorf("body: %w", err)
+	case opening == nil: // null
+		return nil
+	case opening != json.Delim('['):
+		return errors.New("body: it is no array of entries")
 	}
-	m.Entries = len(entries)
+	return m.addEntries(entries)
+}
+
+// addEntries reads the array to its end, or as far as it goes. One bad entry doesn't hide the others.
+func (m *Message) addEntries(entries *json.Decoder) error {
 	var problems []error
-	for i, entry := range entries {
-		if err := m.addEntry(entry); err != nil {
-			problems = append(problems, fmt.Errorf("entry %d: %w", i, err))
+	for ; entries.More(); m.Entries++ {
+		if m.Entries == maxEntries || len(problems) == maxProblems {
+			return errors.Join(append(problems, fmt.Errorf("body: it goes on after entry %d, that is ignored", m.Entries))...)
 		}
+		var entry json.RawMessage
+		if err := entries.Decode(&entry); err != nil {
+			return errors.Join(append(problems, fmt.Errorf("body: %w", err))...)
+		}
+		if err := m.addEntry(entry); err != nil {
+			problems = append(problems, fmt.Errorf("entry %d: %w", m.Entries, err))
+		}
+	}
+	if _, err := entries.Token(); err != nil {
+		problems = append(problems, fmt.Errorf("body: %w", err))
 	}
 	return errors.Join(problems...)
 }

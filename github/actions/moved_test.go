@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -50,5 +51,27 @@ func TestNotFoundProvesNothingWhileTheAddressIsInDoubt(t *testing.T) {
 	s.on(registerCall, reply{do: s.register}, reply{status: http.StatusBadRequest})
 	if _, old := removeRunner(t, s); old == nil || errors.Is(old, ErrNotFound) {
 		t.Errorf("RemoveRunner() = %v, want the failed registration", old)
+	}
+}
+
+// A gateway whose GitHub is away says "404 Not Found", too. Nobody may take that for a runner or scale set that is gone, nor
+// 403 for a credential to be replaced.
+func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
+	for status, wrong := range map[int]error{http.StatusNotFound: ErrNotFound, http.StatusForbidden: ErrUnauthorized} {
+		for name, page := range map[string]reply{
+			"by its type": {status: status, body: "Not here", header: map[string]string{"Content-Type": "text/html; charset=utf-8"}},
+			"by its text": {status: status, body: "\n<!DOCTYPE html><title>Not here</title>", header: map[string]string{"Content-Type": "text/plain"}},
+		} {
+			s := newServer(t)
+			s.on("DELETE "+runnersURL+"/1", page)
+			s.on(getSetCall, page)
+			removal := s.client().RemoveRunner(t.Context(), 1)
+			_, reading := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+			for _, err := range []error{removal, reading} {
+				if !errors.Is(err, ErrForeignAnswer) || errors.Is(err, wrong) || !strings.Contains(err.Error(), "a web page is no answer of GitHub's API") {
+					t.Errorf("%s, status %d: got %v, want an error that says whose answer it may be", name, status, err)
+				}
+			}
+		}
 	}
 }

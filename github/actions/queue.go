@@ -1,22 +1,31 @@
 package actions
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 )
+
+// heldAtLeast tells a poll whose token ended while it was held from one whose token was refused: that takes milliseconds.
+const heldAtLeast = time.Second
 
 // GetMessage waits for a message: up to PollTimeout, one attempt, about 50 s by GitHub's own choice. It returns nil, nil when none
 // came; then the last known statistics still hold. lastMessageID is the id of the last message received, 0 for none.
 // maxCapacity is how many jobs the scale set may have in total, running ones included; with 0 none is assigned.
 //
-// A refused queue token is renewed once and the poll repeated once. Failures: ErrSessionNotFound (create a new
-// session), *MalformedMessageError, ErrTruncated, *RateLimitedError, *NetworkError, *Error.
+// A refused queue token is renewed once and the poll repeated once; where the renewed one ends
+// while the poll is held, no message came. Failures: ErrSessionNotFound (create a new session), *MalformedMessageError, ErrTruncated,
+// *RateLimitedError, *NetworkError, *Error.
 func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapacity int) (*Message, error) {
-	answer, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {
+	clock := s.client.clock
+	var sent time.Time
+	poll := func(state *sessionState) (*response, error) {
+		sent = clock.Now()
 		return s.client.exchange(ctx, request{
 			endpoint: EndpointGetMessage,
 			method:   http.MethodGet,
@@ -28,14 +37,28 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 			credential: CredentialQueueToken,
 			timeout:    s.client.limits.poll,
 		})
-	})
+	}
+	answer, err := s.withQueueToken(ctx, poll)
+	if isRefused(err, CredentialQueueToken) && clock.Since(sent) >= heldAtLeast {
+		return nil, nil // GitHub took the renewed token and had no message while it was good; the next poll renews it
+	}
 	if err != nil {
 		return nil, err
 	}
-	if answer.status == http.StatusAccepted || answer.status == http.StatusNoContent {
+	if answer.holdsNothing() {
 		return nil, nil
 	}
 	return parseMessage(answer.body)
+}
+
+// holdsNothing says that a poll brought no message: by the status for that, or by a success that is empty on purpose.
+func (r *response) holdsNothing() bool {
+	switch r.status {
+	case http.StatusAccepted, http.StatusNoContent:
+		return true
+	}
+	text := string(bytes.TrimSpace(r.body))
+	return text == "null" || text == "" && r.whole
 }
 
 // DeleteMessage acknowledges a message. A message that is not deleted comes again, also in another session.

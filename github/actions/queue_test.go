@@ -12,7 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const acquireCall = "POST " + scaleSetsURL + "/7/acquirejobs"
+const (
+	acquireCall = "POST " + scaleSetsURL + "/7/acquirejobs"
+	jitCall     = "POST " + scaleSetsURL + "/7/generatejitconfig"
+)
 
 // message is the text of a message with entries.
 func message(t *testing.T, id int64, entries ...map[string]any) string {
@@ -128,6 +131,29 @@ func TestChecklist15MessageIDs(t *testing.T) {
 	}
 }
 
+// A queue token that lives for less than a poll ends while the poll is held, again and again: no session is lost by that.
+func TestQueueTokenThatEndsWhileAPollIsHeld(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	endsUnderWay := reply{do: func(w http.ResponseWriter, _ *http.Request) {
+		s.clock.Step(10 * time.Second)
+		w.WriteHeader(http.StatusUnauthorized)
+	}}
+	s.on(refreshSessionCall, reply{body: s.sessionBody("next-token", nil)})
+	s.on(pollCall, endsUnderWay, endsUnderWay)
+	if got, err := session.GetMessage(t.Context(), 0, 1); err != nil || got != nil {
+		t.Errorf("got %v, %v; want no message", got, err)
+	}
+	s.on(pollCall, reply{status: http.StatusUnauthorized}, reply{body: message(t, 5)})
+	if got, err := session.GetMessage(t.Context(), 0, 1); err != nil || got == nil || got.ID != 5 {
+		t.Errorf("got %v, %v; want message 5", got, err)
+	}
+	s.on(pollCall, reply{status: http.StatusUnauthorized})
+	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("got %v, want ErrUnauthorized: the renewed token was refused at once", err)
+	}
+}
+
 func TestDeletingAMessage(t *testing.T) {
 	for name, test := range map[string]struct {
 		replies []reply
@@ -216,7 +242,7 @@ func TestTruncatedPollIsReturned(t *testing.T) {
 	for name, answer := range map[string]reply{
 		"connection lost":     cutShort(text),
 		"text ends too early": {body: text[:len(text)/2]},
-		"empty":               {body: ""},
+		"empty, unfinished":   {do: endWithConnection("")},
 	} {
 		s := newServer(t)
 		session := s.session()

@@ -118,19 +118,38 @@ func TestChecklist08TokenWithoutExpiry(t *testing.T) {
 	}
 }
 
-func TestTokenShorterThanAMinuteIsRenewedForEveryCall(t *testing.T) {
+// With a minute to spare each call would register anew: two calls more for each, on the REST API's limit.
+func TestTokenShorterThanAMinuteIsRenewedInTheMiddleOfItsLife(t *testing.T) {
 	s := newServer(t)
 	token := adminToken(t, jwt.MapClaims{"exp": epoch.Add(30 * time.Second).Unix()})
-	s.on(registerCall, reply{body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": token})})
+	s.on(registerCall, reply{body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": token})}, reply{do: s.register})
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	client := s.client()
-	for range 3 {
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {15 * time.Second, 1}, {time.Second, 2}} {
+		s.clock.Step(step.after)
 		if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 			t.Fatal(err)
 		}
+		if got := s.registrations(); got != step.want {
+			t.Errorf("%s later: %d registrations, want %d", step.after, got, step.want)
+		}
 	}
-	if got := s.registrations(); got != 3 {
-		t.Errorf("%d registrations, want 3", got)
+}
+
+// A token that has ended by this machine's clock is one of a service with another idea of the time.
+func TestTokenThatHasEndedIsRenewedForEveryCall(t *testing.T) {
+	s := newServer(t)
+	token := adminToken(t, jwt.MapClaims{"exp": epoch.Add(-time.Hour).Unix()})
+	s.on(registerCall, reply{body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": token})})
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	client := s.client()
+	for want := 1; want <= 3; want++ {
+		if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil || s.registrations() != want {
+			t.Errorf("got %v, %d registrations; want nil, %d", err, s.registrations(), want)
+		}
 	}
 }
 

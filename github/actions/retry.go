@@ -39,7 +39,7 @@ func (x *exchange) shouldRepeat(ctx context.Context, answer *http.Response, err 
 		return false, nil
 	}
 	x.pause = pause
-	x.logRepetition(answer, err)
+	x.logRepetition(ctx, answer, err)
 	return true, nil
 }
 
@@ -91,8 +91,8 @@ func (x *exchange) wait(outgoing *http.Request) error {
 	}
 }
 
-func (x *exchange) logRepetition(answer *http.Response, err error) {
-	log := x.client.log.V(1).WithValues("endpoint", x.request.endpoint, "attempt", x.attempt, "pause", x.pause)
+func (x *exchange) logRepetition(ctx context.Context, answer *http.Response, err error) {
+	log := x.log(ctx, answer).WithValues("pause", x.pause)
 	if err != nil {
 		log.Info("call to GitHub failed and will be repeated", "reason", x.networkError(err).Error())
 		return

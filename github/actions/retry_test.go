@@ -40,7 +40,7 @@ func TestChecklist25WhatIsRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
-			call := "POST " + scaleSetsURL + "/7/generatejitconfig"
+			call := jitCall
 			s.on(call, test.reply)
 			client := s.connected()
 			if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"}); err == nil {

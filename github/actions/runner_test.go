@@ -9,7 +9,7 @@ import (
 
 func TestGenerateJITConfig(t *testing.T) {
 	s := newServer(t)
-	call := "POST " + scaleSetsURL + "/7/generatejitconfig"
+	call := jitCall
 	s.on(call, reply{body: `{"runner":{"id":5,"name":"r-1","runnerScaleSetId":7},"encodedJITConfig":"blob"}`})
 	got, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1", WorkFolder: "/work <&>"})
 	if err != nil {
@@ -27,7 +27,7 @@ func TestGenerateJITConfig(t *testing.T) {
 // Checklist line 21: the answer is lost, the repetition finds the name taken, the caller looks the runner up.
 func TestChecklist21LostJITConfig(t *testing.T) {
 	s := newServer(t)
-	s.on("POST "+scaleSetsURL+"/7/generatejitconfig", cutShort(`{"runner"`),
+	s.on(jitCall, cutShort(`{"runner"`),
 		reply{status: 409, body: exception("TaskAgentExistsException", "taken")}, reply{body: `{"runner":{"id":6},"encodedJITConfig":"blob"}`})
 	s.on("GET "+runnersURL, reply{body: `{"count":2,"value":[{"id":4,"name":"r-10"},{"id":5,"name":"R-1","runnerScaleSetId":7}]}`})
 	s.on("DELETE "+runnersURL+"/5", reply{status: 204})
@@ -53,7 +53,7 @@ func TestChecklist21LostJITConfig(t *testing.T) {
 func TestIncompleteJITConfigIsAnError(t *testing.T) {
 	for _, body := range []string{`{}`, `{"runner":{"id":5}}`, `{"encodedJITConfig":"blob"}`, `{"runner":null,"encodedJITConfig":"blob"}`} {
 		s := newServer(t)
-		s.on("POST "+scaleSetsURL+"/7/generatejitconfig", reply{body: body})
+		s.on(jitCall, reply{body: body})
 		_, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
 		var broken *UnexpectedResponseError
 		if !errors.As(err, &broken) {
@@ -122,7 +122,7 @@ func TestChecklist01AcquirableJobs(t *testing.T) {
 		"two":      {reply{body: `{"count":2,"value":[{"runnerRequestId":11,"acquireJobUrl":"u"},{"runnerRequestId":12}]}`}, []int64{11, 12}, false},
 		"none":     {reply{status: 204}, nil, false},
 		"no list":  {reply{body: `{"count":0,"value":[]}`}, nil, false},
-		"not here": {reply{status: 404, body: "<html>"}, nil, false},
+		"not here": {reply{status: 404, body: "not here"}, nil, false},
 		"failure":  {reply{status: 400}, nil, true},
 	} {
 		s := newServer(t)

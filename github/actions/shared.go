@@ -71,8 +71,7 @@ func withRenewal[T any](ctx context.Context, values *shared[T], value *T, creden
 	call func(*T) (*response, error),
 ) (*response, error) {
 	answer, err := call(value)
-	var refused *Error
-	if !errors.As(err, &refused) || refused.StatusCode != http.StatusUnauthorized || refused.Credential != credential {
+	if !isRefused(err, credential) {
 		return answer, err
 	}
 	value, err = values.replace(ctx, value)
@@ -80,4 +79,9 @@ func withRenewal[T any](ctx context.Context, values *shared[T], value *T, creden
 		return nil, err
 	}
 	return call(value)
+}
+
+func isRefused(err error, credential string) bool {
+	var refused *Error
+	return errors.As(err, &refused) && refused.StatusCode == http.StatusUnauthorized && refused.Credential == credential
 }

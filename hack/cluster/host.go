@@ -43,11 +43,23 @@ func Preflight(ctx context.Context, progress io.Writer) error {
 		return fmt.Errorf("missing: %s. They can only be installed automatically on Debian and systems derived from it; install them and try again",
 			strings.Join(missing, ", "))
 	}
-	_, _ = fmt.Fprintf(progress, "installing packages: %s\n", strings.Join(missing, " "))
+	return installPackages(ctx, progress, missing...)
+}
+
+// NeedPackage installs a Debian package unless the program that it has is there.
+func NeedPackage(ctx context.Context, program, name string, progress io.Writer) error {
+	if _, err := lookProgram(program); err == nil {
+		return nil
+	}
+	return installPackages(ctx, progress, name)
+}
+
+func installPackages(ctx context.Context, progress io.Writer, names ...string) error {
+	_, _ = fmt.Fprintf(progress, "installing packages: %s\n", strings.Join(names, " "))
 	if err := apt(ctx, "update"); err != nil {
 		return err
 	}
-	return apt(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
+	return apt(ctx, append([]string{"install", "-y", "--no-install-recommends"}, names...)...)
 }
 
 // missingPackages returns packages in the order of their names' first need, each once.

@@ -33,6 +33,7 @@ func (d *demo) explain(failed bool) {
 		"  kubectl get autoscalingrunnersets,ephemeralrunnersets,ephemeralrunners -A",
 		"  kubectl get pods -A --watch",
 		fmt.Sprintf("  kubectl logs -n %s -l app.kubernetes.io/component=controller-manager --follow", site.SystemNamespace),
+		fmt.Sprintf("  kubectl exec -n %s deployment/%s-gha-rs-controller -- /manager doctor", site.SystemNamespace, site.ControllerName),
 	)
 	if !failed {
 		lines = append(lines, d.questions()...)

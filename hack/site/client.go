@@ -13,7 +13,7 @@ import (
 )
 
 // Client returns a client of the site's cluster that knows our kinds, and what it was configured from.
-func (s *Site) Client() (*rest.Config, client.Client, error) {
+func (s *Site) Client() (*rest.Config, client.WithWatch, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if s.Kubeconfig != "" {
 		rules.ExplicitPath = s.Kubeconfig
@@ -31,7 +31,7 @@ func (s *Site) Client() (*rest.Config, client.Client, error) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, nil, err
 	}
-	direct, err := client.New(config, client.Options{Scheme: scheme})
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make client of the cluster: %w", err)
 	}

@@ -22,10 +22,16 @@ type built struct {
 	fakeGitHub string
 }
 
-// Local starts a cluster on this machine, and GitHub as a process beside it. An error may come with a site, made in part,
-// which the caller takes down.
-func Local(ctx context.Context, root string, step Step) (*Site, error) {
-	images, err := prepare(ctx, root, step)
+// Image is one to be made and loaded onto the node, under each of the names.
+type Image struct {
+	Recipe recipe.Recipe
+	Names  []string
+}
+
+// Local starts a cluster on this machine, and GitHub as a process beside it; more are images beyond those of product and
+// demonstration. An error may come with a site, made in part, which the caller takes down.
+func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, error) {
+	images, err := prepare(ctx, root, step, more)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +55,7 @@ func Local(ctx context.Context, root string, step Step) (*Site, error) {
 }
 
 // prepare does what takes long on a machine that is new to this, before anything is started.
-func prepare(ctx context.Context, root string, step Step) (built, error) {
+func prepare(ctx context.Context, root string, step Step, more []Image) (built, error) {
 	err := step("packages of this machine", func(progress io.Writer) error { return cluster.Preflight(ctx, progress) })
 	if err != nil {
 		return built{}, err
@@ -63,13 +69,13 @@ func prepare(ctx context.Context, root string, step Step) (built, error) {
 	}
 	var images built
 	err = step("images of this tree", func(progress io.Writer) error {
-		images, err = buildImages(ctx, root, progress)
+		images, err = buildImages(ctx, root, progress, more)
 		return err
 	})
 	return images, err
 }
 
-func buildImages(ctx context.Context, root string, progress io.Writer) (built, error) {
+func buildImages(ctx context.Context, root string, progress io.Writer, more []Image) (built, error) {
 	work, err := cache.Dir("images")
 	if err != nil {
 		return built{}, err
@@ -79,20 +85,22 @@ func buildImages(ctx context.Context, root string, progress io.Writer) (built, e
 		return built{}, err
 	}
 	result := built{fakeGitHub: filepath.Join(work, recipe.Demo().Name, "fakegithub")}
-	for _, each := range []struct {
-		recipe recipe.Recipe
-		name   string
-	}{{recipe.Product(), recipe.LocalName}, {recipe.Demo(), recipe.LocalName + recipe.DemoSuffix}} {
-		_, _ = fmt.Fprintf(progress, "building the image %s\n", each.recipe.Name)
-		image, err := each.recipe.Build(ctx, root, work, version)
+	images := append([]Image{
+		{recipe.Product(), []string{recipe.LocalName}}, {recipe.Demo(), []string{recipe.LocalName + recipe.DemoSuffix}},
+	}, more...)
+	for _, each := range images {
+		_, _ = fmt.Fprintf(progress, "building the image %s\n", each.Recipe.Name)
+		image, err := each.Recipe.Build(ctx, root, work, version)
 		if err != nil {
 			return built{}, err
 		}
-		archive := filepath.Join(work, each.recipe.Name+".tar")
-		if err := image.Save(archive, each.name); err != nil {
-			return built{}, err
+		for i, name := range each.Names {
+			archive := filepath.Join(work, fmt.Sprintf("%s-%d.tar", each.Recipe.Name, i))
+			if err := image.Save(archive, name); err != nil {
+				return built{}, err
+			}
+			result.archives = append(result.archives, archive)
 		}
-		result.archives = append(result.archives, archive)
 	}
 	return result, nil
 }

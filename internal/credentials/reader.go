@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -98,9 +99,10 @@ func (r reader) secret(ctx context.Context, namespace, name string) (map[string]
 	return secret.Data, nil
 }
 
-// get reads an object and says whether it exists. An empty name is no object: the API server would take it for a list.
+// get reads an object and says whether it exists. A name that none can have is not asked for: the API server would take an
+// empty one for a list, and one with slashes for another address.
 func (r reader) get(ctx context.Context, kind, namespace, name string, into client.Object) (bool, error) {
-	if name == "" {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return false, nil
 	}
 	err := r.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)

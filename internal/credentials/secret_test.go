@@ -80,6 +80,10 @@ func TestMissingObjectsAreNamed(t *testing.T) {
 		t.Error("Gone is false for a missing Secret")
 	}
 
+	reference.GitHubConfigSecret = "Bad Name/.."
+	_, err = f.Resolve(t.Context(), reference)
+	mustName(t, err, "Secret runners/Bad Name/..", "correct the name")
+
 	reference.GitHubConfigSecret = ""
 	_, err = f.Resolve(t.Context(), reference)
 	mustName(t, err, "no Secret is named")

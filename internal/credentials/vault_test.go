@@ -3,6 +3,7 @@ package credentials
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -94,6 +95,23 @@ func TestVaultErrors(t *testing.T) {
 			}
 			mustNotLeak(t, err)
 		})
+	}
+}
+
+// lockedVault can't be opened: the manager's certificate is not there.
+type lockedVault struct{}
+
+func (lockedVault) Secret(context.Context, string) (string, error) {
+	return "", fmt.Errorf("get a token: %w", &azurekeyvault.CertificateError{Path: "/certificate", Reason: "no such file"})
+}
+
+func TestUnusableCertificateOfTheVaultsClientIsForTheUserToMend(t *testing.T) {
+	f := newFixture(t)
+	f.reader.openVault = func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault { return lockedVault{} }
+	_, err := f.Resolve(t.Context(), vaultReference())
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.certificatePath" {
+		t.Errorf("got %v, want an InvalidError about the certificate's path", err)
 	}
 }
 

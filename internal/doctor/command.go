@@ -12,10 +12,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/manager"
 )
 
 // Exit codes of the commands.
@@ -37,8 +40,8 @@ func IsCommand(arguments []string) bool {
 	return len(arguments) > 0 && slices.Contains(Commands, arguments[0])
 }
 
-// Main runs a command line for which IsCommand holds, and returns the program's exit code. The cluster is that of
-// KUBECONFIG, of ~/.kube/config, or the one the process runs in.
+// Main runs a command line for which IsCommand holds, and returns the program's exit code. The cluster is that of the flag
+// -kubeconfig, of KUBECONFIG, of ~/.kube/config, or the one the process runs in.
 func Main(ctx context.Context, arguments []string, output, trouble io.Writer) int {
 	run := doctorCommand
 	if arguments[0] == "validate" {
@@ -59,21 +62,27 @@ func doctorCommand(ctx context.Context, arguments []string, output, trouble io.W
 	options := Options{}
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	flags.SetOutput(trouble)
+	flags.Usage = func() {
+		fmt.Fprintf(trouble, "Usage: manager doctor [flags] [scale set]\n\nSays why jobs wait. Exit codes: %d nothing keeps jobs waiting for long, %d something does until somebody acts, "+
+			"%d it could not look.\n\n", ExitFine, ExitProblems, ExitUnable)
+		flags.PrintDefaults()
+	}
 	flags.StringVar(&options.Namespace, "n", "", "namespace of the scale sets; empty is all")
 	flags.StringVar(&options.Output, "o", "text", "text or json")
+	kubeconfig := flags.String("kubeconfig", "", "file that says where the cluster is; empty is KUBECONFIG, ~/.kube/config, or the cluster it runs in")
 	if err := parse(flags, arguments, &options.Name); err != nil {
 		return err
 	}
 	if options.Output != "text" && options.Output != "json" {
 		return fmt.Errorf("-o %q is unknown; use text or json", options.Output)
 	}
-	reader, err := connect()
+	cluster, err := connect(*kubeconfig)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return Run(ctx, reader, options, output)
+	return Run(ctx, cluster, options, output)
 }
 
 // parse takes flags before and after the one argument that there may be.
@@ -94,22 +103,36 @@ func parse(flags *flag.FlagSet, arguments []string, name *string) error {
 	return nil
 }
 
-func connect() (client.Reader, error) {
-	config, err := ctrl.GetConfig()
+// find returns how to reach the cluster of a kubeconfig file, or without one that of the environment. The client has no
+// limit of its own: what the doctor asks at a time is bounded.
+func find(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return ctrl.GetConfig()
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err == nil {
+		config.QPS = -1
+	}
+	return config, err
+}
+
+func connect(kubeconfig string) (Cluster, error) {
+	config, err := find(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w; set KUBECONFIG", err)
+		return Cluster{}, fmt.Errorf("find the API server: %w; use -kubeconfig FILE or set KUBECONFIG", err)
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, err
+			return Cluster{}, err
 		}
 	}
-	reader, err := client.New(config, client.Options{Scheme: scheme})
+	connection, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+		return Cluster{}, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return reader, nil
+	schemas := func(ctx context.Context) error { return manager.CheckCRDs(ctx, config) }
+	return Cluster{Reader: connection, Reviews: connection, Schemas: schemas}, nil
 }
 
 func validateCommand(_ context.Context, arguments []string, output, trouble io.Writer) error {

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -19,13 +21,25 @@ func Diagnose(s *Snapshot) []Finding {
 	findings := installation(s)
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
-			addressed, authenticated, registered, listening, runnable, limited, waiting, failing, quiet,
+			addressed, permitted, authenticated, registered, listening, runnable, limited, waiting, failing, unexplained, quiet, happened,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int { return weight(a.Severity) - weight(b.Severity) })
-	return findings
+	return unique(findings)
+}
+
+// unique drops what has the reason of an earlier finding about the same object: one cause shows in many places.
+func unique(findings []Finding) []Finding {
+	type cause struct{ object, reason string }
+	told := map[cause]bool{}
+	return slices.DeleteFunc(findings, func(f Finding) bool {
+		c := cause{f.Object, f.Reason}
+		again := told[c]
+		told[c] = true
+		return again
+	})
 }
 
 func weight(s Severity) int { return slices.Index([]Severity{Problem, Warning, Info}, s) }
@@ -65,24 +79,44 @@ func installation(s *Snapshot) []Finding {
 	case len(s.Sets) == 0:
 		findings = append(findings, notFound(s))
 	}
-	_, unread := s.Unread["Deployments"]
-	if len(s.Managers) == 0 && !unread {
+	if s.OutdatedCRDs != nil {
+		findings = append(findings, Finding{Severity: Problem, Reason: "OutdatedCRDs", Message: s.OutdatedCRDs.Error(),
+			Fix: "helm upgrade the controller's chart with crds.install=true; the manager starts within 30 s after it"})
+	}
+	_, unseen := s.Unread["Deployments"]
+	if len(s.Managers) == 0 && !unseen {
 		findings = append(findings, Finding{Severity: Warning, Reason: "NoManager", Message: "no Deployment of the chart gha-runner-scale-set-controller is there",
 			Fix: "install it, unless the manager runs by other means"})
 	}
 	for i := range s.Managers {
 		manager := &s.Managers[i]
 		if manager.Status.AvailableReplicas == 0 {
-			findings = append(findings, Finding{Severity: Problem, Object: "Deployment " + manager.Namespace + "/" + manager.Name, Reason: "ManagerNotRunning",
-				Message: "no pod of the manager is ready, so no runner is made or removed",
-				Fix:     fmt.Sprintf("kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s", manager.Namespace, manager.Name)})
+			findings = append(findings, notRunning(manager))
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(s.Unread)) {
-		findings = append(findings, Finding{Severity: Info, Reason: "NotRead",
-			Message: fmt.Sprintf("%s could not be read and were not looked at: %v", kind, s.Unread[kind]), Fix: "run the doctor with more rights to have them looked at"})
+	return append(findings, unread(s)...)
+}
+
+// notRunning is about a manager without a pod that is ready; the conditions of scale sets are then those of the last one.
+func notRunning(manager *appsv1.Deployment) Finding {
+	message, command := "no pod of the manager is ready", "kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"
+	if ptr.Deref(manager.Spec.Replicas, 1) == 0 {
+		message, command = "the manager is scaled to 0", "kubectl -n %s scale deployment %s --replicas=1"
 	}
-	return findings
+	return Finding{Severity: Problem, Object: "Deployment " + manager.Namespace + "/" + manager.Name, Reason: "ManagerNotRunning",
+		Message: message + ", so no runner is made or removed, and what scale sets say of themselves may be out of date",
+		Fix:     fmt.Sprintf(command, manager.Namespace, manager.Name)}
+}
+
+// unread tells what was not looked at, with the reason of one kind for all: it is the caller's rights.
+func unread(s *Snapshot) []Finding {
+	kinds := slices.Sorted(maps.Keys(s.Unread))
+	if len(kinds) == 0 {
+		return nil
+	}
+	return []Finding{{Severity: Info, Reason: "NotRead",
+		Message: fmt.Sprintf("%s could not be read and were not looked at: %v", strings.Join(kinds, ", "), s.Unread[kinds[0]]),
+		Fix:     "run the doctor with more rights to have them looked at"}}
 }
 
 func notFound(s *Snapshot) Finding {
@@ -124,18 +158,34 @@ func authenticated(s *Set) []Finding {
 	return nil
 }
 
+// registered looks at the scale set on GitHub, who is not asked without credentials.
 func registered(s *Set) []Finding {
-	return append(s.fromCondition(Problem, s.condition(v1alpha1.ConditionRegistered, metav1.ConditionFalse)),
-		s.fromCondition(Warning, s.condition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse))...)
+	if s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse) != nil {
+		return nil
+	}
+	return slices.Concat(s.fromCondition(Problem, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse)),
+		s.fromCondition(Warning, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown)),
+		s.fromCondition(Warning, s.condition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse)))
 }
 
+// listening looks at the listener, of which there is none before there is a scale set on GitHub.
 func listening(s *Set) []Finding {
-	return s.fromCondition(Problem, s.condition(v1alpha1.ConditionListenerReady, metav1.ConditionFalse))
+	if s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue) == nil {
+		return nil
+	}
+	findings := append(s.fromCondition(Problem, s.condition(v1alpha1.ConditionListenerReady, metav1.ConditionFalse)),
+		s.fromCondition(Warning, s.condition(v1alpha1.ConditionListenerReady, metav1.ConditionUnknown))...)
+	for i := range findings {
+		if listener := s.Listener; listener != nil {
+			findings[i].Fix += fmt.Sprintf("; kubectl -n %s describe autoscalinglistener,pod %s; kubectl -n %[1]s logs %[2]s", listener.Namespace, listener.Name)
+		}
+	}
+	return findings
 }
 
 // runnable tells why runners can't work.
 func runnable(s *Set) []Finding {
-	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionOutdated, metav1.ConditionTrue))
+	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))
 	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
 	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == v1alpha1.ReasonReconcileFailed {
 		findings = append(findings, s.fromCondition(Problem, ready)...)
@@ -155,10 +205,30 @@ func limited(s *Set) []Finding {
 		return append(findings, s.finding(Problem, "MaxRunnersZero", "maxRunners is 0: the scale set takes no jobs", "raise maxRunners"))
 	case most != nil && runnerSet != nil && runnerSet.Spec.Replicas >= *most:
 		return append(findings, s.finding(Warning, "MaxRunnersReached",
-			fmt.Sprintf("all %d runners that maxRunners allows are asked for, for %d assigned jobs; more jobs wait on GitHub", *most, runnerSet.Spec.AssignedJobs),
+			fmt.Sprintf("maxRunners of %d is reached, with %s; more jobs wait on GitHub", *most, counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
 			"raise maxRunners, or wait for a runner to finish"))
 	}
 	return findings
+}
+
+// unexplained is for runners that are asked for, don't exist, and nothing says why.
+func unexplained(s *Set) []Finding {
+	status := &s.Status
+	missing := status.DesiredRunners - status.CurrentRunners
+	stopped := s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue) != nil || s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue) != nil
+	if missing <= 0 || stopped {
+		return nil
+	}
+	if ended := endedWithoutJob(s); ended > 0 {
+		return []Finding{s.finding(Warning, "RunnerExitedWithoutJob",
+			fmt.Sprintf("%s with code 0, and no job of theirs is known; GitHub's next answer, within about a minute, says whether they had one",
+				counted(ended, "runner has ended", "runners have ended")),
+			"ask again in a minute; where it comes again, "+ofCommand)}
+	}
+	return []Finding{s.finding(Warning, "RunnersMissing",
+		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),
+			counted(status.AssignedJobs, "assigned job", "assigned jobs"), missing),
+		"ask again in a few seconds: runners of a burst are being made; where it stays, read the manager's log")}
 }
 
 // quiet is for a set that lacks nothing and has no job.

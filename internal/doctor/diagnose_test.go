@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ func healthy(changes ...func(*Snapshot)) *Snapshot {
 	}
 	set := &s.Sets[0]
 	set.Namespace, set.Name, set.Spec.GitHubConfigUrl = "runners", "linux", "https://github.com/acme"
-	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
+	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
 		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
 	}
 	for _, change := range changes {
@@ -78,8 +79,23 @@ var (
 	no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	full    = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = ptr.To(1) }
 	off     = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = ptr.To(0) }
-	noJob   = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.AssignedJobs = 0 }
+	denied  = func(s *Snapshot) {
+		s.Sets[0].Denials = []Denial{{Account: "arc-systems/arc", Actions: []string{"create pods"}}}
+	}
+	noJob       = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.AssignedJobs = 0 }
+	idleManager = func(s *Snapshot) {
+		s.Managers[0].Spec.Replicas, s.Managers[0].Status.AvailableReplicas = ptr.To[int32](0), 0
+	}
 )
+
+// warned adds a warning about a runner.
+func warned(ago time.Duration) func(*Snapshot) {
+	return func(s *Snapshot) {
+		set := &s.Sets[0]
+		set.Now = time.Unix(100_000, 0)
+		set.Warnings = []corev1.Event{{Reason: "Evicted", LastTimestamp: metav1.NewTime(set.Now.Add(-ago)), Message: "node was low on memory"}}
+	}
+}
 
 // Every way to break a scale set that users have reported leads to the finding that names it, first of all.
 func TestDiagnose(t *testing.T) {
@@ -92,6 +108,7 @@ func TestDiagnose(t *testing.T) {
 		"not installed":        {[]func(*Snapshot){func(s *Snapshot) { s.NotInstalled = true }}, "NotInstalled", Problem},
 		"wrong name":           {[]func(*Snapshot){func(s *Snapshot) { s.Sets, s.Name, s.Others = nil, "ubuntu", []string{"runners/linux"} }}, "NoScaleSet", Problem},
 		"manager down":         {[]func(*Snapshot){func(s *Snapshot) { s.Managers[0].Status.AvailableReplicas = 0 }}, "ManagerNotRunning", Problem},
+		"manager scaled to 0":  {[]func(*Snapshot){idleManager}, "ManagerNotRunning", Problem},
 		"no manager":           {[]func(*Snapshot){func(s *Snapshot) { s.Managers = nil }}, "NoManager", Warning},
 		"unwatched namespace":  {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Generation = 1 }}, "NotReconciled", Problem},
 		"wrong URL":            {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = "github.com" }}, "InvalidConfigURL", Problem},
@@ -99,10 +116,10 @@ func TestDiagnose(t *testing.T) {
 		"other version":        {[]func(*Snapshot){condition(v1alpha1.ConditionVersionSupported, no, "VersionDiffers")}, "VersionDiffers", Warning},
 		"wrong token":          {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized")}, "Unauthorized", Problem},
 		"secret read":          {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},
-		"wrong group":          {[]func(*Snapshot){condition(v1alpha1.ConditionRegistered, no, "RunnerGroupNotFound")}, "RunnerGroupNotFound", Problem},
+		"wrong group":          {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, no, "RunnerGroupNotFound")}, "RunnerGroupNotFound", Problem},
 		"labels":               {[]func(*Snapshot){condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped")}, "LabelsDropped", Warning},
 		"deaf listener":        {[]func(*Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", Problem},
-		"outdated image":       {[]func(*Snapshot){condition(v1alpha1.ConditionOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", Problem},
+		"outdated image":       {[]func(*Snapshot){condition(v1alpha1.ConditionRunnerOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", Problem},
 		"degraded":             {[]func(*Snapshot){condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, "ImagePullBackOff", Problem},
 		"no rights":            {[]func(*Snapshot){condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReconcileFailed)}, v1alpha1.ReasonReconcileFailed, Problem},
 		"quota condition":      {[]func(*Snapshot){condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"), quota("10")}, "PodsForbidden", Problem},
@@ -115,6 +132,14 @@ func TestDiagnose(t *testing.T) {
 		"on its way":           {[]func(*Snapshot){pod("ContainerCreating")}, "ContainerCreating", Info},
 		"waits without a pod":  {[]func(*Snapshot){runner("", "RateLimited")}, "RateLimited", Problem},
 		"out of memory":        {[]func(*Snapshot){runner(v1alpha1.EphemeralRunnerPhaseFailed, "OOMKilled")}, "OOMKilled", Warning},
+		"no listener yet":      {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, "Registering"), condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet")}, "Registering", Warning},
+		"old CRDs":             {[]func(*Snapshot){func(s *Snapshot) { s.OutdatedCRDs = errors.New("lack status.conditions") }}, "OutdatedCRDs", Problem},
+		"missing permission":   {[]func(*Snapshot){denied, condition(v1alpha1.ConditionRunnersPending, yes, "SecretRefused")}, "MissingPermission", Problem},
+		"runners wait":         {[]func(*Snapshot){condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable")}, "Unschedulable", Problem},
+		"runners missing":      {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }}, "RunnersMissing", Warning},
+		"ended without a job":  {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }, runner(v1alpha1.EphemeralRunnerPhaseSucceeded, "")}, "RunnerExitedWithoutJob", Warning},
+		"warned of late":       {[]func(*Snapshot){warned(time.Minute)}, "Evicted", Info},
+		"warned long ago":      {[]func(*Snapshot){warned(time.Hour)}, "", ""},
 		"no job":               {[]func(*Snapshot){noJob}, "NoJobAssigned", Info},
 		"not read":             {[]func(*Snapshot){func(s *Snapshot) { s.Unread["Pods"] = errors.New("forbidden") }}, "NotRead", Info},
 		"problem before limit": {[]func(*Snapshot){full, condition(v1alpha1.ConditionListenerReady, no, "RateLimited")}, "RateLimited", Problem},
@@ -137,9 +162,35 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
+// One cause shows in several places: in two conditions and a runner, say.
+func TestACauseIsToldOnce(t *testing.T) {
+	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized"), condition(v1alpha1.ConditionScaleSetRegistered, no, "Unauthorized"),
+		condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet"), runner("", "Unauthorized")))
+	if len(findings) != 1 {
+		t.Errorf("found %+v, want one finding", findings)
+	}
+}
+
+// The manager's words are a moment old: a pod that was refused its image a second ago may be backing off by now.
+func TestAConditionAddsNothingToThePodsOwnReason(t *testing.T) {
+	findings := Diagnose(healthy(pod("ErrImagePull"), condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")))
+	if len(findings) != 1 || findings[0].Reason != "ErrImagePull" {
+		t.Errorf("found %+v, want the pod's reason alone", findings)
+	}
+}
+
+// Who lacks a Secret is not told to wait for GitHub.
+func TestWithoutCredentialsGitHubIsNotWaitedFor(t *testing.T) {
+	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonCredentialsMissing),
+		condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, "Registering")))
+	if len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonCredentialsMissing {
+		t.Errorf("found %+v, want the credentials alone", findings)
+	}
+}
+
 func TestFindingsOfOneReasonAreCounted(t *testing.T) {
 	findings := Diagnose(healthy(pod("Unschedulable"), pod("Unschedulable"), pod("ImagePullBackOff")))
-	if len(findings) != 2 || !strings.HasPrefix(findings[1].Message, "2 runners wait for Unschedulable") {
+	if len(findings) != 2 || !strings.HasPrefix(findings[1].Message, "2 runners wait, for example linux-runner-1: 0/3 nodes") {
 		t.Errorf("found %+v, want one finding for each reason, with its count", findings)
 	}
 }

@@ -1,5 +1,6 @@
-// Package doctor answers "why is my job queued?". It reads what the cluster shows of scale sets, writes nothing, asks
-// GitHub nothing, and lists what it finds with the most likely cause first and what to do about each:
+// Package doctor answers "why is my job queued?". It reads what the cluster shows of scale sets, writes nothing (an access
+// review is created and stored nowhere), asks GitHub nothing, and lists what it finds with the most likely cause first and
+// what to do about each:
 //
 //	gather (API server) ─▶ Snapshot ─▶ Diagnose (pure) ─▶ []Finding ─▶ text or JSON
 //
@@ -47,16 +48,25 @@ type Options struct {
 	Output string
 }
 
+// Cluster is what the doctor looks at.
+type Cluster struct {
+	client.Reader
+	// Reviews are asked who may do what; nil means that nobody is.
+	Reviews Reviews
+	// Schemas fails with *manager.OutdatedCRDsError where the CustomResourceDefinitions lack something; nil is not asked.
+	Schemas func(context.Context) error
+}
+
 // ErrProblems says that jobs can't run as things are. It is what Run fails with when it has found a Problem.
 var ErrProblems = fmt.Errorf("problems were found")
 
 // Run gathers, diagnoses and writes the answer. It fails with ErrProblems, or with what kept it from looking.
-func Run(ctx context.Context, reader client.Reader, options Options, output io.Writer) error {
-	snapshot, err := Gather(ctx, reader, options.Namespace, options.Name)
+func Run(ctx context.Context, cluster Cluster, options Options, output io.Writer) error {
+	snapshot, err := Gather(ctx, cluster, options.Namespace, options.Name)
 	if err != nil {
 		return err
 	}
-	report := Report{Sets: summaries(snapshot), Findings: Diagnose(snapshot)}
+	report := Report{Managers: managers(snapshot), Sets: summaries(snapshot), Findings: Diagnose(snapshot)}
 	if err := report.write(output, options.Output); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

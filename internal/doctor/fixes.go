@@ -4,14 +4,15 @@ import "github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 
 // fixes are by the reason of a condition. The messages of conditions say what happened; these say what to do.
 var fixes = map[string]string{
-	v1alpha1.ReasonCredentialsMissing:  "create the Secret that githubConfigSecret names, in the scale set's namespace, with github_token or the three github_app_* keys",
+	v1alpha1.ReasonCredentialsMissing:  "create what the message names, in the scale set's namespace; the Secret of githubConfigSecret has github_token, or the three github_app_* keys",
 	v1alpha1.ReasonCredentialsInvalid:  "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
-	v1alpha1.ReasonNotSupported:        "correct vaultConfig",
+	v1alpha1.ReasonVaultUnsupported:    "correct vaultConfig",
 	v1alpha1.ReasonUnauthorized:        "give the token or App the rights that docs/authentication.md lists, or replace it; the Secret is read again within a minute",
 	v1alpha1.ReasonRunnerGroupNotFound: "create the runner group on GitHub, or correct runnerGroup",
 	v1alpha1.ReasonScaleSetInUse:       "choose another runnerScaleSetName, or remove the installation that uses this one",
 	v1alpha1.ReasonRateLimited:         "wait; if it comes again, use a GitHub App, whose limit is higher, or spread scale sets over several",
-	v1alpha1.ReasonGitHubUnavailable:   "see that the cluster reaches GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md) and https://www.githubstatus.com",
+	v1alpha1.ReasonGitHubUnavailable:   ofNetwork,
+	"Timeout":                          ofNetwork,
 	v1alpha1.ReasonRefusedByGitHub:     "the message is GitHub's own; correct what it names",
 	v1alpha1.ReasonLabelsDropped:       "use one label, or upgrade GitHub Enterprise Server",
 	v1alpha1.ReasonSessionConflict:     "see that no second installation uses this scale set; after a crash it ends within two minutes",
@@ -19,38 +20,72 @@ var fixes = map[string]string{
 	"CrashLoopBackOff":                 "kubectl logs of the listener's pod in the manager's namespace",
 	"Unschedulable":                    "make room for the listener's pod: its listenerTemplate may ask for a node that is not there",
 	v1alpha1.ReasonReconcileFailed:     "grant the manager what the message says it lacks; the charts' Roles do",
+	"NameTooLong":                      "create the scale set again under a shorter name; runnerScaleSetName may keep the one that jobs ask for",
+	"RunnersNotCreated":                "correct what the API server refuses: a field of the template, a policy or webhook of the namespace, or a right that the manager lacks",
+	"InvalidConfiguration":             "correct what the message names in the scale set; the listener takes it over without a restart",
+	"PublishFailed":                    "see that the listener reaches the API server, and that its Role and RoleBinding are there, which the manager makes again",
+	"PodNameTaken":                     "delete or rename the pod that the message names",
 	"PodsForbidden":                    "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 
 // byType are for reasons that are not listed above.
 var byType = map[string]string{
-	v1alpha1.ConditionCredentialsValid: "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
-	v1alpha1.ConditionListenerReady:    "kubectl describe the AutoscalingListener and its pod in the manager's namespace",
-	v1alpha1.ConditionOutdated:         "use a newer runner image in the template",
-	v1alpha1.ConditionDegraded:         "correct the template; kubectl describe one of the failed EphemeralRunners",
-	v1alpha1.ConditionVersionSupported: "upgrade the charts of controller and scale set to one version",
+	v1alpha1.ConditionCredentialsValid:   "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
+	v1alpha1.ConditionListenerReady:      "kubectl describe the AutoscalingListener and its pod in the manager's namespace",
+	v1alpha1.ConditionRunnerOutdated:     "use a newer runner image in the template",
+	v1alpha1.ConditionScaleSetRegistered: "wait: GitHub is asked again at least once a minute",
+	v1alpha1.ConditionDegraded:           "correct the template; kubectl describe one of the failed EphemeralRunners",
+	v1alpha1.ConditionVersionSupported:   "upgrade the charts of controller and scale set to one version",
 }
 
 func fixOf(conditionType, reason string) string {
+	if conditionType == v1alpha1.ConditionRunnersPending || conditionType == v1alpha1.ConditionDegraded {
+		if fix, known := ofPods[reason]; known {
+			return fix
+		}
+	}
 	if fix, known := fixes[reason]; known {
 		return fix
 	}
 	return byType[conditionType]
 }
 
+const (
+	ofNetwork = "see that the cluster reaches GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md) and https://www.githubstatus.com"
+	ofImage   = "correct the image or imagePullSecrets of the template, or see that the node reaches the registry"
+	ofCommand = "correct image or command of the container runner: its command is usually /home/runner/run.sh"
+)
+
+const ofRole = "grant the manager what the message says it lacks: the scale set's chart has the Role and its binding, helm upgrade brings them back"
+
 // ofPods are by the reason of a pod or container that does not run.
 var ofPods = map[string]string{
 	"Unschedulable":              "add nodes, or make the template ask for less: requests, nodeSelector, affinity, tolerations, volumes",
 	"SchedulingGated":            "whoever set the scheduling gate has to remove it",
-	"ImagePullBackOff":           "correct the image or imagePullSecrets of the template",
-	"ErrImagePull":               "correct the image or imagePullSecrets of the template",
+	"ImagePullBackOff":           ofImage,
+	"ErrImagePull":               ofImage,
 	"InvalidImageName":           "correct the image of the template",
 	"CreateContainerConfigError": "create the ConfigMap or Secret that the template refers to",
 	"CreateContainerError":       "correct what the message names in the template",
+	"Error":                      ofCommand + "; kubectl logs of a runner's pod, while it lasts, has what it said",
+	"StartError":                 ofCommand,
+	"ContainerCannotRun":         ofCommand,
+	"RunContainerError":          ofCommand,
 	"OOMKilled":                  "raise the memory limit of the runner container",
 	"Evicted":                    "give the runner requests that fit what jobs use, so that nodes are not overcommitted",
 	"PendingTimeout":             "kubectl describe the pod; pendingTimeout is how long it may take",
-	"RunnerExitedWithoutJob":     "see that the container runner starts the runner: its command is usually /home/runner/run.sh",
+	"RunnerExitedWithoutJob":     ofCommand,
+	"SecretRefused":              ofRole,
+	"SecretUnreadable":           ofRole,
+	"PodRefused":                 "correct what the message names; it may be an admission webhook",
+	"PodForbidden":               "correct what the message names: a policy such as Pod Security, or a missing Role of the manager",
+	"InvalidPod":                 "correct the field of the template that the message names",
+	"InvalidSecret":              "correct ephemeralRunnerConfigSecretMetadata",
+	"NodeLost":                   "nothing, unless it comes again: the node is gone",
+	"InitContainerFailed":        "kubectl logs of the pod's init container; correct it in the template",
+	"PodLost":                    "see who deletes pods: node autoscaler, eviction, or somebody by hand",
+	"RunnerNameTaken":            "nothing: another runner takes its place",
+	"RegistrationFailed":         "the message is GitHub's own; wait, and look at https://www.githubstatus.com",
 	"QuotaExceeded":              "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 

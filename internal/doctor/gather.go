@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/manager"
 )
 
 // partOfController is what the controller's chart labels its Deployment with, whatever its name is.
@@ -29,6 +35,8 @@ type Snapshot struct {
 	Sets         []Set
 	// Others are names of scale sets that were not asked for, as NAMESPACE/NAME.
 	Others []string
+	// OutdatedCRDs is what the CustomResourceDefinitions lack, nil where they are right or it could not be read.
+	OutdatedCRDs error
 	// Unread are kinds that the caller may not read, and why.
 	Unread map[string]error
 }
@@ -40,75 +48,191 @@ type Set struct {
 	Runners    []v1alpha1.EphemeralRunner
 	Pods       []corev1.Pod
 	Quotas     []corev1.ResourceQuota
+	// Listener is the set's, nil where there is none or it was not read.
+	Listener *v1alpha1.AutoscalingListener
+	// Denials are permissions that manager or listener lack.
+	Denials []Denial
+	// Warnings are Events of type Warning about the set and its runners; Now is when they were read.
+	Warnings []corev1.Event
+	Now      time.Time
 	// Credentials is why the Secret can't be used, nil where it can, or was not read.
 	Credentials error
 }
 
+// atOnce is how many requests to the API server are under way at most. One takes some ten milliseconds from a laptop: fifty
+// scale sets are looked at in a second, and nobody else's requests wait for these.
+const atOnce = 10
+
+// gathering is a snapshot that is being taken, by several goroutines.
+type gathering struct {
+	*Snapshot
+	cluster Cluster
+	unread  sync.Mutex
+}
+
 // Gather reads a snapshot of the scale sets in a namespace ("" is all) with a name ("" is any). It fails only where
-// scale sets themselves can't be read for another reason than that they are not installed.
-func Gather(ctx context.Context, reader client.Reader, namespace, name string) (*Snapshot, error) {
-	s := &Snapshot{Namespace: namespace, Name: name, Unread: map[string]error{}}
-	managers := &appsv1.DeploymentList{}
-	s.read(ctx, reader, managers, "Deployments", client.MatchingLabels{v1alpha1.LabelPartOf: partOfController})
-	s.Managers = managers.Items
+// scale sets themselves can't be read for another reason than that they are not installed, or in time.
+func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snapshot, error) {
+	g := gathering{cluster: cluster, Snapshot: &Snapshot{Namespace: namespace, Name: name, Unread: map[string]error{}}}
+	deployments := &appsv1.DeploymentList{}
+	g.read(ctx, deployments, "Deployments", client.MatchingLabels{v1alpha1.LabelPartOf: partOfController})
+	g.Managers = deployments.Items
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
-	err := reader.List(ctx, sets, client.InNamespace(namespace))
+	err := cluster.List(ctx, sets, client.InNamespace(namespace))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		s.NotInstalled = true
-		return s, nil
+		g.NotInstalled = true
+		return g.Snapshot, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list scale sets: %w; use -n NAMESPACE for one whose scale sets you may read", err)
 	}
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		if name != "" && set.Name != name && set.Spec.RunnerScaleSetName != name {
-			s.Others = append(s.Others, set.Namespace+"/"+set.Name)
-			continue
-		}
-		s.Sets = append(s.Sets, s.gatherSet(ctx, reader, set))
+	g.schemas(ctx)
+	g.choose(sets.Items)
+	if err := g.gatherSets(ctx); err != nil {
+		return nil, fmt.Errorf("look at %d scale sets: %w; use -n NAMESPACE or a scale set's name to look at fewer", len(g.Sets), err)
 	}
-	return s, nil
+	return g.Snapshot, nil
 }
 
-func (s *Snapshot) gatherSet(ctx context.Context, reader client.Reader, set *v1alpha1.AutoscalingRunnerSet) Set {
-	ours := []client.ListOption{client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name}}
+// choose keeps the sets that were asked for, and the names of the others.
+func (g *gathering) choose(sets []v1alpha1.AutoscalingRunnerSet) {
+	for i := range sets {
+		set := &sets[i]
+		if g.Name != "" && set.Name != g.Name && set.Spec.RunnerScaleSetName != g.Name {
+			g.Others = append(g.Others, set.Namespace+"/"+set.Name)
+			continue
+		}
+		g.Sets = append(g.Sets, Set{AutoscalingRunnerSet: *set, Now: time.Now()})
+	}
+}
+
+// gatherSets reads what belongs to the sets: what is of a namespace once for all its sets.
+func (g *gathering) gatherSets(ctx context.Context) error {
+	if len(g.Sets) == 0 {
+		return nil
+	}
+	g.listeners(ctx)
+	namespaces := map[string][]*Set{}
+	every := make([]*Set, len(g.Sets))
+	for i := range g.Sets {
+		every[i] = &g.Sets[i]
+		namespaces[every[i].Namespace] = append(namespaces[every[i].Namespace], every[i])
+	}
+	err := kube.ForEach(ctx, atOnce, slices.Sorted(maps.Keys(namespaces)), func(ctx context.Context, namespace string) error {
+		g.gatherNamespace(ctx, namespace, namespaces[namespace])
+		return nil
+	})
+	return errors.Join(err, kube.ForEach(ctx, atOnce, every, func(ctx context.Context, set *Set) error {
+		set.Credentials = g.credentials(ctx, &set.AutoscalingRunnerSet)
+		set.deny(g.deniedListener(ctx, set))
+		return nil
+	}))
+}
+
+// schemas notes what the CustomResourceDefinitions lack.
+func (g *gathering) schemas(ctx context.Context) {
+	if g.cluster.Schemas == nil {
+		return
+	}
+	var outdated *manager.OutdatedCRDsError
+	if err := g.cluster.Schemas(ctx); errors.As(err, &outdated) {
+		g.OutdatedCRDs = err
+	} else {
+		g.note("schemas", err)
+	}
+}
+
+// gatherNamespace reads what the sets of one namespace have there.
+func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets []*Set) {
 	runnerSets, runners := &v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{}
 	pods, quotas := &corev1.PodList{}, &corev1.ResourceQuotaList{}
-	s.read(ctx, reader, runnerSets, "EphemeralRunnerSets", ours...)
-	s.read(ctx, reader, runners, "EphemeralRunners", ours...)
-	s.read(ctx, reader, pods, "Pods", ours...)
-	s.read(ctx, reader, quotas, "ResourceQuotas", client.InNamespace(set.Namespace))
-	slices.SortFunc(runnerSets.Items, func(a, b v1alpha1.EphemeralRunnerSet) int {
+	ours := []client.ListOption{client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelScaleSetName}}
+	if len(sets) == 1 {
+		ours[1] = client.MatchingLabels{v1alpha1.LabelScaleSetName: sets[0].Name}
+	}
+	g.read(ctx, runnerSets, "EphemeralRunnerSets", ours...)
+	g.read(ctx, runners, "EphemeralRunners", ours...)
+	g.read(ctx, pods, "Pods", ours...)
+	g.read(ctx, quotas, "ResourceQuotas", client.InNamespace(namespace))
+	warnings, manager := g.warnings(ctx, namespace), g.deniedManager(ctx, namespace)
+	slices.SortStableFunc(runnerSets.Items, func(a, b v1alpha1.EphemeralRunnerSet) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
-	return Set{
-		AutoscalingRunnerSet: *set, RunnerSets: runnerSets.Items, Runners: runners.Items, Pods: pods.Items, Quotas: quotas.Items,
-		Credentials: s.credentials(ctx, reader, set),
+	for _, set := range sets {
+		set.RunnerSets = ofSet(set.Name, runnerSets.Items, func(r *v1alpha1.EphemeralRunnerSet) client.Object { return r })
+		set.Runners = ofSet(set.Name, runners.Items, func(r *v1alpha1.EphemeralRunner) client.Object { return r })
+		set.Pods = ofSet(set.Name, pods.Items, func(p *corev1.Pod) client.Object { return p })
+		set.Quotas = quotas.Items
+		set.Warnings = set.concerned(warnings)
+		set.deny(manager)
+	}
+}
+
+// ofSet returns the objects with a set's label.
+func ofSet[T any](name string, items []T, object func(*T) client.Object) (found []T) {
+	for i := range items {
+		if object(&items[i]).GetLabels()[v1alpha1.LabelScaleSetName] == name {
+			found = append(found, items[i])
+		}
+	}
+	return found
+}
+
+// listeners gives each set its listener, which lives in its manager's namespace.
+func (g *gathering) listeners(ctx context.Context) {
+	list := &v1alpha1.AutoscalingListenerList{}
+	g.read(ctx, list, "AutoscalingListeners")
+	bySet := map[types.NamespacedName]*v1alpha1.AutoscalingListener{}
+	for i := range list.Items {
+		listener := &list.Items[i]
+		if listener.DeletionTimestamp == nil {
+			of := types.NamespacedName{Namespace: listener.Labels[v1alpha1.LabelScaleSetNamespace], Name: listener.Labels[v1alpha1.LabelScaleSetName]}
+			bySet[of] = listener
+		}
+	}
+	for i := range g.Sets {
+		g.Sets[i].Listener = bySet[client.ObjectKeyFromObject(&g.Sets[i])]
 	}
 }
 
 // credentials returns what is wrong with the set's Secret. A vault is not asked: that would need credentials of ours.
-func (s *Snapshot) credentials(ctx context.Context, reader client.Reader, set *v1alpha1.AutoscalingRunnerSet) error {
+func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) error {
 	if set.Spec.VaultConfig != nil {
 		return nil
 	}
-	_, err := credentials.New(reader, credentials.Options{}).Resolve(ctx, credentials.ForAutoscalingRunnerSet(set))
+	_, err := credentials.New(g.cluster, credentials.Options{}).Resolve(ctx, credentials.ForAutoscalingRunnerSet(set))
 	var status apierrors.APIStatus
 	switch {
 	case credentials.IsVerdict(err):
 		return err
 	case errors.As(err, &status):
-		s.Unread["Secrets"] = err
+		g.note("Secrets", err)
 	}
 	return nil
 }
 
 // read lists what there is, and notes where it may not.
-func (s *Snapshot) read(ctx context.Context, reader client.Reader, list client.ObjectList, what string, options ...client.ListOption) {
-	if err := reader.List(ctx, list, options...); err != nil && !meta.IsNoMatchError(err) {
-		s.Unread[what] = err
+func (g *gathering) read(ctx context.Context, list client.ObjectList, what string, options ...client.ListOption) {
+	if err := g.cluster.List(ctx, list, options...); !meta.IsNoMatchError(err) {
+		g.note(what, err)
 	}
+}
+
+// note keeps why a kind was not read, where there was an error.
+func (g *gathering) note(what string, err error) {
+	if err == nil {
+		return
+	}
+	g.unread.Lock()
+	defer g.unread.Unlock()
+	g.Unread[what] = err
+}
+
+// wasUnread says that a kind could not be read.
+func (g *gathering) wasUnread(what string) bool {
+	g.unread.Lock()
+	defer g.unread.Unlock()
+	return g.Unread[what] != nil
 }
 
 // runnerSet returns the EphemeralRunnerSet in use, nil where there is none.

@@ -5,12 +5,34 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // Report is the doctor's answer.
 type Report struct {
+	Managers []Manager `json:"managers"`
 	Sets     []Summary `json:"scaleSets"`
 	Findings []Finding `json:"findings"`
+}
+
+// Manager is an installation of the controller's chart.
+type Manager struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Version is that of the chart, by its label.
+	Version string `json:"version,omitempty"`
+	Ready   int32  `json:"readyPods"`
+}
+
+func managers(s *Snapshot) []Manager {
+	list := []Manager{}
+	for i := range s.Managers {
+		m := &s.Managers[i]
+		list = append(list, Manager{m.Namespace, m.Name, m.Labels[v1alpha1.LabelVersion], m.Status.AvailableReplicas})
+	}
+	return list
 }
 
 // Summary is a scale set in numbers.
@@ -60,30 +82,106 @@ func (r *Report) write(output io.Writer, format string) error {
 	return err
 }
 
+// text is the report for people: a line for each manager, a table of the scale sets, and the findings by number.
 func (r *Report) text() string {
 	var text strings.Builder
-	for _, set := range r.Sets {
-		most := "no limit"
-		if set.Max != nil {
-			most = fmt.Sprintf("at most %d", *set.Max)
-		}
-		fmt.Fprintf(&text, "%s/%s: %d jobs assigned, %d runners wanted (%s), %d pending, %d idle, %d busy, %d failed, listener %s\n",
-			set.Namespace, set.Name, set.AssignedJobs, set.Desired, most, set.Pending, set.Idle, set.Busy, set.Failed, orUnknown(set.Listener))
+	for _, m := range r.Managers {
+		fmt.Fprintf(&text, "Manager %s/%s: version %s, %s\n", m.Namespace, m.Name, orUnknown(m.Version), counted(int(m.Ready), "pod ready", "pods ready"))
 	}
-	for i, finding := range r.Findings {
-		fmt.Fprintf(&text, "\n%d. %s %s", i+1, strings.ToUpper(string(finding.Severity)), finding.Reason)
-		if finding.Object != "" {
-			fmt.Fprintf(&text, " (%s)", finding.Object)
-		}
-		fmt.Fprintf(&text, "\n   %s\n", finding.Message)
-		if finding.Fix != "" {
-			fmt.Fprintf(&text, "   To do: %s\n", finding.Fix)
-		}
+	if len(r.Sets) == 1 {
+		text.WriteString(r.Sets[0].line())
+	} else {
+		text.WriteString(table(r.Sets))
+	}
+	for i, finding := range together(r.Findings) {
+		fmt.Fprintf(&text, "\n%d. %s", i+1, finding)
 	}
 	if len(r.Findings) == 0 {
 		text.WriteString("\nNothing is wrong.\n")
 	}
 	return text.String()
+}
+
+// most is the limit in words.
+func (s *Summary) most() string {
+	if s.Max == nil {
+		return "no limit"
+	}
+	return fmt.Sprintf("at most %d", *s.Max)
+}
+
+// line is one set in words.
+func (s *Summary) line() string {
+	return fmt.Sprintf("%s/%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed, listener %s\n",
+		s.Namespace, s.Name, counted(s.AssignedJobs, "job assigned", "jobs assigned"), counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
+		s.Pending, s.Idle, s.Busy, s.Failed, orUnknown(s.Listener))
+}
+
+// table has a line for each set, and nothing where there is none.
+func table(sets []Summary) string {
+	if len(sets) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	lines := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0) // a strings.Builder takes everything
+	fmt.Fprintln(lines, "\nSCALE SET\tJOBS\tRUNNERS WANTED\tLIMIT\tPENDING\tIDLE\tBUSY\tFAILED\tLISTENER")
+	for i := range sets {
+		s := &sets[i]
+		fmt.Fprintf(lines, "%s/%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n",
+			s.Namespace, s.Name, s.AssignedJobs, s.Desired, s.most(), s.Pending, s.Idle, s.Busy, s.Failed, orUnknown(s.Listener))
+	}
+	_ = lines.Flush()
+	return text.String()
+}
+
+// shared is a finding with other objects of which the same is to be told.
+type shared struct {
+	Finding
+	others []string
+}
+
+// together joins findings that would be read as one: those in the same words, and what is merely worth knowing for the same
+// reason. Fifty idle scale sets are one thing to read about, not fifty. The JSON has them one by one.
+func together(findings []Finding) (joined []shared) {
+	first := map[Finding]int{}
+	for _, finding := range findings {
+		alike := finding
+		alike.Object = ""
+		if finding.Severity == Info {
+			alike.Message, alike.Fix = "", ""
+		}
+		at, told := first[alike]
+		if !told {
+			first[alike] = len(joined)
+			joined = append(joined, shared{Finding: finding})
+			continue
+		}
+		joined[at].others = append(joined[at].others, finding.Object)
+	}
+	return joined
+}
+
+// namedOthers is how many other objects of a finding are named.
+const namedOthers = 10
+
+// String is the finding as text, from its severity on.
+func (s shared) String() string {
+	text := strings.ToUpper(string(s.Severity)) + " " + s.Reason
+	if s.Object != "" {
+		text += " (" + s.Object + ")"
+	}
+	text += "\n   " + s.Message + "\n"
+	if s.Fix != "" {
+		text += "   To do: " + s.Fix + "\n"
+	}
+	if len(s.others) == 0 {
+		return text
+	}
+	text += "   The same of " + strings.Join(s.others[:min(namedOthers, len(s.others))], ", ")
+	if more := len(s.others) - namedOthers; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + "\n"
 }
 
 func orUnknown(text string) string {

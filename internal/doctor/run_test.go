@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,7 +24,7 @@ import (
 )
 
 // cluster is an API server with the objects, whose lists fail as refuse says.
-func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...client.Object) client.Reader {
+func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...client.Object) Cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -31,14 +32,15 @@ func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...clie
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	typeOf := func(object client.Object) []string { return []string{object.(*corev1.Event).Type} }
+	return Cluster{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Event{}, eventType, typeOf).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if err := refuse(list); err != nil {
 				return err
 			}
 			return c.List(ctx, list, options...)
 		},
-	}).Build()
+	}).Build()}
 }
 
 func allow(client.ObjectList) error { return nil }
@@ -74,6 +76,33 @@ func TestRunFindsAnEmptySecret(t *testing.T) {
 	}
 	if len(report.Sets) != 1 || report.Sets[0].Name != "linux" || report.Sets[0].Listener != "Listening" {
 		t.Errorf("sets %+v, want linux with a listener that listens", report.Sets)
+	}
+}
+
+// Events are told of the set's own runners and their pods, not of those of linux-large.
+func TestWarningsAreTheSetsOwn(t *testing.T) {
+	about := func(kind, name, eventType string) client.Object {
+		return &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "runners", Name: strings.ToLower(kind) + "." + name + "." + strings.ToLower(eventType)},
+			InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Type: eventType,
+		}
+	}
+	events := []client.Object{
+		about("AutoscalingRunnerSet", "linux", "Warning"), about("AutoscalingRunnerSet", "linux", "Normal"), about("AutoscalingRunnerSet", "linux-large", "Warning"),
+		about("EphemeralRunner", "linux-runner-abcde", "Warning"), about("EphemeralRunner", "linux-large-xyz-runner-abcde", "Warning"),
+		about("Pod", "linux-runner-abcde-workflow", "Warning"), about("Pod", "linux-runner-abcde", "Normal"), about("Node", "linux-runner-abcde", "Warning"),
+	}
+	snapshot, err := Gather(t.Context(), cluster(t, allow, append(objects(), events...)...), "runners", "linux")
+	if err != nil || len(snapshot.Sets) != 1 {
+		t.Fatalf("%d sets, %v", len(snapshot.Sets), err)
+	}
+	var told []string
+	for _, event := range snapshot.Sets[0].Warnings {
+		told = append(told, event.Name)
+	}
+	want := []string{"autoscalingrunnerset.linux.warning", "ephemeralrunner.linux-runner-abcde.warning", "pod.linux-runner-abcde-workflow.warning"}
+	if difference := cmp.Diff(want, told); difference != "" {
+		t.Errorf("warnings (-want +got):\n%s", difference)
 	}
 }
 
@@ -143,9 +172,10 @@ func TestCommandLines(t *testing.T) {
 		"two names":       {[]string{"doctor", "a", "b"}, ExitUnable},
 		"unknown flag":    {[]string{"doctor", "--all"}, ExitUnable},
 		"help":            {[]string{"doctor", "-h"}, ExitFine},
+		"no kubeconfig":   {[]string{"doctor", "-kubeconfig", "testdata/absent.yaml"}, ExitUnable},
 		"no file":         {[]string{"validate"}, ExitUnable},
 		"missing file":    {[]string{"validate", "-f", "testdata/absent.yaml"}, ExitUnable},
-		"good values":     {[]string{"validate", "-f", "testdata/values.yaml"}, ExitFine},
+		"good values":     {[]string{"validate", "-f", "testdata/good/values.yaml"}, ExitFine},
 		"wrong manifests": {[]string{"validate", "-f", "testdata/wrong.yaml"}, ExitProblems},
 	} {
 		if !IsCommand(test.arguments) {

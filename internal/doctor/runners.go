@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -26,29 +28,37 @@ func add(tallies map[string]*tally, reason, name, message string) {
 
 // waiting tells why pods that were made don't run.
 func waiting(s *Set) []Finding {
-	reasons := map[string]*tally{}
+	reasons, told := map[string]*tally{}, map[string]bool{}
 	for i := range s.Pods {
 		if reason, message := pendingReason(&s.Pods[i]); reason != "" {
 			add(reasons, reason, s.Pods[i].Name, message)
+			told[s.Pods[i].Name] = true // a runner's pod has its name
 		}
 	}
+	quota := s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue) != nil
 	for i := range s.Runners {
 		r := &s.Runners[i]
-		if r.Status.Reason != "" && !r.Status.Done() && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning && reasons[r.Status.Reason] == nil {
+		said := r.Status.Reason != "" && !r.Status.Done() && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
+		if said && !told[r.Name] && (!quota || r.Status.Reason != v1alpha1.ConditionQuotaExceeded) {
 			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
 		}
 	}
 	var findings []Finding
+	explained := false
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
 		severity := Problem
 		if passing(reason) {
 			severity = Info
 		}
+		explained = explained || severity == Problem
 		findings = append(findings, s.finding(severity, reason,
-			fmt.Sprintf("%d runners wait for %s, for example %s: %s", t.count, reason, t.example, t.message), fixOfPod(reason)))
+			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner waits", "runners wait"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
 	}
-	return findings
+	if explained { // the condition is about one of these, perhaps under the name that it had a moment ago
+		return findings
+	}
+	return append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
 }
 
 // passing says that a pod with this reason is on its way.
@@ -90,7 +100,7 @@ func failing(s *Set) []Finding {
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
 		findings = append(findings, s.finding(Warning, reason,
-			fmt.Sprintf("%d runners failed of %s, for example %s: %s", t.count, reason, t.example, t.message), fixOfPod(reason)))
+			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
 	}
 	return findings
 }
@@ -107,4 +117,15 @@ func fullQuota(s *Set, quota *corev1.ResourceQuota) []Finding {
 		}
 	}
 	return findings
+}
+
+// endedWithoutJob counts the runners that ended well and of which nobody has said that they had a job.
+func endedWithoutJob(s *Set) int {
+	ended := 0
+	for i := range s.Runners {
+		if status := &s.Runners[i].Status; status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HasJob() {
+			ended++
+		}
+	}
+	return ended
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -24,9 +26,21 @@ type values struct {
 	MinRunners         *int                    `json:"minRunners"`
 	MaxRunners         *int                    `json:"maxRunners"`
 	Template           *corev1.PodTemplateSpec `json:"template"`
+	ScaleSetLabels     []string                `json:"scaleSetLabels"`
 	ContainerMode      *struct {
 		Type string `json:"type"`
 	} `json:"containerMode"`
+	KeyVault *struct {
+		Type string `json:"type"`
+	} `json:"keyVault"`
+}
+
+// knownValues are the first level of the chart's values. A misspelt one would be a setting that is silently not made.
+var knownValues = []string{
+	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret", "githubConfigUrl",
+	"githubServerTLS", "global", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
+	"namespaceOverride", "pendingTimeout", "proxy", "registrationTimeout", "resourceMeta", "runnerGroup", "runnerScaleSetName",
+	"scaleSetLabels", "template",
 }
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets by their kind, documents without
@@ -57,7 +71,7 @@ func validateDocument(document []byte, object string) ([]Finding, error) {
 	}
 	switch fields["kind"] {
 	case nil, "":
-		return validateValues(document, object), nil
+		return validateValues(document, fields, object), nil
 	case "AutoscalingRunnerSet":
 		return validateSet(document, object), nil
 	default:
@@ -77,8 +91,12 @@ func (c *checks) fail(ok bool, reason, message, fix string) {
 	}
 }
 
-func validateValues(document []byte, object string) []Finding {
+func validateValues(document []byte, fields map[string]any, object string) []Finding {
 	c := &checks{object: object}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		c.fail(slices.Contains(knownValues, key), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
+			"correct its spelling; helm show values lists them")
+	}
 	v := values{}
 	if err := yaml.Unmarshal(document, &v); err != nil {
 		c.fail(false, "InvalidValues", err.Error(), "correct the type of the value")
@@ -93,11 +111,20 @@ func validateValues(document []byte, object string) []Finding {
 			c.fail(false, "UnknownContainerMode", fmt.Sprintf("containerMode.type is %q", v.ContainerMode.Type), "use dind, kubernetes or kubernetes-novolume, or leave it out")
 		}
 	}
+	const vaultType = string(v1alpha1.VaultTypeAzureKeyVault)
+	c.fail(v.KeyVault == nil || v.KeyVault.Type == vaultType, v1alpha1.ReasonVaultUnsupported, "keyVault.type is not "+vaultType, "use "+vaultType+", or leave keyVault out")
+	for _, label := range v.ScaleSetLabels {
+		c.fail(label != "" && len(label) < maxLabel, "InvalidLabel", fmt.Sprintf("scaleSetLabels has %q", label),
+			fmt.Sprintf("give labels 1 to %d characters", maxLabel-1))
+	}
 	if v.Template != nil {
-		c.template(&v.Template.Spec)
+		c.template(&v.Template.Spec, true)
 	}
 	return c.findings
 }
+
+// maxLabel is the length in bytes from which GitHub refuses a label.
+const maxLabel = 256
 
 // secret takes the name of a Secret, or the credentials themselves as keys and values.
 func (c *checks) secret(secret any) {
@@ -126,7 +153,7 @@ func validateSet(document []byte, object string) []Finding {
 	c.object = "AutoscalingRunnerSet " + set.Namespace + "/" + set.Name
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
 	c.fail(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
-	c.template(&set.Spec.Template.Spec)
+	c.template(&set.Spec.Template.Spec, false)
 	c.fail(hasRunner(&set.Spec.Template.Spec), "NoRunnerContainer", "the template has no container named runner", "name the container with the runner so")
 	return c.findings
 }
@@ -142,10 +169,11 @@ func (c *checks) spec(url string, least, most *int) {
 	c.fail(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
 }
 
-// template checks the runner's pod. In values the chart adds the runner's image and command where they are left out.
-func (c *checks) template(spec *corev1.PodSpec) {
+// template checks the runner's pod. In values the chart gives a runner without an image the usual one, and the command for it.
+func (c *checks) template(spec *corev1.PodSpec, inValues bool) {
 	for i := range spec.Containers {
-		if container := &spec.Containers[i]; container.Name == v1alpha1.RunnerContainerName {
+		container := &spec.Containers[i]
+		if completed := inValues && container.Image == ""; container.Name == v1alpha1.RunnerContainerName && !completed {
 			c.fail(container.Image != "", "NoImage", "the container runner has no image", "use ghcr.io/actions/actions-runner or one made from it")
 			c.fail(len(container.Command) > 0 || len(container.Args) > 0, "NoCommand",
 				"the container runner has no command, and the usual image starts nothing by itself", `add command: ["/home/runner/run.sh"]`)

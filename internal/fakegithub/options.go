@@ -52,6 +52,10 @@ type Options struct {
 
 	// PATs are the tokens accepted; nil accepts any that is not empty.
 	PATs []string
+	// PATExpires is when GitHub says that they expire; zero is never. They are accepted all the same.
+	PATExpires time.Time
+	// RegistrationLimit is how many registration tokens a credential may ask for in an hour; default 10,000.
+	RegistrationLimit int
 	// Apps are the apps accepted.
 	Apps []App
 	// RunnerGroups are created beside the default group.
@@ -80,6 +84,7 @@ type Options struct {
 func (o *Options) setDefaults() {
 	setDefault(&o.AdminTokenLifetime, time.Hour)
 	setDefault(&o.PollLength, 50*time.Second)
+	setDefault(&o.RegistrationLimit, registrationLimit)
 	setDefault(&o.Seed, 1)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -35,8 +35,10 @@ func (s *Server) createAccessToken(r *request) (rep reply) {
 			rep = restError(http.StatusNotFound, "Not Found")
 			return
 		}
-		token, until := s.tokens.newInstallationToken(now)
-		rep = restReply(http.StatusCreated, tokenAnswer{token, until.UTC().Truncate(time.Second)})
+		rep = s.tokens.limited(now, spender{app.ID + app.ClientID, coreResource}, coreLimit, func() reply {
+			token, until := s.tokens.newInstallationToken(now)
+			return restReply(http.StatusCreated, tokenAnswer{token, until.UTC().Truncate(time.Second)})
+		})
 	})
 	return rep
 }
@@ -49,12 +51,18 @@ func (s *Server) createRegistrationToken(r *request) (rep reply) {
 		return restError(http.StatusNotFound, "Not Found")
 	}
 	s.do(func(now time.Time) {
-		if !s.tokens.acceptsREST(now, bearer(r.Header.Get("Authorization"), "Bearer")) {
+		credential := bearer(r.Header.Get("Authorization"), "Bearer")
+		if !s.tokens.acceptsREST(now, credential) {
 			rep = restError(http.StatusUnauthorized, "Bad credentials")
 			return
 		}
-		token, until := s.tokens.newRegistrationToken(now, state.ScopeKey(kind, owner, repo))
-		rep = restReply(http.StatusCreated, tokenAnswer{token, until})
+		rep = s.tokens.limited(now, spender{credential, registrationResource}, s.opts.RegistrationLimit, func() reply {
+			token, until := s.tokens.newRegistrationToken(now, state.ScopeKey(kind, owner, repo))
+			return restReply(http.StatusCreated, tokenAnswer{token, until})
+		})
+		if expires := s.opts.PATExpires; !expires.IsZero() && !s.tokens.isInstallation(credential) {
+			rep.header["GitHub-Authentication-Token-Expiration"] = expires.UTC().Format("2006-01-02 15:04:05 MST")
+		}
 	})
 	return rep
 }

@@ -30,6 +30,7 @@ type tokens struct {
 	epoch         int    // admin tokens of older epochs are worthless
 	generation    int    // of the service URL
 	adminLifetime time.Duration
+	spent         map[spender]allowance
 }
 
 type registrationToken struct {
@@ -45,6 +46,7 @@ func newTokens(opts *Options) tokens {
 		revoked:      map[string]bool{},
 		installation: map[string]time.Time{},
 		registration: map[string]registrationToken{},
+		spent:        map[spender]allowance{},
 	}
 }
 
@@ -66,6 +68,11 @@ func (t *tokens) acceptsREST(now time.Time, credential string) bool {
 		return now.Before(until)
 	}
 	return t.pats == nil || slices.Contains(t.pats, credential)
+}
+
+func (t *tokens) isInstallation(credential string) bool {
+	_, ok := t.installation[credential]
+	return ok
 }
 
 // app returns the app that has signed the JWT, or nil when it is not acceptable:

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // Condition is what a controller says about one side of an object. The zero Status is "Unknown".
@@ -31,6 +33,27 @@ func False(conditionType, reason, message string) Condition {
 // Unknown makes a condition that nobody can judge yet.
 func Unknown(conditionType, reason, message string) Condition {
 	return Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
+}
+
+// reasonDone is why nothing is under way and nothing stuck.
+const reasonDone = "Done"
+
+// ReadyStates sum an object up that is as its spec asks for, as kstatus understands it.
+func ReadyStates(reason, message string) []Condition {
+	return []Condition{
+		True(v1alpha1.ConditionReady, reason, message),
+		False(v1alpha1.ConditionProgressing, reasonDone, ""),
+		False(v1alpha1.ConditionStalled, reasonDone, ""),
+	}
+}
+
+// UnreadyStates sum up one that is not: it is on its way, or, stalled, stays as it is until somebody changes something.
+func UnreadyStates(reason, message string, stalled bool) []Condition {
+	ready := False(v1alpha1.ConditionReady, reason, message)
+	if stalled {
+		return []Condition{ready, False(v1alpha1.ConditionProgressing, reason, ""), True(v1alpha1.ConditionStalled, reason, message)}
+	}
+	return []Condition{ready, True(v1alpha1.ConditionProgressing, reason, message), False(v1alpha1.ConditionStalled, reason, "")}
 }
 
 // maxMessage is the longest message in characters: the schema allows 32,768, and a pod's own message, repeated in every

@@ -39,11 +39,19 @@ func Shortened(name string, limit int) string {
 	return strings.TrimRight(name[:limit-len(hash)-1], "-.") + "-" + hash
 }
 
-// RunnerName returns a new name for a runner of the set. Five random characters of 27 make 14 million names: two of
-// 5,000 runners alike in one of two bursts, which the API server's AlreadyExists shows.
+// randomCharacters end a runner's name. Five of 27 make 14 million names: two of 5,000 runners alike in one of two bursts,
+// which the API server's AlreadyExists shows.
+const randomCharacters = 5
+
+// RunnerName returns a new name for a runner of the set.
 func RunnerName(runnerSet string) string {
-	suffix := "-runner-" + rand.String(5)
-	return Shortened(runnerSet, maxName-len(suffix)) + suffix
+	return RunnerPrefix(runnerSet) + rand.String(randomCharacters)
+}
+
+// RunnerPrefix is what the names of the set's runners begin with, and of what is made under their names; ARC's alike.
+func RunnerPrefix(runnerSet string) string {
+	const infix = "-runner-"
+	return Shortened(runnerSet, maxName-len(infix)-randomCharacters) + infix
 }
 
 // Labels returns the union of the label sets, later ones winning, without the keys that start with an excluded prefix.

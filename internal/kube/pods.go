@@ -1,10 +1,31 @@
 package kube
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// LivePod returns a pod as the API server has it now, by way of its status, and nil where that pod is gone. It is for what
+// can't be undone and would be wrong if the cache were late. Forbidden is what a Role without get on pods/status answers,
+// and any Role that Helm has just taken away: then the cache's word, known, is all there is.
+func LivePod(ctx context.Context, c client.SubResourceClientConstructor, known *corev1.Pod) (*corev1.Pod, error) {
+	live := &corev1.Pod{}
+	switch err := c.SubResource("status").Get(ctx, known, live); {
+	case apierrors.IsForbidden(err):
+		return known, nil
+	case apierrors.IsNotFound(err) || err == nil && live.UID != known.UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the status of pod %s: %w", known.Name, err)
+	default:
+		return live, nil
+	}
+}
 
 // Container returns a container of a pod by its name, nil when there is none.
 func Container(spec *corev1.PodSpec, name string) *corev1.Container {

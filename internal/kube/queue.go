@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -20,6 +21,11 @@ const (
 // BackOff returns the pauses between failing passes of one object.
 func BackOff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
+}
+
+// ControllerOptions are those of every controller, with so many workers.
+func ControllerOptions(workers int) controller.Options {
+	return controller.Options{MaxConcurrentReconciles: workers, NewQueue: NewQueue, RateLimiter: BackOff()}
 }
 
 // Waker brings objects back to their controller from outside a pass, such as from the end of a call to GitHub. It is a

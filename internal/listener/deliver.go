@@ -2,16 +2,30 @@ package listener
 
 import (
 	"context"
+	"reflect"
 	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // deletion is what is left to do for a message.
 type deletion struct {
+	message *actions.Message
 	// toldAt is when its reports were done with, zero before.
 	toldAt   time.Time
 	underWay bool
 	retryAt  time.Time
 	backoff  backoff
+}
+
+// isFor says that a message is the one to be deleted, and not one to which the service has given the same id.
+func (d *deletion) isFor(message *actions.Message) bool {
+	if d == nil {
+		return false
+	}
+	before, now := *d.message, *message
+	before.Statistics, now.Statistics = nil, nil // those of the moment
+	return reflect.DeepEqual(before, now)
 }
 
 // tell hands the messages taken to the reporter. It waits for a publication under way: runners are told of their jobs'
@@ -68,7 +82,7 @@ func (l *loop) deleted(session Session, messageID int64, left *deletion, err err
 	if err != nil {
 		l.log.Error(err, "Message could not be deleted and will come again", "messageID", messageID)
 	}
-	if l.polls.underReport[messageID] == left { // another scale set's message may have the same id
+	if l.polls.underReport[messageID] == left { // another message may have the same id by now
 		delete(l.polls.underReport, messageID)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	"k8s.io/utils/clock"
 
@@ -31,6 +32,8 @@ type scenario struct {
 	stop    context.CancelFunc
 	ended   chan struct{}
 	begun   time.Time
+	// log is the test's unless it is set: that one keeps all lines in memory.
+	log logr.Logger
 }
 
 // inBubble runs a test of a loop that is stopped at its end.
@@ -50,7 +53,7 @@ func inBubble(t *testing.T, test func(s *scenario)) {
 
 func newScenario(t *testing.T) *scenario {
 	return &scenario{
-		t: t, begun: time.Now(), changed: make(chan struct{}), ended: make(chan struct{}),
+		t: t, begun: time.Now(), changed: make(chan struct{}), ended: make(chan struct{}), log: testr.New(t),
 		github: &scriptedGitHub{begun: time.Now(), statistics: &actions.Statistics{}},
 		cluster: &scriptedCluster{
 			begun: time.Now(), set: RunnerSet{Publication: Publication{Desired: Desired{PatchID: 7}}},
@@ -65,8 +68,7 @@ func newScenario(t *testing.T) *scenario {
 
 // start begins to listen and returns when everything waits.
 func (s *scenario) start() {
-	settings := *s.file
-	log := testr.New(s.t)
+	settings, log := *s.file, s.log
 	d := dependencies{
 		Options: Options{Clock: clock.RealClock{}, Owner: "pod", Connect: s.github.connect},
 		Log:     log, cluster: s.cluster, health: &health{clock: clock.RealClock{}}, metrics: metrics.New(&settings, log),

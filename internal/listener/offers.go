@@ -57,11 +57,11 @@ func (o *offers) putBack() {
 	o.underWay = nil
 }
 
-// acquireJobs starts to acquire as many offered jobs as there is room for. What the answer leaves out is dropped: it is
+// acquireJobs starts to acquire as many offered jobs as there is room for, which without statistics nobody knows. What the answer leaves out is dropped: it is
 // somebody else's, or ours by an answer that was lost, and then statistics will count it.
 func (l *loop) acquireJobs(now time.Time) {
 	session := l.link.session
-	if session == nil || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.later(l.offers.retryAt, now) {
+	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.later(l.offers.retryAt, now) {
 		return
 	}
 	requestIDs := l.offers.take(l.scaler.room(l.capacity()))
@@ -84,9 +84,12 @@ func (l *loop) acquiredJobs(acquired []int64, err error) {
 		return
 	}
 	l.log.Info("Jobs acquired", "asked", len(l.offers.underWay), "acquired", len(acquired))
+	if len(acquired) < len(l.offers.underWay) {
+		l.refreshing.at = now // until it is known whose they are, they take up room
+	}
+	l.scaler.acquire(len(l.offers.underWay), acquired, now)
 	l.offers.underWay = nil
 	l.offers.backoff.reset()
-	l.scaler.acquire(acquired, now)
 }
 
 // findOffers asks once per session for offers that were made while nobody listened. A service without this call is no

@@ -76,6 +76,22 @@ func TestAFailedAcquisitionIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestAHangingAcquisitionIsTriedAgainAfterTenSeconds(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.acquisitionsHang = true
+		s.start()
+		s.send(message(1, 0, "offer 1"))
+		s.pass(acquireLimit - time.Second)
+		if got := s.github.noted("acquire [1]"); got != 1 {
+			t.Errorf("asked %d times in 9 s, want 1", got)
+		}
+		s.pass(3 * time.Second)
+		if got := s.github.noted("acquire [1]"); got != 2 {
+			t.Errorf("asked %d times in 12 s, want 2", got)
+		}
+	})
+}
+
 // A repeated call after a lost answer returns an empty list although the jobs are ours.
 func TestWhatAnAnswerLeavesOutIsNotAskedForAgain(t *testing.T) {
 	inBubble(t, func(s *scenario) {
@@ -93,12 +109,51 @@ func TestWhatAnAnswerLeavesOutIsNotAskedForAgain(t *testing.T) {
 	})
 }
 
+// They may be ours all the same: until fresh statistics say whose they are, nothing is acquired in their place.
+func TestWhatAnAnswerLeavesOutTakesUpRoomUntilItIsCounted(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.MaxRunners = 3
+		s.github.onAcquire = func(ids []int64) ([]int64, error) { return ids[:1], nil }
+		release := make(chan struct{})
+		s.github.onRead = func() error { <-release; return nil }
+		s.start()
+		s.send(message(1, 0, "offer 1", "offer 2", "offer 3", "offer 4", "offer 5"))
+		s.pass(time.Second)
+		if s.github.noted("acquire [1 2 3]") != 1 || s.github.noted("acquire [4 5]") != 0 {
+			t.Errorf("calls of GitHub: %v, want three jobs asked for", s.github.calls)
+		}
+		close(release)
+		s.pass(0)
+		if s.github.noted("acquire [4 5]") != 1 {
+			t.Errorf("calls of GitHub: %v, want the others asked for: by the statistics the set has one job", s.github.calls)
+		}
+	})
+}
+
 func TestOffersMadeWhileNobodyListenedAreFound(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(8)}, {JobMessageBase: job(9)}}
 		s.start()
 		if s.github.noted("acquire [8 9]") != 1 {
 			t.Errorf("calls of GitHub: %v", s.github.calls)
+		}
+	})
+}
+
+// After a restart there may be jobs already, and a session may come without statistics: they are read first.
+func TestNothingIsAcquiredBeforeThereAreStatistics(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.MaxRunners = 2
+		s.github.silent, s.github.statistics = true, statistics(1)
+		release := make(chan struct{})
+		s.github.onRead = func() error { <-release; return nil }
+		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(8)}, {JobMessageBase: job(9)}}
+		s.start()
+		s.pass(time.Second)
+		close(release)
+		s.pass(time.Second)
+		if s.github.noted("acquire [8 9]") != 0 || s.github.noted("acquire [8]") != 1 {
+			t.Errorf("calls of GitHub: %v, want the one job there is room for", s.github.calls)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -23,11 +24,14 @@ const (
 
 // polls is the state of the message queue.
 type polls struct {
-	// lastID is the last message received; it outlives sessions.
+	// lastID is the last message received in this session. The next session begins at 0: a service that was restored from a
+	// backup may count anew, and what was not deleted is known when it comes again.
 	lastID   int64
 	underWay bool
-	// stop ends the poll under way.
-	stop context.CancelFunc
+	// stop ends the poll under way, which asks for so much capacity; renewed says that it was ended for a greater one.
+	stop     context.CancelFunc
+	capacity int
+	renewed  bool
 	// notBefore is when the next poll may go out.
 	notBefore time.Time
 	// underReport holds the messages that are on their way: received and not deleted.
@@ -47,7 +51,7 @@ func (p *polls) cancel() {
 }
 
 // opened starts a new session's polling.
-func (p *polls) opened(now time.Time) { p.notBefore, p.waitFor = now, 0 }
+func (p *polls) opened(now time.Time) { p.notBefore, p.waitFor, p.lastID = now, 0, 0 }
 
 // blocked says that messages under report have to go before the next poll.
 func (p *polls) blocked() bool {
@@ -61,11 +65,17 @@ func (p *polls) blocked() bool {
 func (l *loop) poll(now time.Time) {
 	p := &l.polls
 	session := l.link.session
+	if p.underWay && l.capacity() > p.capacity && !p.renewed {
+		// The service gives no more than the poll asked for, and may hold it for a minute.
+		p.renewed = true
+		p.cancel()
+	}
 	if session == nil || p.underWay || l.stopping || p.blocked() || l.later(p.notBefore, now) {
 		return
 	}
-	p.underWay = true
+	p.underWay, p.renewed = true, false
 	lastID, capacity := p.lastID, l.capacity()
+	p.capacity = capacity
 	p.stop = l.beside(pollLimit, func(ctx context.Context) func() {
 		message, err := session.GetMessage(ctx, lastID, capacity)
 		return func() { l.polled(session, message, err, now) }
@@ -78,6 +88,10 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	p := &l.polls
 	p.underWay = false
 	if session != l.link.session || l.stopping && err != nil {
+		return
+	}
+	if p.renewed && errors.Is(err, context.Canceled) {
+		p.notBefore = begun.Add(gatherTime)
 		return
 	}
 	var malformed *actions.MalformedMessageError
@@ -114,16 +128,32 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	case reasonSessionLost:
 		l.sessionLost(now)
 	case v1alpha1.ReasonScaleSetNotFound:
-		l.lose(now)
-		l.link.retryAt = p.notBefore
+		l.replaceSession(now)
 	case v1alpha1.ReasonUnauthorized:
-		l.readConfig() // there may be new credentials already
-		if l.link.session != nil {
-			// A queue token that was renewed and refused again is a sign of a session that is gone.
-			l.lose(now)
-			l.link.retryAt = p.notBefore
+		l.readConfig()        // there may be new credentials already
+		l.replaceSession(now) // a queue token that was renewed and refused again is a sign of a session that is gone
+	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict:
+		if rejected(err) {
+			l.replaceSession(now)
 		}
 	}
+}
+
+// replaceSession has a new session opened when the next poll would be due, unless a new configuration has one opened anyway.
+func (l *loop) replaceSession(now time.Time) {
+	if l.link.session == nil {
+		return
+	}
+	l.lose(now)
+	l.link.retryAt = l.polls.notBefore
+}
+
+// rejected says that GitHub wants no poll of this kind and another will not do better: what a service answers when it has
+// ended a session is written nowhere, and a new session costs little. 408 is a proxy's word about a poll that was held.
+func rejected(err error) bool {
+	var answer *actions.Error
+	return errors.As(err, &answer) && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout &&
+		!errors.Is(err, actions.ErrForeignAnswer)
 }
 
 // sessionLost opens the next session: at once, however many polls have failed before GitHub said so, but one that is lost
@@ -143,13 +173,14 @@ func (l *loop) sessionLost(now time.Time) {
 // take does the work for a message. What takes time is started by the loop afterwards, in its order.
 func (l *loop) take(message *actions.Message, now time.Time) {
 	p := &l.polls
+	askedFor := message.ID > p.lastID
 	p.lastID = max(p.lastID, message.ID)
 	p.notBefore = now
 	if !urgent(message) {
 		p.notBefore = now.Add(gatherTime)
 	}
 	l.refreshing.at = now.Add(settleTime)
-	_, again := p.underReport[message.ID]
+	again := p.underReport[message.ID].isFor(message)
 	if !again {
 		l.scaler.remember(message, now)
 		l.offers.update(message)
@@ -162,14 +193,16 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 		l.refreshing.at = now
 	}
 	if again {
-		p.waitFor = message.ID
+		if !askedFor { // else it is what a new session begins with, and the next poll asks for what follows
+			p.waitFor = message.ID
+		}
 		return
 	}
 	for _, kind := range message.Unknown {
 		l.log.Info("Message has an entry of unknown type, ignored", "messageID", message.ID, "type", kind)
 		l.metrics.Dropped("UnknownType")
 	}
-	left := &deletion{backoff: backoff{first: firstPause, most: longestPause}}
+	left := &deletion{message: message, backoff: backoff{first: firstPause, most: longestPause}}
 	p.underReport[message.ID] = left
 	l.untold = append(l.untold, delivery{left, reportsOf(message, reflected, now)})
 }

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +109,9 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 		if got := s.cluster.last(); got.Replicas != 5 {
 			t.Errorf("published %+v, want the 5 jobs of statistics read after the failure", got)
 		}
+		if slices.ContainsFunc(s.cluster.published, func(p Publication) bool { return p.Replicas == 2 }) {
+			t.Errorf("published %+v: the count from before the failure is old", s.cluster.published)
+		}
 		if got := s.cluster.state(); got != "Listening/Listening" {
 			t.Errorf("state = %s", got)
 		}
@@ -184,6 +188,55 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestASessionWithoutStatisticsHasThemReadAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.silent = true
+		s.github.statistics = statistics(3)
+		s.start()
+		if got := s.cluster.last().Replicas; got != 3 {
+			t.Errorf("replicas = %d at the beginning, want 3", got)
+		}
+	})
+}
+
+// What was asked before a message came is older than the message.
+func TestStatisticsOfAMessageAreNotUndoneByOlderOnes(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.github.onRead = func() error { <-release; return nil }
+		s.start()
+		s.send(message(1, 1, "assign 1"))
+		s.pass(settleTime + time.Second) // the statistics are being read
+		s.send(message(2, 4, "assign 2"))
+		s.github.statistics = statistics(1)
+		s.release()
+		close(release)
+		s.pass(time.Second)
+		if got := s.cluster.last().Replicas; got != 4 {
+			t.Errorf("replicas = %d, want the 4 of the message", got)
+		}
+	})
+}
+
+// A runner must not hear of its job's end before its set has heard of the count that goes with it.
+func TestReportsWaitForThePublicationUnderWay(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		release := make(chan struct{})
+		s.cluster.onPublish = func() error { <-release; return nil }
+		s.send(message(1, 1, "complete 1 a", "assign 2"))
+		s.pass(time.Second)
+		if got := s.cluster.job("a").JobResult; got != "" {
+			t.Errorf("the end %q was reported before the count was published", got)
+		}
+		close(release)
+		s.pass(0)
+		if got := s.cluster.job("a").JobResult; got != "succeeded" {
+			t.Errorf("reported %q after the publication", got)
+		}
+	})
 }
 
 func TestNothingIsConcludedFromSilence(t *testing.T) {

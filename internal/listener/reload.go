@@ -91,6 +91,6 @@ func (l *loop) forgetScaleSet() {
 	if l.link.session != nil {
 		l.closeSession(l.link.session)
 	}
-	l.link.sessionID, l.polls.lastID, l.offers.waiting = "", 0, nil
+	l.link.sessionID, l.offers.waiting = "", nil
 	clear(l.polls.underReport)
 }

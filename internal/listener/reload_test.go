@@ -33,6 +33,28 @@ func TestNewLimitsApplyAtOnce(t *testing.T) {
 	})
 }
 
+// The poll under way was sent with the old maximum, and GitHub gives no more jobs than that until the next one.
+func TestGreaterMaximumReachesGitHubAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		polls := func() int { return len(s.github.pollTimes()) }
+		s.reload(func(c *config.Config) { c.MaxRunners = 20 })
+		s.pass(gatherTime)
+		if got := s.github.lastPoll().capacity; got != 20 {
+			t.Errorf("capacity = %d, want the new maximum at once", got)
+		}
+		if s.polls.trouble != nil || s.github.noted("open 1") != 1 {
+			t.Errorf("the poll that was given up counts as failed: %v, or has cost the session", s.polls.trouble)
+		}
+		after := polls()
+		s.reload(func(c *config.Config) { c.MaxRunners = 3 })
+		s.pass(gatherTime)
+		if polls() != after {
+			t.Errorf("%d polls, then %d: a smaller maximum ends none", after, polls())
+		}
+	})
+}
+
 func TestNewCredentialsAreUsedAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -45,8 +67,9 @@ func TestNewCredentialsAreUsedAtOnce(t *testing.T) {
 		if s.github.noted("close 1 session-1") != 1 || s.cluster.last().SessionID != "session-2" {
 			t.Errorf("calls of GitHub %v, want the session moved to the new client", s.github.calls)
 		}
-		if got := s.github.lastPoll().lastID; got != 4 {
-			t.Errorf("poll after message %d, want 4", got)
+		// The poll that was cut off is no failure: there is no pause after it.
+		if diff := cmp.Diff([]string{at(0), at(0), at(0)}, s.github.pollTimes()); diff != "" {
+			t.Errorf("polls (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -168,7 +168,11 @@ func (r *reporter) write(ctx context.Context, report jobReport) {
 	pauses := backoff{first: 200 * time.Millisecond, most: 5 * time.Second}
 	for {
 		err := r.attempt(ctx, report)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			r.tell(report)
+			return
+		}
+		if ctx.Err() != nil {
 			return
 		}
 		if reason, hopeless := r.hopeless(err, started); hopeless {
@@ -182,6 +186,18 @@ func (r *reporter) write(ctx context.Context, report jobReport) {
 			return
 		}
 	}
+}
+
+// tell logs what became of a job, for whoever has only its id: two lines for each at most, and the same again where a message
+// came twice.
+func (r *reporter) tell(report jobReport) {
+	status := &report.status
+	log := r.log.WithValues("runner", report.runner, "jobID", status.JobID, "repository", status.JobRepositoryName, "workflowRunID", status.WorkflowRunID)
+	if status.JobResult == "" {
+		log.Info("Job started")
+		return
+	}
+	log.Info("Job completed", "result", status.JobResult)
 }
 
 func (r *reporter) attempt(ctx context.Context, report jobReport) error {

@@ -36,6 +36,9 @@ type scaler struct {
 	// message showed to be assigned yet; both by request id.
 	assigned map[int64]time.Time
 	acquired map[int64]acquisition
+	// unclear is how many jobs were asked for at the patchID in it and left out of the answer: they may be ours nevertheless,
+	// by an answer that was lost, and statistics will say.
+	unclear struct{ jobs, patchID int }
 }
 
 // acquisition is when a job was acquired, and the patchID of the statistics then.
@@ -104,8 +107,12 @@ func (s *scaler) gone(requestID int64) {
 	delete(s.acquired, requestID)
 }
 
-// acquire counts jobs that were just acquired until statistics come that know of them.
-func (s *scaler) acquire(requestIDs []int64, now time.Time) {
+// acquire counts jobs that were just acquired, of so many asked for, until statistics come that know of them.
+func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
+	if s.unclear.patchID != s.desired.PatchID {
+		s.unclear.jobs, s.unclear.patchID = 0, s.desired.PatchID
+	}
+	s.unclear.jobs += max(0, asked-len(requestIDs))
 	for _, id := range requestIDs {
 		if _, assigned := s.assigned[id]; !assigned {
 			s.acquired[id] = acquisition{now, s.desired.PatchID}
@@ -119,5 +126,9 @@ func (s *scaler) acquire(requestIDs []int64, now time.Time) {
 // other.
 func (s *scaler) room(capacity int) int {
 	unassigned := s.statistics.TotalAcquiredJobs - s.statistics.TotalAssignedJobs
-	return capacity - s.jobs() - max(len(s.acquired), unassigned)
+	room := capacity - s.jobs() - max(len(s.acquired), unassigned)
+	if s.unclear.patchID == s.desired.PatchID {
+		room -= s.unclear.jobs
+	}
+	return room
 }

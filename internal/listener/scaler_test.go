@@ -81,7 +81,7 @@ func TestStatisticsAreNotBelowWhatMessagesJustSaid(t *testing.T) {
 func TestAcquiredJobsCountUntilStatisticsCome(t *testing.T) {
 	s := newScaler(0, 10, 0)
 	s.observe(statistics(2), noon)
-	s.acquire([]int64{1, 2, 3}, noon)
+	s.acquire(3, []int64{1, 2, 3}, noon)
 	if got := s.desired.Replicas; got != 5 {
 		t.Errorf("replicas = %d after acquiring 3 on top of 2, want 5", got)
 	}
@@ -109,7 +109,7 @@ func TestRoomForOffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScaler(0, 10, 0)
 			s.observe(&test.statistics, noon)
-			s.acquire(test.acquired, noon)
+			s.acquire(len(test.acquired), test.acquired, noon)
 			s.remember(message(1, 0, test.assigned...), noon)
 			if got := s.room(10); got != test.want {
 				t.Errorf("room = %d, want %d", got, test.want)
@@ -121,7 +121,7 @@ func TestRoomForOffers(t *testing.T) {
 func TestAcquiredJobsThatNobodyAssignsFreeTheirRoom(t *testing.T) {
 	s := newScaler(0, 10, 0)
 	s.observe(statistics(0), noon)
-	s.acquire([]int64{1, 2}, noon)
+	s.acquire(2, []int64{1, 2}, noon)
 	s.observe(statistics(0), noon.Add(acquisitionMemory+time.Second))
 	if got := s.room(10); got != 10 {
 		t.Errorf("room = %d, want 10", got)
@@ -130,6 +130,19 @@ func TestAcquiredJobsThatNobodyAssignsFreeTheirRoom(t *testing.T) {
 
 // Whatever comes in whatever order, replicas stay within the limits, cover the jobs that statistics show, and the
 // patchID never goes back.
+// A message about a job's start, or end, may come without the one about its assignment.
+func TestAcquiredJobsThatStartOrEndFreeTheirRoom(t *testing.T) {
+	for _, entry := range []string{"start 1 a", "complete 1 a"} {
+		s, now := newScaler(0, 10, 0), time.Now()
+		s.observe(statistics(0), now)
+		s.acquire(1, []int64{1}, now)
+		s.remember(message(1, 0, entry), now)
+		if got := s.room(10); got != 10 {
+			t.Errorf("%s: room for %d jobs, want 10", entry, got)
+		}
+	}
+}
+
 func TestScalerProperties(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -168,7 +181,7 @@ func act(s *scaler, random *rand.Rand, now time.Time) {
 		s.remember(&actions.Message{JobsStarted: []actions.JobStarted{{JobMessageBase: job(request)}}}, now)
 		s.evaluate(now)
 	case 3:
-		s.acquire([]int64{request, request + 1}, now)
+		s.acquire(2, []int64{request, request + 1}, now)
 	case 4:
 		s.minRunners = random.IntN(5)
 		s.maxRunners = s.minRunners + random.IntN(20)

@@ -27,6 +27,10 @@ type scriptedGitHub struct {
 	evicted    bool
 	// heedless answers with the oldest message whatever the last one was.
 	heedless bool
+	// acquisitionsHang until their callers give up, silent sessions have no statistics.
+	acquisitionsHang, silent bool
+	// hurried is how many polls are answered at once, message or not.
+	hurried int
 
 	onConnect func() error
 	onOpen    func() error
@@ -146,6 +150,12 @@ func (g *scriptedGitHub) next(lastID int64) (*actions.Message, <-chan struct{}) 
 	return nil, g.woken
 }
 
+func (g *scriptedGitHub) answersAtOnce() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.polls) <= g.hurried
+}
+
 func (g *scriptedGitHub) pollTimes() (times []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,6 +190,9 @@ func (s *scriptedSession) ID() string { return s.id }
 func (s *scriptedSession) Statistics() *actions.Statistics {
 	s.github.mu.Lock()
 	defer s.github.mu.Unlock()
+	if s.github.silent {
+		return nil
+	}
 	return s.github.statistics
 }
 
@@ -199,7 +212,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 			return nil, actions.ErrSessionNotFound
 		}
 		message, woken := g.next(lastID)
-		if message != nil {
+		if message != nil || g.answersAtOnce() {
 			return message, nil
 		}
 		select {
@@ -225,8 +238,12 @@ func (s *scriptedSession) DeleteMessage(_ context.Context, id int64) error {
 	return nil
 }
 
-func (s *scriptedSession) AcquireJobs(_ context.Context, requestIDs []int64) ([]int64, error) {
+func (s *scriptedSession) AcquireJobs(ctx context.Context, requestIDs []int64) ([]int64, error) {
 	s.github.note("acquire %v", requestIDs)
+	if guarded(&s.github.mu, &s.github.acquisitionsHang) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if hook := guarded(&s.github.mu, &s.github.onAcquire); hook != nil {
 		return hook(requestIDs)
 	}

@@ -2,6 +2,9 @@ package listener
 
 import (
 	"errors"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,8 +63,62 @@ func TestALostSessionIsOpenedAgainAtOnce(t *testing.T) {
 		if got := s.cluster.last(); got.SessionID != "session-2" || got.Replicas != 4 {
 			t.Errorf("published %+v, want the new session and its statistics", got)
 		}
-		if got := s.github.lastPoll().lastID; got != 3 {
-			t.Errorf("poll after message %d, want 3: what was handled must not come again", got)
+		if got := s.github.lastPoll().lastID; got != 0 {
+			t.Errorf("poll after message %d in a new session, want 0", got)
+		}
+	})
+}
+
+// A service that was set back counts its messages anew: none of the new session is taken for one of the last.
+func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onDelete = func(int64) error { return &actions.Error{StatusCode: 500} }
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		s.send(message(2, 1, "start 2 b"))
+		s.pass(time.Second)
+		s.github.mu.Lock()
+		s.github.queue = nil
+		s.github.mu.Unlock()
+		s.github.evict()
+		s.pass(time.Second)
+		s.github.onDelete = nil
+		s.send(message(1, 1, "complete 1 a"))
+		s.pass(time.Second)
+		if got := s.cluster.job("a").JobResult; got != "succeeded" {
+			t.Errorf("result of the job = %q, want that of the new session's first message", got)
+		}
+		s.pass(time.Minute)
+		if got := s.github.waiting(); len(got) != 0 {
+			t.Errorf("messages %v are left", got)
+		}
+	})
+}
+
+// What was not deleted comes again: it is not handled twice, and what follows it doesn't wait for its deletion.
+func TestMessagesUnderWayOfALostSession(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.cluster.onJob = func(runner string) error {
+			if runner == "a" {
+				<-release
+			}
+			return nil
+		}
+		s.start()
+		s.send(message(1, 2, "start 1 a", "assign 2"))
+		s.github.evict()
+		s.pass(0)
+		s.send(message(2, 2, "start 2 b"))
+		s.pass(time.Second)
+		if s.github.noted("delete 1") != 0 || s.github.noted("delete 2") != 1 {
+			t.Errorf("calls of GitHub: %v, want the second message deleted", s.github.calls)
+		}
+		close(release)
+		s.pass(time.Second)
+		reports := slices.DeleteFunc(slices.Clone(s.cluster.calls), func(call string) bool { return !strings.Contains(call, "report a") })
+		if s.github.noted("delete 1") != 1 || len(reports) != 1 {
+			t.Errorf("calls of GitHub: %v, reports %v; want the first message reported and deleted once", s.github.calls, reports)
 		}
 	})
 }
@@ -126,6 +183,28 @@ func TestASessionLostAgainAndAgainIsOpenedWithPauses(t *testing.T) {
 	})
 }
 
+// What a service answers to a poll of a session that it has ended is not documented: whatever it refuses, the next session
+// is tried. A poll that fails on the way says nothing about the session.
+func TestASessionWhosePollsAreRefusedIsReplaced(t *testing.T) {
+	for status, want := range map[int]string{400: "session-2", 403: "session-2", 409: "session-2", 422: "session-2", 408: "session-1", 502: "session-1"} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.github.onPoll = func() error {
+					if s.github.noted("open 1") == 1 {
+						return &actions.Error{StatusCode: status}
+					}
+					return nil
+				}
+				s.start()
+				s.pass(2 * time.Second)
+				if got := s.cluster.last().SessionID; got != want {
+					t.Errorf("%s is held, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
 func TestNoFailedPollEndsTheListener(t *testing.T) {
 	limited := &actions.RateLimitedError{Until: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), Err: errBroken} // a bubble begins in 2000
 	for name, test := range map[string]struct {
@@ -186,6 +265,18 @@ func TestARateLimitIsKept(t *testing.T) {
 	})
 }
 
+func TestARateLimitOfSessionsIsKept(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		until := time.Now().Add(10 * time.Minute)
+		s.github.onOpen = func() error { return &actions.RateLimitedError{Until: until, Err: errBroken} }
+		s.start()
+		s.pass(10*time.Minute - time.Second)
+		if got := s.github.noted("open 1"); got != 1 {
+			t.Errorf("%d sessions were asked for before the limit's end, want 1", got)
+		}
+	})
+}
+
 func TestStoppingFinishesTheMessageInHand(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
@@ -207,6 +298,24 @@ func TestStoppingFinishesTheMessageInHand(t *testing.T) {
 		}
 		if s.github.noted("close session session-1") != 1 || s.cluster.state() != "Stopped/Stopped" {
 			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end told", s.github.calls, s.cluster.state())
+		}
+	})
+}
+
+func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		s.send(message(2, 1, "complete 1 a", "assign 2"))
+		s.pass(gatherTime)
+		begun := time.Now()
+		s.stop()
+		<-s.ended
+		if took := time.Since(begun); took > gatherTime {
+			t.Errorf("stopping took %s", took)
+		}
+		if got, want := s.cluster.last().PatchID, s.cluster.job("a").JobPatchID; got < want {
+			t.Errorf("patchID %d was published, want the %d of the report", got, want)
 		}
 	})
 }

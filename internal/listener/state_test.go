@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,9 @@ func TestReasons(t *testing.T) {
 			reason, err := explain(fmt.Errorf("call: %w", test.err))
 			if reason != test.reason {
 				t.Fatalf("reason = %s, want %s", reason, test.reason)
+			}
+			if (reason == reasonTimeout || reason == v1alpha1.ReasonGitHubUnavailable) && !strings.Contains(err.Error(), "check proxy") {
+				t.Errorf("%q says nothing of what to look at", err)
 			}
 			var troubled *trouble
 			troubled = troubled.again(reason, err, noon)

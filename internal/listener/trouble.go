@@ -96,7 +96,12 @@ func explain(err error) (reason string, explained error) {
 	case errors.As(err, &malformed):
 		return reasonMalformedMessage, err
 	case errors.Is(err, context.DeadlineExceeded):
-		return reasonTimeout, err
+		return reasonTimeout, unreached(err)
 	}
-	return v1alpha1.ReasonGitHubUnavailable, err
+	return v1alpha1.ReasonGitHubUnavailable, unreached(err)
+}
+
+// unreached adds what to look at where GitHub did not answer, or not as itself.
+func unreached(err error) error {
+	return fmt.Errorf("%w; it is tried again without end; check proxy, githubServerTLS, and that the cluster's network lets the listener reach GitHub", err)
 }

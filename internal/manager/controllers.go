@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -17,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -28,9 +30,12 @@ type parts struct {
 	manager     ctrl.Manager
 	options     Options
 	pool        *pool.Pool
+	removed     *pool.Removed
 	provider    *credentials.Provider
 	connections connections
 	clock       clock.RealClock
+	// recorder is shared, so that limits hold for all.
+	recorder events.EventRecorder
 }
 
 // addControllers adds the four controllers, the pool of their slow calls, and the caches that all of them stand on.
@@ -39,7 +44,8 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 		return err
 	}
 	p := parts{manager: manager, options: options}
-	p.pool = pool.New(pool.Limit, p.clock)
+	p.recorder = kube.LimitEvents(manager.GetEventRecorder(recorderName), p.clock)
+	p.pool, p.removed = pool.New(pool.Limit, p.clock), pool.NewRemoved(p.clock)
 	if err := manager.Add(p.pool); err != nil {
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}
@@ -80,7 +86,7 @@ func (p parts) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 		Client:                   p.manager.GetClient(),
 		Connections:              autoscalingrunnerset.ConnectionsOf(p.provider),
 		Pool:                     p.pool,
-		Recorder:                 p.manager.GetEventRecorder(recorderName),
+		Recorder:                 p.recorder,
 		Clock:                    p.clock,
 		Namespace:                p.options.Namespace,
 		ListenerImage:            p.options.Image,
@@ -96,7 +102,7 @@ func (p parts) autoscalingListener() *autoscalinglistener.Controller {
 		Client:          p.manager.GetClient(),
 		Reader:          p.manager.GetAPIReader(),
 		Credentials:     p.provider,
-		Recorder:        p.manager.GetEventRecorder(recorderName),
+		Recorder:        p.recorder,
 		Clock:           p.clock,
 		Namespace:       p.options.Namespace,
 		LogLevel:        level,
@@ -119,7 +125,8 @@ func (p parts) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 		},
 		Proxy:          p.connections.proxy,
 		Pool:           p.pool,
-		Recorder:       p.manager.GetEventRecorder(recorderName),
+		Removed:        p.removed,
+		Recorder:       p.recorder,
 		Clock:          p.clock,
 		Workers:        setWorkers,
 		PublishMetrics: serves(p.options.MetricsAddress),
@@ -134,7 +141,8 @@ func (p parts) ephemeralRunner() *ephemeralrunner.Controller {
 			return p.connections.client(ctx, reference)
 		},
 		Pool:     p.pool,
-		Recorder: p.manager.GetEventRecorder(recorderName),
+		Removed:  p.removed,
+		Recorder: p.recorder,
 		Clock:    p.clock,
 		Workers:  max(p.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,

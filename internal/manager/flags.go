@@ -41,7 +41,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	singleNamespace = flags.String("watch-single-namespace", "", "the same as --watch-namespace, and wins over it")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "take part in the election of a leader; needed from two replicas on")
 	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the leader holds")
-	flags.StringVar(&o.MetricsAddress, "metrics-addr", ":8080", "address of the metrics server; 0 turns it off")
+	o.registerMetricsServer(flags)
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", "", "address of /healthz and /readyz; empty turns them off")
 	flags.StringVar(&o.PprofAddress, "pprof-addr", "", "address of Go's profiler; empty turns it off")
 	flags.StringVar(&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080", "address of each listener's metrics server; 0 turns it off")

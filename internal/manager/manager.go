@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/harrier-ci/harrier/internal/build"
 )
@@ -106,10 +106,6 @@ func newManager(cluster *rest.Config, options Options, log logr.Logger) (ctrl.Ma
 
 func managerOptions(options Options, log logr.Logger) ctrl.Options {
 	grace, yes := shutdownGrace, true
-	metricsAddress := options.MetricsAddress
-	if !serves(metricsAddress) {
-		metricsAddress = disabledAddress // controller-runtime takes an empty address for its default
-	}
 	return ctrl.Options{
 		Scheme: newScheme(),
 		Logger: log,
@@ -119,10 +115,13 @@ func managerOptions(options Options, log logr.Logger) ctrl.Options {
 		LeaderElection:          options.LeaderElection,
 		LeaderElectionID:        options.LeaderElectionID,
 		LeaderElectionNamespace: options.Namespace,
-		// The process ends right after, so the next leader needn't wait 15 s for the Lease to run out.
+		LeaseDuration:           ptr.To(leaseDuration),
+		RenewDeadline:           ptr.To(leaseRenewDeadline),
+		RetryPeriod:             ptr.To(leaseRetryPeriod),
+		// The process ends right after, so the next leader needn't wait for the Lease to run out.
 		LeaderElectionReleaseOnCancel: true,
 
-		Metrics:                 metricsserver.Options{BindAddress: metricsAddress},
+		Metrics:                 options.metricsServer(),
 		PprofBindAddress:        options.PprofAddress,
 		HealthProbeBindAddress:  disabledAddress,
 		GracefulShutdownTimeout: &grace,

@@ -1,8 +1,6 @@
 package manager
 
 import (
-	"strconv"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -49,11 +47,7 @@ func init() {
 
 // observeGitHub counts one attempt of a call with the credentials for a config URL.
 func observeGitHub(configURL string, info actions.RequestInfo) {
-	status := "none"
-	if info.StatusCode != 0 {
-		status = strconv.Itoa(info.StatusCode)
-	}
-	githubRequests.WithLabelValues(info.Endpoint, status).Inc()
+	githubRequests.WithLabelValues(info.Endpoint, info.Status()).Inc()
 	githubDuration.WithLabelValues(info.Endpoint).Observe(info.Duration.Seconds())
 	if limit := info.RateLimit; limit != nil {
 		rateLimit.WithLabelValues(configURL, limit.Resource).Set(float64(limit.Remaining))

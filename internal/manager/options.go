@@ -29,9 +29,9 @@ const (
 
 	// defaultRunnerWorkers look at runners, and so do no fewer: a look takes 0.1 ms of CPU, but waits for what it writes,
 	// which a busy API server takes 20–100 ms for. With six such writes in a runner's life the 2 workers that charts and
-	// values of ARC ask for would see 10 runners a second off. More than 32 would only have the API server work on what
-	// isn't urgent (see package ephemeralrunner) beside what is.
-	defaultRunnerWorkers = 32
+	// values of ARC ask for would see 10 runners a second off. With more than 16 an API server on two cores was kept so
+	// busy that its watches told of ended pods seconds late.
+	defaultRunnerWorkers = 16
 
 	// A resync visits every object again although nothing changed. Watches deliver every change, and what has to be
 	// looked at without one has a timer, so this is a safety net only. It is controller-runtime's own default.
@@ -59,6 +59,11 @@ type Options struct {
 	MetricsAddress string
 	HealthAddress  string
 	PprofAddress   string
+
+	// MetricsSecure has the manager's metrics served by HTTPS, and to those only whom the API server lets get /metrics.
+	// MetricsCertificates is the directory of the certificate; empty means one made at the start.
+	MetricsSecure       bool
+	MetricsCertificates string
 
 	// ListenerMetricsAddress and ListenerMetricsEndpoint go into the configuration of listeners.
 	ListenerMetricsAddress  string
@@ -109,6 +114,7 @@ func (o Options) validate() error {
 	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)
 	check(o.SyncPeriod > 0, "--sync-period=%s; use a positive duration", o.SyncPeriod)
+	check(o.MetricsSecure || o.MetricsCertificates == "", "--metrics-cert-path is of no use without --metrics-secure; set both")
 	check(!o.LeaderElection || o.LeaderElectionID != "", "--leader-election-id is empty; name the Lease")
 	for _, server := range []struct{ flag, address string }{
 		{"metrics-addr", o.MetricsAddress}, {"health-probe-bind-address", o.HealthAddress},

@@ -21,7 +21,7 @@ func defaults() Options {
 		Namespace: "harrier", Image: "ghcr.io/example/manager:1",
 		LeaderElectionID: "actions-runner-controller",
 		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
-		RunnerWorkers: 32, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
+		RunnerWorkers: 16, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
 		JobPodMetadata: true, JobPodProtection: true, LogLevel: "debug", LogFormat: "text",
 	}
 }
@@ -70,7 +70,11 @@ func TestParseOptions(t *testing.T) {
 		"pods as they are":             {arguments: []string{"--job-pod-metadata=false"}, want: func(o *Options) { o.JobPodMetadata = false }},
 		"no protection":                {arguments: []string{"--job-pod-protection=false"}, want: func(o *Options) { o.JobPodProtection = false }},
 		"labels of ARC":                {arguments: []string{"--listener-metrics-labels=arc"}, want: func(o *Options) { o.ListenerMetricsLabels = "arc" }},
-		"sync period":                  {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
+		"secure metrics": {
+			arguments: []string{"--metrics-secure", "--metrics-cert-path=/certificate"},
+			want:      func(o *Options) { o.MetricsSecure, o.MetricsCertificates = true, "/certificate" },
+		},
+		"sync period": {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := defaults()
@@ -95,6 +99,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--k8s-client-rate-limiter-qps=-1":         "1 or more",
 		"--k8s-client-rate-limiter-burst=0":        "1 or more",
 		"--sync-period=0s":                         "positive",
+		"--metrics-cert-path=/certificate":         "--metrics-secure",
 		"--metrics-addr=8080":                      "HOST:PORT",
 		"--health-probe-bind-address=:http-health": "HOST:PORT",
 		"--unknown":                                "unknown",

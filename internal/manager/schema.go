@@ -61,6 +61,16 @@ func newSchemaCheck(config *rest.Config) (*schemaCheck, error) {
 	return &schemaCheck{client: made.RESTClient()}, nil
 }
 
+// CheckCRDs fails with *OutdatedCRDsError where the cluster's CustomResourceDefinitions lack what this version needs, or with
+// the API server's own error.
+func CheckCRDs(ctx context.Context, config *rest.Config) error {
+	schemas, err := newSchemaCheck(config)
+	if err != nil {
+		return err
+	}
+	return schemas.check(ctx)
+}
+
 // check fails with *OutdatedCRDsError, or with the API server's own error.
 func (s *schemaCheck) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)

@@ -29,7 +29,7 @@ func (e *ScaleSetsLeftError) Error() string {
 	}
 	return fmt.Sprintf("%d scale set(s) are left: %s%s. Without the controller nothing would remove their runners and registrations on GitHub. "+
 		"Uninstall their releases first (helm uninstall NAME --namespace NAMESPACE, or kubectl delete autoscalingrunnerset), wait until they are gone, then repeat; "+
-		"helm uninstall --no-hooks skips this check", len(e.Names), strings.Join(names, ", "), more)
+		"helm uninstall --no-hooks skips this check. To keep the controller instead, helm rollback its release to its last revision: Helm takes it for half uninstalled now", len(e.Names), strings.Join(names, ", "), more)
 }
 
 // checkUninstall fails with *ScaleSetsLeftError while there is an AutoscalingRunnerSet in the namespace, "" being all.

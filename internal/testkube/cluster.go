@@ -47,7 +47,7 @@ type Cluster struct {
 // asked for, works. The caller stops it. On failure the error carries the end of the failed program's log. Tests call
 // Start or Shared instead.
 func Launch(ctx context.Context, options Options) (*Cluster, error) {
-	directory, err := programs()
+	directory, err := Programs()
 	if err != nil {
 		return nil, err
 	}

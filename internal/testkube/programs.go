@@ -16,8 +16,8 @@ const programsVariable = "HARRIER_KUBERNETES"
 
 var errNoModule = errors.New("no hack/kubernetes.sh in this directory or above it")
 
-// programs returns the directory of the control plane's programs, built first if need be.
-func programs() (string, error) {
+// Programs returns the directory of the programs of a cluster, kubectl and helm among them, built first if need be.
+func Programs() (string, error) {
 	if directory := os.Getenv(programsVariable); directory != "" {
 		return directory, nil
 	}

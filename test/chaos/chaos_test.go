@@ -5,8 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -49,32 +49,18 @@ func runTests(m *testing.M) int {
 
 // Every job ends once, nothing is left, and the limits hold, whatever goes wrong.
 func TestChaos(t *testing.T) {
-	until := time.Now().Add(time.Duration(*hours * float64(time.Hour)))
-	for seed := *firstSeed; more(seed, until); seed++ {
-		if *oneSeed != 0 {
-			seed = *oneSeed
-		}
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Parallel()
-			if *hours > 0 && time.Now().After(until) {
-				return // its turn comes too late
+	c := newCampaign()
+	var runs sync.WaitGroup
+	for range flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int) {
+		runs.Go(func() {
+			for seed, more := c.next(); more; seed, more = c.next() {
+				passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { run(t, seed) })
+				c.done(seed, passed)
 			}
-			run(t, seed)
 		})
-		if *oneSeed != 0 {
-			return
-		}
 	}
-}
-
-// shortestRun bounds how many seeds a long mode can need.
-const shortestRun = time.Minute
-
-func more(seed uint64, until time.Time) bool {
-	if *hours > 0 {
-		return seed < *firstSeed+uint64(time.Until(until)/shortestRun)*64
-	}
-	return seed < *firstSeed+*seeds
+	runs.Wait()
+	t.Log(c.summary())
 }
 
 func run(t *testing.T, seed uint64) {
@@ -96,7 +82,8 @@ func run(t *testing.T, seed uint64) {
 	w.play()
 	w.checkSettles()
 	w.checkJobs()
-	w.checkNothingLeft()
+	w.checkNothingLeft("the jobs")
+	w.checkScalesDown()
 	w.checkGoroutines()
 	w.checkLimits()
 }

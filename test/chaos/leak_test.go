@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,20 +25,28 @@ const mostGoroutines = 450
 func (w *world) checkGoroutines() {
 	w.t.Helper()
 	for _, pod := range w.observer.managerPods() {
-		count, err := w.goroutines(pod)
+		count, err := w.metric(pod, "go_goroutines")
 		if err != nil {
 			w.t.Errorf("metrics of %s: %v", pod, err)
 			continue
 		}
-		w.logf("%d goroutines in %s", count, pod.Name)
+		w.logf("%.0f goroutines in %s", count, pod.Name)
 		if count > mostGoroutines {
-			w.t.Errorf("%d goroutines in %s, which has nothing to do", count, pod)
+			w.t.Errorf("%.0f goroutines in %s, which has nothing to do", count, pod)
 		}
 	}
 }
 
-// goroutines reads how many a program has from its metrics.
-func (w *world) goroutines(pod types.NamespacedName) (int, error) {
+// leader returns the managers that say that they lead: one, or none while nobody does.
+func (w *world) leader(managers []types.NamespacedName) []types.NamespacedName {
+	return slices.DeleteFunc(slices.Clone(managers), func(pod types.NamespacedName) bool {
+		leads, err := w.metric(pod, "leader_election_master_status")
+		return err != nil || leads == 0
+	})
+}
+
+// metric reads the first value of a manager's metric, whatever its labels.
+func (w *world) metric(pod types.NamespacedName, name string) (float64, error) {
 	address, err := w.rig.Node.Address(pod, metricsPort)
 	if err != nil {
 		return 0, err
@@ -55,9 +64,9 @@ func (w *world) goroutines(pod types.NamespacedName) (int, error) {
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
-		if value, found := strings.CutPrefix(lines.Text(), "go_goroutines "); found {
-			return strconv.Atoi(value)
+		if rest, found := strings.CutPrefix(lines.Text(), name); found && strings.IndexAny(rest, "{ ") == 0 {
+			return strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
 		}
 	}
-	return 0, fmt.Errorf("%s has no metric go_goroutines", address)
+	return 0, fmt.Errorf("%s has no metric %s", address, name)
 }

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type observer struct {
 	listener []corev1.Pod
 	replicas int // of the EphemeralRunnerSet
 	looked   time.Time
+	blind    time.Duration // for which the world could not be seen, before the last look
 	// violations are kept once each.
 	violations []string
 }
@@ -77,7 +79,9 @@ func (o *observer) list(ctx context.Context, namespace string) ([]corev1.Pod, er
 func (o *observer) note(system, runners []corev1.Pod, sets []v1alpha1.EphemeralRunnerSet) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
+	o.blind += o.gap()
 	o.managers, o.listener, o.runners, o.looked = nil, nil, living(runners), time.Now()
+	unended := len(slices.DeleteFunc(runners, ended))
 	for _, pod := range living(system) {
 		if pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentListener {
 			o.listener = append(o.listener, pod)
@@ -88,8 +92,8 @@ func (o *observer) note(system, runners []corev1.Pod, sets []v1alpha1.EphemeralR
 	for i := range sets {
 		o.replicas = sets[i].Spec.Replicas
 	}
-	if len(o.runners) > o.max {
-		o.violate("%d runner pods, maxRunners is %d", len(o.runners), o.max)
+	if unended > o.max {
+		o.violate("%d runner pods, maxRunners is %d", unended, o.max)
 	}
 	if len(o.listener) > 1 {
 		o.violate("%d listener pods of one scale set", len(o.listener))
@@ -114,11 +118,16 @@ func (o *observer) violate(format string, values ...any) {
 func living(pods []corev1.Pod) []corev1.Pod {
 	var alive []corev1.Pod
 	for _, pod := range pods {
-		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if pod.DeletionTimestamp == nil && !ended(pod) {
 			alive = append(alive, pod)
 		}
 	}
 	return alive
+}
+
+// ended says that no container of the pod runs, or will. One that was asked to go runs until then.
+func ended(pod corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // running returns the names of the pods whose containers run, as last seen.
@@ -159,6 +168,22 @@ func (o *observer) settled(minRunners int) (bool, string) {
 		offered, assigned, want, o.replicas, up, time.Since(o.looked).Round(time.Millisecond))
 	taken := offered == 0 || assigned >= o.max
 	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
+}
+
+// blindFor is how long the world could not be seen since the beginning.
+func (o *observer) blindFor() time.Duration {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.blind + o.gap()
+}
+
+// gap is the time since the last look if that is too long ago. The caller holds the lock.
+func (o *observer) gap() time.Duration {
+	since := time.Since(o.looked)
+	if o.looked.IsZero() || since < lookTimeout {
+		return 0
+	}
+	return since
 }
 
 // broken returns what was seen that must never be.

@@ -1,35 +1,79 @@
 package chaos
 
 import (
+	"context"
 	"crypto/tls"
+	"encoding/json"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// proxy stands between the programs and the API server and can make their watches slow.
+// proxy stands between the programs and the API server. It can make their watches slow or cut them, and meddle with their
+// requests. The node's go through it untouched.
 type proxy struct {
-	config *rest.Config // leads through the proxy
-	late   atomic.Int64 // how late events are, in nanoseconds
+	config  *rest.Config // leads through the proxy
+	late    atomic.Int64 // how late events are, in nanoseconds
+	meddles atomic.Pointer[meddling]
+
+	mutex    sync.Mutex
+	watching context.Context // of all watches
+	cut      context.CancelFunc
+}
+
+// meddling is what happens to a share of the programs' requests.
+type meddling struct {
+	hits    func(*http.Request) bool
+	percent int
+	pause   time.Duration // before anything else
+	// answer, unless nil, is given in place of the API server's: without asking it, or after it has done what was asked.
+	answer *apierrors.StatusError
+	late   bool
 }
 
 // slowDown lets events of watches come that much later from now on.
 func (p *proxy) slowDown(late time.Duration) { p.late.Store(int64(late)) }
 
+// cutWatches ends all watches under way.
+func (p *proxy) cutWatches() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.cut != nil {
+		p.cut()
+	}
+	p.watching, p.cut = context.WithCancel(context.Background())
+}
+
+// untilCut ends the request's context with the next cut.
+func (p *proxy) untilCut(r *http.Request) (*http.Request, context.CancelFunc) {
+	p.mutex.Lock()
+	watching := p.watching
+	p.mutex.Unlock()
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(watching, cancel)
+	return r.WithContext(ctx), func() { stop(); cancel() }
+}
+
 // startProxy starts one that ends with the test.
 func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	t.Helper()
 	p := &proxy{config: rest.CopyConfig(upstream)}
+	p.cutWatches()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +87,7 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 		t.Fatal(err)
 	}
 	server := &http.Server{
-		Handler: p.handler(t, upstream), TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
+		Handler: p.handler(p.forwarder(t, upstream)), TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		ReadHeaderTimeout: time.Minute,
 		// HTTP/1.1 on both sides: an answer that an API server gives before it has read the request, such as 403, can get
 		// stuck between two HTTP/2 connections.
@@ -55,7 +99,48 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	return p
 }
 
-func (p *proxy) handler(t *testing.T, upstream *rest.Config) http.Handler {
+func watches(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+// handler decides what becomes of a request.
+func (p *proxy) handler(forward http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.UserAgent(), "fakenode") {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		if watches(r) {
+			watch, end := p.untilCut(r)
+			defer end()
+			r = watch
+		}
+		m := p.meddles.Load()
+		if m == nil || !m.hits(r) || rand.IntN(100) >= m.percent {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		m.serve(w, r, forward)
+	})
+}
+
+func (m *meddling) serve(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+	wait(r.Context(), m.pause)
+	switch {
+	case m.answer == nil:
+		forward.ServeHTTP(w, r)
+		return
+	case m.late:
+		forward.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	status := m.answer.Status()
+	w.Header().Set("Content-Type", "application/json")
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status) // a client that has gone needs no answer
+}
+
+func (p *proxy) forwarder(t *testing.T, upstream *rest.Config) http.Handler {
 	t.Helper()
 	target, err := url.Parse(upstream.Host)
 	if err != nil {
@@ -73,7 +158,7 @@ func (p *proxy) handler(t *testing.T, upstream *rest.Config) http.Handler {
 		FlushInterval: -1, // at once: watches are streams
 		ModifyResponse: func(response *http.Response) error {
 			r := response.Request
-			if r.URL.Query().Get("watch") != "" && !strings.HasPrefix(r.UserAgent(), "fakenode") {
+			if watches(r) && !strings.HasPrefix(r.UserAgent(), "fakenode") {
 				response.Body = &lateBody{ReadCloser: response.Body, proxy: p, gone: r.Context().Done()}
 			}
 			return nil

@@ -41,6 +41,13 @@ const (
 	evictPods     kind = "evict pods"
 	loseNode      kind = "lose node"
 	slowWatch     kind = "slow watch"
+	cutWatches    kind = "cut watches"
+	refuseWrites  kind = "API server refuses"
+	slowAPIServer kind = "slow API server"
+	deletePods    kind = "delete pods"
+	deleteRunners kind = "delete runner objects"
+	newTemplate   kind = "reports lost, new template"
+	lowerMaximum  kind = "reports lost, maximum lowered"
 )
 
 // profile says how long a fault of a kind lasts and in which ways it comes.
@@ -52,7 +59,7 @@ type profile struct {
 
 // profiles are all faults there are. Those without a duration are over at once.
 var profiles = []profile{
-	{kind: killManager},
+	{kind: killManager, variants: []string{ofLeader, ofAll}},
 	{kind: killListener},
 	{kind: apiServerDown, shortest: 2 * time.Second, longest: longestOutage},
 	{kind: apiServerHang, shortest: 2 * time.Second, longest: 10 * time.Second},
@@ -66,9 +73,31 @@ var profiles = []profile{
 	// At most 6 s: a pod that is rejected later than 5 s after the first time waits 10 s for its third try.
 	{kind: rejectPods, shortest: 2 * time.Second, longest: 6 * time.Second},
 	{kind: evictPods, variants: []string{ofRunners, ofListener, ofManager}},
-	{kind: loseNode, shortest: 5 * time.Second, longest: 20 * time.Second, variants: []string{nodeReturns, nodeCollected, nodePartitioned}},
+	{kind: loseNode, shortest: 5 * time.Second, longest: 20 * time.Second,
+		variants: []string{nodeReturns, nodeCollected, nodePartitioned, nodeSilent}},
 	{kind: slowWatch, shortest: 5 * time.Second, longest: 15 * time.Second},
+	{kind: cutWatches, shortest: 2 * time.Second, longest: 10 * time.Second},
+	{kind: refuseWrites, shortest: 2 * time.Second, longest: 10 * time.Second,
+		variants: []string{tooManyRequests, internalError, timedOut, conflict}},
+	{kind: slowAPIServer, shortest: 5 * time.Second, longest: 15 * time.Second},
+	{kind: deletePods, variants: []string{podsByHand, podsPreempted}},
 }
+
+// questions come in every run, the last one in some: after each the product has to ask GitHub whether runners may go that
+// have a job, and must not take "busy" for anything else.
+var questions = []profile{
+	{kind: deleteRunners},
+	{kind: newTemplate},
+	// Surplus is acted on after 30 s.
+	{kind: lowerMaximum, shortest: 36 * time.Second, longest: 40 * time.Second},
+}
+
+const (
+	// maximumLoweredEvery is how many runs there are to one that lowers maxRunners, because few jobs run meanwhile.
+	maximumLoweredEvery = 3
+	// longJobs outlast the time for which it is lowered.
+	longJobs = 6
+)
 
 // Variants that are more than a parameter.
 const (
@@ -79,9 +108,18 @@ const (
 	ofRunners       = "runners"
 	ofListener      = "listener"
 	ofManager       = "manager"
+	ofLeader        = "leader"
+	ofAll           = "all"
 	nodeReturns     = "without power, comes back"
 	nodeCollected   = "without power, pods collected"
 	nodePartitioned = "partitioned"
+	nodeSilent      = "silent"
+	tooManyRequests = "429"
+	internalError   = "500"
+	timedOut        = "504 after the deed"
+	conflict        = "409"
+	podsByHand      = "by hand"
+	podsPreempted   = "preempted"
 )
 
 // fault is one of a run's.
@@ -129,24 +167,32 @@ type schedule struct {
 	settling batch // its time is when the last fault is over
 }
 
+// stream is one of PCG's with which the first twenty seeds have every fault in every variant.
+const stream = 2
+
 // newSchedule derives a run from its seed.
 func newSchedule(seed uint64) schedule {
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed, stream))
 	s := schedule{
 		seed: seed, minRunners: random.IntN(4), maxRunners: 8 + random.IntN(13), acquire: random.IntN(2) == 0,
 		faults: newFaults(random),
 	}
-	s.batches = newBatches(random)
+	s.batches = s.newBatches(random)
 	s.settling = batch{at: s.lastFault(), durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)}
 	s.managers = 1 + random.IntN(3)/2
 	return s
 }
 
-// newFaults draws faults of different kinds, so that all pairs of kinds come together in some run.
+// newFaults draws faults of different kinds, so that all pairs of kinds come together in some run, and adds the questions.
 func newFaults(random *rand.Rand) []fault {
 	var faults []fault
 	for _, i := range random.Perm(len(profiles))[:faultsPerRun] {
 		faults = append(faults, newFault(random, profiles[i]))
+	}
+	for _, p := range questions {
+		if p.kind != lowerMaximum || random.IntN(maximumLoweredEvery) == 0 {
+			faults = append(faults, newFault(random, p))
+		}
 	}
 	slices.SortFunc(faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	return faults
@@ -163,9 +209,16 @@ func newFault(random *rand.Rand, p profile) fault {
 	return f
 }
 
-func newBatches(random *rand.Rand) []batch {
+func (s schedule) newBatches(random *rand.Rand) []batch {
 	var batches []batch
-	for left := jobsPerRun - settlingJobs; left > 0; {
+	left := jobsPerRun - settlingJobs
+	for _, f := range s.faults {
+		if f.kind == lowerMaximum {
+			batches = append(batches, batch{at: f.at - firstFault, durations: jobDurations(random, longJobs, f.lasts+4*time.Second, f.lasts+8*time.Second)})
+			left -= longJobs
+		}
+	}
+	for left > 0 {
 		count := min(left, 3+random.IntN(10))
 		batches = append(batches, batch{
 			at: between(random, 0, faultWindow-5*time.Second), durations: jobDurations(random, count, 500*time.Millisecond, 8*time.Second),
@@ -199,8 +252,9 @@ func (s schedule) lastFault() time.Duration {
 	return last
 }
 
-func (s schedule) has(k kind) bool {
-	return slices.ContainsFunc(s.faults, func(f fault) bool { return f.kind == k })
+// has says that the run has a fault of one of the kinds.
+func (s schedule) has(kinds ...kind) bool {
+	return slices.ContainsFunc(s.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })
 }
 
 // String returns the whole run for a report.

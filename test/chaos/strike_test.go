@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,13 +37,28 @@ var strikes = map[kind]func(*world, fault){
 	evictPods:   (*world).evictPods,
 	loseNode:    (*world).loseNode,
 	slowWatch:   func(w *world, f fault) { w.proxy.slowDown(f.pause); w.pause(f.lasts); w.proxy.slowDown(0) },
+	cutWatches:  (*world).cutWatches,
+	refuseWrites: func(w *world, f fault) {
+		w.meddle(f, meddling{hits: refusals[f.variant].hits, percent: f.percent, answer: refusals[f.variant].answer, late: f.variant == timedOut})
+	},
+	slowAPIServer: func(w *world, f fault) {
+		w.meddle(f, meddling{hits: everything, percent: f.percent, pause: f.pause / 2})
+	},
+	deletePods:    (*world).deletePods,
+	deleteRunners: (*world).deleteRunners,
+	newTemplate:   (*world).newTemplate,
+	lowerMaximum:  (*world).lowerMaximum,
 }
 
 func (w *world) strike(f fault) { strikes[f.kind](w, f) }
 
-// killManagers kills the only one; of two, one of whom leads, one or both.
+// killManagers kills the only one; of two, the one that leads, or both if none does.
 func (w *world) killManagers(f fault) {
-	w.kill(w.some(w.observer.managerPods(), f.percent), "manager", (*fakenode.Node).Kill)
+	victims := w.observer.managerPods()
+	if leader := w.leader(victims); f.variant == ofLeader && len(leader) > 0 {
+		victims = leader
+	}
+	w.logf("killed: %v", w.kill(victims, "manager", (*fakenode.Node).Kill))
 }
 
 // stopAPIServer waits for the API server if another fault has taken it already.
@@ -111,13 +125,13 @@ func (w *world) spoil(f fault, spoiled fakegithub.Fault) {
 
 func (w *world) failRunners(f fault) {
 	victims := w.some(w.observer.runnerPods(), f.percent)
-	w.take(victims)
 	how := (*fakenode.Node).Kill
 	if f.variant == containerOOM {
 		how = (*fakenode.Node).OOMKill
 	}
-	w.kill(victims, v1alpha1.RunnerContainerName, how)
-	w.logf("killed: %v", victims)
+	killed := w.kill(victims, v1alpha1.RunnerContainerName, how)
+	w.take(killed)
+	w.logf("killed: %v", killed)
 }
 
 // rejectPods lets no runner pod start.
@@ -141,14 +155,12 @@ func (w *world) evictPods(f fault) {
 		victims = w.observer.managerPods()
 	default:
 		victims = w.some(w.observer.runnerPods(), f.percent)
-		w.take(victims)
 	}
-	for _, victim := range victims {
-		if err := w.rig.Node.Evict(victim, "The node was low on resource: memory."); err != nil {
-			w.logf("not evicted: %v", err)
-		}
-	}
-	w.logf("evicted: %v", victims)
+	evicted := w.hit(victims, func(pod types.NamespacedName) error {
+		return w.rig.Node.Evict(pod, "The node was low on resource: memory.")
+	})
+	w.take(evicted)
+	w.logf("evicted: %v", evicted)
 }
 
 // loseNode takes the node of some runners, and of the listener where all are taken.
@@ -158,10 +170,8 @@ func (w *world) loseNode(f fault) {
 		victims = append(victims, w.observer.listenerPods()...)
 	}
 	lost := func(pod *corev1.Pod) bool { return slices.Contains(victims, client.ObjectKeyFromObject(pod)) }
-	loss := fakenode.PowerOff
-	if f.variant == nodePartitioned {
-		loss = fakenode.Partition
-	} else {
+	loss, survived := losses[f.variant]
+	if !survived {
 		w.take(victims)
 	}
 	w.logf("lost: %v", victims)
@@ -175,18 +185,10 @@ func (w *world) loseNode(f fault) {
 	w.rig.Node.Restore(lost)
 }
 
+// losses are those by which no job ends; the others are those of power.
+var losses = map[string]fakenode.Loss{nodePartitioned: fakenode.Partition, nodeSilent: fakenode.Silence}
+
 // collect deletes the pods of a node that is gone, as Kubernetes does once its Node object is deleted.
 func (w *world) collect(pods []types.NamespacedName) {
-	w.apiServer.Lock()
-	defer w.apiServer.Unlock()
-	for _, name := range pods {
-		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name = name.Namespace, name.Name
-		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
-		err := w.cluster.Client().Delete(ctx, pod, client.GracePeriodSeconds(0))
-		cancel()
-		if client.IgnoreNotFound(err) != nil {
-			w.t.Error(err)
-		}
-	}
+	w.deleteAll(&corev1.Pod{}, pods, client.GracePeriodSeconds(0))
 }

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ type world struct {
 	schedule schedule
 	cluster  *testkube.Cluster
 	rig      *rig.Rig
-	proxy    *proxy // nil where no watch gets slow
+	proxy    *proxy // nil where no fault needs it
 	observer *observer
 	began    time.Time
 
@@ -39,6 +40,7 @@ type world struct {
 		*rand.Rand
 	}
 	apiServer sync.Mutex // held while it is away or hangs
+	meddling  sync.Mutex // held while the proxy meddles
 
 	mutex sync.Mutex
 	taken map[string]time.Time // runners whose pod a fault took, and when
@@ -64,7 +66,7 @@ func newWorld(t *testing.T, s schedule) *world {
 	if s.acquire {
 		rigOptions.GitHub.Flow = fakegithub.Acquire
 	}
-	if s.has(slowWatch) {
+	if s.has(slowWatch, cutWatches, refuseWrites, slowAPIServer) {
 		w.proxy = startProxy(t, w.cluster.Config())
 		rigOptions.APIServer = w.proxy.config
 	}
@@ -154,11 +156,18 @@ func (w *world) some(pods []types.NamespacedName, percent int) []types.Namespace
 	return pods[:(len(pods)*percent+99)/100]
 }
 
-// kill ends containers; one that has ended already is none of our business.
-func (w *world) kill(pods []types.NamespacedName, container string, kill func(*fakenode.Node, types.NamespacedName, string) error) {
-	for _, pod := range pods {
-		if err := kill(w.rig.Node, pod, container); err != nil {
-			w.logf("not killed: %v", err)
+// kill ends containers and returns the pods it hit.
+func (w *world) kill(pods []types.NamespacedName, container string, kill func(*fakenode.Node, types.NamespacedName, string) error) []types.NamespacedName {
+	return w.hit(pods, func(pod types.NamespacedName) error { return kill(w.rig.Node, pod, container) })
+}
+
+// hit strikes pods and returns those it hit: what has ended already is none of our business.
+func (w *world) hit(pods []types.NamespacedName, strike func(types.NamespacedName) error) []types.NamespacedName {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod types.NamespacedName) bool {
+		err := strike(pod)
+		if err != nil {
+			w.logf("missed: %v", err)
 		}
-	}
+		return err != nil
+	})
 }

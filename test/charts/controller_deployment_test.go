@@ -134,7 +134,23 @@ flags:
 	check(t, "liveness probe", got.LivenessProbe.HTTPGet.Path+got.LivenessProbe.HTTPGet.Port.String(), "/healthz8082")
 	check(t, "its times", []int32{got.LivenessProbe.InitialDelaySeconds, got.LivenessProbe.PeriodSeconds}, []int32{15, 20})
 	check(t, "readiness probe", got.ReadinessProbe.HTTPGet.Path+got.ReadinessProbe.HTTPGet.Port.String(), "/readyz8082")
-	check(t, "its times", []int32{got.ReadinessProbe.InitialDelaySeconds, got.ReadinessProbe.PeriodSeconds}, []int32{5, 10})
+	check(t, "its times", []int32{got.ReadinessProbe.InitialDelaySeconds, got.ReadinessProbe.PeriodSeconds}, []int32{1, 2})
+}
+
+// The address "0" turns off the metrics of the one program and not of the other.
+func TestMetricsOfListenersOnly(t *testing.T) {
+	t.Parallel()
+	const rest = `listenerAddr: ":9090", listenerEndpoint: /metrics}` + "\npprof: {addr: ':6060'}"
+	for _, off := range []string{"0", "'0'"} {
+		got := manager(t, "metrics: {controllerManagerAddr: "+off+", "+rest)
+		check(t, "ports", got.Ports, []corev1.ContainerPort{{Name: "pprof", ContainerPort: 6060, Protocol: corev1.ProtocolTCP}})
+		check(t, "arguments", got.Args[4:], []string{
+			"--listener-metrics-addr=:9090", "--listener-metrics-endpoint=/metrics", "--metrics-addr=0", "--pprof-addr=:6060",
+		})
+	}
+	for address, port := range map[string]int32{"127.0.0.1:8080": 8080, "'[2001:db8::1]:9090'": 9090, "'[fe80::1%eth0]:1'": 1, "localhost:65535": 65535} {
+		check(t, "port of "+address, manager(t, "metrics: {controllerManagerAddr: "+address+", "+rest).Ports[0].ContainerPort, port)
+	}
 }
 
 // Values that go into the pod as they are.
@@ -180,19 +196,23 @@ priorityClassName: system-cluster-critical
 	check(t, "priority class", pod.PriorityClassName, "system-cluster-critical")
 }
 
-func TestEnvironmentIsIgnoredUnlessList(t *testing.T) {
-	t.Parallel()
-	check(t, "environment", manager(t, "env: {NAME: value}").Env, managerEnv(controllerImage))
-}
-
 // Two replicas: an upgrade overlaps, they keep apart, and a node drain takes one at a time.
 func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, "replicaCount: 2")
 	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
-	check(t, "strategy", got.Spec.Strategy, appsv1.DeploymentStrategy{})
+	check(t, "strategy", got.Spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
 	terms := got.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	check(t, "anti-affinity", terms[0].PodAffinityTerm.LabelSelector, got.Spec.Selector)
+	nodes := corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{}}
+	for values, want := range map[string]*corev1.Affinity{
+		"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}": {
+			NodeAffinity: &nodes, PodAntiAffinity: got.Spec.Template.Spec.Affinity.PodAntiAffinity,
+		},
+		"affinity: {podAntiAffinity: {}}": {PodAntiAffinity: &corev1.PodAntiAffinity{}},
+	} {
+		check(t, values, deployment(t, "replicaCount: 2", values).Spec.Template.Spec.Affinity, want)
+	}
 	budget := one[policyv1.PodDisruptionBudget](t, rendered, "poddisruptionbudget.yaml")
 	check(t, "budget", budget.Spec.MaxUnavailable.IntValue(), 1)
 	check(t, "its pods", budget.Spec.Selector, got.Spec.Selector)

@@ -13,7 +13,7 @@ const metricsOn = "metrics:\n  controllerManagerAddr: \":8080\"\n  listenerAddr:
 func TestMonitoringIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, metricsOn)
-	for _, template := range []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboards.yaml"} {
+	for _, template := range []string{"podmonitor.yaml", "servicemonitor.yaml", "prometheusrule.yaml", "dashboards.yaml", "metrics_access.yaml"} {
 		if len(rendered[template]) > 0 {
 			t.Errorf("%s is rendered", template)
 		}
@@ -28,6 +28,47 @@ func TestPodMonitorsKeepTheNamespaceOfScaleSets(t *testing.T) {
 	}
 	for _, want := range []string{"honorLabels: true", "port: metrics", "release: prometheus", "app.kubernetes.io/component: runner-scale-set-listener"} {
 		checkContains(t, text, want)
+	}
+}
+
+func TestServiceMonitorsFindTheirServices(t *testing.T) {
+	t.Parallel()
+	documents := render(t, controller, metricsOn+"monitoring:\n  serviceMonitor:\n    enabled: true\n")["servicemonitor.yaml"]
+	text := strings.Join(documents, "\n")
+	for want, times := range map[string]int{
+		"kind: ServiceMonitor": 2, "kind: Service\n": 2, "clusterIP: None": 2, "honorLabels: true": 2,
+		"app.kubernetes.io/component: metrics-of-manager": 2, "app.kubernetes.io/component: metrics-of-listeners": 2,
+	} {
+		if got := strings.Count(text, want); got != times {
+			t.Errorf("%d times %q, want %d", got, want, times)
+		}
+	}
+}
+
+func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"), "monitoring.serviceMonitor needs metrics")
+	checkContains(t, refusal(t, controller, metricsOn+"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable one of them")
+}
+
+// What secured metrics need: rights for the manager, a role for readers, and for the monitor's reader an account with a token.
+func TestSecureMetrics(t *testing.T) {
+	t.Parallel()
+	const secure = metricsOn + "  secure: true\n"
+	roles := func(values string) int { return len(render(t, controller, values)["metrics_access.yaml"]) }
+	if alone, monitored := roles(secure), roles(secure+"monitoring:\n  podMonitor:\n    enabled: true\n"); alone != 3 || monitored != 6 {
+		t.Errorf("%d objects, %d with a monitor, want 3 and 6", alone, monitored)
+	}
+	rendered := render(t, controller, secure+"  certificateSecret: cert\nmonitoring:\n  podMonitor:\n    enabled: true\n")
+	monitors := rendered["podmonitor.yaml"]
+	for _, want := range []string{"scheme: https", "-metrics-reader", "key: token", "key: ca.crt", "serverName: "} {
+		checkContains(t, monitors[0], want)
+	}
+	if strings.Contains(monitors[1], "https") {
+		t.Error("listeners are read by HTTPS, which they don't serve")
+	}
+	for _, want := range []string{"--metrics-secure", "--metrics-cert-path=/metrics-certificate", "secretName: cert", "mountPath: /metrics-certificate"} {
+		checkContains(t, rendered["deployment.yaml"][0], want)
 	}
 }
 

@@ -20,10 +20,7 @@ func TestGolden(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			rendered := controller
-			if strings.HasPrefix(filepath.Base(file), "scale-set-") {
-				rendered = scaleSet
-			}
+			rendered := chartFor(file)
 			values, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -44,6 +41,14 @@ func TestGolden(t *testing.T) {
 			check(t, golden+" (if it should change: go test ./test/charts -run Golden -update)", got, string(want))
 		})
 	}
+}
+
+// chartFor returns the chart that a file of values in testdata is for.
+func chartFor(file string) chart {
+	if strings.HasPrefix(filepath.Base(file), "scale-set-") {
+		return scaleSet
+	}
+	return controller
 }
 
 // Argo CD and Flux compare renders: nothing in one may depend on chance or time.

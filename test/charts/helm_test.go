@@ -26,17 +26,10 @@ func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{})) }
 
 const root = "../.."
 
-// findHelm returns helm's path: in the directory HARRIER_KUBERNETES names, or built by hack/kubernetes.sh.
+// findHelm returns the path of the newest Helm.
 var findHelm = sync.OnceValues(func() (string, error) {
-	directory := os.Getenv("HARRIER_KUBERNETES")
-	if directory == "" {
-		output, err := exec.Command(filepath.Join(root, "hack", "kubernetes.sh")).Output()
-		if err != nil {
-			return "", fmt.Errorf("build helm with hack/kubernetes.sh: %w", err)
-		}
-		directory = strings.TrimSpace(string(output))
-	}
-	return filepath.Join(directory, "helm"), nil
+	directory, err := testkube.Programs()
+	return filepath.Join(directory, "helm"), err
 })
 
 // helm runs the newest Helm and returns its two outputs.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,7 @@ func TestInstall(t *testing.T) {
 		system := helm.cluster.NewNamespace(t)
 		helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
 		installInEveryMode(t, helm, system)
+		nameTyposInPods(t, helm)
 		upgradeTakesFinalizersOff(t, helm)
 	})
 }
@@ -46,6 +48,23 @@ func installInEveryMode(t *testing.T, helm installer, system string) {
 		checkPermissions(t, helm.cluster, system, runners)
 		helm.succeed(t, "uninstall", "set", "--namespace", runners)
 		checkGone(t, helm.cluster, runners)
+	}
+}
+
+// The schemas of the charts know the fields of pods and containers and leave open what is below them. Of a field that the
+// cluster doesn't know Helm 4 says so and installs nothing, Helm 3 hands on the API server's warning.
+func nameTyposInPods(t *testing.T, helm installer) {
+	t.Helper()
+	namespace := helm.cluster.NewNamespace(t)
+	for typo, value := range map[string]string{
+		"runAsUsr": "template.spec.securityContext.runAsUsr=5",
+		"limit":    "template.spec.containers[0].name=runner,template.spec.containers[0].resources.limit.cpu=1",
+		"drops":    "listenerTemplate.spec.containers[0].name=listener,listenerTemplate.spec.containers[0].securityContext.capabilities.drops=b",
+	} {
+		_, said, err := helm.run(t, "install", strings.ToLower(typo), scaleSet.directory(), "--namespace", namespace,
+			"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s", "--set", value)
+		checkContains(t, said, "."+typo)
+		check(t, "refused by Helm "+helm.version, err != nil, helm.version == "4")
 	}
 }
 
@@ -133,10 +152,12 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 	}
 }
 
-func event(namespace string) *corev1.Event {
-	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, GenerateName: "event-"},
-		InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "runner"},
+func event(namespace string) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, GenerateName: "event-"},
+		EventTime:           metav1.NowMicro(),
+		ReportingController: "controller", ReportingInstance: "instance", Action: "Test", Reason: "Tested", Type: corev1.EventTypeNormal,
+		Regarding: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "runner"},
 	}
 }
 

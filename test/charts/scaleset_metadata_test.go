@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
@@ -93,4 +95,16 @@ func TestMetadataOfDependents(t *testing.T) {
 	}
 	only := runnerSet(t, scaleSet, "resourceMeta: {ephemeralRunner: {labels: {a: b}}}").Spec.EphemeralRunnerMetadata
 	check(t, "labels alone", only, &v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}})
+}
+
+// Kubernetes takes strings only; YAML makes numbers and booleans of what nobody put in quotes.
+func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
+	t.Parallel()
+	const metadata = "metadata: {labels: {spot: true, many: 12345678}, annotations: {part: 1.5, id: '9007199254740993'}}"
+	got := runnerSet(t, scaleSet, "template: {"+metadata+"}\nlistenerTemplate: {"+metadata+", spec: {containers: [{name: listener}]}}").Spec
+	for name, meta := range map[string]metav1.ObjectMeta{"runner": got.Template.ObjectMeta, "listener": got.ListenerTemplate.ObjectMeta} {
+		check(t, "labels of the "+name, meta.Labels, map[string]string{"spot": "true", "many": "12345678"})
+		check(t, "annotations of the "+name, meta.Annotations, map[string]string{"part": "1.5", "id": "9007199254740993"})
+	}
+	check(t, "containers", len(got.ListenerTemplate.Spec.Containers), 1)
 }

@@ -190,9 +190,9 @@ func TestScaleSetRules(t *testing.T) {
 		"/pods: create delete get",
 		"/pods/status: get",
 		"/secrets: create delete get list patch update",
-		"/serviceaccounts: create delete get list patch update",
-		rbacGroup + "rolebindings: create delete get patch update",
-		rbacGroup + "roles: create delete get patch update",
+		"/serviceaccounts: patch",
+		rbacGroup + "rolebindings: create delete patch",
+		rbacGroup + "roles: create delete patch",
 	}
 	kube := []string{
 		"/pods: get list create delete",

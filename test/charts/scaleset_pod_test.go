@@ -87,6 +87,7 @@ func TestDindByKubernetesVersion(t *testing.T) {
 		init, containers []string
 	}{
 		{"v1.28.9", []string{"init-dind-externals"}, []string{"runner", "dind"}},
+		{"v1.20.0", []string{"init-dind-externals", "dind"}, []string{"runner"}}, // of no cluster
 		{"v1.29.0", []string{"init-dind-externals", "dind"}, []string{"runner"}},
 		{"v1.33.1-eks-1234", []string{"init-dind-externals", "dind"}, []string{"runner"}},
 	} {
@@ -228,4 +229,25 @@ func TestNoRunnerContainer(t *testing.T) {
 	containerName := func(c corev1.Container) string { return c.Name }
 	check(t, "default", names(runnerPod(t, other).Containers, containerName), []string{"other"})
 	check(t, "dind", names(runnerPod(t, other, mode("dind")).Containers, containerName), []string{"runner", "other"})
+}
+
+// Whoever writes down resources alone gets the image of values.yaml, and its command unless another is given.
+func TestRunnerWithoutImage(t *testing.T) {
+	t.Parallel()
+	runner := func(container, mode string) corev1.Container {
+		return runnerPod(t, "template: {spec: {containers: [{name: runner, "+container+"}]}}", mode).Containers[0]
+	}
+	for _, values := range []string{"", mode("dind"), mode("kubernetes"), mode("kubernetes-novolume")} {
+		got := runner("resources: {limits: {cpu: 1}}", values)
+		check(t, "image "+values, got.Image, runnerImage)
+		check(t, "command "+values, got.Command, []string{"/home/runner/run.sh"})
+	}
+	check(t, "own command", runner("command: [own]", "").Command, []string{"own"})
+	check(t, "own arguments", runner("args: [own]", "").Command, []string(nil))
+	check(t, "own image", runner("image: own", "").Command, []string(nil))
+	image := func(c corev1.Container) string { return c.Image }
+	pod := runnerPod(t, mode("dind"), "template: {spec: {containers: [{name: runner, workingDir: /w}]}}")
+	check(t, "init containers", names(pod.InitContainers, image), []string{runnerImage, "docker:dind"})
+	env := runner("workingDir: /w", mode("kubernetes-novolume")).Env
+	check(t, "image for job pods", env[len(env)-1], corev1.EnvVar{Name: "ACTIONS_RUNNER_IMAGE", Value: runnerImage})
 }

@@ -25,6 +25,7 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"maxRunners: 1\nminRunners: -1", "minRunners has to be greater or equal to 0"},
 		{"minRunners: '-1'", "minRunners has to be greater or equal to 0"},
 		{"scaleSetLabels: [a, '']", "scaleSetLabels contains an empty string, " + label},
+		{"scaleSetLabels: [null]", "scaleSetLabels contains an empty string, " + label},
 		{"scaleSetLabels: [" + strings.Repeat("a", 256) + "]", "scaleSetLabels contains a label that is 256 characters or more, " + label},
 		{"keyVault: {type: other}", "Unsupported keyVault type: other"},
 		{"keyVault: {type: azure_key_vault, azureKeyVault: {url: u, tenantId: t, clientId: c}}", "keyVault.azureKeyVault.certificatePath is required"},
@@ -32,6 +33,7 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"namespaceOverride: " + strings.Repeat("a", 64), "Namespace must have up to 63 characters"},
 		{"githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca}}}", "githubServerTLS.certificateFrom.configMapKeyRef.key is required"},
 		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only where"},
+		{"annotations: {id: 9007199254740993}", "is too long to be kept as it was written: put it in quotes"},
 		{hookTemplate + "\n  kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: a, key: b}}", "exclude each other"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
@@ -77,6 +79,14 @@ func TestUnknownKeys(t *testing.T) {
 		{"proxy: {htttp: {}}", "htttp"},
 		{"keyVault: {azureKeyVault: {uri: u}}", "uri"},
 		{"containerMode: {kubernetesModeHookTemplate: {spce: {}}}", "spce"},
+		{"containerMode: {kubernetesModeAdditionalRoleRule: []}", "kubernetesModeAdditionalRoleRule"},
+		{"listenerMetrics: {counters: {gha_started_jobs_total: {label: []}}}", "label"},
+		{"template: {spec: {labels: {a: b}}}", "labels"},
+		{"template: {spec: {containers: [{name: runner, imag: i}]}}", "imag"},
+		{"template: {spec: {initContainers: [{name: i, comand: []}]}}", "comand"},
+		{"listenerTemplate: {spec: {nodeSelectr: {}}}", "nodeSelectr"},
+		{"listenerTemplate: {spec: {containers: [{name: listener, limits: {}}]}}", "limits"},
+		{"githubServerTLS: {certificateFrom: {secretKeyRef: {name: ca}}}", "secretKeyRef"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), "'"+test.key+"' not allowed")
 	}
@@ -90,9 +100,41 @@ func TestUnknownKeys(t *testing.T) {
 		{"scaleSetLabels: linux", "/scaleSetLabels"},
 		{"enabled: false", "/enabled"},
 		{"containerMode: dind", "/containerMode"},
+		{"template: {spec: {containers: [{name: runner, env: {A: b}}]}}", "/template/spec/containers/0/env"},
+		{"template: {spec: {containers: [{name: runner, env: [A=b]}]}}", "/template/spec/containers/0/env/0"},
+		{"template: {spec: {initContainers: [{name: i, volumeMounts: [work]}]}}", "/template/spec/initContainers/0/volumeMounts/0"},
+		{"template: {spec: {serviceAccountName: [a]}}", "/template/spec/serviceAccountName"},
+		{"listenerTemplate: {spec: {containers: [{image: i}]}}", "/listenerTemplate/spec/containers/0"},
+		{"listenerMetrics: {gauges: {gha_idle_runners: {labels: name}}}", "/listenerMetrics/gauges/gha_idle_runners/labels"},
+		{"listenerMetrics: {histograms: {h: {buckets: ['1']}}}", "/listenerMetrics/histograms/h/buckets/0"},
+		{"proxy: {https: {credentialSecretRef: a}}", "/proxy/https"},
+		{"proxy: {http: http://proxy}", "/proxy/http"},
+		{"failedHistoryLimit: -1", "/failedHistoryLimit"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.path)
 	}
 	renderSet(t, scaleSet, "enabled: true\nglobal: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null\ngithubServerTLS: {}")
 	render(t, controller, "global: {a: b}\nx-anchors: {a: b}\nmetrics: null\nflags: {updateStrategy: immediate}")
+}
+
+// The same for the controller; a level or format that its manager would end on is refused before it starts.
+func TestControllerUnknownKeys(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ values, want string }{
+		{"logLevel: info", "'logLevel' not allowed"},
+		{"resources: {limit: {cpu: 1}}", "'limit' not allowed"},
+		{"imagePullSecrets: [{name: a, namespace: b}]", "'namespace' not allowed"},
+		{"imagePullSecrets: [a]", "/imagePullSecrets/0"},
+		{"env: {A: b}", "/env"},
+		{"env: [A=b]", "/env/0"},
+		{"volumeMounts: [tmp]", "/volumeMounts/0"},
+		{"flags: [--log-level=info]", "/flags"},
+		{"flags: {logLevel: trace}", "/flags/logLevel"},
+		{"flags: {logFormat: xml}", "/flags/logFormat"},
+		{"flags: {rateLimiter: {name: none}}", "/flags/rateLimiter/name"},
+	} {
+		checkContains(t, refusal(t, controller, test.values), test.want)
+	}
+	render(t, controller, "env: {}\nflags: {logLevel: '-2', logFormat: json, rateLimiter: {name: typed_rate_limiter}}")
+	render(t, controller, "env: []\nflags: {logLevel: -2, logFormat: null, rateLimiter: null}")
 }

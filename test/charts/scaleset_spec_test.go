@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -88,10 +89,32 @@ template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
 	})
 }
 
-func TestNoProxyIsIgnoredUnlessList(t *testing.T) {
+// As it would stand in NO_PROXY; ARC's chart ignored it.
+func TestNoProxyAsString(t *testing.T) {
 	t.Parallel()
-	got := runnerSet(t, scaleSet, `proxy: {http: {url: "http://proxy"}, noProxy: "example.com"}`).Spec.Proxy
-	check(t, "proxy", got, &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}})
+	for text, want := range map[string][]string{
+		"example.com":                            {"example.com"},
+		".example.com, 10.0.0.0/8,,example.org,": {".example.com", "10.0.0.0/8", "example.org"},
+		"a b":                                    {"a", "b"},
+		"":                                       nil,
+	} {
+		got := runnerSet(t, scaleSet, fmt.Sprintf(`proxy: {http: {url: "http://proxy"}, noProxy: %q}`, text)).Spec.Proxy
+		check(t, "proxy", got, &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, NoProxy: want})
+	}
+}
+
+// A template that is about the pod alone is one the API takes, and that the listener's own container stays in.
+func TestListenerTemplateWithoutContainers(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]corev1.PodSpec{
+		"{spec: {nodeSelector: {role: management}}}": {NodeSelector: map[string]string{"role": "management"}},
+		"{spec: {}}": {},
+		"{spec: {priorityClassName: p, containers: null}}":        {PriorityClassName: "p"},
+		"{metadata: {labels: {l: m}}, spec: {hostNetwork: true}}": {HostNetwork: true},
+	} {
+		want.Containers = []corev1.Container{{Name: "listener"}}
+		check(t, values, runnerSet(t, scaleSet, "listenerTemplate: "+values).Spec.ListenerTemplate.Spec, want)
+	}
 }
 
 // Numbers in quotes count; ARC's chart ignored them.

@@ -1,36 +1,50 @@
-// Package doctor has the doctor look at real installations, healthy and broken.
+// Package doctor breaks real installations, one way after the other, and reads only what their users can read: the lines
+// of kubectl get, conditions, Events, metrics with the chart's alerts, and what the doctor says.
 package doctor
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
+	"flag"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+// lanes are the tests that run at a time, each on a cluster of its own. Most of their time is waiting, for deadlines of the
+// product that users have to wait for as well, so they need not share processors.
+const lanes = "3"
+
+func TestMain(m *testing.M) {
+	// The command line, which is read later, wins.
+	if err := flag.Set("test.parallel", lanes); err != nil {
+		panic(err)
+	}
+	os.Exit(rig.Main(m))
+}
+
+func TestInstallations(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T, *testkube.Cluster){
+		"without a manager": doctorOnAnInstallation, "healthy": healthyObjects, "with jobs": jobsAreFound,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, testkube.Shared(t)) })
+	}
+}
 
 // ask returns the reasons that the doctor gives with a severity.
 func ask(t *testing.T, r *rig.Rig, severity doctor.Severity) []string {
 	t.Helper()
-	output := &bytes.Buffer{}
-	err := doctor.Run(t.Context(), r.Cluster.Client(), doctor.Options{Namespace: r.RunnerNamespace, Name: rig.DefaultSet, Output: "json"}, output)
-	if err != nil && !errors.Is(err, doctor.ErrProblems) {
-		t.Fatal(err)
-	}
-	report := doctor.Report{}
-	if err := json.Unmarshal(output.Bytes(), &report); err != nil {
-		t.Fatal(err)
-	}
+	report, _ := consult(t, r, rig.DefaultSet)
 	var reasons []string
 	for _, finding := range report.Findings {
 		if finding.Severity == severity {
@@ -41,13 +55,45 @@ func ask(t *testing.T, r *rig.Rig, severity doctor.Severity) []string {
 }
 
 // A healthy set without jobs is told what a job needs to reach it; one without a manager that it has none.
-func TestDoctorOnAnInstallation(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+func doctorOnAnInstallation(t *testing.T, cluster *testkube.Cluster) {
+	r := rig.Start(t, cluster, rig.Options{})
+	metrics := observe(t, r)
 	eventually := NewWithT(t).Eventually
 	eventually(func() []string { return ask(t, r, doctor.Info) }).WithTimeout(20 * time.Second).Should(ContainElement("NoJobAssigned"))
 	// The manager's probes have a period of 10 s, and its Deployment follows them.
 	eventually(func() []string { return ask(t, r, doctor.Problem) }).WithTimeout(time.Minute).Should(BeEmpty())
+	restore := ageCRD(t, r)
+	eventually(func() []string { return ask(t, r, doctor.Problem) }).WithTimeout(20 * time.Second).Should(ContainElement("OutdatedCRDs"))
+	restore()
+	eventually(func() []string { return ask(t, r, doctor.Problem) }).WithTimeout(20 * time.Second).Should(BeEmpty())
 	r.StopManager()
 	eventually(func() bool { return slices.Contains(ask(t, r, doctor.Problem), "ManagerNotRunning") }).WithTimeout(20 * time.Second).Should(BeTrue())
+	eventually(func() (bool, error) { return metrics.alerts("HarrierManagerDown", "") }).WithTimeout(rig.Patience).Should(BeTrue())
 	r.StartManager()
+}
+
+// ageCRD takes a field away that ARC's CustomResourceDefinition of runners lacks.
+func ageCRD(t *testing.T, r *rig.Rig) (restore func()) {
+	t.Helper()
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetName("ephemeralrunners.actions.github.com")
+	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+		t.Fatal(err)
+	}
+	whole := crd.DeepCopy()
+	patch := `[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/jobPatchID"}]`
+	if err := r.Cluster.Client().Patch(t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []*unstructured.Unstructured{whole, crd} {
+		version.SetResourceVersion("") // only the schema is to be patched
+		version.SetManagedFields(nil)
+		version.SetGeneration(0)
+	}
+	return func() {
+		if err := r.Cluster.Client().Patch(t.Context(), whole, client.MergeFrom(crd)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -7,15 +7,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
 func TestJobsSurviveTheDeathOfTheListener(t *testing.T) {
+	t.Parallel()
 	s := install(t, "listener", 0, 6)
 	ids := s.queue(6, 4*time.Second)
 	s.awaitJobs(ids[:1], state.Running)
-	s.kill(s.podOf(v1alpha1.ComponentListener))
+	kill(t, s.listenerPod())
 	ids = append(ids, s.queue(4, time.Second)...) // nobody listens when these come
 	s.awaitSuccess(ids)
 	s.awaitNoRunners()
@@ -25,7 +25,7 @@ func TestJobsSurviveTheDeathOfTheManager(t *testing.T) {
 	s := install(t, "manager", 0, 6)
 	ids := s.queue(6, 4*time.Second)
 	s.awaitJobs(ids[:1], state.Running)
-	s.kill(s.podOf("controller-manager"))
+	kill(t, managers(t, 1)[0])
 	ids = append(ids, s.queue(4, time.Second)...)
 	s.awaitSuccess(ids)
 	s.awaitNoRunners()
@@ -34,6 +34,7 @@ func TestJobsSurviveTheDeathOfTheManager(t *testing.T) {
 // A pod that is lost after its runner registered must come back with a new registration: GitHub would see the old JIT config
 // used twice, which is an anomaly that ends the test.
 func TestLostIdleRunnerIsReplacedUnderANewRegistration(t *testing.T) {
+	t.Parallel()
 	s := install(t, "lost", 1, 2)
 	s.awaitIdle(1)
 	before := s.idle()[0]
@@ -41,7 +42,7 @@ func TestLostIdleRunnerIsReplacedUnderANewRegistration(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("runner %s has no pod of its name", before.Name)
 	}
-	s.kill(s.runnerPods()[i])
+	kill(t, s.runnerPods()[i])
 	s.await(t.Context(), "another runner", func() (string, error) {
 		idle := s.idle()
 		if len(idle) != 1 || idle[0].ID == before.ID {

@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/harrier-ci/harrier/hack/images/recipe"
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
 // What all tests share, made by TestMain.
 var (
 	place *site.Site
-	kube  client.Client
+	kube  client.WithWatch
 )
 
 // takeDownLimit bounds the end, which happens even when tests were cut short.
@@ -43,7 +44,9 @@ func runAll(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	place, err = site.Local(ctx, root, tell)
+	place, err = site.Local(ctx, root, tell, site.Image{
+		Recipe: recipe.StandIn(), Names: []string{recipe.LocalName + recipe.StandInSuffix, recipe.DockerName},
+	})
 	defer func() {
 		if place == nil {
 			return
@@ -58,7 +61,10 @@ func runAll(m *testing.M) (code int, err error) {
 	if _, kube, err = place.Client(); err != nil {
 		return 1, err
 	}
-	if err := place.Install(ctx, site.ControllerName, site.ControllerChart, site.SystemNamespace, place.ControllerValues()); err != nil {
+	if err := restrictSystemNamespace(ctx); err != nil {
+		return 1, err
+	}
+	if err := installController(ctx); err != nil {
 		return 1, err
 	}
 	code = m.Run()
@@ -66,6 +72,19 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	return code, place.AwaitNothing(ctx, kube, site.SystemNamespace)
+}
+
+// podSecurity is the label by which a namespace says what its pods must satisfy.
+const podSecurity = "pod-security.kubernetes.io/enforce"
+
+// restrictSystemNamespace makes the cluster refuse pods of manager, listeners and hooks that don't satisfy the Pod Security
+// Standard "restricted".
+func restrictSystemNamespace(ctx context.Context) error {
+	if _, err := place.Kubectl(ctx, "create", "namespace", site.SystemNamespace); err != nil {
+		return err
+	}
+	_, err := place.Kubectl(ctx, "label", "namespace", site.SystemNamespace, podSecurity+"=restricted")
+	return err
 }
 
 // tell shows what happens before the first test.

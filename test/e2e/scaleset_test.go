@@ -2,25 +2,23 @@ package e2e
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
-	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
 // limit of one wait: what is waited for takes seconds; a busy machine may take ten times as long.
 const limit = 90 * time.Second
 
-// scaleSet is an installed release of the scale set chart in a namespace of its own.
+// scaleSet is a release of the scale set chart in a namespace of its own.
 type scaleSet struct {
 	t         *testing.T
 	name      string
@@ -28,56 +26,76 @@ type scaleSet struct {
 	values    site.Values
 	github    *fakegithub.ControlClient
 	installed bool
-	// anomalies are those that GitHub had seen before.
-	anomalies int
+	// own are objects that the test made beside the release.
+	own []client.Object
 }
 
-// install installs a scale set named after the test and checks at the end that its uninstallation leaves nothing.
+// install installs a scale set named after the test, at a GitHub of its own, and checks at the end that its uninstallation
+// leaves nothing.
 func install(t *testing.T, name string, minRunners, maxRunners int) *scaleSet {
 	t.Helper()
-	return installAt(t, place.Control, name, place.ScaleSetValues(name, minRunners, maxRunners))
-}
-
-// installAt does so with given values, at a GitHub of the test's own.
-func installAt(t *testing.T, github *fakegithub.ControlClient, name string, values site.Values) *scaleSet {
-	t.Helper()
-	s := &scaleSet{t: t, name: name, namespace: "e2e-" + name, values: values, github: github}
-	s.anomalies = len(s.snapshot(t.Context()).Anomalies)
-	t.Cleanup(s.end)
-	s.installed = true
-	s.apply()
-	s.awaitListener()
+	s := prepare(t, serve(t, fakegithub.Options{}), name, minRunners, maxRunners)
+	s.install()
 	return s
 }
 
-// awaitListener waits for the session. Helm's own waiting is not enough after an installation: it takes an object whose
-// status is still empty for ready.
-func (s *scaleSet) awaitListener() {
+// prepare makes what install does up to the installation, so that values can be changed before.
+func prepare(t *testing.T, github *fakegithub.ControlClient, name string, minRunners, maxRunners int) *scaleSet {
+	t.Helper()
+	values := place.ScaleSetValues(name, minRunners, maxRunners)
+	values["githubConfigUrl"] = github.BaseURL + "/" + site.Organization
+	s := &scaleSet{t: t, name: name, namespace: "e2e-" + name, values: values, github: github}
+	t.Cleanup(s.end)
+	return s
+}
+
+// install installs and waits until messages are listened for.
+func (s *scaleSet) install() {
 	s.t.Helper()
-	s.await(s.t.Context(), "the listener to poll", func() (string, error) {
-		set := s.onGitHub(s.t.Context())
-		if set == nil {
-			return "the scale set is not on GitHub", nil
-		}
-		polls := func(v state.SessionView) bool { return v.ScaleSetID == set.ID && v.Polling }
-		if !slices.ContainsFunc(s.snapshot(s.t.Context()).Sessions, polls) {
-			return "nobody polls its messages", nil
-		}
-		return "", nil
-	})
+	s.apply()
+	s.awaitListener()
 }
 
 // apply installs or upgrades with the present values and waits until Helm calls it ready.
 func (s *scaleSet) apply() {
 	s.t.Helper()
+	s.installed = true
 	if err := place.Install(s.t.Context(), s.name, site.ScaleSetChart, s.namespace, s.values); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
+// object returns the AutoscalingRunnerSet as it is now.
+func (s *scaleSet) object(ctx context.Context) (*v1alpha1.AutoscalingRunnerSet, error) {
+	var set v1alpha1.AutoscalingRunnerSet
+	return &set, kube.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: s.name}, &set)
+}
+
+// makeNamespace makes the set's namespace before the installation, for what the set refers to.
+func (s *scaleSet) makeNamespace() {
+	s.t.Helper()
+	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
+}
+
+// create creates an object that the uninstallation takes away; namespaces go with the cluster.
+func (s *scaleSet) create(object client.Object) {
+	s.t.Helper()
+	if err := kube.Create(s.t.Context(), object); err != nil {
+		s.t.Fatal(err)
+	}
+	if object.GetNamespace() != "" {
+		s.own = append(s.own, object)
+	}
+}
+
 // container returns the runner container of the values, to be changed.
 func (s *scaleSet) container() site.Values {
-	return s.values["template"].(site.Values)["spec"].(site.Values)["containers"].([]site.Values)[0]
+	return s.podSpec()["containers"].([]site.Values)[0]
+}
+
+// podSpec returns the runner pod's spec of the values, to be changed.
+func (s *scaleSet) podSpec() site.Values {
+	return s.values["template"].(site.Values)["spec"].(site.Values)
 }
 
 // end uninstalls and makes sure that nothing of the set is left, on GitHub and in its namespace. The test's context is over.
@@ -90,18 +108,29 @@ func (s *scaleSet) end() {
 	if s.installed {
 		s.uninstall(ctx)
 	}
-	for _, anomaly := range s.snapshot(ctx).Anomalies[s.anomalies:] {
+	for _, anomaly := range s.snapshot(ctx).Anomalies {
 		s.t.Errorf("GitHub saw what must not happen: %s", anomaly)
 	}
 }
 
 func (s *scaleSet) uninstall(ctx context.Context) {
 	s.t.Helper()
+	s.withdraw(ctx)
+	for _, object := range s.own {
+		if err := kube.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			s.t.Error(err)
+		}
+	}
+	s.awaitNothing(ctx)
+}
+
+// withdraw uninstalls the release; what is not the release's may be left.
+func (s *scaleSet) withdraw(ctx context.Context) {
+	s.t.Helper()
 	s.installed = false
 	if err := place.Uninstall(ctx, s.name, s.namespace); err != nil {
 		s.t.Error(err)
 	}
-	s.awaitNothing(ctx)
 }
 
 func (s *scaleSet) awaitNothing(ctx context.Context) {
@@ -118,13 +147,17 @@ func (s *scaleSet) awaitNothing(ctx context.Context) {
 	})
 }
 
-// explain logs what a failed test is asked about first.
+// explain logs what a user would look at: the conditions of the set, what there is, Events, and what the programs say.
 func (s *scaleSet) explain(ctx context.Context) {
+	const listeners = v1alpha1.LabelComponent + "=" + v1alpha1.ComponentListener
+	conditions := `{range .items[*].status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}`
 	for _, arguments := range [][]string{
+		{"get", "autoscalingrunnersets", "-n", s.namespace, "-o", "jsonpath=" + conditions},
 		{"get", "autoscalingrunnersets,ephemeralrunnersets,ephemeralrunners,pods", "-A", "--ignore-not-found"},
 		{"get", "events", "-n", s.namespace, "--sort-by=.lastTimestamp"},
-		{"logs", "-n", site.SystemNamespace, "-l", "app.kubernetes.io/component=controller-manager", "--tail=20"},
-		{"logs", "-n", site.SystemNamespace, "-l", "app.kubernetes.io/component=runner-scale-set-listener", "--tail=20"},
+		{"logs", "-n", s.namespace, "-l", v1alpha1.LabelRunner, "--all-containers", "--prefix", "--tail=20"},
+		{"logs", "-n", site.SystemNamespace, "-l", listeners + "," + v1alpha1.LabelScaleSetName + "=" + s.name, "--tail=20"},
+		{"logs", "-n", site.SystemNamespace, "-l", v1alpha1.LabelComponent + "=" + componentManager, "--prefix", "--tail=30"},
 	} {
 		output, err := place.Kubectl(ctx, arguments...)
 		s.t.Logf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
@@ -135,130 +168,6 @@ func (s *scaleSet) explain(ctx context.Context) {
 func (s *scaleSet) await(ctx context.Context, what string, ask func() (missing string, err error)) {
 	s.t.Helper()
 	if err := place.Await(ctx, what, limit, ask); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *scaleSet) snapshot(ctx context.Context) fakegithub.Snapshot {
-	s.t.Helper()
-	snapshot, err := s.github.Snapshot(ctx)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return snapshot
-}
-
-func (s *scaleSet) onGitHub(ctx context.Context) *state.ScaleSetView {
-	s.t.Helper()
-	sets := s.snapshot(ctx).ScaleSets
-	if i := slices.IndexFunc(sets, func(v state.ScaleSetView) bool { return v.Name == s.name }); i >= 0 {
-		return &sets[i]
-	}
-	return nil
-}
-
-// idle returns the set's runners on GitHub that are online without a job.
-func (s *scaleSet) idle() []state.RunnerView {
-	s.t.Helper()
-	set := s.onGitHub(s.t.Context())
-	if set == nil {
-		return nil
-	}
-	return slices.DeleteFunc(s.snapshot(s.t.Context()).Runners, func(r state.RunnerView) bool {
-		return r.ScaleSetID != set.ID || !r.Online || r.Busy
-	})
-}
-
-func (s *scaleSet) awaitIdle(count int) {
-	s.t.Helper()
-	s.await(s.t.Context(), fmt.Sprintf("%d idle runners", count), func() (string, error) {
-		if got := len(s.idle()); got != count {
-			return fmt.Sprintf("there are %d", got), nil
-		}
-		return "", nil
-	})
-}
-
-// queue queues jobs that take so long, and returns their ids.
-func (s *scaleSet) queue(count int, duration time.Duration) []int64 {
-	s.t.Helper()
-	ids, err := s.github.QueueJobs(s.t.Context(), fakegithub.JobRequest{
-		Count: count, ScaleSet: s.name, Duration: fakegithub.Duration(duration),
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return ids
-}
-
-// awaitJobs waits until all of the jobs are in the state, and returns them.
-func (s *scaleSet) awaitJobs(ids []int64, in fakegithub.JobState) []fakegithub.Job {
-	s.t.Helper()
-	var found []fakegithub.Job
-	s.await(s.t.Context(), "jobs to be "+string(in), func() (string, error) {
-		jobs, err := s.github.Jobs(s.t.Context(), in)
-		if err != nil {
-			return "", err
-		}
-		found = slices.DeleteFunc(jobs, func(j fakegithub.Job) bool { return !slices.Contains(ids, j.RequestID) })
-		if len(found) < len(ids) {
-			return fmt.Sprintf("%d of %d are", len(found), len(ids)), nil
-		}
-		return "", nil
-	})
-	return found
-}
-
-// awaitSuccess waits for the end of the jobs; each must have succeeded at the first attempt.
-func (s *scaleSet) awaitSuccess(ids []int64) {
-	s.t.Helper()
-	for _, job := range s.awaitJobs(ids, state.Completed) {
-		if job.Result != state.ResultSucceeded || job.Attempts > 1 {
-			s.t.Errorf("job %d: %s after %d attempts on runner %q", job.RequestID, job.Result, job.Attempts, job.Runner)
-		}
-	}
-}
-
-func (s *scaleSet) awaitNoRunners() {
-	s.t.Helper()
-	s.await(s.t.Context(), "no runner to be left", func() (string, error) {
-		left, err := site.RunnersLeft(s.t.Context(), kube, s.namespace)
-		return site.Shorten(left, 5), err
-	})
-}
-
-// runnerPods returns the pods of runners that are not being deleted.
-func (s *scaleSet) runnerPods() []corev1.Pod {
-	s.t.Helper()
-	var pods corev1.PodList
-	err := kube.List(s.t.Context(), &pods, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelRunner: "True"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
-}
-
-// podOf returns the one pod of a component in the controller's namespace: "controller-manager" or the listener of this set.
-func (s *scaleSet) podOf(component string) corev1.Pod {
-	s.t.Helper()
-	labels := client.MatchingLabels{v1alpha1.LabelComponent: component}
-	if component == v1alpha1.ComponentListener {
-		labels[v1alpha1.LabelScaleSetName] = s.name
-	}
-	var pods corev1.PodList
-	if err := kube.List(s.t.Context(), &pods, client.InNamespace(site.SystemNamespace), labels); err != nil {
-		s.t.Fatal(err)
-	}
-	if len(pods.Items) != 1 {
-		s.t.Fatalf("%d pods of %s, want 1", len(pods.Items), component)
-	}
-	return pods.Items[0]
-}
-
-// kill deletes a pod as if its node had burst into flames: no grace, no goodbye.
-func (s *scaleSet) kill(pod corev1.Pod) {
-	s.t.Helper()
-	if err := kube.Delete(s.t.Context(), &pod, client.GracePeriodSeconds(0)); err != nil {
 		s.t.Fatal(err)
 	}
 }

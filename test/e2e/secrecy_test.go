@@ -5,8 +5,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"net"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -23,11 +21,13 @@ import (
 const privateToken = "ghp_the-token-that-nobody-may-see"
 
 func TestTokenReachesNoRunner(t *testing.T) {
+	t.Parallel()
 	credentials := site.Values{"github_token": privateToken}
 	testSecrecy(t, "token", fakegithub.Options{PATs: []string{privateToken}}, credentials, privateToken)
 }
 
 func TestAppKeyReachesNoRunner(t *testing.T) {
+	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -41,50 +41,45 @@ func TestAppKeyReachesNoRunner(t *testing.T) {
 
 // testSecrecy runs jobs with the credentials and looks for the secret in everything but the places it belongs to.
 func testSecrecy(t *testing.T, name string, options fakegithub.Options, credentials site.Values, secret string) {
-	server := fakegithub.New(options)
-	t.Cleanup(server.Close)
-	address, err := server.Start(net.JoinHostPort(nodeAddress(t), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := place.ScaleSetValues(name, 1, 3)
-	values["githubConfigUrl"], values["githubConfigSecret"] = address+"/"+site.Organization, credentials
-	s := installAt(t, &fakegithub.ControlClient{BaseURL: address}, name, values)
+	s := prepare(t, serve(t, options), name, 1, 3)
+	s.values["githubConfigSecret"] = credentials
+	s.install()
 	s.awaitIdle(1)
 	s.seek(secret)
 	s.awaitSuccess(s.queue(2, time.Second))
+	s.awaitIdle(1) // pods of runners are looked into
 	s.seek(secret)
 	s.expectNoRights()
-}
-
-// nodeAddress is where pods reach what listens on this machine.
-func nodeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := url.Parse(place.GitHubURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address.Hostname()
 }
 
 // seek fails the test for every place where the secret is and has no business: pods and their environment and arguments,
 // our own objects, Events, logs, and the Secrets that runner pods get.
 func (s *scaleSet) seek(secret string) {
 	s.t.Helper()
+	s.seekInSight(secret)
+	s.seekInRunnersSecrets(secret)
+}
+
+// seekInSight looks everywhere but into Secrets.
+func (s *scaleSet) seekInSight(secret string) {
+	s.t.Helper()
 	for _, arguments := range [][]string{
 		{"get", "pods,events,configmaps,autoscalingrunnersets,autoscalinglisteners,ephemeralrunnersets,ephemeralrunners", "-A", "-o", "json"},
 		{"logs", "-n", site.SystemNamespace, "-l", "app.kubernetes.io/part-of", "--all-containers", "--tail=-1"},
 		{"logs", "-n", s.namespace, "-l", v1alpha1.LabelRunner, "--all-containers", "--tail=-1"},
 	} {
-		output, err := place.Kubectl(s.t.Context(), arguments...)
-		if err != nil {
-			s.t.Fatalf("kubectl %s: %v", strings.Join(arguments, " "), err)
-		}
+		var output string
+		// Other sets come and go meanwhile, and pods that are about to start have no log yet.
+		s.await(s.t.Context(), "kubectl "+strings.Join(arguments, " "), func() (_ string, err error) {
+			if output, err = place.Kubectl(s.t.Context(), arguments...); err != nil {
+				return err.Error(), nil
+			}
+			return "", nil
+		})
 		if output == "" || strings.Contains(output, secret) {
 			s.t.Errorf("kubectl %s prints %d bytes, want some, and not the credential", strings.Join(arguments, " "), len(output))
 		}
 	}
-	s.seekInRunnersSecrets(secret)
 }
 
 func (s *scaleSet) seekInRunnersSecrets(secret string) {

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -8,12 +10,14 @@ import (
 )
 
 func TestUninstallWithIdleRunnersTakesThemOffGitHub(t *testing.T) {
+	t.Parallel()
 	s := install(t, "farewell", 3, 3)
 	s.awaitIdle(3)
 	s.uninstall(t.Context())
 }
 
 func TestDeletedNamespaceTakesItsRunnersOffGitHub(t *testing.T) {
+	t.Parallel()
 	s := install(t, "namespace", 2, 2)
 	s.awaitIdle(2)
 	s.installed = false
@@ -33,5 +37,28 @@ func TestControllerIsNotUninstalledUnderAScaleSet(t *testing.T) {
 	if said := output + err.Error(); !strings.Contains(said, s.namespace+"/"+s.name) {
 		t.Errorf("helm does not name the scale set that is in the way:\n%s", said)
 	}
-	s.podOf("controller-manager")
+	managers(t, 1)
+	keepController(t)
+}
+
+// keepController is what whoever stays after all has to do: Helm upgrades no release whose uninstallation was refused before
+// it is rolled back to the revision it has.
+func keepController(t *testing.T) {
+	t.Helper()
+	output, err := place.Helm(t.Context(), "status", site.ControllerName, "--namespace="+site.SystemNamespace, "--output=json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var release struct{ Version int }
+	if err := json.Unmarshal([]byte(output), &release); err != nil {
+		t.Fatal(err)
+	}
+	_, err = place.Helm(t.Context(), "rollback", site.ControllerName, strconv.Itoa(release.Version),
+		"--namespace="+site.SystemNamespace, "--wait", "--timeout="+site.HelmLimit.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := installController(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }

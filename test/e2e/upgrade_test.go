@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +16,13 @@ import (
 )
 
 func TestNewTemplateReplacesIdleRunnersAndSparesJobs(t *testing.T) {
+	t.Parallel()
 	s := install(t, "template", 1, 3)
 	s.awaitIdle(1)
 	ids := s.queue(1, 20*time.Second)
 	busy := s.awaitJobs(ids, state.Running)[0].Runner
 	s.awaitIdle(1)
-	listener := s.podOf(v1alpha1.ComponentListener)
+	listener := s.listenerPod()
 
 	s.container()["env"] = []site.Values{{"name": "GENERATION", "value": "2"}}
 	s.apply()
@@ -37,24 +39,26 @@ func TestNewTemplateReplacesIdleRunnersAndSparesJobs(t *testing.T) {
 		return "", nil
 	})
 	s.awaitSuccess(ids)
-	if now := s.podOf(v1alpha1.ComponentListener); now.UID != listener.UID {
+	if now := s.listenerPod(); now.UID != listener.UID {
 		t.Error("the listener was replaced although nothing about it changed")
 	}
 }
 
 func TestNewMaximumTakesEffectWithoutANewListener(t *testing.T) {
+	t.Parallel()
 	s := install(t, "maximum", 0, 0)
-	listener := s.podOf(v1alpha1.ComponentListener)
+	listener := s.listenerPod()
 	ids := s.queue(2, time.Second)
 	s.values["maxRunners"] = 2
 	s.apply()
 	s.awaitSuccess(ids)
-	if now := s.podOf(v1alpha1.ComponentListener); now.UID != listener.UID {
+	if now := s.listenerPod(); now.UID != listener.UID {
 		t.Error("the listener was replaced although it reads the maximum from a mounted file")
 	}
 }
 
 func TestFixedImageHealsABrokenScaleSet(t *testing.T) {
+	t.Parallel()
 	s := install(t, "image", 0, 2)
 	good := s.container()["image"]
 	s.container()["image"] = "localhost/harrier/no-such-image:1"
@@ -77,4 +81,44 @@ func TestFixedImageHealsABrokenScaleSet(t *testing.T) {
 	s.container()["image"] = good
 	s.apply()
 	s.awaitSuccess(ids)
+}
+
+// Both releases are upgraded while jobs run, with values that replace the listener and the manager: not one runner pod is.
+func TestUpgradesWhileJobsRunKillNoRunner(t *testing.T) {
+	s := install(t, "upgrade", 0, 3)
+	ids := s.queue(3, 25*time.Second)
+	s.awaitJobs(ids, state.Running)
+	before, listener, manager := s.runnerPods(), s.listenerPod(), managers(t, 1)[0]
+
+	s.values["listenerTemplate"] = site.Values{"spec": site.Values{"containers": []site.Values{
+		{"name": "listener", "env": []site.Values{{"name": "GENERATION", "value": "2"}}},
+	}}}
+	s.values["maxRunners"] = 4
+	s.apply()
+	reconfigureController(t, func(values site.Values) { values["flags"].(site.Values)["logFormat"] = "json" })
+	if managers(t, 1)[0].UID == manager.UID {
+		t.Error("the manager is the same: this test tests nothing")
+	}
+	s.await(t.Context(), "another listener", func() (string, error) {
+		pods := systemPods(t, v1alpha1.ComponentListener, client.MatchingLabels{v1alpha1.LabelScaleSetName: s.name})
+		if len(pods) != 1 || pods[0].UID == listener.UID || !isReady(&pods[0]) {
+			return fmt.Sprintf("there are %d", len(pods)), nil
+		}
+		return "", nil
+	})
+	if after := s.runnerPods(); len(s.awaitJobs(ids, state.Running)) == len(ids) && !slices.EqualFunc(before, after, sameUID) {
+		t.Errorf("runner pods were %v, are %v", namesOf(before), namesOf(after))
+	}
+	s.awaitSuccess(ids)
+	s.awaitSuccess(s.queue(1, time.Second))
+}
+
+func sameUID(a, b corev1.Pod) bool { return a.UID == b.UID }
+
+func namesOf(pods []corev1.Pod) []string {
+	names := make([]string, len(pods))
+	for i := range pods {
+		names[i] = pods[i].Name
+	}
+	return names
 }

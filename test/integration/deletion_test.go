@@ -40,6 +40,23 @@ func TestUninstallScaleSet(t *testing.T) {
 	}
 }
 
+// uninstalledWithin is how long the uninstall of an idle scale set may take, from helm's answer to the last object.
+const uninstalledWithin = 30 * time.Second
+
+// An idle scale set is gone half a minute after helm uninstall, which has taken the manager's rights in the namespace by
+// then, and nothing of it is left on GitHub. The manager that has done so ends with exit code 0 when it is told to.
+func TestUninstallOfAnIdleScaleSet(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 3})
+	awaitIdle(t, r, 3)
+	began := time.Now()
+	r.UninstallSet(rig.DefaultSet)
+	r.AwaitNothing()
+	if took := time.Since(began); took > uninstalledWithin {
+		t.Errorf("it took %s", took)
+	}
+	checkStops(t, r, &managerPods(r)[0])
+}
+
 func awaitIdle(t *testing.T, r *rig.Rig, count int) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() int { idle, _ := online(r); return idle }, rig.Patience).Should(gomega.Equal(count))

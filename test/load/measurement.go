@@ -89,6 +89,9 @@ func (m *measurement) jobs() []fakegithub.Job {
 
 func (m *measurement) times(result *Result, jobs []fakegithub.Job) {
 	m.t.Helper()
+	if len(jobs) == 0 {
+		return
+	}
 	events, err := m.rig.Cluster.AuditEvents(testkube.AuditFilter{Since: m.began, Namespace: m.rig.RunnerNamespace})
 	if err != nil {
 		m.t.Fatal(err)
@@ -112,7 +115,7 @@ func (m *measurement) count(result *Result) {
 	result.Requests = map[string]map[string]int{"manager": requests.Manager, "listener": requests.Listener}
 	result.Runners = requests.Created["ephemeralrunners"]
 	result.OverCreated = result.Runners - result.Jobs
-	result.RequestsPerRunner = float64(requests.Total()) / float64(result.Jobs)
+	result.RequestsPerRunner = float64(requests.Total()) / float64(max(1, result.Jobs))
 	m.sort(result)
 	result.Refused = requests.Refused
 	m.countGitHub(result)
@@ -140,7 +143,7 @@ func (m *measurement) sort(result *Result) {
 			}
 		}
 	}
-	result.OwnPerRunner = float64(own) / float64(result.Jobs)
+	result.OwnPerRunner = float64(own) / float64(max(1, result.Jobs))
 	result.SharedPerSecond = float64(shared) / time.Since(m.began).Seconds()
 }
 
@@ -153,5 +156,5 @@ func (m *measurement) countGitHub(result *Result) {
 			total += more
 		}
 	}
-	result.GitHubPerRunner = float64(total) / float64(result.Jobs)
+	result.GitHubPerRunner = float64(total) / float64(max(1, result.Jobs))
 }

@@ -91,11 +91,9 @@ func (r Result) String() string {
 		row("floor", "%.2f s", r.Floor)
 		row("all pods created", "%.2f s: %.2f times the floor", r.AllCreated, r.Ratio)
 	}
-	row("queued → pod created", "%s", r.Created)
-	row("finished → pod gone", "%s", r.Gone)
-	row("last finished → last pod gone", "%.2f s", r.Drained)
-	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner, r.Reads)
-	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)
+	if r.Jobs > 0 {
+		r.perRunner(row)
+	}
 	row("runners", "%d, too many: %d, leaked: %d, refused requests: %d", r.Runners, r.OverCreated, len(r.Leaked), len(r.Refused))
 	row("manager", "%s", r.Manager)
 	row("listener", "%s", r.Listener)
@@ -104,6 +102,15 @@ func (r Result) String() string {
 	}
 	r.counts(row)
 	return table.String()
+}
+
+// perRunner are the rows of what only jobs cause.
+func (r Result) perRunner(row func(name, format string, values ...any)) {
+	row("queued → pod created", "%s", r.Created)
+	row("finished → pod gone", "%s", r.Gone)
+	row("last finished → last pod gone", "%.2f s", r.Drained)
+	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner, r.Reads)
+	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)
 }
 
 // counts are the rows of single requests.

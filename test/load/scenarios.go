@@ -7,7 +7,6 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -30,6 +29,8 @@ var scenarios = map[string]scenario{
 	"soak":    {run: soak},
 	"sets":    {jobs: 20, run: manySets},
 	"hang":    {jobs: 20, run: hangingSet},
+	"limit":   {jobs: 600, run: limited},
+	"idle":    {run: idle},
 }
 
 // burst queues all jobs at once.
@@ -40,7 +41,7 @@ func burst(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
 	m := begin(t, r)
 	profiling := s.startProfile(t, r)
-	queue(t, r, jobs, rig.DefaultSet, s.job)
+	r.QueueJobs(jobs, s.job)
 	m.awaitJobs(jobs)
 	profiling()
 	m.end(&result)
@@ -55,7 +56,7 @@ func check(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
 	m := begin(t, r)
-	queue(t, r, jobs, rig.DefaultSet, s.job)
+	r.QueueJobs(jobs, s.job)
 	m.awaitJobs(jobs)
 	m.end(&result)
 	return result
@@ -67,7 +68,7 @@ func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
 	m := begin(t, r)
 	profiling := s.startProfile(t, r)
-	ids := queue(t, r, jobs, rig.DefaultSet, time.Hour)
+	ids := r.QueueJobs(jobs, time.Hour)
 	gomega.NewWithT(t).Eventually(func() int { return r.GitHub.Snapshot().JobsByState["running"] }, patience, look).
 		Should(gomega.Equal(jobs), "running jobs")
 	for _, id := range ids {
@@ -85,11 +86,11 @@ func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 func latency(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(10))
-	queue(t, r, 1, rig.DefaultSet, 0) // opens connections
+	r.QueueJobs(1, 0) // opens connections
 	begin(t, r).awaitOneMore()
 	m := begin(t, r)
 	for done := range jobs {
-		queue(t, r, 1, rig.DefaultSet, 0)
+		r.QueueJobs(1, 0)
 		m.awaitJobs(done + 1)
 	}
 	m.end(&result)
@@ -136,16 +137,7 @@ func arrive(t *testing.T, r *rig.Rig, s *settings, jobs int, each func(queued in
 	defer ticker.Stop()
 	for i := range jobs {
 		<-ticker.C
-		queue(t, r, 1, rig.DefaultSet, s.job)
+		r.QueueJobs(1, s.job)
 		each(i + 1)
 	}
-}
-
-func queue(t *testing.T, r *rig.Rig, jobs int, set string, length time.Duration) []int64 {
-	t.Helper()
-	ids, err := r.GitHub.QueueJobs(fakegithub.JobRequest{Count: jobs, ScaleSet: set, Duration: fakegithub.Duration(length)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ids
 }

@@ -38,7 +38,7 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 		r.AwaitListening(name)
 	}
 	single := begin(t, r)
-	queue(t, r, total, rig.DefaultSet, s.job)
+	r.QueueJobs(total, s.job)
 	single.awaitJobs(total)
 	alone := newResult(s, total)
 	single.end(&alone)
@@ -46,7 +46,7 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 	m := begin(t, r)
 	others, heal := disturb(r)
 	for _, name := range names {
-		queue(t, r, jobs, name, s.job)
+		r.QueueJobsFor(name, jobs, s.job)
 	}
 	m.awaitCompleted(total)
 	heal()

@@ -26,11 +26,11 @@ type settings struct {
 // register declares the flags, whose values are there once the test runs.
 func register(flags *flag.FlagSet) *settings {
 	s := &settings{}
-	flags.StringVar(&s.scenario, "scenario", "check", "what to do: check, burst, latency, churn, sets, hang, drain, soak, big")
+	flags.StringVar(&s.scenario, "scenario", "check", "what to do: check, burst, latency, churn, sets, hang, drain, soak, big, limit, idle")
 	flags.IntVar(&s.jobs, "n", 0, "jobs, of each set in sets and hang; 0 is the scenario's own number")
-	flags.IntVar(&s.sets, "sets", 50, "scale sets in sets and hang")
+	flags.IntVar(&s.sets, "sets", 50, "scale sets in sets, hang and idle")
 	flags.Float64Var(&s.rate, "rate", 5, "jobs a second in churn and soak")
-	flags.DurationVar(&s.length, "length", 10*time.Minute, "how long jobs arrive in soak")
+	flags.DurationVar(&s.length, "length", 10*time.Minute, "how long jobs arrive in soak, and how long idle looks on")
 	flags.DurationVar(&s.job, "job", 2*time.Second, "how long a job runs")
 	flags.DurationVar(&s.jit, "jit-latency", 300*time.Millisecond, "what GitHub takes for a JIT config")
 	flags.DurationVar(&s.latency, "latency", 100*time.Millisecond, "what GitHub takes for every other call")

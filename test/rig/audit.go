@@ -43,7 +43,7 @@ func (r *Rig) countsFor(event testkube.AuditEvent, counted Requests) map[string]
 	switch {
 	case !ours || event.Verb == "watch" || event.Object.Resource == "leases":
 		return nil
-	case account == controllerAccount:
+	case account == ControllerAccount:
 		return counted.Manager
 	default:
 		return counted.Listener
@@ -112,7 +112,7 @@ func (c Requests) String() string {
 func (r *Rig) LastCreation(resource string, count int) time.Time {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{
-		Since: r.Started, Namespace: r.RunnerNamespace, User: testkube.ServiceAccountUser(r.SystemNamespace, controllerAccount),
+		Since: r.Started, Namespace: r.RunnerNamespace, User: testkube.ServiceAccountUser(r.SystemNamespace, ControllerAccount),
 	})
 	if err != nil {
 		r.t.Fatal(err)

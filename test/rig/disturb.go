@@ -38,7 +38,7 @@ func (r *Rig) StartManager() {
 func (r *Rig) scaleManager(replicas int) {
 	r.t.Helper()
 	deployment := &appsv1.Deployment{}
-	deployment.Namespace, deployment.Name = r.SystemNamespace, controllerAccount
+	deployment.Namespace, deployment.Name = r.SystemNamespace, ControllerAccount
 	before := deployment.DeepCopy()
 	count := int32(replicas)
 	// Zero is a value, too: the patch has to hold it.

@@ -2,30 +2,48 @@ package rig
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
 // helm runs Helm against the cluster.
 type helm struct{ program, kubeconfig string }
 
-// newHelm finds the helm that hack/kubernetes.sh builds, or that of the directory HARRIER_KUBERNETES names.
 func newHelm(t testing.TB, kubeconfig string) helm {
 	t.Helper()
-	directory := os.Getenv("HARRIER_KUBERNETES")
-	if directory == "" {
-		output, err := exec.Command(filepath.Join(root, "hack", "kubernetes.sh")).Output()
-		if err != nil {
-			t.Fatalf("build helm with hack/kubernetes.sh: %v", err)
-		}
-		directory = strings.TrimSpace(string(output))
+	return helm{program: kubernetesProgram(t, "helm"), kubeconfig: kubeconfig}
+}
+
+// Kubectl runs kubectl as the cluster's administrator and returns what it writes. It fails with what kubectl says.
+func (r *Rig) Kubectl(arguments ...string) (string, error) {
+	r.t.Helper()
+	command := exec.CommandContext(r.t.Context(), kubernetesProgram(r.t, "kubectl"), append(arguments, "--kubeconfig", r.Cluster.AdminKubeconfig())...)
+	var trouble bytes.Buffer
+	command.Stderr = &trouble
+	output, err := command.Output()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, trouble.String())
 	}
-	return helm{program: filepath.Join(directory, "helm"), kubeconfig: kubeconfig}
+	return string(output), nil
+}
+
+// kubernetesProgram finds a program that hack/kubernetes.sh builds.
+func kubernetesProgram(t testing.TB, name string) string {
+	t.Helper()
+	directory, err := testkube.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(directory, name)
 }
 
 func (h helm) install(t testing.TB, release, chart, namespace string, values Values) {
@@ -43,15 +61,48 @@ func (h helm) uninstall(t testing.TB, release, namespace string, more ...string)
 	h.run(t, append([]string{"uninstall", release, "--namespace", namespace}, more...)...)
 }
 
-// run doesn't use the test's context: charts are uninstalled when it has ended.
-func (h helm) run(t testing.TB, arguments ...string) {
+// template returns the objects of a release, hooks left out.
+func (h helm) template(t testing.TB, release, chart, namespace string, values Values) []*unstructured.Unstructured {
 	t.Helper()
-	command := exec.Command(h.program, append(arguments, "--kubeconfig", h.kubeconfig)...)
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Run(); err != nil {
-		t.Fatalf("helm %s: %v\n%s", strings.Join(arguments, " "), err, output.String())
+	return decode(t, h.run(t, "template", release, chart, "--namespace", namespace, "--no-hooks", "--values", valuesFile(t, values)))
+}
+
+// decode reads the objects of what Helm has rendered.
+func decode(t testing.TB, rendered string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for document := range strings.SplitSeq(rendered, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("read what helm renders: %v\n%s", err, document)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
 	}
+	return objects
+}
+
+// run returns what helm prints.
+func (h helm) run(t testing.TB, arguments ...string) string {
+	t.Helper()
+	output, err := h.attempt(arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// attempt returns what helm prints, and fails with all of that where helm does. It doesn't use the test's context: charts are
+// uninstalled when it has ended.
+func (h helm) attempt(arguments ...string) (string, error) {
+	command := exec.Command(h.program, append(arguments, "--kubeconfig", h.kubeconfig)...)
+	var output, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &output, &complaints
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("helm %s: %w\n%s%s", strings.Join(arguments, " "), err, output.String(), complaints.String())
+	}
+	return output.String(), nil
 }
 
 func valuesFile(t testing.TB, values Values) string {

@@ -19,10 +19,22 @@ const interval = 100 * time.Millisecond
 // QueueJobs queues jobs for the default set that take their durations in turn, and returns their ids.
 func (r *Rig) QueueJobs(count int, durations ...time.Duration) []int64 {
 	r.t.Helper()
-	request := fakegithub.JobRequest{Count: count, ScaleSet: DefaultSet}
+	return r.QueueJobsFor(DefaultSet, count, durations...)
+}
+
+// QueueJobsFor does the same for another scale set.
+func (r *Rig) QueueJobsFor(set string, count int, durations ...time.Duration) []int64 {
+	r.t.Helper()
+	request := fakegithub.JobRequest{Count: count, ScaleSet: set}
 	for _, duration := range durations {
 		request.Durations = append(request.Durations, fakegithub.Duration(duration))
 	}
+	return r.Queue(request)
+}
+
+// Queue queues jobs that are more than a number and durations, and returns their ids.
+func (r *Rig) Queue(request fakegithub.JobRequest) []int64 {
+	r.t.Helper()
 	ids, err := r.GitHub.QueueJobs(request)
 	if err != nil {
 		r.t.Fatal(err)

@@ -16,8 +16,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
 
-// managerContainer is the name that the controller's chart gives.
-const managerContainer = "manager"
+// Containers by the names that the controller's chart gives.
+const (
+	managerContainer        = "manager"
+	uninstallCheckContainer = "check"
+)
 
 // logsVariable names the environment variable with a directory that gets the logs of the programs.
 const logsVariable = "HARRIER_RIG_LOGS"

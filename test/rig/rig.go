@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -31,7 +32,7 @@ const DefaultSet = "runners"
 // Options say what a rig consists of. The zero value is one manager at its chart's defaults, a scale set without idle
 // runners that may have 200, and a GitHub without latency.
 type Options struct {
-	// GitHub are the fake's settings: JITLatency, Latency, Rules.Flow, lifetimes. PATs is set by the rig.
+	// GitHub are the fake's settings: JITLatency, Latency, Rules.Flow, lifetimes. The rig adds PAT to its PATs.
 	GitHub fakegithub.Options
 	// NodeStartLatency passes between the binding of a pod and its start. Default 50 ms.
 	NodeStartLatency time.Duration
@@ -43,6 +44,8 @@ type Options struct {
 	MinRunners, MaxRunners int
 	// ManagerReplicas of the controller's chart. Default 1; from two on they elect a leader.
 	ManagerReplicas int
+	// SingleNamespace restricts the manager to the runners' namespace (flags.watchSingleNamespace).
+	SingleNamespace bool
 	// ControllerValues and ScaleSetValues are merged over the rig's values at their first level.
 	ControllerValues, ScaleSetValues Values
 	// Product is what is installed; its zero value is this module's.
@@ -108,7 +111,7 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	if options.MaxRunners == 0 {
 		options.MaxRunners = 200
 	}
-	options.GitHub.PATs = []string{PAT}
+	options.GitHub.PATs = append(options.GitHub.PATs, PAT)
 	options.Product = options.Product.orOurs(t)
 	r := &Rig{
 		Cluster: cluster, Started: time.Now(), t: t, options: options, sets: map[string]int{},
@@ -137,6 +140,7 @@ func (r *Rig) startNode() {
 		Accepts:        r.owns,
 		Runners: map[string]fakenode.Runner{
 			managerContainer:               r.managerRunner(r.options.Product.Manager),
+			uninstallCheckContainer:        fakenode.Exec{Path: r.options.Product.Manager},
 			v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
 			v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
 		},
@@ -164,6 +168,28 @@ func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, rele
 	}
 	r.sets[name] = idle
 	apply(r.t, name, r.options.Product.Set, r.RunnerNamespace, all)
+}
+
+// Rendered returns what the charts of the controller and of an installed set render: what a tool that renders charts itself
+// would apply. values are those the set was installed with.
+func (r *Rig) Rendered(set string, values Values) []*unstructured.Unstructured {
+	r.t.Helper()
+	return append(
+		r.helm.template(r.t, controllerRelease, r.options.Product.Controller, r.SystemNamespace, r.controllerValues()),
+		r.helm.template(r.t, set, r.options.Product.Set, r.RunnerNamespace, r.scaleSetValues(set, values))...)
+}
+
+// Hooks returns the objects of the controller's release that there are only while Helm runs a hook.
+func (r *Rig) Hooks() []*unstructured.Unstructured {
+	r.t.Helper()
+	return decode(r.t, r.helm.run(r.t, "get", "hooks", controllerRelease, "--namespace", r.SystemNamespace))
+}
+
+// UninstallController runs helm uninstall for the controller with its check, which fails while a scale set is left.
+func (r *Rig) UninstallController() error {
+	r.t.Helper()
+	_, err := r.helm.attempt("uninstall", controllerRelease, "--namespace", r.SystemNamespace)
+	return err
 }
 
 // idle is how many runners wait for jobs when there are none.
@@ -195,7 +221,7 @@ func (r *Rig) end() {
 	if !r.t.Failed() {
 		r.AwaitNothing()
 	}
-	r.helm.uninstall(r.t, controllerRelease, r.SystemNamespace, "--no-hooks")
+	r.helm.uninstall(r.t, controllerRelease, r.SystemNamespace, "--no-hooks", "--ignore-not-found")
 	if r.races() {
 		r.t.Errorf("a race detector spoke up; see the logs in the directory of %s", logsVariable)
 	}

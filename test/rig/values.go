@@ -6,14 +6,21 @@ import "maps"
 // can't run at the same time.
 const controllerRelease = "harrier"
 
-// controllerAccount is the ServiceAccount that the chart makes for that release.
-const controllerAccount = controllerRelease + "-gha-rs-controller"
+// ControllerAccount is the ServiceAccount that the chart makes for that release.
+const ControllerAccount = controllerRelease + "-gha-rs-controller"
+
+// UninstallCheckAccount is that of the chart's check before helm uninstall.
+const UninstallCheckAccount = ControllerAccount + "-uninstall-check"
 
 // controllerValues are what the machine needs, on top of the chart's defaults.
 func (r *Rig) controllerValues() Values {
+	flags := Values{"logLevel": "debug", "healthProbeBindAddress": ":8081", "runnerMaxConcurrentReconciles": 2}
+	if r.options.SingleNamespace {
+		flags["watchSingleNamespace"] = r.RunnerNamespace
+	}
 	values := Values{
 		"image": Values{"repository": "rig.invalid/manager", "tag": "test"},
-		"flags": Values{"logLevel": "debug", "healthProbeBindAddress": ":8081", "runnerMaxConcurrentReconciles": 2},
+		"flags": flags,
 		"metrics": Values{
 			"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics",
 		},
@@ -35,7 +42,7 @@ func (r *Rig) scaleSetValues(name string, more Values) Values {
 		"minRunners":         r.options.MinRunners,
 		"maxRunners":         r.options.MaxRunners,
 		// Not discovered: the Deployment of an earlier rig may still be going away.
-		"controllerServiceAccount": Values{"namespace": r.SystemNamespace, "name": controllerAccount},
+		"controllerServiceAccount": Values{"namespace": r.SystemNamespace, "name": ControllerAccount},
 	}
 	maps.Copy(values, r.options.ScaleSetValues)
 	maps.Copy(values, more)

@@ -2,6 +2,9 @@
 // against fakegithub: it takes the place of /home/runner/run.sh, reads its JIT
 // config from the environment, runs one job and exits as the real container
 // would. SIGTERM ends it: idle at once, busy with its job canceled.
+//
+// Like the real image it trusts the authority in NODE_EXTRA_CA_CERTS, needs the
+// Docker daemon that DOCKER_HOST promises, and calls its container hooks.
 package main
 
 import (
@@ -36,9 +39,24 @@ func run(ctx context.Context) (int, error) {
 	if err := os.Unsetenv("ACTIONS_RUNNER_INPUT_JITCONFIG"); err != nil {
 		return fakegithub.ExitBadCommand, fmt.Errorf("hide the JIT config: %w", err)
 	}
-	return fakegithub.RunRunner(ctx, config, fakegithub.RunnerOptions{
+	client, err := clientTrusting(os.Getenv("NODE_EXTRA_CA_CERTS"))
+	if err != nil {
+		return fakegithub.ExitBadCommand, err
+	}
+	if err := callHook(ctx); err != nil {
+		return fakegithub.ExitBadCommand, err
+	}
+	if err := needDocker(); err != nil {
+		return fakegithub.ExitBadCommand, fmt.Errorf("before the job: %w", err)
+	}
+	code, err := fakegithub.RunRunner(ctx, config, fakegithub.RunnerOptions{
+		Client:                  client,
 		Version:                 os.Getenv("RUNNER_VERSION"),
 		ReturnVersionDeprecated: os.Getenv("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE") == "1",
 		Log:                     func(line string) { log.Print(line) },
 	})
+	if gone := needDocker(); gone != nil {
+		return fakegithub.ExitBadCommand, fmt.Errorf("after the job: %w", gone)
+	}
+	return code, err
 }

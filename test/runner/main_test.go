@@ -19,3 +19,24 @@ func TestRunWithoutUsableConfig(t *testing.T) {
 		}
 	}
 }
+
+func TestSurroundingsThatAreMissingAreNamed(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix:///nowhere")
+	t.Setenv("PATH", t.TempDir())
+	if err := needDocker(); err == nil {
+		t.Error("there is no docker, and nobody says so")
+	}
+	t.Setenv("ACTIONS_RUNNER_CONTAINER_HOOKS", t.TempDir()+"/index.js")
+	if err := callHook(t.Context()); err == nil {
+		t.Error("there is no hook, and nobody says so")
+	}
+	for _, content := range []string{"", "not a certificate"} {
+		file := t.TempDir() + "/ca.crt"
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clientTrusting(file); err == nil {
+			t.Errorf("%q was taken for a certificate", content)
+		}
+	}
+}

@@ -1,9 +1,8 @@
 // Package scrape runs jobs on the real programs, has their metrics read, by a real Prometheus where one is installed, and
-// asserts on what queries answer.
+// asserts on what queries answer. With -pictures it draws the dashboards for docs/ from what that Prometheus has seen.
 package scrape
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,102 +10,124 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 
-const (
-	jobs        = 5
-	metricsPort = 8080
-)
+const jobs = 5
 
 func TestMetricsOfJobsThatRan(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
-	targets := map[string]string{"manager": address(t, r, "controller-manager"),
-		"listener": address(t, r, v1alpha1.ComponentListener)}
-	r.WaitDone(r.QueueJobs(jobs, 100*time.Millisecond))
-	r.AwaitQuiet()
-	for name, target := range targets {
-		checkExposition(t, name, scrape(t, target))
+	s := start(t, rig.Options{})
+	targets := s.targets(t)
+	p := startPrometheus(t, targets, s.reader)
+	failOnce(t, s)
+	s.WaitDone(s.QueueJobs(jobs, 100*time.Millisecond))
+	s.AwaitQuiet()
+	for _, from := range targets {
+		checkExposition(t, from, s.reader)
 	}
-	p := startPrometheus(t, targets)
+	checkReaders(t, s)
 	if p == nil {
 		t.Log("Prometheus is not installed; what it would read was checked without it")
 		return
 	}
 	for query, want := range map[string]float64{
-		"sum(gha_completed_jobs_total)":                                  jobs,
-		"sum(gha_started_jobs_total)":                                    jobs,
-		"sum(gha_job_startup_duration_seconds_count)":                    jobs,
-		"sum(gha_job_queue_duration_seconds_count)":                      jobs,
-		"sum(gha_controller_runner_startup_seconds_count)":               jobs,
-		"gha_controller_jit_config_seconds_count":                        jobs,
-		"sum(gha_listener_session_up)":                                   1,
-		"sum(gha_controller_scale_set_ready)":                            1,
-		"sum(gha_assigned_jobs)":                                         0,
-		"count(time() - gha_listener_last_poll_timestamp_seconds < 120)": 1,
+		"sum(gha_completed_jobs_total)":                                                   jobs,
+		"sum(gha_started_jobs_total)":                                                     jobs,
+		"sum(gha_job_startup_duration_seconds_count)":                                     jobs,
+		"sum(gha_job_queue_duration_seconds_count)":                                       jobs,
+		"gha_controller_jit_config_seconds_count":                                         jobs + 1, // one runner failed
+		"sum(gha_listener_session_up)":                                                    1,
+		"sum(gha_controller_scale_set_ready)":                                             1,
+		"sum(gha_assigned_jobs)":                                                          0,
+		"count(time() - gha_listener_last_poll_timestamp_seconds < 120)":                  1,
+		"count(gha_controller_credential_expiry_timestamp_seconds - time() > 29 * 86400)": 1,
+		"min(gha_controller_github_rate_limit_remaining) > bool 9000":                     1,
 	} {
 		p.expect(t, query, want)
 	}
-	// One scale set's share of all series: DESIGN's "few" are about 80 of the listener's, plus some for each state.
-	series, err := p.ask(`count({name="` + rig.DefaultSet + `"})`)
-	if err != nil || series > 150 {
+	// One scale set's share of all series: docs/observability.md says about 80.
+	series, err := p.Value(`count({name="` + rig.DefaultSet + `"})`)
+	if err != nil || series > 120 {
 		t.Errorf("%g series of one scale set, %v; want few", series, err)
 	}
 	t.Logf("%g series of one scale set", series)
 	p.askAll(t)
 }
 
-// address is where a pod of the product serves metrics.
-func address(t *testing.T, r *rig.Rig, component string) string {
+// failOnce has GitHub refuse the next runner, which ends without a job and is replaced.
+func failOnce(t *testing.T, s *site) {
 	t.Helper()
-	pods := &corev1.PodList{}
-	if err := r.Cluster.Client().List(t.Context(), pods, client.InNamespace(r.SystemNamespace), client.MatchingLabels{v1alpha1.LabelComponent: component}); err != nil {
+	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range pods.Items {
-		found, err := r.Node.Address(types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: pods.Items[i].Name}, metricsPort)
-		if err == nil {
-			return found
-		}
-	}
-	t.Fatalf("no pod of component %s serves metrics", component)
-	return ""
 }
 
-func scrape(t *testing.T, target string) string {
+// checkReaders asks for the manager's metrics as somebody whom the API server doesn't know, somebody without the right, and
+// somebody who has it.
+func checkReaders(t *testing.T, s *site) {
 	t.Helper()
-	answer, err := http.Get("http://" + target + "/metrics")
-	if err != nil {
-		t.Fatal(err)
+	manager := s.manager(t)
+	for token, want := range map[string]int{
+		"": http.StatusUnauthorized, "made-up": http.StatusUnauthorized, s.stranger: http.StatusForbidden, s.reader: http.StatusOK,
+	} {
+		if status, body := read(t, manager, token); status != want || status != http.StatusOK && strings.Contains(body, "gha_") {
+			t.Errorf("token %.10q: status %d, want %d", token, status, want)
+		}
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("scrape: %s, %v", answer.Status, err)
+}
+
+// What a scale set leaves in the manager's metrics would raise alerts about it for ever.
+func TestSeriesOfADeletedSetDisappear(t *testing.T) {
+	const second = "second"
+	s := start(t, rig.Options{})
+	s.InstallSet(second, nil)
+	s.AwaitListening(second)
+	s.WaitDone(s.QueueJobsFor(second, 2, 0))
+	series := func() []string {
+		_, body := read(t, s.manager(t), s.reader)
+		return linesWith(body, `name="`+second)
 	}
-	return string(body)
+	// Ready and listening, three counts of ARC's, runners by four states, and what was measured.
+	if got := series(); len(got) < 10 {
+		t.Fatalf("series of the set while it is there: %q", got)
+	}
+	s.UninstallSet(second)
+	NewWithT(t).Eventually(series).WithTimeout(rig.Patience).Should(BeEmpty())
+	if _, body := read(t, s.manager(t), s.reader); len(linesWith(body, `name="`+rig.DefaultSet)) < 5 {
+		t.Error("the series of the other set are gone as well")
+	}
+}
+
+func linesWith(text, part string) (found []string) {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 // checkExposition holds our families to Prometheus' rules, by promtool as well where it is installed. Those of libraries are
 // not ours to mend.
-func checkExposition(t *testing.T, name, exposed string) {
+func checkExposition(t *testing.T, from target, token string) {
 	t.Helper()
+	status, exposed := read(t, from, token)
+	if status != http.StatusOK {
+		t.Fatalf("%s: status %d", from.name, status)
+	}
 	problems, err := promlint.New(strings.NewReader(exposed)).Lint()
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: %v", from.name, err)
 	}
 	for _, problem := range problems {
 		if strings.HasPrefix(problem.Metric, "gha_") {
-			t.Errorf("%s: %s: %s", name, problem.Metric, problem.Text)
+			t.Errorf("%s: %s: %s", from.name, problem.Metric, problem.Text)
 		}
 	}
 	promtool, err := exec.LookPath("promtool")
@@ -118,7 +139,7 @@ func checkExposition(t *testing.T, name, exposed string) {
 	output, err := command.CombinedOutput()
 	for line := range strings.Lines(string(output)) {
 		if strings.HasPrefix(line, "gha_") || strings.Contains(line, "error") {
-			t.Errorf("%s: promtool: %s (%v)", name, line, err)
+			t.Errorf("%s: promtool: %s (%v)", from.name, line, err)
 		}
 	}
 }

@@ -100,6 +100,25 @@ func TestGoodSetsAreTaken(t *testing.T) {
 	}
 }
 
+// kstatus takes an object whose status is of an older generation for one in progress: a set, or a listener, that no manager
+// has looked at is not ready.
+func TestUnseenObjectsAreOfNoGeneration(t *testing.T) {
+	cluster := testkube.Shared(t)
+	namespace := cluster.NewNamespace(t)
+	set := newSet(namespace)
+	listener := &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "listener"}}
+	for _, object := range []client.Object{set, listener} {
+		if err := cluster.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for kind, seen := range map[string]int64{"AutoscalingRunnerSet": set.Status.ObservedGeneration, "AutoscalingListener": listener.Status.ObservedGeneration} {
+		if seen != -1 {
+			t.Errorf("a new %s has observedGeneration %d", kind, seen)
+		}
+	}
+}
+
 // What ARC has stored may break a rule of ours: it can still be labelled, patched, reported on and finalised.
 func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 	cluster := testkube.Start(t, testkube.Options{

@@ -7,6 +7,7 @@ import (
 
 // AutoscalingListenerSpec is what the listener of one scale set needs. The manager writes it from the AutoscalingRunnerSet.
 type AutoscalingListenerSpec struct {
+	// Address of the repository, organization or enterprise the scale set serves.
 	// +optional
 	GitHubConfigUrl string `json:"githubConfigUrl,omitempty"`
 	// Credential Secret in the namespace of the AutoscalingRunnerSet.
@@ -15,29 +16,39 @@ type AutoscalingListenerSpec struct {
 	// Id of the scale set on GitHub.
 	// +optional
 	RunnerScaleSetID int `json:"runnerScaleSetId,omitempty"`
+	// Namespace of the AutoscalingRunnerSet that the listener works for.
 	// +optional
 	AutoscalingRunnerSetNamespace string `json:"autoscalingRunnerSetNamespace,omitempty"`
+	// Name of the AutoscalingRunnerSet that the listener works for.
 	// +optional
 	AutoscalingRunnerSetName string `json:"autoscalingRunnerSetName,omitempty"`
 	// The EphemeralRunnerSet that the listener scales.
 	// +optional
 	EphemeralRunnerSetName string `json:"ephemeralRunnerSetName,omitempty"`
+	// Most runners at a time.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxRunners int `json:"maxRunners,omitempty"`
+	// Idle runners to keep ready on top of those with a job.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinRunners int `json:"minRunners,omitempty"`
+	// Image of the listener's pod: the manager's own.
 	// +optional
 	Image string `json:"image,omitempty"`
+	// Secrets to pull the image with.
 	// +optional
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// Proxy for talking to GitHub.
 	// +optional
 	Proxy *ProxyConfig `json:"proxy,omitempty"`
+	// Additional certificate authorities for talking to GitHub.
 	// +optional
 	GitHubServerTLS *TLSConfig `json:"githubServerTLS,omitempty"`
+	// Vault that holds the credentials.
 	// +optional
 	VaultConfig *VaultConfig `json:"vaultConfig,omitempty"`
+	// Metrics of the listener. Absent means the default metrics and labels.
 	// +optional
 	Metrics *MetricsConfig `json:"metrics,omitempty"`
 
@@ -48,12 +59,16 @@ type AutoscalingListenerSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
+	// Metadata for the Secret with the listener's configuration.
 	// +optional
 	ConfigSecretMetadata *ResourceMeta `json:"configSecretMetadata,omitempty"`
+	// Metadata for the listener's ServiceAccount.
 	// +optional
 	ServiceAccountMetadata *ResourceMeta `json:"serviceAccountMetadata,omitempty"`
+	// Metadata for the listener's Role.
 	// +optional
 	RoleMetadata *ResourceMeta `json:"roleMetadata,omitempty"`
+	// Metadata for the listener's RoleBinding.
 	// +optional
 	RoleBindingMetadata *ResourceMeta `json:"roleBindingMetadata,omitempty"`
 }
@@ -63,6 +78,7 @@ type AutoscalingListenerStatus struct {
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// What is as it should be and what is not, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -79,12 +95,17 @@ type AutoscalingListenerStatus struct {
 // +kubebuilder:printcolumn:name="AutoscalingRunnerSet Name",type=string,JSONPath=`.spec.autoscalingRunnerSetName`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type AutoscalingListener struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   AutoscalingListenerSpec   `json:"spec,omitempty"`
+	Spec AutoscalingListenerSpec `json:"spec,omitempty"`
+	// What became of it. Until the manager has looked, observedGeneration is -1: kstatus, and so helm --wait, would take
+	// a status without generation and conditions for that of something ready.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AutoscalingListenerStatus `json:"status,omitempty"`
 }
 

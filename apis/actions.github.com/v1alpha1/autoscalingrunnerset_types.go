@@ -65,18 +65,25 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	ListenerTemplate *corev1.PodTemplateSpec `json:"listenerTemplate,omitempty"`
 
+	// Metadata for the listener's ServiceAccount.
 	// +optional
 	ListenerServiceAccountMetadata *ResourceMeta `json:"listenerServiceAccountMetadata,omitempty"`
+	// Metadata for the listener's Role.
 	// +optional
 	ListenerRoleMetadata *ResourceMeta `json:"listenerRoleMetadata,omitempty"`
+	// Metadata for the listener's RoleBinding.
 	// +optional
 	ListenerRoleBindingMetadata *ResourceMeta `json:"listenerRoleBindingMetadata,omitempty"`
+	// Metadata for the Secret with the listener's configuration.
 	// +optional
 	ListenerConfigSecretMetadata *ResourceMeta `json:"listenerConfigSecretMetadata,omitempty"`
+	// Metadata for the EphemeralRunnerSet.
 	// +optional
 	EphemeralRunnerSetMetadata *ResourceMeta `json:"ephemeralRunnerSetMetadata,omitempty"`
+	// Metadata for each EphemeralRunner.
 	// +optional
 	EphemeralRunnerMetadata *ResourceMeta `json:"ephemeralRunnerMetadata,omitempty"`
+	// Metadata for the Secret with a runner's registration.
 	// +optional
 	EphemeralRunnerConfigSecretMetadata *ResourceMeta `json:"ephemeralRunnerConfigSecretMetadata,omitempty"`
 
@@ -100,7 +107,7 @@ type AutoscalingRunnerSetSpec struct {
 
 // RunnerTimeouts bound the waits of a runner's life. Not in ARC.
 type RunnerTimeouts struct {
-	// How long a runner pod may take to run before it is reported and, if it is bound to a node, re-created. Default 10m.
+	// How long a runner pod may take to run on its node before it is re-created. One without a node stays, and why is told after 30s. Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -129,28 +136,34 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	CurrentRunners int `json:"currentRunners"`
+	// Pending, Running or Outdated. Conditions say more.
 	// +optional
 	Phase AutoscalingRunnerSetPhase `json:"phase"`
+	// Runners whose container does not run yet.
 	// +optional
 	// +kubebuilder:default=0
 	PendingEphemeralRunners int `json:"pendingEphemeralRunners"`
+	// Runners whose container runs, with and without a job.
 	// +optional
 	// +kubebuilder:default=0
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
+	// Runners that failed and are kept to look at.
 	// +optional
 	// +kubebuilder:default=0
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
-	// Running runners with and without a job. Not in ARC.
+	// Running runners with a job. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
+	// Running runners without a job. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	IdleRunners int `json:"idleRunners,omitempty"`
-	// Jobs GitHub has assigned to the set, running ones included, and runners the listener asks for. Not in ARC.
+	// Jobs GitHub has assigned to the set, running ones included. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
+	// Runners the listener asks for. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	DesiredRunners int `json:"desiredRunners,omitempty"`
@@ -163,6 +176,7 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	Registration *ScaleSetRegistration `json:"registration,omitempty"`
 
+	// What is as it should be and what is not, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -209,7 +223,11 @@ type AutoscalingRunnerSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   AutoscalingRunnerSetSpec   `json:"spec,omitempty"`
+	Spec AutoscalingRunnerSetSpec `json:"spec,omitempty"`
+	// What became of it. Until the manager has looked, observedGeneration is -1: kstatus, and so helm --wait, would take
+	// a status without generation and conditions for that of something ready.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AutoscalingRunnerSetStatus `json:"status,omitempty"`
 }
 

@@ -1,17 +1,17 @@
 package v1alpha1
 
-// Condition types. Ready, Reconciling and Stalled follow kstatus, so that Argo CD, Flux and `kubectl wait` understand
-// them. Types that name a trouble (Stalled, Degraded, Outdated, QuotaExceeded, Draining) are present only while it lasts
+// Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is never
+// true beside Ready. Types that name a trouble (Stalled, Degraded, RunnerOutdated, QuotaExceeded, RunnersPending, Draining) are present only while it lasts
 // or stay with status False and the reason that ended it.
 const (
 	// ConditionReady: the object does what its spec asks for.
 	ConditionReady = "Ready"
-	// ConditionReconciling: work towards the spec is under way.
-	ConditionReconciling = "Reconciling"
+	// ConditionProgressing: work towards the spec is under way.
+	ConditionProgressing = "Progressing"
 	// ConditionStalled: nothing more will happen until somebody changes something; the message says what.
 	ConditionStalled = "Stalled"
-	// ConditionRegistered: the scale set exists on GitHub as the spec wants it.
-	ConditionRegistered = "Registered"
+	// ConditionScaleSetRegistered: the scale set exists on GitHub as the spec wants it.
+	ConditionScaleSetRegistered = "ScaleSetRegistered"
 	// ConditionLabelsInSync: GitHub accepted all labels of the spec. Older GitHub Enterprise Servers drop all but the first.
 	ConditionLabelsInSync = "LabelsInSync"
 	// ConditionCredentialsValid: the credential Secret exists, is complete and was accepted by GitHub.
@@ -20,14 +20,17 @@ const (
 	ConditionListenerReady = "ListenerReady"
 	// ConditionDegraded: runners fail before they get a job; the message carries the pod's own reason.
 	ConditionDegraded = "Degraded"
-	// ConditionOutdated: GitHub refuses the runner version in the image; no runners until the template changes.
-	ConditionOutdated = "Outdated"
+	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; no runners until the template changes.
+	ConditionRunnerOutdated = "RunnerOutdated"
 	// ConditionVersionSupported: the chart that made the object is of this manager's version.
 	ConditionVersionSupported = "VersionSupported"
 	// ConditionPodStarted: the runner's pod runs; while False the message is the scheduler's or kubelet's own.
 	ConditionPodStarted = "PodStarted"
 	// ConditionQuotaExceeded: a ResourceQuota refuses the runner's pod; it is tried again.
 	ConditionQuotaExceeded = "QuotaExceeded"
+	// ConditionRunnersPending: runners that were asked for wait, for another reason than a ResourceQuota; the message has
+	// the commonest reason, which is the scheduler's, the kubelet's, GitHub's or the API server's own.
+	ConditionRunnersPending = "RunnersPending"
 	// ConditionDraining: deletion waits for a running job.
 	ConditionDraining = "Draining"
 )

@@ -7,18 +7,25 @@ import (
 
 // EphemeralRunnerSpec is one runner: where it registers and the pod it runs in.
 type EphemeralRunnerSpec struct {
-	GitHubConfigUrl    string `json:"githubConfigUrl"`
+	// Address of the repository, organization or enterprise the runner serves.
+	GitHubConfigUrl string `json:"githubConfigUrl"`
+	// Name of the credential Secret in the same namespace, or of the vault's secret.
 	GitHubConfigSecret string `json:"githubConfigSecret"`
+	// Additional certificate authorities for talking to GitHub.
 	// +optional
-	GitHubServerTLS  *TLSConfig `json:"githubServerTLS,omitempty"`
-	RunnerScaleSetID int        `json:"runnerScaleSetId"`
+	GitHubServerTLS *TLSConfig `json:"githubServerTLS,omitempty"`
+	// Id of the scale set on GitHub.
+	RunnerScaleSetID int `json:"runnerScaleSetId"`
+	// Proxy for talking to GitHub.
 	// +optional
 	Proxy *ProxyConfig `json:"proxy,omitempty"`
 	// Secret with keys http_proxy, https_proxy and no_proxy for the runner container.
 	// +optional
 	ProxySecretRef string `json:"proxySecretRef,omitempty"`
+	// Vault that holds the credentials.
 	// +optional
 	VaultConfig *VaultConfig `json:"vaultConfig,omitempty"`
+	// Metadata for the Secret with the runner's registration.
 	// +optional
 	EphemeralRunnerConfigSecretMetadata *ResourceMeta `json:"ephemeralRunnerConfigSecretMetadata,omitempty"`
 
@@ -58,21 +65,26 @@ type EphemeralRunnerStatus struct {
 	// The pod's Ready condition.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
+	// Pending, Running, Succeeded, Failed or Outdated. Empty means Pending.
 	// +optional
 	Phase EphemeralRunnerPhase `json:"phase,omitempty"`
+	// One word for why it waits or failed, often the pod's own.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// The same for people.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Id of the runner on GitHub, 0 before it is known.
 	// +optional
 	RunnerID int `json:"runnerId,omitempty"`
+	// Name of the runner on GitHub.
 	// +optional
 	RunnerName string `json:"runnerName,omitempty"`
 	// When attempts to run it failed, by the UID of the attempt's pod.
 	// +optional
 	Failures map[string]metav1.Time `json:"failures,omitempty"`
 
+	// Number by which the Actions service knows the job.
 	// +optional
 	JobRequestID int64 `json:"jobRequestId,omitempty"`
 	// Not empty once the runner has, or had, a job.
@@ -81,10 +93,13 @@ type EphemeralRunnerStatus struct {
 	// OWNER/REPO of the job.
 	// +optional
 	JobRepositoryName string `json:"jobRepositoryName,omitempty"`
+	// Workflow of the job, as OWNER/REPO/PATH@REF.
 	// +optional
 	JobWorkflowRef string `json:"jobWorkflowRef,omitempty"`
+	// Id of the workflow run, as in its address on GitHub.
 	// +optional
 	WorkflowRunID int64 `json:"workflowRunId,omitempty"`
+	// Name of the job as GitHub shows it.
 	// +optional
 	JobDisplayName string `json:"jobDisplayName,omitempty"`
 	// How the job ended, as GitHub says it: succeeded, failed, canceled. Empty while it runs. Not in ARC.
@@ -100,6 +115,7 @@ type EphemeralRunnerStatus struct {
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// What is as it should be and what is not, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -113,6 +129,7 @@ type EphemeralRunnerStatus struct {
 // +kubebuilder:printcolumn:name="GitHub Config URL",type=string,JSONPath=`.spec.githubConfigUrl`,priority=1
 // +kubebuilder:printcolumn:name="RunnerId",type=number,JSONPath=`.status.runnerId`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="JobRepository",type=string,JSONPath=`.status.jobRepositoryName`
 // +kubebuilder:printcolumn:name="JobWorkflowRef",type=string,JSONPath=`.status.jobWorkflowRef`,priority=1
 // +kubebuilder:printcolumn:name="WorkflowRunId",type=number,JSONPath=`.status.workflowRunId`
@@ -126,7 +143,10 @@ type EphemeralRunner struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   EphemeralRunnerSpec   `json:"spec,omitempty"`
+	Spec EphemeralRunnerSpec `json:"spec,omitempty"`
+	// What became of it. Until the manager has looked, observedGeneration is -1, which kstatus takes for in progress.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status EphemeralRunnerStatus `json:"status,omitempty"`
 }
 

@@ -9,12 +9,14 @@ import (
 type EphemeralRunnerSetSpec struct {
 	// Runners there should be: those for assigned jobs and the idle ones on top, capped by maxRunners.
 	// +optional
+	// +kubebuilder:default=0
 	Replicas int `json:"replicas,omitempty"`
 	// Grows with every evaluation of the listener: it says "newer than", it is no command.
 	// +optional
 	PatchID int `json:"patchID"`
 	// Jobs GitHub has assigned to the set, running ones included, at the time of patchID. Not in ARC.
 	// +optional
+	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
 	// Most runners at a time. Absent means no limit. Not in ARC.
 	// +optional
@@ -48,12 +50,15 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	CurrentReplicas int `json:"currentReplicas"`
+	// Runners whose container does not run yet.
 	// +optional
 	// +kubebuilder:default=0
 	PendingEphemeralRunners int `json:"pendingEphemeralRunners"`
+	// Runners whose container runs, with and without a job.
 	// +optional
 	// +kubebuilder:default=0
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
+	// Runners that failed and are kept to look at.
 	// +optional
 	// +kubebuilder:default=0
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
@@ -61,6 +66,7 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
+	// Running or Outdated.
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
 	// How many runners the listener may let GitHub assign jobs to; absent means maxRunners. Set while the set is
@@ -74,6 +80,7 @@ type EphemeralRunnerSetStatus struct {
 	// What the listener last said of itself.
 	// +optional
 	Listener *ListenerStatus `json:"listener,omitempty"`
+	// What is as it should be and what is not, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -99,6 +106,7 @@ const (
 
 // ListenerStatus is a listener's own account of its state. It is written on change only.
 type ListenerStatus struct {
+	// Starting, Listening, Retrying, SessionConflict or Stopped.
 	// +optional
 	State ListenerState `json:"state,omitempty"`
 	// One word for the cause, such as Unauthorized or RateLimited.
@@ -122,14 +130,21 @@ type ListenerStatus struct {
 // +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`
 // +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`
 // +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`
+// +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Listener",type=string,JSONPath=`.status.listener.state`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type EphemeralRunnerSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   EphemeralRunnerSetSpec   `json:"spec,omitempty"`
+	Spec EphemeralRunnerSetSpec `json:"spec,omitempty"`
+	// What became of it. Until the manager has looked, observedGeneration is -1, which kstatus takes for in progress.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status EphemeralRunnerSetStatus `json:"status,omitempty"`
 }
 

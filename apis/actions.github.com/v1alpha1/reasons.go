@@ -7,8 +7,8 @@ const (
 	ReasonCredentialsMissing = "CredentialsMissing"
 	// ReasonCredentialsInvalid: what was read can't be credentials; GitHub was not asked.
 	ReasonCredentialsInvalid = "CredentialsInvalid"
-	// ReasonNotSupported: this version can't do what is asked for.
-	ReasonNotSupported = "NotSupported"
+	// ReasonVaultUnsupported: vaultConfig asks for a vault that this version can't read.
+	ReasonVaultUnsupported = "VaultUnsupported"
 	// ReasonInvalidConfigURL: githubConfigUrl is no address of an organization, repository or enterprise.
 	ReasonInvalidConfigURL = "InvalidConfigURL"
 	// ReasonUnauthorized: GitHub refused the credentials.
@@ -38,9 +38,10 @@ const (
 	ReasonScaleSetNotFound = "ScaleSetNotFound"
 )
 
-// ReasonListenerPodStarting and ReasonListenerNotListening, of Ready on an AutoscalingListener, are the stations on its
-// ordinary way to its first session.
+// Stations of an AutoscalingListener on its ordinary way to its first session, as reasons of its condition Ready.
 const (
-	ReasonListenerPodStarting  = "PodStarting"
+	// ReasonListenerPodStarting: the listener's pod does not run yet.
+	ReasonListenerPodStarting = "PodStarting"
+	// ReasonListenerNotListening: the listener runs and holds no session yet, or GitHub has left its polls without an answer.
 	ReasonListenerNotListening = "NotListening"
 )

@@ -76,35 +76,44 @@ type AzureKeyVaultConfig struct {
 
 // MetricsConfig chooses the listener's metrics and their labels. Metrics that are not named are not exported.
 type MetricsConfig struct {
+	// Counters to export, by name.
 	// +optional
 	Counters map[string]*CounterMetric `json:"counters,omitempty"`
+	// Gauges to export, by name.
 	// +optional
 	Gauges map[string]*GaugeMetric `json:"gauges,omitempty"`
+	// Histograms to export, by name.
 	// +optional
 	Histograms map[string]*HistogramMetric `json:"histograms,omitempty"`
 }
 
 // CounterMetric is a counter's labels.
 type CounterMetric struct {
+	// Labels of the metric.
 	Labels []string `json:"labels"`
 }
 
 // GaugeMetric is a gauge's labels.
 type GaugeMetric struct {
+	// Labels of the metric.
 	Labels []string `json:"labels"`
 }
 
 // HistogramMetric is a histogram's labels and upper bounds in seconds.
 type HistogramMetric struct {
+	// Labels of the metric.
 	Labels []string `json:"labels"`
+	// Upper bounds of the buckets in seconds. Absent means the default buckets.
 	// +optional
 	Buckets []float64 `json:"buckets,omitempty"`
 }
 
 // ResourceMeta is metadata to add to an object that is made for a scale set.
 type ResourceMeta struct {
+	// Labels to add.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations to add.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }

@@ -65,6 +65,12 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- with .Values.metrics.listenerLabels }}
 - --listener-metrics-labels={{ . }}
 {{- end }}
+{{- if include "gha-runner-scale-set-controller.metrics-secure" . }}
+- --metrics-secure
+{{- with .Values.metrics.certificateSecret }}
+- --metrics-cert-path=/metrics-certificate
+{{- end }}
+{{- end }}
 {{- else }}
 - --listener-metrics-addr=0
 - --listener-metrics-endpoint=
@@ -104,15 +110,14 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
   valueFrom:
     fieldRef:
       fieldPath: metadata.namespace
-{{- if kindIs "slice" .Values.env }}
 {{- with .Values.env }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
-{{- end }}
 
+{{/* The address "0" turns the controller's metrics off and leaves the listeners'. */}}
 {{- define "gha-runner-scale-set-controller.ports" -}}
-{{- if .Values.metrics }}
+{{- if and .Values.metrics (ne (toString .Values.metrics.controllerManagerAddr) "0") }}
 - name: metrics
   containerPort: {{ include "gha-runner-scale-set-controller.metrics-port" . }}
   protocol: TCP
@@ -126,7 +131,10 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 
-{{/* Takes the address they are answered at. */}}
+{{/*
+Takes the address they are answered at. Ready is asked often, because `helm install --wait` and rollouts wait for the
+answer; 15 failures are the 30 s that three were at every 10 s.
+*/}}
 {{- define "gha-runner-scale-set-controller.probes" -}}
 {{- $port := include "gha-runner-scale-set-controller.port" . }}
 livenessProbe:
@@ -139,24 +147,33 @@ readinessProbe:
   httpGet:
     path: /readyz
     port: {{ $port }}
-  initialDelaySeconds: 5
-  periodSeconds: 10
+  initialDelaySeconds: 1
+  periodSeconds: 2
+  failureThreshold: 15
 {{- end }}
 
-{{/* What the user asked for; otherwise, from two replicas on, one node each if there are enough nodes. */}}
+{{/*
+What the user asked for and, from two replicas on, one node each if there are enough nodes, unless the user says how
+the pods keep apart.
+*/}}
 {{- define "gha-runner-scale-set-controller.affinity" -}}
-{{- if .Values.affinity }}
-{{- toYaml .Values.affinity }}
-{{- else if gt (int (default 1 .Values.replicaCount)) 1 -}}
-podAntiAffinity:
-  preferredDuringSchedulingIgnoredDuringExecution:
-    - weight: 100
-      podAffinityTerm:
-        topologyKey: kubernetes.io/hostname
-        labelSelector:
-          matchLabels:
-            {{- include "gha-runner-scale-set-controller.selector-labels" . | nindent 12 }}
+{{- $affinity := deepCopy (.Values.affinity | default dict) }}
+{{- if and (gt (int (default 1 .Values.replicaCount)) 1) (not (hasKey $affinity "podAntiAffinity")) }}
+{{- $_ := set $affinity "podAntiAffinity" (include "gha-runner-scale-set-controller.keep-apart" . | fromYaml) }}
 {{- end }}
+{{- with $affinity }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.keep-apart" -}}
+preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 100
+    podAffinityTerm:
+      topologyKey: kubernetes.io/hostname
+      labelSelector:
+        matchLabels:
+          {{- include "gha-runner-scale-set-controller.selector-labels" . | nindent 10 }}
 {{- end }}
 
 {{/* Annotations of an object that lives only while `helm uninstall` runs its check. Takes the weight: lowest first. */}}

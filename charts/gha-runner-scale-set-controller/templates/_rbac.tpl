@@ -1,6 +1,6 @@
 {{/*
-One binding of the controller's ServiceAccount. Takes root, kind (Role or ClusterRole), name (of role and binding
-alike) and, for a Role, namespace.
+One binding of the controller's ServiceAccount, or of another one in its namespace. Takes root, kind (Role or
+ClusterRole), name (of role and binding alike), for a Role namespace, and for another ServiceAccount account.
 */}}
 {{- define "gha-runner-scale-set-controller.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -16,7 +16,7 @@ roleRef:
   name: {{ .name }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "gha-runner-scale-set-controller.service-account-name" .root }}
+    name: {{ .account | default (include "gha-runner-scale-set-controller.service-account-name" .root) }}
     namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
 {{- end }}
 
@@ -42,7 +42,7 @@ same. A JSON list.
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.event-rules" -}}
-- apiGroups: ["", "events.k8s.io"]
+- apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create", "patch"]
 {{- end }}

@@ -5,9 +5,13 @@ Labels and annotations. Their order of precedence, lowest first: the values `lab
 
 {{/*
 A scalar as the user wrote it. YAML numbers arrive as floats, and a float of seven digits or more prints as 1.2e+07.
+From 2^53 on a float has lost digits, which nobody would notice in an id.
 */}}
 {{- define "gha-runner-scale-set.scalar" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) }}
+{{- if or (ge . 9007199254740992.0) (le . -9007199254740992.0) }}
+{{- fail (printf "the number %.0f is too long to be kept as it was written: put it in quotes" .) }}
+{{- end }}
 {{- . | int64 }}
 {{- else }}
 {{- . | toString }}

@@ -33,12 +33,22 @@ The rule for all additions is the same: where the user has an entry of a name, t
 {{- include "gha-runner-scale-set.add-missing" (dict "own" $first "defaults" .own) }}
 {{- end }}
 
-{{/* The user's container named runner, or an empty object. */}}
+{{/*
+The user's container named runner. Whoever writes containers replaces the list of values.yaml as a
+whole, and those who want to set resources or env alone often leave out the image, without which there is no pod: it and
+the command are those of values.yaml then.
+*/}}
 {{- define "gha-runner-scale-set.own-runner" -}}
 {{- $runner := dict }}
 {{- range .Values.template.spec.containers }}
 {{- if eq .name "runner" }}
-{{- $runner = . }}
+{{- $runner = mergeOverwrite dict . }}
+{{- end }}
+{{- end }}
+{{- if not $runner.image }}
+{{- $_ := set $runner "image" "ghcr.io/actions/actions-runner:latest" }}
+{{- if not (or $runner.command $runner.args) }}
+{{- $_ := set $runner "command" (list "/home/runner/run.sh") }}
 {{- end }}
 {{- end }}
 {{- toJson $runner }}
@@ -74,7 +84,7 @@ env:
 {{- end }}
 {{- if eq $mode "kubernetes-novolume" }}
   - name: ACTIONS_RUNNER_IMAGE
-    value: {{ (include "gha-runner-scale-set.own-runner" . | fromJson).image | default "" | quote }}
+    value: {{ (include "gha-runner-scale-set.own-runner" . | fromJson).image | quote }}
 {{- end }}
 {{- if $hookTemplate }}
   - name: ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE

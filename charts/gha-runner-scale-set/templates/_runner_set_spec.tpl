@@ -2,7 +2,10 @@
 Parts of the AutoscalingRunnerSet's spec and annotations.
 */}}
 
-{{/* A proxy configuration without what isn't set. Takes the value. YAML. */}}
+{{/*
+A proxy configuration without what isn't set. noProxy may be a list or, as in NO_PROXY, a string with commas. Takes the
+value. YAML.
+*/}}
 {{- define "gha-runner-scale-set.proxy" -}}
 {{- $proxy := dict }}
 {{- range $scheme := list "http" "https" }}
@@ -13,8 +16,9 @@ Parts of the AutoscalingRunnerSet's spec and annotations.
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if and .noProxy (kindIs "slice" .noProxy) }}
-{{- $_ := set $proxy "noProxy" .noProxy }}
+{{- with .noProxy }}
+{{- $hosts := kindIs "string" . | ternary (regexFindAll "[^,\\s]+" (toString .) -1) . }}
+{{- $_ := set $proxy "noProxy" $hosts }}
 {{- end }}
 {{- toYaml $proxy }}
 {{- end }}
@@ -77,6 +81,22 @@ Metadata that the controller gives the objects it makes: field of the spec, from
 {{- end }}
 {{- end }}
 {{- toJson $metadata }}
+{{- end }}
+
+{{/*
+The listener's pod as the user wrote it, labels and annotations as strings. The API requires containers, also of a spec
+that is about nothing but the pod: nodeSelector, tolerations. Takes the value. YAML.
+*/}}
+{{- define "gha-runner-scale-set.listener-template" -}}
+{{- $metadata := dict }}
+{{- with .metadata }}
+{{- $_ := set $metadata "metadata" (merge (include "gha-runner-scale-set.labels-and-annotations" . | fromJson) (omit . "labels" "annotations")) }}
+{{- end }}
+{{- $template := merge $metadata (omit . "metadata") }}
+{{- if and (kindIs "map" .spec) (not .spec.containers) }}
+{{- $_ := set $template "spec" (merge (dict "containers" (list (dict "name" "listener"))) .spec) }}
+{{- end }}
+{{- toYaml $template }}
 {{- end }}
 
 {{/*

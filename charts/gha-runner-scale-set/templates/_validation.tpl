@@ -20,7 +20,7 @@ actions-runner-controller where it has one.
 {{- end }}
 {{- range .Values.scaleSetLabels }}
 {{- $label := toString . }}
-{{- if empty $label }}
+{{- if or (kindIs "invalid" .) (empty $label) }}
 {{- fail "scaleSetLabels contains an empty string, each label must be a non-empty string of less than 256 characters" }}
 {{- else if ge (len $label) 256 }}
 {{- fail "scaleSetLabels contains a label that is 256 characters or more, each label must be a non-empty string of less than 256 characters" }}

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/harrier-ci/harrier/hack/images/archive"
@@ -20,13 +22,17 @@ const (
 	LocalName = "localhost/harrier/gha-runner-scale-set-controller:dev"
 	// DemoSuffix after the product's tag names the image of Demo.
 	DemoSuffix = "-demo"
+	// StandInSuffix after the product's tag names the image of StandIn where runners use it.
+	StandInSuffix = "-stand-in"
+	// DockerName is what the chart names the image of its Docker daemon, in full.
+	DockerName = "docker.io/library/docker:dind"
 )
 
 // Recipe is an image to be built from packages of this module.
 type Recipe struct {
 	// Name is used in messages and as the name of the archive.
 	Name string
-	// Programs maps a package below the module's root to the path of its program in the image.
+	// Programs maps the path of a program in the image to its package below the module's root.
 	Programs map[string]string
 	// Entrypoint and User as in archive.Spec.
 	Entrypoint []string
@@ -39,7 +45,7 @@ type Recipe struct {
 func Product() Recipe {
 	return Recipe{
 		Name:                "product",
-		Programs:            map[string]string{"./cmd/manager": "/manager", "./cmd/listener": "/ghalistener"},
+		Programs:            map[string]string{"/manager": "./cmd/manager", "/ghalistener": "./cmd/listener"},
 		Entrypoint:          []string{"/manager"},
 		User:                "65532:65532",
 		TrustedCertificates: true,
@@ -51,9 +57,25 @@ func Product() Recipe {
 func Demo() Recipe {
 	return Recipe{
 		Name:       "demo",
-		Programs:   map[string]string{"./test/fakegithub": "/fakegithub", "./test/runner": "/home/runner/run.sh"},
+		Programs:   map[string]string{"/fakegithub": "./test/fakegithub", "/home/runner/run.sh": "./test/runner"},
 		Entrypoint: []string{"/home/runner/run.sh"},
 		User:       "1001:1001",
+	}
+}
+
+// StandIn returns the image that plays, in tests of container modes, what runners meet there: the Docker daemon and its client,
+// the container hook, and the few files of the real runner image that the chart's pods touch.
+func StandIn() Recipe {
+	const docker = "./test/standin/docker"
+	return Recipe{
+		Name: "stand-in",
+		Programs: map[string]string{
+			"/home/runner/run.sh": "./test/runner", "/home/runner/k8s/index.js": "./test/standin/hook", "/home/runner/k8s-novolume/index.js": "./test/standin/hook",
+			// No job is run by it; there has to be a file for the init container to copy.
+			"/home/runner/externals/node": "./hack/images/pause",
+			"/usr/local/bin/docker":       docker, "/usr/local/bin/cp": docker,
+		},
+		Entrypoint: []string{"/usr/local/bin/docker"},
 	}
 }
 
@@ -61,7 +83,7 @@ func Demo() Recipe {
 func Pause() Recipe {
 	return Recipe{
 		Name:       "pause",
-		Programs:   map[string]string{"./hack/images/pause": "/pause"},
+		Programs:   map[string]string{"/pause": "./hack/images/pause"},
 		Entrypoint: []string{"/pause"},
 		User:       "65535:65535",
 	}
@@ -104,9 +126,8 @@ func (recipe Recipe) compile(ctx context.Context, root, binaries string, version
 	}
 	ldflags := fmt.Sprintf("-s -w -X %[1]s.Version=%[2]s -X %[1]s.CommitSHA=%[3]s", buildPackage, version.Version, version.Commit)
 	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", binaries + string(filepath.Separator)}
-	for packagePath := range recipe.Programs {
-		arguments = append(arguments, packagePath)
-	}
+	packages := slices.Sorted(maps.Values(recipe.Programs))
+	arguments = append(arguments, slices.Compact(packages)...)
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
@@ -122,7 +143,7 @@ func (recipe Recipe) compile(ctx context.Context, root, binaries string, version
 // without one.
 func (recipe Recipe) files(binaries string) map[string]archive.File {
 	files := make(map[string]archive.File, len(recipe.Programs)+1)
-	for packagePath, target := range recipe.Programs {
+	for target, packagePath := range recipe.Programs {
 		files[target] = archive.File{Source: filepath.Join(binaries, path.Base(packagePath)), Mode: 0o755}
 	}
 	if !recipe.TrustedCertificates {

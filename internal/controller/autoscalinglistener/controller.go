@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -30,6 +29,8 @@ const workers = 10
 // Credentials reads what a listener needs to reach GitHub. *credentials.Provider implements it.
 type Credentials interface {
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
+	// Invalidate makes the next Resolve read again, though not more often than every credentials.RetryAfter.
+	Invalidate(reference credentials.Reference)
 }
 
 // Options of a Controller. All are needed unless they say otherwise.
@@ -84,7 +85,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Watches(&rbacv1.Role{}, byLabels).
 		Watches(&rbacv1.RoleBinding{}, byLabels).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.listenersOfSet)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: kube.BackOff()}).
+		WithOptions(kube.ControllerOptions(workers)).
 		Complete(c)
 }
 
@@ -116,6 +117,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, fmt.Errorf("read AutoscalingListener: %w", err)
 	}
+	ctx = kube.LogAbout(ctx, types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName})
 	p, err := c.observe(ctx, listener)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -164,8 +166,10 @@ type pass struct {
 	// resolved is what the listener needs to reach GitHub, nil with obstacle saying why it can't be had.
 	resolved *credentials.Resolved
 	obstacle error
-	// equipped says that the Secrets a pod mounts are as they should be.
-	equipped bool
+	// equipped says that the Secrets a pod mounts are as they should be, and configuration is the hash of the one that a
+	// running listener reads again.
+	equipped      bool
+	configuration string
 	// state is what there is to say about the pod.
 	state podState
 	// released says that the finalizer is gone, and so perhaps the object.
@@ -181,6 +185,6 @@ func (p *pass) admit(err error) {
 	case p.pod != nil:
 		p.state = describe(p.pod)
 	default:
-		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: err.Error()}
+		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: kube.Explained(err)}
 	}
 }

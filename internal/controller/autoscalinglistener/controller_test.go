@@ -24,7 +24,7 @@ func TestListenerBecomesReady(t *testing.T) {
 	f.run()
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
-	f.wantCondition(v1alpha1.ConditionReconciling, metav1.ConditionFalse, reasonReady)
+	f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasonReady)
 	want := map[string]bool{"pod": true, "config": true, "proxy": false, "ServiceAccount": true, "Role": true, "RoleBinding": true, "listener": true}
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -84,6 +84,60 @@ func TestConfigurationReachesTheListenerWithoutRestart(t *testing.T) {
 	}
 	if pod := f.pod(); pod == nil || pod.Annotations[v1alpha1.AnnotationIntegrityHash] != hash {
 		t.Errorf("the pod was replaced by %+v", pod)
+	}
+}
+
+// A kubelet looks at the Secrets of a pod that changes at once. Where the manager may not change it, a minute later.
+func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
+	f := started(t)
+	announced := func() string { return f.pod().Annotations[annotationConfiguration] }
+	first := announced()
+	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.MaxRunners = 20 })
+	f.settle()
+	if announced() != first {
+		t.Error("announced before the kubelet can have seen the Secret")
+	}
+	f.elapse(announceAfter)
+	f.settle()
+	second := announced()
+	if first == "" || second == first || f.podPatches != 1 {
+		t.Errorf("annotation %q, then %q, after %d patches", first, second, f.podPatches)
+	}
+	f.podsForbidden = true
+	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.MaxRunners = 30 })
+	f.settle()
+	f.elapse(announceAfter)
+	f.settle()
+	if announced() != second || f.podPatches != 2 {
+		t.Errorf("annotation %q after %d patches, of which the second was refused", announced(), f.podPatches)
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+}
+
+// The listener is the one to meet a 401. What it says reaches the manager by the set's status, and has the credentials read
+// again, which are otherwise read once a minute.
+func TestRefusedListenerGetsNewCredentials(t *testing.T) {
+	f := started(t)
+	f.credentials.next = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}
+	f.settle()
+	if token := f.configuration().Token; token != "token-1" {
+		t.Fatalf("credentials %q were read without a reason", token)
+	}
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	f.get(set, setNamespace, "set")
+	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnauthorized}}
+	if err := f.client.Status().Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	if again := f.reconcile().RequeueAfter; again != announceAfter {
+		t.Errorf("the new token is announced after %s", again)
+	}
+	f.elapse(announceAfter)
+	if again := f.reconcile().RequeueAfter; again != refusedRecheck {
+		t.Errorf("next look after %s", again)
+	}
+	if token := f.configuration().Token; token != "token-2" {
+		t.Errorf("the listener still has %q", token)
 	}
 }
 

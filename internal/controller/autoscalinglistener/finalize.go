@@ -22,7 +22,10 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if p.pod != nil {
-		p.state = assess(p.pod, unwanted, p.now)
+		var err error
+		if p.state, err = c.assess(ctx, p.pod, unwanted, p.now); err != nil {
+			return err
+		}
 		if p.state.treatment == discard {
 			p.state.treatment = replace // it has no successor to wait
 		}

@@ -2,12 +2,14 @@ package autoscalinglistener
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,12 +43,27 @@ type fixture struct {
 	controller  *Controller
 	// secretReads counts reads of Secrets.
 	secretReads int
+	// behind hides pods from lists, as a cache that is late does.
+	behind bool
+	// shown, where it is set, is what lists have of pods instead.
+	shown *corev1.Pod
+	// podPatches counts patches of pods, which podsForbidden refuses.
+	podPatches    int
+	podsForbidden bool
 }
 
 // fakeCredentials are those that are resolved, or what that fails with.
 type fakeCredentials struct {
 	resolved *credentials.Resolved
 	err      error
+	// next is what is resolved after Invalidate.
+	next *credentials.Resolved
+}
+
+func (f *fakeCredentials) Invalidate(credentials.Reference) {
+	if f.next != nil {
+		f.resolved = f.next
+	}
 }
 
 func (f *fakeCredentials) Resolve(context.Context, credentials.Reference) (*credentials.Resolved, error) {
@@ -66,11 +83,40 @@ func newFixture(t *testing.T) *fixture {
 			return c.Get(ctx, key, object, options...)
 		},
 	})
+	cached := interceptor.NewClient(f.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			pods, ofPods := list.(*corev1.PodList)
+			switch {
+			case ofPods && f.shown != nil:
+				pods.Items = []corev1.Pod{*f.shown}
+				return nil
+			case ofPods && f.behind:
+				return nil
+			default:
+				return c.List(ctx, list, options...)
+			}
+		},
+		SubResourceGet: func(ctx context.Context, c client.Client, _ string, object, into client.Object, _ ...client.SubResourceGetOption) error {
+			return c.Get(ctx, client.ObjectKeyFromObject(object), into)
+		},
+		Patch: f.patch,
+	})
 	f.controller = NewController(Options{
-		Client: f.client, Reader: counting, Credentials: f.credentials, Recorder: f.recorder, Clock: f.clock, Namespace: managerNamespace,
+		Client: cached, Reader: counting, Credentials: f.credentials, Recorder: f.recorder, Clock: f.clock, Namespace: managerNamespace,
 		LogLevel: "info", LogFormat: "json", MetricsAddr: ":8080", MetricsEndpoint: "/metrics",
 	})
 	return f
+}
+
+// patch plays the API server.
+func (f *fixture) patch(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if _, pod := object.(*corev1.Pod); pod {
+		f.podPatches++
+		if f.podsForbidden {
+			return apierrors.NewForbidden(corev1.Resource("pods"), object.GetName(), errors.New("no Role says so"))
+		}
+	}
+	return c.Patch(ctx, object, patch, options...)
 }
 
 func newSet() *v1alpha1.AutoscalingRunnerSet {
@@ -185,6 +231,17 @@ func (f *fixture) run() {
 		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
 		status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	})
+}
+
+// replacePod puts another pod in the place of the one that is there.
+func (f *fixture) replacePod() {
+	f.Helper()
+	pod := f.pod()
+	if err := f.client.Delete(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+	pod.ResourceVersion, pod.UID = "", "another"
+	f.create(pod)
 }
 
 // holdPod gives the pod a finalizer, so that a deletion takes time as it does on a node.

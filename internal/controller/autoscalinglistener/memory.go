@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // memory is what only bounds rates and may be lost in a restart.
@@ -20,6 +22,16 @@ type remembered struct {
 	failures  int
 	failedAt  time.Time
 	failedPod types.UID
+	// announced is the configuration that the pod was last told of, or would have been if the manager might.
+	announced string
+	// news is a configuration that the pod has yet to be told of, known since newsSince.
+	news      string
+	newsSince time.Time
+	// obstruction is what keeps the pod from being created, obstructions are the tries in a row that met it, and triedAt is
+	// the last of them.
+	obstruction  podState
+	obstructions int
+	triedAt      time.Time
 }
 
 type writtenSecret struct {
@@ -78,6 +90,53 @@ func (m *memory) noteSuccess(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.of(key).failures = 0
+}
+
+// announces says that the configuration is news, and how long it still has to wait. It is asked beside the pod's own
+// annotation, so that a pass that is faster than the cache, or may not write, repeats nothing.
+func (m *memory) announces(key types.NamespacedName, configuration string, now time.Time) (news bool, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.of(key)
+	if entry.announced == configuration {
+		return false, 0
+	}
+	if entry.news != configuration {
+		entry.news, entry.newsSince = configuration, now
+	}
+	return true, max(0, entry.newsSince.Add(announceAfter).Sub(now))
+}
+
+func (m *memory) noteAnnounced(key types.NamespacedName, configuration string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(key).announced = configuration
+}
+
+// noteObstruction records a try to create the pod that met an obstruction, or none where the state has no reason. It says
+// whether the obstruction is new.
+func (m *memory) noteObstruction(key types.NamespacedName, state podState, now time.Time) (first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.of(key)
+	first = entry.obstruction.reason != state.reason
+	if first {
+		entry.obstructions = 0
+	}
+	entry.obstruction, entry.triedAt = state, now
+	entry.obstructions++
+	return first
+}
+
+// obstructed returns what kept the pod from being created, and how long that need not be tried again.
+func (m *memory) obstructed(key types.NamespacedName, now time.Time) (podState, time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.of(key)
+	if entry.obstruction.reason == "" {
+		return podState{}, 0
+	}
+	return entry.obstruction, entry.triedAt.Add(kube.Doubled(successorFirst, successorMost, entry.obstructions)).Sub(now)
 }
 
 // forget drops everything remembered of a listener that is gone; a new one of the same name begins anew.

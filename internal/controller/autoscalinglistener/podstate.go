@@ -28,6 +28,7 @@ const (
 	reasonCrashLoop     = "CrashLoopBackOff"
 	reasonStopping      = "Stopping"
 	reasonUnschedulable = "Unschedulable"
+	reasonNameTaken     = "PodNameTaken"
 )
 
 // treatment is what is done about a pod.
@@ -113,7 +114,8 @@ func describe(pod *corev1.Pod) podState {
 		running = running || status.Name == v1alpha1.ListenerContainerName && status.State.Running != nil
 	}
 	if running {
-		return podState{reason: reasonNotListening, message: "the listener runs and has no session yet; see ListenerReady of the AutoscalingRunnerSet"}
+		return podState{reason: reasonNotListening, message: fmt.Sprintf("the listener runs and has no session on GitHub yet, or GitHub has left its polls without an answer; "+
+			"kubectl logs -n %s %s says which", pod.Namespace, pod.Name)}
 	}
 	return podState{reason: reasonStarting, message: "the pod is starting"}
 }

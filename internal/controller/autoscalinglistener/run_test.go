@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 func TestOldPodIsGoneBeforeTheNewOneStarts(t *testing.T) {
@@ -98,12 +99,18 @@ func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
 	}
 }
 
-func TestListenerLeavesALostNode(t *testing.T) {
-	f := started(t)
+// loseNode does what the node controller does when a node stops reporting.
+func (f *fixture) loseNode() {
+	f.Helper()
 	f.podStatus(func(status *corev1.PodStatus) {
 		status.Conditions[0].Status = corev1.ConditionFalse
 		status.Conditions[0].LastTransitionTime = metav1.NewTime(f.clock.Now())
 	})
+}
+
+func TestListenerLeavesALostNode(t *testing.T) {
+	f := started(t)
+	f.loseNode()
 	if again := f.reconcile().RequeueAfter; again != lostAfter {
 		t.Errorf("next look after %s, want %s", again, lostAfter)
 	}
@@ -111,5 +118,65 @@ func TestListenerLeavesALostNode(t *testing.T) {
 	f.settle()
 	if pod := f.pod(); pod == nil || pod.Status.Phase == corev1.PodRunning {
 		t.Errorf("want a new pod, got %+v", pod)
+	}
+}
+
+// The node is back, or the pod gone, and the cache has not heard of it: nothing is ended for that.
+func TestListenerStaysWhereTheNodeIsBack(t *testing.T) {
+	for title, meanwhile := range map[string]func(*fixture){
+		"back": (*fixture).run,
+		"gone": func(f *fixture) { f.replacePod() },
+	} {
+		t.Run(title, func(t *testing.T) {
+			f := started(t)
+			f.loseNode()
+			f.shown = f.pod()
+			meanwhile(f)
+			kept := f.pod().UID
+			f.elapse(lostAfter)
+			f.settle()
+			if pod := f.pod(); pod == nil || pod.UID != kept {
+				t.Errorf("the pod is %+v, want the one that was there", pod)
+			}
+		})
+	}
+}
+
+// A pod of somebody else's is left alone; it is said whose turn it is, once, and the name is tried less and less often.
+func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
+	f := newFixture(t)
+	f.create(newSet(), newListener(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	f.settle()
+	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNameTaken)
+		if again := f.reconcile().RequeueAfter; again != pause {
+			t.Errorf("try %d: the next one after %s, want %s", i+1, again, pause)
+		}
+		f.elapse(pause)
+		f.reconcile()
+	}
+	if told := controllertest.CountTold(f.recorder, reasonNameTaken); told != 1 {
+		t.Errorf("it was told %d times", told)
+	}
+	if err := f.client.Delete(t.Context(), f.pod()); err != nil {
+		t.Fatal(err)
+	}
+	f.elapse(successorMost)
+	f.settle()
+	if pod := f.pod(); pod == nil || !metav1.IsControlledBy(pod, f.listener()) {
+		t.Errorf("the listener has not started: %+v", pod)
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
+}
+
+// A pod that the cache has not seen yet is no obstacle.
+func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
+	f := started(t)
+	f.behind = true
+	if again := f.reconcile().RequeueAfter; again != time.Second {
+		t.Errorf("next look after %s", again)
+	}
+	if told := controllertest.CountTold(f.recorder, reasonNameTaken); told != 0 {
+		t.Error("the listener's own pod was taken for somebody else's")
 	}
 }

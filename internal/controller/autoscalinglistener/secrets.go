@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -22,11 +24,20 @@ import (
 // is one read a minute, which leaves three of the four a scale set may make for credentials, CA and proxy.
 const recheckEvery = 2 * time.Minute
 
+// refusedRecheck is how often the credentials are read while GitHub refuses them to the listener: somebody may be about to
+// replace them, and four reads a minute are what a scale set may make.
+const refusedRecheck = 15 * time.Second
+
 // applySecrets keeps the listener's configuration and proxy as the spec and the credentials say. A running listener
 // reads the mounted configuration again when it changes.
 func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
-	resolved, err := c.options.Credentials.Resolve(ctx, credentials.ForAutoscalingListener(p.listener))
+	reference := credentials.ForAutoscalingListener(p.listener)
 	p.again.After(credentials.RereadAfter)
+	if p.refused() {
+		c.options.Credentials.Invalidate(reference)
+		p.again.After(refusedRecheck)
+	}
+	resolved, err := c.options.Credentials.Resolve(ctx, reference)
 	if err != nil {
 		return p.obstruct(err, fmt.Errorf("read the credentials: %w", err))
 	}
@@ -45,6 +56,12 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	}
 	p.equipped = err == nil
 	return err
+}
+
+// refused says that the listener can't use its credentials. The 401 was the listener's, so nobody else here knows of it.
+func (p *pass) refused() bool {
+	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionListenerReady)
+	return said != nil && said.Status == metav1.ConditionFalse && said.Reason == v1alpha1.ReasonUnauthorized
 }
 
 // obstruct notes what only a user can remove, and returns failure for everything else.
@@ -96,13 +113,16 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 
 // applySecret writes one of the listener's Secrets. What was written last is remembered, so that a pass for another
 // reason reads nothing.
-func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, meta *v1alpha1.ResourceMeta, data map[string][]byte) error {
-	wanted := &corev1.Secret{ObjectMeta: objectMeta(p.listener, p.listener.Namespace, meta, nil), Type: corev1.SecretTypeOpaque, Data: data}
+func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte) error {
+	wanted := &corev1.Secret{ObjectMeta: objectMeta(p.listener, p.listener.Namespace, metadata, nil), Type: corev1.SecretTypeOpaque, Data: data}
 	wanted.Name += suffix
 	if err := controllerutil.SetControllerReference(p.listener, wanted, c.options.Client.Scheme()); err != nil {
 		return fmt.Errorf("own Secret %s: %w", wanted.Name, err)
 	}
 	hash := kube.Hash(wanted)
+	if suffix == credentials.ListenerConfigSuffix {
+		p.configuration = hash
+	}
 	if c.memory.secretIs(p.key, suffix, hash, p.now.Add(-recheckEvery)) {
 		return nil
 	}

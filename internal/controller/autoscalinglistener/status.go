@@ -39,7 +39,7 @@ func conditionsOf(p *pass) []kube.Condition {
 	ready := kube.Condition{Type: v1alpha1.ConditionReady, Status: status(p.state.ready), Reason: reason, Message: message}
 	conditions := []kube.Condition{
 		ready,
-		{Type: v1alpha1.ConditionReconciling, Status: status(!p.state.ready && !stalled), Reason: reason},
+		{Type: v1alpha1.ConditionProgressing, Status: status(!p.state.ready && !stalled), Reason: reason},
 		{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: reason},
 	}
 	switch {
@@ -67,7 +67,7 @@ func obstacleReason(err error) string {
 	case errors.As(err, &missing):
 		return v1alpha1.ReasonCredentialsMissing
 	case errors.As(err, &unsupported):
-		return v1alpha1.ReasonNotSupported
+		return v1alpha1.ReasonVaultUnsupported
 	}
 	return "ConfigurationInvalid"
 }

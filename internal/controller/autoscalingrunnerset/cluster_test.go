@@ -2,6 +2,7 @@ package autoscalingrunnerset_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,6 +37,7 @@ type world struct {
 	client  client.Client
 	cluster *testkube.Cluster
 	github  *fakegithub.Server
+	clock   *skewedClock
 	// address is a config URL, system the manager's namespace, runners the scale set's.
 	address, system, runners string
 }
@@ -44,8 +45,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	cluster := testkube.Shared(t)
-	w := &world{T: t, WithT: gomega.NewWithT(t), cluster: cluster, client: cluster.Client(), github: fakegithub.New(fakegithub.Options{})}
-	w.SetDefaultEventuallyTimeout(30 * time.Second)
+	w := &world{T: t, WithT: gomega.NewWithT(t), cluster: cluster, client: cluster.Client(), github: fakegithub.New(fakegithub.Options{}), clock: &skewedClock{}}
+	w.SetDefaultEventuallyTimeout(90 * time.Second) // what takes 10 s alone took 30 s on a busy machine
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	t.Cleanup(w.github.Close)
 	base, err := w.github.Start("127.0.0.1:0")
@@ -57,6 +58,18 @@ func newWorld(t *testing.T) *world {
 	w.startControllers()
 	return w
 }
+
+// skewedClock goes like the real one, but for what it was moved ahead.
+type skewedClock struct {
+	clock.RealClock
+	ahead atomic.Int64 // nanoseconds
+}
+
+// Now is the time with the skew.
+func (c *skewedClock) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Since goes by Now.
+func (c *skewedClock) Since(moment time.Time) time.Duration { return c.Now().Sub(moment) }
 
 // startControllers runs both as the manager's ServiceAccount.
 func (w *world) startControllers() {
@@ -84,10 +97,10 @@ func (w *world) startControllers() {
 	}
 	provider := credentials.New(manager.GetAPIReader(), credentials.Options{})
 	workers := pool.New(pool.Limit, clock.RealClock{})
-	recorder := events.NewFakeRecorder(1000)
+	recorder := manager.GetEventRecorder("manager")
 	sets := autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
 		Client: manager.GetClient(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
-		Clock: clock.RealClock{}, Namespace: w.system, ListenerImage: "controller:1", Version: "dev",
+		Clock: w.clock, Namespace: w.system, ListenerImage: "controller:1", Version: "dev",
 	})
 	listeners := autoscalinglistener.NewController(autoscalinglistener.Options{
 		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Credentials: provider, Recorder: recorder, Clock: clock.RealClock{},
@@ -127,6 +140,7 @@ func (w *world) grant() {
 		rule(core, []string{"pods", "serviceaccounts"}, watch),
 		rule(rbac, []string{"rolebindings"}, watch),
 		rule(rbac, []string{"roles"}, append(watch, "patch")),
+		rule([]string{"events.k8s.io"}, []string{"events"}, []string{"create", "patch"}),
 	}
 	inSystem := []rbacv1.PolicyRule{
 		rule(core, []string{"pods"}, []string{"create", "delete", "get"}),

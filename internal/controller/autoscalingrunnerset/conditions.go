@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,9 +20,10 @@ import (
 const (
 	reasonReady                = "Ready"
 	reasonMaxRunners           = "MaxRunnersReached"
-	reasonDone                 = "Done"
+	reasonNoRunners            = "MaxRunnersZero"
 	reasonRegistered           = "Registered"
 	reasonRegistering          = "Registering"
+	reasonNameTooLong          = "NameTooLong"
 	reasonAccepted             = "Accepted"
 	reasonLabelsAccepted       = "LabelsAccepted"
 	reasonListening            = "Listening"
@@ -36,8 +38,8 @@ func conditionsOf(p *pass, version string) []kube.Condition {
 	conditions := []kube.Condition{versionCondition(p.set.Labels, version), listenerCondition(p)}
 	for _, optional := range []*kube.Condition{
 		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
-		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionOutdated),
-		runnersCondition(p, v1alpha1.ConditionQuotaExceeded),
+		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionRunnerOutdated),
+		runnersCondition(p, v1alpha1.ConditionQuotaExceeded), runnersCondition(p, v1alpha1.ConditionRunnersPending),
 	} {
 		if optional != nil {
 			conditions = append(conditions, *optional)
@@ -60,7 +62,7 @@ func credentialsCondition(p *pass) *kube.Condition {
 	case errors.As(p.obstacle, &missing):
 		condition = kube.False(about, v1alpha1.ReasonCredentialsMissing, p.obstacle.Error())
 	case errors.As(p.obstacle, &unsupported):
-		condition = kube.False(about, v1alpha1.ReasonNotSupported, p.obstacle.Error())
+		condition = kube.False(about, v1alpha1.ReasonVaultUnsupported, p.obstacle.Error())
 	case p.obstacle != nil && credentials.IsVerdict(p.obstacle):
 		condition = kube.False(about, v1alpha1.ReasonCredentialsInvalid, p.obstacle.Error())
 	case p.answered() && p.enrolment.Err == nil:
@@ -75,38 +77,76 @@ func credentialsCondition(p *pass) *kube.Condition {
 
 // registeredCondition returns nil while there is no news about a registration that stands.
 func registeredCondition(p *pass) *kube.Condition {
-	const about = v1alpha1.ConditionRegistered
+	const about = v1alpha1.ConditionScaleSetRegistered
+	var tooLong *NameTooLongError
 	var condition kube.Condition
 	switch {
 	case p.deleting() && p.registration == nil:
 		condition = kube.False(about, "Deregistered", "the scale set is gone from GitHub, or was given up")
 	case p.deleting():
 		return nil
+	case errors.As(p.obstacle, &tooLong):
+		condition = kube.False(about, reasonNameTooLong, p.obstacle.Error())
 	case p.wish.URL == "" && p.obstacle != nil:
 		condition = kube.False(about, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
 	case p.answered():
 		return answerCondition(p)
-	case p.registration == nil:
-		condition = kube.Unknown(about, reasonRegistering, "GitHub has not answered yet")
+	case p.registration == nil && !p.refusedBefore():
+		condition = unanswered(p)
 	default:
 		return nil
 	}
 	return &condition
 }
 
+// silentAfter is how long GitHub may take to answer a first call before that is told. The call is given up after 30 s, by
+// when a user wants to have read what to look at; an answer that is on its way takes a second or two, and a connection that
+// is refused five times about 15 s.
+const silentAfter = 20 * time.Second
+
+// unanswered is what there is to say before GitHub's first answer.
+func unanswered(p *pass) kube.Condition {
+	const about, reason = v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable
+	if !p.asked && p.failure != nil {
+		return kube.Unknown(about, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+kube.Explained(p.failure))
+	}
+	if p.asked && p.now.Sub(p.enrolment.Started) >= silentAfter {
+		return kube.False(about, reason, fmt.Sprintf("%s has not answered for %s%s", p.wish.URL, silentAfter, nextSteps[reason]))
+	}
+	if p.obstacle != nil {
+		return kube.Unknown(about, reasonRegistering, "GitHub can't be asked without credentials: see CredentialsValid")
+	}
+	return kube.Unknown(about, reasonRegistering, "GitHub has not answered yet")
+}
+
+// refusedBefore says that the present spec failed to be registered before: asking again is no news until there is an answer.
+func (p *pass) refusedBefore() bool {
+	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
+	return said != nil && said.Status == metav1.ConditionFalse && said.ObservedGeneration == p.set.Generation
+}
+
 // answerCondition is what GitHub's answer says about the registration.
 func answerCondition(p *pass) *kube.Condition {
 	err := p.enrolment.Err
-	condition := kube.True(v1alpha1.ConditionRegistered, reasonRegistered, "")
+	condition := kube.True(v1alpha1.ConditionScaleSetRegistered, reasonRegistered, "")
 	switch {
 	case err == nil:
 		condition.Message = fmt.Sprintf("scale set %d in runner group %q", p.registration.ID, p.registration.Group)
 	case p.asWished() && !isFinal(err):
 		return nil
 	default:
-		condition = kube.False(v1alpha1.ConditionRegistered, failureReason(err), err.Error())
+		reason := failureReason(err)
+		condition = kube.False(v1alpha1.ConditionScaleSetRegistered, reason, err.Error()+nextSteps[reason])
 	}
 	return &condition
+}
+
+// nextSteps follow GitHub's words where those don't say what to do.
+var nextSteps = map[string]string{
+	v1alpha1.ReasonRunnerGroupNotFound: "; create it on GitHub, or correct runnerGroup",
+	v1alpha1.ReasonGitHubUnavailable: "; it is tried again at least once a minute; check githubConfigUrl, proxy and githubServerTLS, " +
+		"and that the cluster's network lets manager and listener reach it",
+	v1alpha1.ReasonRefusedByGitHub: "; correct what GitHub names",
 }
 
 func (p *pass) deleting() bool { return p.set.DeletionTimestamp != nil }
@@ -138,7 +178,7 @@ func failureReason(err error) string {
 		return v1alpha1.ReasonRateLimited
 	case errors.Is(err, actions.ErrUnauthorized):
 		return v1alpha1.ReasonUnauthorized
-	case errors.As(err, &refused) && refused.StatusCode < 500:
+	case errors.As(err, &refused) && refused.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
 		return v1alpha1.ReasonRefusedByGitHub
 	}
 	return v1alpha1.ReasonGitHubUnavailable
@@ -167,7 +207,7 @@ func listenerCondition(p *pass) kube.Condition {
 	const about = v1alpha1.ConditionListenerReady
 	listener, runnerSet := p.listener(), p.runnerSet()
 	if listener == nil || runnerSet == nil {
-		return kube.False(about, reasonWaitingForScaleSet, "there is no listener while there is no scale set on GitHub")
+		return kube.False(about, reasonWaitingForScaleSet, "there is no listener while there is no scale set on GitHub; see ScaleSetRegistered")
 	}
 	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
 	said := runnerSet.Status.Listener
@@ -185,7 +225,7 @@ func listenerCondition(p *pass) kube.Condition {
 	if reason == "" {
 		reason = string(said.State)
 	}
-	return kube.False(about, reason, said.Message)
+	return kube.False(about, reason, said.Message+nextSteps[reason])
 }
 
 // runnersCondition repeats a condition of the EphemeralRunnerSet.
@@ -208,9 +248,9 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 		reason, message := p.stage()
 		return p.waiting(reason, message)
 	}
-	for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionRegistered} {
+	for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status != metav1.ConditionTrue {
-			return states(c.Reason, c.Message, needsUser(c.Reason))
+			return kube.UnreadyStates(c.Reason, c.Message, needsUser(c.Reason))
 		}
 	}
 	if !p.registeredHere() || p.runnerSet() == nil || p.runnerSet().DeletionTimestamp != nil {
@@ -221,56 +261,52 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 
 // runs sums up a set whose parts are all there.
 func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
-	for _, about := range []string{v1alpha1.ConditionOutdated, v1alpha1.ConditionDegraded} {
+	for _, about := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
 			// A new image ends the one, the runners' own luck may end the other.
-			return states(c.Reason, c.Message, about == v1alpha1.ConditionOutdated)
+			return kube.UnreadyStates(c.Reason, c.Message, about == v1alpha1.ConditionRunnerOutdated)
 		}
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
 		return p.waiting(c.Reason, c.Message)
 	}
-	return []kube.Condition{
-		p.readyCondition(conditions),
-		kube.False(v1alpha1.ConditionReconciling, reasonDone, ""),
-		kube.False(v1alpha1.ConditionStalled, reasonDone, ""),
-	}
+	return kube.ReadyStates(p.unhindered(conditions))
 }
 
-// readyCondition also says why there are not more runners, where that is not for want of jobs.
-func (p *pass) readyCondition(conditions []metav1.Condition) kube.Condition {
-	spec := &p.runnerSet().Spec
-	switch c := meta.FindStatusCondition(conditions, v1alpha1.ConditionQuotaExceeded); {
-	case c != nil && c.Status == metav1.ConditionTrue:
-		return kube.True(v1alpha1.ConditionReady, v1alpha1.ConditionQuotaExceeded, c.Message)
-	case spec.MaxRunners != nil && *spec.MaxRunners > 0 && spec.Replicas >= *spec.MaxRunners:
-		return kube.True(v1alpha1.ConditionReady, reasonMaxRunners, fmt.Sprintf(
-			"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners))
+// unhindered returns reason and message of a set that is ready: why there are not more runners, where that is not for
+// want of jobs.
+func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string) {
+	for _, about := range []string{v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending} {
+		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
+			if about == v1alpha1.ConditionQuotaExceeded {
+				return about, c.Message
+			}
+			return c.Reason, c.Message
+		}
 	}
-	return kube.True(v1alpha1.ConditionReady, reasonReady, "")
+	spec := &p.runnerSet().Spec
+	switch {
+	case spec.MaxRunners == nil || spec.Replicas < *spec.MaxRunners:
+		return reasonReady, ""
+	case *spec.MaxRunners == 0:
+		return reasonNoRunners, "maxRunners is 0: no job is taken; raise maxRunners to run jobs"
+	}
+	return reasonMaxRunners, fmt.Sprintf(
+		"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners)
 }
 
 // waiting are the states of a set that is on its way, or is held up by a request that failed.
 func (p *pass) waiting(reason, message string) []kube.Condition {
 	if p.failure != nil {
-		return states(v1alpha1.ReasonReconcileFailed, p.failure.Error(), false)
+		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, kube.Explained(p.failure), false)
 	}
-	return states(reason, message, false)
-}
-
-// states are those of a set that isn't ready.
-func states(reason, message string, stalled bool) []kube.Condition {
-	ready := kube.False(v1alpha1.ConditionReady, reason, message)
-	if stalled {
-		return []kube.Condition{ready, kube.False(v1alpha1.ConditionReconciling, reason, ""), kube.True(v1alpha1.ConditionStalled, reason, message)}
-	}
-	return []kube.Condition{ready, kube.True(v1alpha1.ConditionReconciling, reason, message), kube.False(v1alpha1.ConditionStalled, reason, "")}
+	return kube.UnreadyStates(reason, message, false)
 }
 
 // needsUser says that waiting won't help.
 func needsUser(reason string) bool {
 	return slices.Contains([]string{
-		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonNotSupported, v1alpha1.ReasonUnauthorized,
-		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub,
+		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported, v1alpha1.ReasonUnauthorized,
+		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, reasonNameTooLong,
 	}, reason)
 }

@@ -3,11 +3,15 @@ package autoscalingrunnerset
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -18,7 +22,7 @@ func healthy(change func(*pass)) *pass {
 	condition := func(about string) []metav1.Condition {
 		return []metav1.Condition{{Type: about, Status: metav1.ConditionTrue, Reason: "PodReady"}}
 	}
-	set.Status.Conditions = append(condition(v1alpha1.ConditionRegistered), condition(v1alpha1.ConditionCredentialsValid)...)
+	set.Status.Conditions = append(condition(v1alpha1.ConditionScaleSetRegistered), condition(v1alpha1.ConditionCredentialsValid)...)
 	p := &pass{
 		set: set, now: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
 		registration: &v1alpha1.ScaleSetRegistration{URL: address, Name: "set", Group: "Default", ID: 1},
@@ -51,7 +55,7 @@ func TestSummary(t *testing.T) {
 	}{
 		"healthy":       {func(*pass) {}, metav1.ConditionTrue, reasonReady, false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"new":           {func(p *pass) { *p = pass{set: newSet(), wish: p.wish} }, metav1.ConditionFalse, reasonRegistering, false, v1alpha1.AutoscalingRunnerSetPhasePending},
-		"outdated":      {troubled(v1alpha1.ConditionOutdated), metav1.ConditionFalse, "Why", true, v1alpha1.AutoscalingRunnerSetPhaseOutdated},
+		"outdated":      {troubled(v1alpha1.ConditionRunnerOutdated), metav1.ConditionFalse, "Why", true, v1alpha1.AutoscalingRunnerSetPhaseOutdated},
 		"degraded":      {troubled(v1alpha1.ConditionDegraded), metav1.ConditionFalse, "Why", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"no listener":   {func(p *pass) { p.listeners = nil }, metav1.ConditionFalse, reasonWaitingForScaleSet, false, v1alpha1.AutoscalingRunnerSetPhasePending},
 		"listener away": {func(p *pass) { podStatus(p, metav1.ConditionFalse, "Evicted") }, metav1.ConditionFalse, "Evicted", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
@@ -77,9 +81,9 @@ func TestSummary(t *testing.T) {
 				t.Errorf("Ready = %s, want %s with reason %s", describeCondition(ready), test.ready, test.reason)
 			}
 			stalled := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
-			reconciling := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReconciling)
-			if stalled != test.stalled || reconciling != (test.ready == metav1.ConditionFalse && !test.stalled) {
-				t.Errorf("Stalled %t, Reconciling %t; want Stalled %t", stalled, reconciling, test.stalled)
+			progressing := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionProgressing)
+			if stalled != test.stalled || progressing != (test.ready == metav1.ConditionFalse && !test.stalled) {
+				t.Errorf("Stalled %t, Progressing %t; want Stalled %t", stalled, progressing, test.stalled)
 			}
 			if status.Phase != test.phase {
 				t.Errorf("phase = %s, want %s", status.Phase, test.phase)
@@ -150,6 +154,40 @@ func TestTurnsAreToldOnce(t *testing.T) {
 		f.settle()
 		if told := f.events(); len(told) > 0 {
 			t.Errorf("told again: %q", told)
+		}
+	})
+}
+
+// Asking GitHub again is no news: while it is asked, and when it says the same, the refusal stands.
+func TestARefusalStandsWhileGitHubIsAskedAgain(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" }))
+		f.settle()
+		for range 20 {
+			f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonRunnerGroupNotFound)
+			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRunnerGroupNotFound)
+			f.elapse(retryMost)
+			f.reconcile()
+		}
+		if told := f.events(); len(told) != 1 {
+			t.Errorf("told %q, want one Event", told)
+		}
+	})
+}
+
+// Where the chart's Role is missing, the first thing refused is the Secret: that is said, with what to do.
+func TestSecretThatMayNotBeReadIsSaid(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.reconcile() // sets the finalizer
+		f.github.unresolved = apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("no Role says so"))
+		f.elapse(time.Minute)
+		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
+			t.Error("the refusal is not tried again")
+		}
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed)
+		if message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(message, "RoleBinding") {
+			t.Errorf("message %q", message)
 		}
 	})
 }

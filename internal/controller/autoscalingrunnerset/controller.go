@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -77,7 +76,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
 		WatchesRawSource(source.Func(c.wake.Start)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: kube.BackOff()}).
+		WithOptions(kube.ControllerOptions(workers)).
 		Complete(c)
 }
 
@@ -91,6 +90,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, fmt.Errorf("read AutoscalingRunnerSet: %w", err)
 	}
+	ctx = kube.LogAbout(ctx, request.NamespacedName)
 	p, err := c.observe(ctx, set)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -34,7 +34,7 @@ func TestSetBecomesReady(t *testing.T) {
 		if set.Labels[v1alpha1.LabelOrganization] != "my-org" || set.Status.Phase != v1alpha1.AutoscalingRunnerSetPhaseRunning {
 			t.Errorf("organization label %q, phase %q", set.Labels[v1alpha1.LabelOrganization], set.Status.Phase)
 		}
-		for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady, v1alpha1.ConditionLabelsInSync, v1alpha1.ConditionVersionSupported} {
+		for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady, v1alpha1.ConditionLabelsInSync, v1alpha1.ConditionVersionSupported} {
 			if !slices.ContainsFunc(set.Status.Conditions, func(c metav1.Condition) bool { return c.Type == about && c.Status == metav1.ConditionTrue }) {
 				t.Errorf("condition %s is not True in %+v", about, set.Status.Conditions)
 			}

@@ -26,10 +26,6 @@ func updated(registration v1alpha1.ScaleSetRegistration) kube.Event {
 		fmt.Sprintf("Scale set %d is now called %q in runner group %q", registration.ID, registration.Name, registration.Group))
 }
 
-func labelsDropped(labels []string) kube.Event {
-	return kube.Warning(v1alpha1.ReasonLabelsDropped, "Register", droppedMessage(labels))
-}
-
 // deregistered ends what registered began.
 func deregistered(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Normal("ScaleSetDeleted", "Deregister",

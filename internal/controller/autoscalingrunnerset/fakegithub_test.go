@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,8 @@ type fakeGitHub struct {
 	calls  []string
 	// failure is what every call fails with.
 	failure error
+	// silence is how long every call takes.
+	silence time.Duration
 	// singleLabel drops all labels but the first.
 	singleLabel bool
 	// unresolved is what reading the credentials fails with; listenerResolved says that the listener's Secret has them.
@@ -88,6 +91,9 @@ type at struct {
 
 // do notes a call and makes it unless calls fail.
 func (a at) do(call string, work func(sets map[int]actions.RunnerScaleSet) error) error {
+	if a.silence > 0 {
+		<-time.After(a.silence)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls = append(a.calls, call)

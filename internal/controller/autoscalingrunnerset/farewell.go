@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -81,6 +82,7 @@ func (c *Controller) askToPart(p *pass, registrations []v1alpha1.ScaleSetRegistr
 		listener = client.ObjectKeyFromObject(live)
 	}
 	c.farewells.Go(p.group(), p.key, func(ctx context.Context) (parting, error) {
+		ctx = kube.LogAbout(ctx, p.key)
 		var result parting
 		var errs []error
 		for _, registration := range registrations {

@@ -29,6 +29,13 @@ func formerOf(set *v1alpha1.AutoscalingRunnerSet) []v1alpha1.ScaleSetRegistratio
 	return former
 }
 
+// addFormer adds a registration once: a pass that fails after this is repeated.
+func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) {
+	if former := formerOf(set); !slices.Contains(former, registration) {
+		setFormer(set, append(former, registration))
+	}
+}
+
 // setFormer leaves no empty annotation behind.
 func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []v1alpha1.ScaleSetRegistration) {
 	if len(former) == 0 {

@@ -1,8 +1,10 @@
 package autoscalingrunnerset
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,6 +57,24 @@ func TestNewAddressMovesTheScaleSet(t *testing.T) {
 	})
 }
 
+func TestMoveIsToldOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.events()
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = newAddress })
+		for range 5 { // before the pause between two writes of the status is over
+			f.reconcile()
+			synctest.Wait()
+		}
+		f.settle()
+		told := slices.DeleteFunc(f.events(), func(event string) bool { return !strings.Contains(event, newAddress) })
+		if len(told) != 1 {
+			t.Errorf("Events about the new address: %q, want one", told)
+		}
+	})
+}
+
 func TestDeletionTakesFormerRegistrationsAlong(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
@@ -74,5 +94,16 @@ func TestUnreadableMemoryOfFormerRegistrationsIsNone(t *testing.T) {
 	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations = map[string]string{annotationFormer: "{"} })
 	if former := formerOf(set); former != nil {
 		t.Errorf("formerOf() = %v", former)
+	}
+}
+
+func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
+	set := newSet()
+	first, second := v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 1}, v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 2}
+	for _, registration := range []v1alpha1.ScaleSetRegistration{first, second, second, first} {
+		addFormer(set, registration)
+	}
+	if former := formerOf(set); len(former) != 2 {
+		t.Errorf("former registrations %v, want two", former)
 	}
 }

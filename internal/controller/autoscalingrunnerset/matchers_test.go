@@ -7,4 +7,7 @@ var (
 	isTrue  = gomega.BeTrue()
 	isFalse = gomega.BeFalse()
 	isOne   = gomega.Equal(1)
+
+	isDeregistering = gomega.Equal("Deregistering")
+	isListener      = gomega.Equal("AutoscalingListener")
 )

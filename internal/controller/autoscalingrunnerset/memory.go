@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -13,6 +14,17 @@ type memory struct {
 	written map[types.NamespacedName]time.Time
 	parting map[types.NamespacedName]time.Time
 	scaling map[types.NamespacedName]scaling
+	shown   map[types.NamespacedName][]trouble
+}
+
+// show publishes the metrics of a set's conditions.
+func (m *memory) show(key types.NamespacedName, conditions []metav1.Condition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shown == nil {
+		m.shown = map[types.NamespacedName][]trouble{}
+	}
+	m.shown[key] = publish(key, conditions, m.shown[key])
 }
 
 // scaled returns what was last told of the set's size, if anything was.
@@ -76,4 +88,5 @@ func (m *memory) forget(key types.NamespacedName) {
 	delete(m.written, key)
 	delete(m.scaling, key)
 	delete(m.parting, key)
+	delete(m.shown, key)
 }

@@ -1,26 +1,80 @@
 package autoscalingrunnerset
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// ready has one series per scale set, which goes with it.
-var ready = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "gha_controller_scale_set_ready",
-	Help: "1 while the scale set is registered, its listener polls and its runners start; 0 otherwise.",
-}, []string{"name", "namespace"})
+// ready and troubles have series per scale set, which go with it: one, and one for each trouble, of which a healthy set has
+// none.
+var (
+	ready = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gha_controller_scale_set_ready",
+		Help: "1 while the scale set is registered, its listener polls and its runners start; 0 otherwise.",
+	}, []string{"name", "namespace"})
+	troubles = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gha_controller_scale_set_trouble",
+		Help: "1 while a condition of the scale set is not as it should be, by condition and its reason; no series while all are.",
+	}, []string{"name", "namespace", "condition", "reason"})
+)
 
-func init() { metrics.Registry.MustRegister(ready) }
+func init() { metrics.Registry.MustRegister(ready, troubles) }
 
-// publishReady makes the series, so that a set that never was ready has one, too.
-func publishReady(set types.NamespacedName, isReady bool) {
+// trouble is a condition with a status that keeps jobs waiting, or that somebody did not mean.
+type trouble struct{ condition, reason string }
+
+// bad are the conditions that name a cause, with the status that is a trouble. Ready, Progressing and Stalled sum them up.
+var bad = []metav1.Condition{
+	{Type: v1alpha1.ConditionVersionSupported, Status: metav1.ConditionFalse},
+	{Type: v1alpha1.ConditionCredentialsValid, Status: metav1.ConditionFalse},
+	{Type: v1alpha1.ConditionScaleSetRegistered, Status: metav1.ConditionFalse},
+	{Type: v1alpha1.ConditionLabelsInSync, Status: metav1.ConditionFalse},
+	{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse},
+	{Type: v1alpha1.ConditionRunnerOutdated, Status: metav1.ConditionTrue},
+	{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue},
+	{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue},
+	{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue},
+}
+
+// troublesOf leaves out the listener of a set that is not registered: it waits for what is told already.
+func troublesOf(conditions []metav1.Condition) (found []trouble) {
+	for _, b := range bad {
+		c := meta.FindStatusCondition(conditions, b.Type)
+		if c != nil && c.Status == b.Status && c.Reason != reasonWaitingForScaleSet {
+			found = append(found, trouble{c.Type, c.Reason})
+		}
+	}
+	return found
+}
+
+// publish shows the set's conditions. A set that never was ready has a series that says so, too. before are the troubles
+// that were shown last; those that are over go one by one, so that no scrape misses one that is not.
+func publish(set types.NamespacedName, conditions []metav1.Condition, before []trouble) (shown []trouble) {
 	value := 0.0
-	if isReady {
+	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
 		value = 1
 	}
 	ready.WithLabelValues(set.Name, set.Namespace).Set(value)
+	shown = troublesOf(conditions)
+	for _, t := range shown {
+		troubles.WithLabelValues(set.Name, set.Namespace, t.condition, t.reason).Set(1)
+	}
+	for _, t := range before {
+		if !slices.Contains(shown, t) {
+			troubles.DeleteLabelValues(set.Name, set.Namespace, t.condition, t.reason)
+		}
+	}
+	return shown
 }
 
-func unpublish(set types.NamespacedName) { ready.DeleteLabelValues(set.Name, set.Namespace) }
+func unpublish(set types.NamespacedName) {
+	ready.DeleteLabelValues(set.Name, set.Namespace)
+	troubles.DeletePartialMatch(prometheus.Labels{"name": set.Name, "namespace": set.Namespace})
+}

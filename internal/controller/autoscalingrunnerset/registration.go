@@ -71,6 +71,9 @@ func (c *Controller) register(ctx context.Context, p *pass) error {
 	}
 	p.enrolment, p.asked = c.enrolments.Last(p.key)
 	p.asked = p.asked && (p.enrolment.Running() || p.enrolment.Result.question == question)
+	if p.asked && p.enrolment.Running() && p.registration == nil {
+		p.again.After(max(silentAfter-p.now.Sub(p.enrolment.Started), statusPause))
+	}
 	if !p.asked || p.enrolment.Running() || p.enrolment.Err != nil {
 		return nil
 	}
@@ -145,6 +148,7 @@ func (c *Controller) enrol(ctx context.Context, p *pass, reference credentials.R
 		work.settled = last.Result.set
 	}
 	c.enrolments.Go(p.group(), p.key, func(ctx context.Context) (enrolled, error) {
+		ctx = kube.LogAbout(ctx, p.key)
 		github, err := c.options.Connections.GitHub(ctx, reference)
 		if err != nil {
 			return outcome, err
@@ -194,20 +198,18 @@ func (c *Controller) record(ctx context.Context, p *pass, answer enrolled) error
 	before := p.set.DeepCopy()
 	previous := p.registration
 	if previous != nil && !sameURL(previous.URL, now.URL) {
-		setFormer(p.set, append(formerOf(p.set), *previous))
+		addFormer(p.set, *previous)
 	}
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerGroupName, now.Group)
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
 	p.set.Labels = kube.Labels(nil, withoutScope(p.set.Labels), scopeLabels(now.URL))
-	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); err != nil {
+	wrote, err := kube.Patch(ctx, c.options.Client, p.set, before)
+	if err != nil {
 		return fmt.Errorf("record the registration: %w", err)
 	}
 	p.registration = &now
-	if dropped := missingLabels(answer.set, answer.wish.Labels); len(dropped) > 0 && before.Status.Registration == nil {
-		kube.Tell(ctx, c.options.Recorder, p.set, nil, labelsDropped(dropped))
-	}
-	if h, news := registrationNews(previous, now); news && (before.Status.Registration == nil || *before.Status.Registration != now) {
+	if h, news := registrationNews(previous, now); news && wrote {
 		kube.Tell(ctx, c.options.Recorder, p.set, nil, h)
 	}
 	return nil

@@ -2,6 +2,7 @@ package autoscalingrunnerset
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -111,12 +113,31 @@ func TestFirstRegistrationIsRepeated(t *testing.T) {
 		f.github.fail(errors.New("connection refused"))
 		f.create(newSet())
 		f.settle()
-		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
-		f.wantCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonGitHubUnavailable)
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
+		f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonGitHubUnavailable)
 		f.github.fail(nil)
 		f.elapse(retryMost)
 		f.settle()
-		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionTrue, reasonRegistered)
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
+	})
+}
+
+// A network that swallows packets is told before the call to GitHub is given up.
+func TestSilenceIsToldBeforeTheCallEnds(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.silence = 25 * time.Second // for each of two calls
+		f.create(newSet())
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, reasonRegistering)
+		if again := f.reconcile().RequeueAfter; again > silentAfter {
+			t.Errorf("next look after %s", again)
+		}
+		f.elapse(silentAfter)
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
+		f.elapse(2 * time.Minute)
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
 	})
 }
 
@@ -131,7 +152,7 @@ func TestTroubleOnlyAUserCanEndIsStalled(t *testing.T) {
 		"address":     {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = "https://github.com" }, reason: v1alpha1.ReasonInvalidConfigURL},
 		"group":       {change: func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" }, reason: v1alpha1.ReasonRunnerGroupNotFound},
 		"credentials": {unresolved: missing, reason: v1alpha1.ReasonCredentialsMissing},
-		"vault":       {unresolved: &credentials.UnsupportedError{Feature: "vault"}, reason: v1alpha1.ReasonNotSupported},
+		"vault":       {unresolved: &credentials.UnsupportedError{Feature: "vault"}, reason: v1alpha1.ReasonVaultUnsupported},
 		"refused":     {failure: actions.ErrUnauthorized, reason: v1alpha1.ReasonUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,6 +168,26 @@ func TestTroubleOnlyAUserCanEndIsStalled(t *testing.T) {
 				f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, test.reason)
 			})
 		})
+	}
+}
+
+// Nothing could be made for such a set, so nothing is made on GitHub either.
+func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
+	set := newSet()
+	set.Name = strings.Repeat("a", 63)
+	if _, err := wishOf(set); err != nil {
+		t.Errorf("a name of 63 characters: %v", err)
+	}
+	set.Name += "a"
+	_, err := wishOf(set)
+	condition := registeredCondition(&pass{set: set, obstacle: err})
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != reasonNameTooLong || !needsUser(condition.Reason) {
+		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
+	}
+	for _, part := range []string{"64 characters", "may have 63", "create it under a shorter one"} {
+		if !strings.Contains(condition.Message, part) {
+			t.Errorf("the message %q doesn't say %q", condition.Message, part)
+		}
 	}
 }
 
@@ -171,7 +212,9 @@ func TestDroppedLabelsAreSaidOnce(t *testing.T) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"linux"} }))
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, v1alpha1.ReasonLabelsDropped)
-		wantEvent(t, f.events(), v1alpha1.ReasonLabelsDropped)
+		if told := controllertest.CountTold(f.recorder, v1alpha1.ReasonLabelsDropped); told != 1 {
+			t.Errorf("it was told %d times", told)
+		}
 		f.github.made()
 		for range 5 {
 			f.elapse(checkEvery * 11 / 10)
@@ -194,7 +237,7 @@ func TestSecondOwnerOfAScaleSetStandsBack(t *testing.T) {
 		f.github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "set")}
 		f.create(owner, newSet())
 		f.settle()
-		f.wantCondition(v1alpha1.ConditionRegistered, metav1.ConditionFalse, v1alpha1.ReasonScaleSetInUse)
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonScaleSetInUse)
 		if len(f.listeners()) > 0 {
 			t.Error("two listeners would fight for one session")
 		}

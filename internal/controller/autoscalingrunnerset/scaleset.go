@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
@@ -23,8 +25,21 @@ type wish struct {
 	Labels []string
 }
 
-// wishOf fails with *actions.InvalidConfigURLError.
+// NameTooLongError says that an AutoscalingRunnerSet has a name that fits no label. Everything made for the set bears its
+// name as one, and is found by it.
+type NameTooLongError struct{ Length int }
+
+// Error says what to do: a name can't be changed.
+func (e *NameTooLongError) Error() string {
+	return fmt.Sprintf("the name of the AutoscalingRunnerSet has %d characters and may have %d; create it under a shorter one and delete this, "+
+		"runnerScaleSetName can name it on GitHub", e.Length, validation.LabelValueMaxLength)
+}
+
+// wishOf fails with *NameTooLongError or *actions.InvalidConfigURLError.
 func wishOf(set *v1alpha1.AutoscalingRunnerSet) (wish, error) {
+	if len(set.Name) > validation.LabelValueMaxLength {
+		return wish{}, &NameTooLongError{Length: len(set.Name)}
+	}
 	url, err := actions.ParseConfigURL(set.Spec.GitHubConfigUrl)
 	if err != nil {
 		return wish{}, err

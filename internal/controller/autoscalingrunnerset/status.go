@@ -14,19 +14,20 @@ import (
 // statusPause is the shortest time between two writes of a set's status: in a burst counts change with every runner.
 const statusPause = time.Second
 
-// report writes the status, at most once in statusPause, and publishes the metric.
+// report writes the status, at most once in statusPause, and publishes the metric. Where the scale set is can't wait: the
+// next pass would take the former address for the present one, and move once more.
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	if p.released {
 		return nil
 	}
 	c.tellScaling(ctx, p)
-	if wait := c.memory.statusWritten(p.key).Add(statusPause).Sub(p.now); wait > 0 {
+	if wait := c.memory.statusWritten(p.key).Add(statusPause).Sub(p.now); wait > 0 && !p.moved() {
 		p.again.After(wait)
 		return nil
 	}
 	after := p.set.DeepCopy()
 	after.Status = statusOf(p, c.options.Version)
-	publishReady(p.key, meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionReady))
+	c.memory.show(p.key, after.Status.Conditions)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
 		c.memory.noteStatus(p.key, p.now)
@@ -35,6 +36,12 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		}
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// moved says that the status names another registration than the present one.
+func (p *pass) moved() bool {
+	recorded := p.set.Status.Registration
+	return p.registration != nil && (recorded == nil || *recorded != *p.registration)
 }
 
 // statusOf is what the pass has found out, on top of what the status said before.
@@ -75,7 +82,7 @@ func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
 // phaseOf is for ARC's column; conditions say more. Running means that everything is there, not that it works.
 func phaseOf(p *pass, status v1alpha1.AutoscalingRunnerSetStatus) v1alpha1.AutoscalingRunnerSetPhase {
 	switch {
-	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionOutdated):
+	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):
 		return v1alpha1.AutoscalingRunnerSetPhaseOutdated
 	case p.registration != nil && p.runnerSet() != nil && p.listener() != nil:
 		return v1alpha1.AutoscalingRunnerSetPhaseRunning

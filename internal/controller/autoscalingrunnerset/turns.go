@@ -27,10 +27,12 @@ type turn struct {
 // told are the turns. What makes a set stalled is told once, by that.
 var told = []turn{
 	{about: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, tell: kube.Warning, always: true, reasons: true},
-	{about: v1alpha1.ConditionRegistered, to: metav1.ConditionFalse, tell: kube.Warning, always: true, reasons: true},
+	{about: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, tell: kube.Warning, always: true, reasons: true},
+	{about: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, tell: kube.Warning, always: true},
 	{about: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, tell: kube.Warning, reasons: true},
 	{about: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, tell: kube.Warning, always: true},
 	{about: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, tell: kube.Warning, always: true},
+	{about: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, tell: kube.Warning, always: true, reasons: true},
 	{about: v1alpha1.ConditionReady, to: metav1.ConditionTrue, tell: kube.Normal, always: true},
 }
 
@@ -66,7 +68,8 @@ func (t *turn) news(was, is *metav1.Condition) bool {
 
 // ordinary says that a reason is a station on the way to a first session and no trouble.
 func ordinary(reason string) bool {
-	return reason == v1alpha1.ReasonListenerPodStarting || reason == v1alpha1.ReasonListenerNotListening
+	return reason == v1alpha1.ReasonListenerPodStarting || reason == v1alpha1.ReasonListenerNotListening ||
+		reason == string(v1alpha1.ListenerStateStarting)
 }
 
 // scalingPause is the shortest time between two Events about scaling: at most 60 are kept of a set, for an Event lives an

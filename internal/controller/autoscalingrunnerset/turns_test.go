@@ -70,10 +70,10 @@ func TestTurns(t *testing.T) {
 		"degraded": {nil, []metav1.Condition{condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, []string{"ImagePullBackOff"}},
 		"quota":    {nil, []metav1.Condition{condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden")}, []string{"PodsForbidden"}},
 		"rate limit, then no answer": {
-			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, v1alpha1.ReasonRateLimited)},
-			[]metav1.Condition{condition(v1alpha1.ConditionRegistered, no, v1alpha1.ReasonGitHubUnavailable)}, []string{v1alpha1.ReasonGitHubUnavailable}},
+			[]metav1.Condition{condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRateLimited)},
+			[]metav1.Condition{condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonGitHubUnavailable)}, []string{v1alpha1.ReasonGitHubUnavailable}},
 		"stuck is told once": {nil, []metav1.Condition{
-			condition(v1alpha1.ConditionRegistered, no, v1alpha1.ReasonRunnerGroupNotFound), condition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRunnerGroupNotFound),
+			condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound), condition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRunnerGroupNotFound),
 		}, []string{v1alpha1.ReasonRunnerGroupNotFound}},
 		"other conflict": {
 			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "RateLimited")},
@@ -99,10 +99,13 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 		"full": {func(p *pass) {
 			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = ptr.To(2), 2
 		}, reasonMaxRunners},
-		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, reasonReady},
+		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, reasonNoRunners},
 		"no quota": {func(p *pass) {
 			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
 		}, v1alpha1.ConditionQuotaExceeded},
+		"no node": {func(p *pass) {
+			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue, Reason: "Unschedulable"}}
+		}, "Unschedulable"},
 	} {
 		status := statusOf(healthy(test.change), "1.2.3")
 		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)

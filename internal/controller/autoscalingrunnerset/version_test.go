@@ -1,6 +1,12 @@
 package autoscalingrunnerset
 
-import "testing"
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
 
 func TestVersionSupported(t *testing.T) {
 	for _, test := range []struct {
@@ -23,5 +29,24 @@ func TestVersionSupported(t *testing.T) {
 		if got := versionSupported(test.chart, test.manager); got != test.want {
 			t.Errorf("versionSupported(%q, %q) = %t, want %t", test.chart, test.manager, got, test.want)
 		}
+	}
+}
+
+// What the user wrote is served whatever chart it came from; ARC deletes a set of another version, or without one.
+func TestSetOfAForeignVersionIsServed(t *testing.T) {
+	for _, version := range []string{"0.9.3", "1.3.0", "2.0.0", "nightly", ""} {
+		t.Run(version, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Labels[v1alpha1.LabelVersion] = version }))
+				f.settle()
+				f.listening()
+				f.settle()
+				f.wantCondition(v1alpha1.ConditionVersionSupported, metav1.ConditionFalse, reasonVersionForeign)
+				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+				if f.set().DeletionTimestamp != nil || len(f.runnerSets()) != 1 || len(f.listeners()) != 1 {
+					t.Error("it is not served")
+				}
+			})
+		})
 	}
 }

@@ -19,8 +19,10 @@ import (
 // apply takes a step, and returns when to look again.
 func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, error) {
 	switch d.step {
-	case provision, provisionAgain:
-		c.provision(r, d.step == provisionAgain)
+	case provision:
+		c.provision(r, 0)
+	case provisionAgain:
+		c.provision(r, r.memory.registration)
 	case deregister:
 		c.deregister(r)
 	case reportRunning:
@@ -36,7 +38,7 @@ func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, 
 		return d.again, c.retry(ctx, r, d)
 	case clear:
 		r.memory.exited = c.Clock.Now()
-		return d.again, errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
+		return d.again, c.deletePod(ctx, r)
 	case succeed:
 		return d.again, c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseSucceeded, decision{}, nil)
 	case fail, failBusy:
@@ -54,7 +56,7 @@ func (c *Controller) apply(ctx context.Context, r *run, d decision) (time.Time, 
 // set has drawn its conclusions. Where there was a job the set asks GitHub, which may still count it.
 func (c *Controller) clean(ctx context.Context, r *run) (time.Time, error) {
 	err := errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
-	if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Status.JobCompleted() || hasJob(r) {
+	if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.Status.JobCompleted() || hasJob(r) || c.unregistered(r) {
 		return time.Time{}, err
 	}
 	removal := progressOf(c.removals.Last(r.key))
@@ -118,13 +120,13 @@ func (c *Controller) retry(ctx context.Context, r *run, d decision) error {
 }
 
 // deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended goes at
-// once; so does one whose node does not answer.
-func (c *Controller) deletePod(ctx context.Context, r *run) error {
+// once; so does one whose node does not answer. Options given come after its own.
+func (c *Controller) deletePod(ctx context.Context, r *run, more ...client.DeleteOption) error {
 	if r.pod == nil || r.memory.podLeft {
 		return nil
 	}
 	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(r.pod.UID)}}
-	stuck := r.pod.DeletionTimestamp != nil && c.lost(r).IsZero()
+	stuck := stuck(r.pod, c.Clock.Now())
 	over := r.pod.Status.Phase == corev1.PodSucceeded || r.pod.Status.Phase == corev1.PodFailed
 	if !stuck && (r.pod.DeletionTimestamp != nil || r.memory.podDeleted == r.pod.UID) {
 		return nil
@@ -133,25 +135,12 @@ func (c *Controller) deletePod(ctx context.Context, r *run) error {
 		options = append(options, client.GracePeriodSeconds(0))
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.pod.Namespace, Name: r.pod.Name}}
-	err := c.Client.Delete(ctx, pod, options...)
+	err := c.Client.Delete(ctx, pod, append(options, more...)...)
 	r.memory.podLeft = apierrors.IsForbidden(err) && !r.DeletionTimestamp.IsZero()
 	if err == nil {
 		r.memory.podDeleted = r.pod.UID
 	}
 	return r.harmless("delete pod", err)
-}
-
-// deleteSecret deletes the runner's Secret once.
-func (c *Controller) deleteSecret(ctx context.Context, r *run) error {
-	if r.memory.secretDeleted {
-		return nil
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
-	if err := r.harmless("delete Secret", c.Client.Delete(ctx, secret)); err != nil {
-		return err
-	}
-	r.memory.secretDeleted = true
-	return nil
 }
 
 // harmless drops the errors of a deletion that mean that nothing is left to do here: the object is gone, or is another
@@ -172,6 +161,7 @@ func (r *run) harmless(what string, err error) error {
 // patchStatus writes the status and then tells the news: a write that fails is repeated, and its Event must not be.
 func (c *Controller) patchStatus(ctx context.Context, r *run, before *v1alpha1.EphemeralRunner, news ...kube.Event) error {
 	r.Status.ObservedGeneration = r.Generation
+	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(), readiness(&r.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.Client, r.EphemeralRunner, before)
 	if wrote {
 		r.memory.written = r.ResourceVersion

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -45,7 +45,9 @@ type Options struct {
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// Pool runs the calls to GitHub, and the creations that follow a registration.
-	Pool     *pool.Pool
+	Pool *pool.Pool
+	// Removed are the registrations that GitHub has removed for the runner's set. Nil knows of none.
+	Removed  *pool.Removed
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is how many runners are reconciled at once. No pass waits for GitHub, so few are enough.
@@ -63,6 +65,7 @@ type Controller struct {
 	provisions *pool.Calls[key, int]
 	removals   *pool.Calls[key, struct{}]
 	waker      kube.Waker
+	urgencies  urgencies
 
 	mu       sync.Mutex
 	began    time.Time // the first pass: as long as another manager leads there is none
@@ -79,7 +82,7 @@ type key struct {
 }
 
 // memory is what is remembered of a runner between passes. The runner is reconciled by one worker at a time; only
-// abandoned and asked are touched by a call in the pool too, under the controller's lock.
+// abandoned, asked, anew and secret are touched by a call in the pool too, under the controller's lock.
 type memory struct {
 	registration int       // id on GitHub
 	podUID       types.UID // of the last pod seen
@@ -106,8 +109,10 @@ type memory struct {
 	waiting *waiting // nil while no pod waits to run
 	marked  markings // what was written on the pod about its job
 
-	abandoned bool // a registration under way is not to be followed by Secret and Pod
-	asked     bool // GitHub was asked for a registration
+	abandoned bool      // a registration under way is not to be followed by Secret and Pod
+	asked     bool      // GitHub was asked for a registration
+	anew      bool      // it was since the last pass, so that the one known is void
+	secret    types.UID // of the Secret that is known to be the runner's, empty where none is
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
@@ -129,15 +134,16 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunner").
 		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
-		Watches(&corev1.Pod{}, podEvents()).
+		Watches(&corev1.Pod{}, c.urgencies.podEvents()).
 		WatchesRawSource(source.Func(c.waker.Start)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: kube.BackOff()}).
+		WithOptions(kube.ControllerOptions(c.Workers)).
 		Complete(c)
 }
 
 // Reconcile takes the next step in one runner's life.
 func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	c.begin()
+	defer c.urgencies.seenTo(request.NamespacedName)
 	runner := &v1alpha1.EphemeralRunner{}
 	if err := c.Client.Get(ctx, request.NamespacedName, runner); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -151,19 +157,26 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r := c.recall(runner, pod)
-	ctx = withScaleSet(ctx, runner)
+	ctx = kube.LogAbout(ctx, scaleSetOf(runner), jobValues(runner)...)
 	again, err := c.step(ctx, r)
 	marking, notMarked := c.mark(ctx, r)
-	return kube.At(earlier(earlier(again, marking), c.lost(r)), c.Clock.Now()), errors.Join(err, notMarked)
+	result := kube.At(earlier(earlier(again, marking), c.lost(r)), c.Clock.Now())
+	result.Priority = ptr.To(patient) // or it would keep that of the event that began the pass
+	return result, errors.Join(err, notMarked)
 }
 
-// withScaleSet adds to every log line about the runner, which controller-runtime names, its scale set and its job.
-func withScaleSet(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
-	values := []any{"scaleSet", groupOf(runner)}
-	if runner.Status.HasJob() {
-		values = append(values, "jobID", jobID(&runner.Status))
+// jobValues are what every log line about a runner that has a job says of it.
+func jobValues(runner *v1alpha1.EphemeralRunner) []any {
+	if !runner.Status.HasJob() {
+		return nil
 	}
-	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(values...))
+	return []any{"jobID", jobID(&runner.Status)}
+}
+
+// inPool adds to the log of a call in the pool what controller-runtime adds to that of a pass, and what a pass adds to it.
+func inPool(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
+	values := append(jobValues(runner), "namespace", runner.Namespace, "name", runner.Name)
+	return kube.LogAbout(ctx, scaleSetOf(runner), values...)
 }
 
 // step does what the runner needs now, and returns when to look again.
@@ -210,10 +223,35 @@ type run struct {
 	memory *memory
 }
 
-// pod returns the runner's pod as the cache has it, nil where there is none of its own.
+// pod returns the runner's pod, nil where there is none of its own. The cache's word is not enough where a job would be lost
+// with it.
 func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
+	pod, err := ownPod(ctx, c.Client, runner)
+	switch {
+	case err != nil:
+		return nil, err
+	case pod == nil && c.misses(runner):
+		return ownPod(ctx, c.Reader, runner)
+	case pod != nil && doubtful(runner, pod, c.Clock.Now()):
+		return kube.LivePod(ctx, c.Client, pod)
+	default:
+		return pod, nil
+	}
+}
+
+// doubtful says that what the cache shows has consequences that a late cache must not have: of a pod that never started the
+// JIT config is used again, and one that hangs in its deletion is given up, with its job.
+func doubtful(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) bool {
+	if failureNoted(runner, pod.UID) || runner.Status.Done() {
+		return false
+	}
+	return stuck(pod, now) || outcomeOf(pod, now).state == podNeverStarted
+}
+
+// ownPod reads the runner's pod, nil where there is none of its own.
+func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(runner), pod, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(runner), pod, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -223,4 +261,18 @@ func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) 
 		return nil, nil
 	}
 	return pod, nil
+}
+
+// misses says that a runner at work has lost its pod, by the cache, and that nobody here had it go. Runners and pods come by
+// two watches; a manager that has just become the leader may have the one and wait for the other.
+func (c *Controller) misses(runner *v1alpha1.EphemeralRunner) bool {
+	status := &runner.Status
+	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()
+	if !atWork || status.JobCompleted() || status.Done() || !runner.DeletionTimestamp.IsZero() {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[runner.UID]
+	return m == nil || m.exited.IsZero() && (m.podDeleted == "" || m.podDeleted != m.podUID)
 }

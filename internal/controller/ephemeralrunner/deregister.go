@@ -15,6 +15,7 @@ func (c *Controller) deregister(r *run) {
 	// A copy: the call outlasts the pass, which may go on to write the runner's status.
 	runner, id := r.EphemeralRunner.DeepCopy(), r.memory.registration
 	c.removals.Go(groupOf(runner), r.key, func(ctx context.Context) (struct{}, error) {
+		ctx = inPool(ctx, runner)
 		github, err := c.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 		if err != nil {
 			return struct{}{}, registrationFailure(err)

@@ -7,6 +7,7 @@
 // A JIT config serves one start of the runner container. A pod whose runner container never started is made again with
 // the same one; once it has started, a lost pod gets a new registration, or, if it had a job, none.
 //
-// What is remembered is lost in a restart. Then the pod's annotation, the Secret and GitHub's own answers say what had
-// been done, and every step can be repeated.
+// What is remembered is lost in a restart. Then the pod's annotation and GitHub's own answers say what had been done, and
+// every step can be repeated: a Secret alone does not say whether a container has started with it, so a runner without a
+// pod is registered anew.
 package ephemeralrunner

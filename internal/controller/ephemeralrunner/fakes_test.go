@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,6 +118,9 @@ func (a *recordingAPI) Delete(ctx context.Context, object client.Object, options
 	if err := a.note("delete", object); err != nil {
 		return err
 	}
+	if _, is := object.(*corev1.Pod); is {
+		a.grace = (&client.DeleteOptions{}).ApplyOptions(options).GracePeriodSeconds
+	}
 	return a.WithWatch.Delete(ctx, object, options...)
 }
 
@@ -148,6 +152,24 @@ func (a *recordingAPI) Status() client.SubResourceWriter {
 	return recordingStatus{a.WithWatch.Status(), a}
 }
 
+// SubResource is read only: a pod's status comes with all of the pod.
+func (a *recordingAPI) SubResource(name string) client.SubResourceClient {
+	return subResource{a.WithWatch.SubResource(name), a, name}
+}
+
+type subResource struct {
+	client.SubResourceClient
+	api  *recordingAPI
+	name string
+}
+
+func (s subResource) Get(ctx context.Context, object, into client.Object, _ ...client.SubResourceGetOption) error {
+	if err := s.api.note("get "+s.name, object); err != nil {
+		return err
+	}
+	return s.api.WithWatch.Get(ctx, client.ObjectKeyFromObject(object), into)
+}
+
 type recordingStatus struct {
 	client.SubResourceWriter
 	api *recordingAPI
@@ -169,16 +191,44 @@ func (a *recordingAPI) sent() string {
 	return strings.Join(requests, ", ")
 }
 
-// staleCache shows the runner as it was.
+// staleCache shows the runner as it was, and the pod too where one is given.
 type staleCache struct {
 	*recordingAPI
 	runner *v1alpha1.EphemeralRunner
+	pod    *corev1.Pod
 }
 
 func (c staleCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if runner, is := object.(*v1alpha1.EphemeralRunner); is {
-		c.runner.DeepCopyInto(runner)
+	switch object := object.(type) {
+	case *v1alpha1.EphemeralRunner:
+		c.runner.DeepCopyInto(object)
 		return nil
+	case *corev1.Pod:
+		if c.pod != nil {
+			c.pod.DeepCopyInto(object)
+			return nil
+		}
 	}
 	return c.recordingAPI.Get(ctx, key, object, options...)
+}
+
+// podlessCache does not show the pod yet.
+type podlessCache struct{ *recordingAPI }
+
+func (c podlessCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if _, is := object.(*corev1.Pod); is {
+		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	return c.recordingAPI.Get(ctx, key, object, options...)
+}
+
+// noReader is for who has to do with what the cache shows.
+type noReader struct {
+	client.Reader
+	*fixture
+}
+
+func (r noReader) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	r.Errorf("%T is read from the API server", object)
+	return errors.New("nothing is read from the API server")
 }

@@ -31,7 +31,7 @@ func (c *Controller) finalize(ctx context.Context, r *run) (time.Time, error) {
 		errs = append(errs, c.reportDraining(ctx, r))
 	}
 	if f.stop {
-		errs = append(errs, c.deletePod(ctx, r), c.deleteSecret(ctx, r), c.deleteHookResources(ctx, r))
+		errs = append(errs, c.stop(ctx, r, f.unbound))
 	}
 	if r.memory.podLeft && e.pod.state != podMissing {
 		return c.Clock.Now(), errors.Join(errs...) // nobody waits for a pod that only goes after the runner
@@ -49,18 +49,35 @@ func (c *Controller) ending(r *run) *ending {
 	if removal.failure != nil && removal.failure.kind == busy {
 		r.memory.busy = true
 	}
+	if c.Removed.Has(r.UID, r.memory.registration) {
+		removal = progress{known: true} // its set has asked
+	}
 	pod := outcomeOf(r.pod, now)
 	if r.memory.podLeft {
 		pod.state = podMissing
 	}
 	return &ending{
-		pod: pod, hasJob: hasJob(r), completed: r.Status.JobCompleted(),
+		pod: pod, bound: r.pod != nil && r.pod.Spec.NodeName != "", hasJob: hasJob(r), completed: r.Status.JobCompleted(),
 		registered: !c.unregistered(r), provisioning: provisioning.running,
-		unseen: provisioning.known && provisioning.failure == nil && r.memory.podUID == "" &&
+		unseen: provisioning.known && provisioning.failure == nil && !r.hadPod() &&
 			now.Before(provisioning.finished.Add(unseenInFarewell)),
 		removal: removal, forced: r.memory.forced,
 		deleting: r.memory.deleting, stopped: r.memory.stopped, podGone: r.memory.podGone, now: now,
 	}
+}
+
+// stop deletes pod, Secret and what container hooks made. A pod that must be unbound is left, with its Secret, where the
+// API server knows more than the cache does: the watch will tell what has become of it.
+func (c *Controller) stop(ctx context.Context, r *run, unbound bool) error {
+	var only []client.DeleteOption
+	if unbound {
+		only = append(only, client.Preconditions{UID: &r.pod.UID, ResourceVersion: &r.pod.ResourceVersion})
+	}
+	err := c.deletePod(ctx, r, only...)
+	if unbound && r.memory.podDeleted != r.pod.UID && !r.memory.podLeft {
+		return err
+	}
+	return errors.Join(err, c.deleteSecret(ctx, r), c.deleteHookResources(ctx, r))
 }
 
 func isOurs(finalizer string) bool {
@@ -69,7 +86,7 @@ func isOurs(finalizer string) bool {
 
 // reportDraining says, once, that deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, r *run) error {
-	if meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionDraining) {
+	if meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionDraining) || kube.Older(r.EphemeralRunner, r.memory.written) {
 		return nil
 	}
 	before := r.EphemeralRunner.DeepCopy()

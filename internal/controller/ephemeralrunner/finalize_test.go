@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -48,6 +49,20 @@ func TestIdleRunnerGoesWithGitHubsLeave(t *testing.T) {
 			t.Errorf("requests %s", got)
 		}
 	}, newRunner())
+}
+
+// Its set has asked before it deleted the runner: one answer is enough, but only about this very registration.
+func TestRunnerThatItsSetHadRemovedGoesWithoutAnotherCall(t *testing.T) {
+	for id, calls := range map[int][]string{101: nil, 100: {"remove 101"}} {
+		inBubble(t, func(f *fixture) {
+			f.started()
+			f.removed.Note("runner-uid", id)
+			f.delete()
+			f.settle()
+			f.wantCalls(calls...)
+			f.wantGone()
+		}, newRunner())
+	}
 }
 
 func TestBusyRunnerDrains(t *testing.T) {
@@ -138,16 +153,49 @@ func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		f.elapse(2 * clockSkew)
-		young := newRunner()
-		young.CreationTimestamp = metav1.Now()
-		if err := f.api.WithWatch.Create(t.Context(), young); err != nil {
-			t.Fatal(err)
-		}
+		f.create(newRunner())
 		f.delete()
 		f.settle()
 		f.wantCalls()
 		f.wantGone()
 	}, runner)
+}
+
+// Another manager may have registered it: that nobody here remembers it proves nothing.
+func TestRunnerOfAFormerManagerIsLookedUp(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newRunner())
+		f.elapse(time.Minute)
+		f.restart()
+		f.delete()
+		f.settle()
+		f.wantCalls("find")
+		f.wantGone()
+	})
+}
+
+// The end of a call brings its runner back.
+func TestEndOfACallWakesTheRunner(t *testing.T) {
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	inBubble(t, func(f *fixture) {
+		if err := f.controller.waker.Start(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		f.reconcile()
+	}, newRunner())
+	if request, _ := q.Get(); request.NamespacedName != runnerKey {
+		t.Errorf("woken %s, want %s", request, runnerKey)
+	}
+}
+
+// create lets the set make the runner now.
+func (f *fixture) create(runner *v1alpha1.EphemeralRunner) {
+	f.Helper()
+	runner.CreationTimestamp = metav1.Now()
+	if err := f.api.WithWatch.Create(f.Context(), runner); err != nil {
+		f.Fatal(err)
+	}
 }
 
 // Deleted while the registration is under way: what comes of it is removed, and no pod is made.
@@ -233,29 +281,6 @@ func TestNamesakeIsAnotherRunner(t *testing.T) {
 		}
 		if _, known := f.controller.provisions.Last(key{runnerKey, "runner-uid"}); known {
 			t.Error("the former runner's registration is remembered")
-		}
-	}, newRunner())
-}
-
-// The cache shows the runner as it was before the last write: nothing is done twice.
-func TestLateCacheRepeatsNothing(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.settle()
-		late := f.runner()
-		f.setPod(exits(1))
-		f.settle() // GitHub was asked, the failure noted
-		f.wantCalls("jit", "remove 101")
-		f.api.sent()
-		f.controller.Client = staleCache{f.api, late}
-		for range 3 {
-			if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		f.wantCalls()
-		if got := f.api.sent(); got != "" {
-			t.Errorf("requests %s, want none", got)
 		}
 	}, newRunner())
 }

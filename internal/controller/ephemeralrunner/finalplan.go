@@ -18,6 +18,8 @@ const (
 type farewell struct {
 	// stop: pod and Secret go.
 	stop bool
+	// unbound: the pod goes only if the API server knows it as the cache does, without a node.
+	unbound bool
 	// deregister: GitHub is asked to remove the registration.
 	deregister bool
 	// drain: the pod stays because it runs a job; message says so.
@@ -34,6 +36,7 @@ type farewell struct {
 // ending is all that a farewell depends on.
 type ending struct {
 	pod        outcome
+	bound      bool // the pod has a node, whose kubelet may have started it without having said so yet
 	hasJob     bool // a job was reported to have started, or GitHub has spoken of one
 	completed  bool // its end was reported
 	registered bool // there may be a registration
@@ -55,11 +58,12 @@ func planFarewell(e *ending) farewell {
 	switch {
 	case e.provisioning:
 		return farewell{}
-	case e.running() && !agreed:
+	case e.mayRun() && !agreed:
 		return planDraining(e)
 	}
 	f := farewell{stop: true}
 	if !agreed {
+		f.unbound = !e.ended()
 		f.ask(e)
 	}
 	if e.pod.state == podMissing {
@@ -73,12 +77,15 @@ func (e *ending) agreed() bool {
 	return e.completed || !e.registered || e.removal.known && !e.removal.running && e.removal.failure == nil
 }
 
-// running says that the runner may be at work. A pod that has not started, by the cache, and yet a job: the watch of pods
-// is late.
-func (e *ending) running() bool {
-	starting := e.pod.state == podPending || e.pod.state == podBlocked
-	return e.pod.state == podRunning || starting && e.hasJob
+// mayRun says that the runner may be at work, whatever its pod's status says: a kubelet tells of a start some time after
+// it, and the cache some time after that. Only a pod without a node has not started for certain, and that without a job
+// only: a job means that the cache is late.
+func (e *ending) mayRun() bool {
+	return !e.ended() && (e.pod.state != podPending || e.bound || e.hasJob)
 }
+
+// ended says that the runner container will not run any more, or never has.
+func (e *ending) ended() bool { return e.pod.over() || e.pod.state == podMissing }
 
 // letGo releases a runner whose pod is gone: once GitHub has no registration of it, or has had its time to say so.
 func (f *farewell) letGo(e *ending, agreed bool) {
@@ -98,7 +105,7 @@ func (f *farewell) letGo(e *ending, agreed bool) {
 	}
 }
 
-// planDraining: the runner container runs, so it may have a job, whatever was reported. GitHub is asked first.
+// planDraining: the runner may have a job, whatever was reported. GitHub is asked first.
 func planDraining(e *ending) farewell {
 	var f farewell
 	f.ask(e)

@@ -7,7 +7,7 @@ import (
 
 // endingOf returns a farewell that began at noon.
 func endingOf(state podState, change ...func(*ending)) *ending {
-	e := &ending{pod: outcome{state: state}, registered: true, deleting: noon, now: noon}
+	e := &ending{pod: outcome{state: state}, bound: state != podMissing, registered: true, deleting: noon, now: noon}
 	if state == podMissing {
 		e.podGone = noon
 	}
@@ -34,6 +34,7 @@ func TestPlanFarewell(t *testing.T) {
 	forced := func(e *ending) { e.forced = true }
 	underWay := func(e *ending) { e.provisioning = true }
 	unseen := func(e *ending) { e.unseen = true }
+	withoutNode := func(e *ending) { e.bound = false }
 	stoppedAfterAnswer := func(e *ending) { e.removal.finished, e.stopped = noon.Add(-2*time.Second), noon.Add(-time.Second) }
 	in := func(d time.Duration) time.Time { return noon.Add(d) }
 
@@ -52,7 +53,14 @@ func TestPlanFarewell(t *testing.T) {
 		"no pod, GitHub away for 5 min":          {endingOf(podMissing, refused(temporary, 6*time.Minute), lateBy(5*time.Minute)), farewell{stop: true, release: true, leftBehind: "no", again: in(6 * time.Minute)}},
 		"no pod, killed without an answer":       {endingOf(podMissing, refused(temporary, time.Second), forced), farewell{stop: true, release: true, leftBehind: "no", again: in(time.Second)}},
 		"job reported before the pod is seen up": {endingOf(podPending, job), farewell{drain: true, deregister: true}},
-		"never started":                          {endingOf(podPending), farewell{stop: true, deregister: true}},
+		"job reported before the pod has a node": {endingOf(podPending, job, withoutNode), farewell{drain: true, deregister: true}},
+		"without a node":                         {endingOf(podPending, withoutNode), farewell{stop: true, unbound: true, deregister: true}},
+		"without a node, removed":                {endingOf(podPending, withoutNode, leave), farewell{stop: true}},
+		"not started on its node":                {endingOf(podPending), farewell{deregister: true, again: in(unansweredAtMost)}},
+		"not started on its node, removed":       {endingOf(podPending, leave), farewell{stop: true}},
+		"not started, GitHub away for 5 min":     {endingOf(podPending, refused(temporary, time.Second), lateBy(5*time.Minute)), farewell{deregister: true, stop: true, forced: true}},
+		"image can't be pulled":                  {endingOf(podBlocked), farewell{deregister: true, again: in(unansweredAtMost)}},
+		"ended before it started":                {endingOf(podNeverStarted), farewell{stop: true, deregister: true}},
 		"ended, busy before":                     {endingOf(podSucceeded, job, refused(busy, busyRetry), stoppedAfterAnswer), farewell{stop: true, deregister: true}},
 		"ended, still busy":                      {endingOf(podSucceeded, job, refused(busy, busyRetry)), farewell{stop: true, again: in(busyRetry)}},
 		"ended":                                  {endingOf(podSucceeded), farewell{stop: true, deregister: true}},

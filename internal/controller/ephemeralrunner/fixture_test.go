@@ -40,13 +40,15 @@ type fixture struct {
 	recorder   *events.FakeRecorder
 	controller *Controller
 	workers    *pool.Pool
+	removed    *pool.Removed
 }
 
 // inBubble runs a test with a fixture that has the given objects.
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers}
+		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
+			removed: pool.NewRemoved(clock.RealClock{})}
 		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()}
 		f.restart()
@@ -57,7 +59,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 // restart replaces the controller by one that remembers nothing.
 func (f *fixture) restart() {
 	f.controller = NewController(Options{
-		Client: f.api, Reader: f.api, Pool: f.workers, Recorder: f.recorder, Clock: clock.RealClock{}, Version: "1.2.3",
+		Client: f.api, Reader: f.api, Pool: f.workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{}, Version: "1.2.3",
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
 	})
 }
@@ -178,6 +180,7 @@ type recordingAPI struct {
 	mu       sync.Mutex
 	requests []string
 	refuse   map[string]error
+	grace    *int64 // of the last deletion of a pod
 }
 
 func (a *recordingAPI) note(verb string, object any) error {

@@ -47,15 +47,16 @@ const (
 // mark tells the pod of its job, and returns when to look again.
 func (c *Controller) mark(ctx context.Context, r *run) (time.Time, error) {
 	now := c.Clock.Now()
-	if c.crowded() && now.Before(r.memory.up.Add(crowdPatience)) {
-		return now.Add(crowdPause), nil
-	}
 	what, again := planMarking(r, now)
 	if what == markNothing || c.NoJobMetadata || c.refusedLately(r.Namespace, now) {
 		return again, nil
 	}
+	if c.crowded() && now.Before(r.memory.up.Add(crowdPatience)) {
+		return now.Add(crowdPause), nil
+	}
 	annotations, labels := jobMetadata(r.EphemeralRunner)
 	c.protect(r, what, annotations)
+	defer c.urgencies.telling()()
 	err := c.patchPod(ctx, r.pod, annotations, labels)
 	switch {
 	case apierrors.IsForbidden(err):

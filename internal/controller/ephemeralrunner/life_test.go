@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -37,25 +38,26 @@ func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult =
 // call to GitHub, however often it is looked at.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
+		f.controller.Reader = noReader{fixture: f}
 		f.settle()
 		f.setPod(runs)
 		f.settle()
-		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !got.Ready || got.RunnerID != 101 {
+		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !got.Ready || got.RunnerID != 101 || got.ObservedGeneration != 1 {
 			t.Errorf("status %+v, want Running, ready, runner 101", got)
 		}
 		f.setStatus(hasReportedJob)
 		f.settle()
 		f.setPod(exits(0))
 		f.settle()
-		if f.pod() != nil || f.secret() != nil {
-			t.Error("pod and Secret of a runner that exited are still there")
+		if f.pod() != nil {
+			t.Error("the pod of a runner that exited is still there")
 		}
 		f.setStatus(jobDone)
 		f.settle()
-		if f.runner() != nil {
-			t.Error("the runner is still there")
+		if f.runner() != nil || f.secret() != nil {
+			t.Error("the runner or its Secret is still there")
 		}
-		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Pod, delete Secret, delete EphemeralRunner, patch EphemeralRunner"
+		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Pod, delete EphemeralRunner, delete Secret, patch EphemeralRunner"
 		if got := f.api.sent(); got != want {
 			t.Errorf("requests\n%s, want\n%s", got, want)
 		}
@@ -154,6 +156,9 @@ func TestStartedRunnerWithoutAJobGetsANewRegistration(t *testing.T) {
 		f.setPod(exits(1))
 		f.settle()
 		f.wantCalls("jit", "remove 101")
+		if got := f.runner().Status; got.RunnerID != 0 {
+			t.Errorf("status %+v still names the registration that was removed", got)
+		}
 		f.elapse(retryPauses[0])
 		f.settle()
 		f.wantCalls("jit")
@@ -162,6 +167,17 @@ func TestStartedRunnerWithoutAJobGetsANewRegistration(t *testing.T) {
 		}
 		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "102" {
 			t.Errorf("runner id on the pod %s, want 102", got)
+		}
+		f.setPod(runs)
+		f.settle()
+		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || got.RunnerID != 102 {
+			t.Errorf("status %+v of the second attempt", got)
+		}
+		f.setPod(exits(1))
+		f.settle()
+		f.wantCalls("remove 102")
+		if f.secret() != nil {
+			t.Error("the second registration's Secret is left")
 		}
 	}, newRunner())
 }
@@ -207,14 +223,7 @@ func TestLostNodeIsNoticedInTime(t *testing.T) {
 		f.settle()
 		f.setPod(runs)
 		f.settle()
-		pod := f.pod()
-		pod.Finalizers = []string{"test/node"}
-		if err := f.api.WithWatch.Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.api.WithWatch.Delete(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		f.hang()
 		result := f.reconcile()
 		if result.RequeueAfter <= 0 || result.RequeueAfter > stuckAfter {
 			t.Fatalf("again in %s, want at most %s", result.RequeueAfter, stuckAfter)
@@ -223,6 +232,9 @@ func TestLostNodeIsNoticedInTime(t *testing.T) {
 		f.settle()
 		if got := f.runner().Status.Reason; got != "NodeLost" {
 			t.Errorf("reason %q, want NodeLost", got)
+		}
+		if f.api.grace == nil || *f.api.grace != 0 {
+			t.Errorf("the pod is given grace %v though nobody is there to end it", f.api.grace)
 		}
 	}, newRunner())
 }
@@ -258,5 +270,57 @@ func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 		if secret := f.secret(); secret == nil || string(secret.Data[secretKeyRunnerID]) == before {
 			t.Errorf("the second attempt has the first one's registration %s", before)
 		}
+	}, newRunner())
+}
+
+// It was seen to run, and its status was not written yet; then the node forgets that it had started.
+func TestRunnerThatWasSeenUpGetsANewRegistration(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(func(p *corev1.Pod) { runs(p); p.Status.Conditions = nil })
+		f.reconcile()
+		f.setPod(func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "no memory"}
+		})
+		f.settle()
+		f.wantCalls("jit", "remove 101")
+		f.wantNewRegistration()
+	}, newRunner())
+}
+
+// A container that has died beside the runner changes nothing, and is told once.
+func TestDeadSidecarIsToldOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.setPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "dind", State: exited(137, "OOMKilled")})
+		})
+		f.settle()
+		f.wantEvent("SidecarFailed")
+		f.wantCalls()
+		if f.pod() == nil {
+			t.Error("the pod of a runner that lives is gone")
+		}
+	}, newRunner())
+}
+
+// A node autoscaler may bring the node: the pod stays, and its user is told once what the scheduler says.
+func TestUnschedulablePodStaysAndSaysWhy(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(unscheduled)
+		uid := f.pod().UID
+		f.settle()
+		f.elapse(defaultPendingTimeout + time.Minute)
+		f.settle()
+		f.wantEvent("Unschedulable")
+		started := meta.FindStatusCondition(f.runner().Status.Conditions, v1alpha1.ConditionPodStarted)
+		if started == nil || started.Reason != "Unschedulable" || started.Message != "0/3 nodes" {
+			t.Errorf("condition %+v", started)
+		}
+		if pod := f.pod(); pod == nil || pod.UID != uid {
+			t.Error("the pod was replaced")
+		}
+		f.wantCalls("jit")
 	}, newRunner())
 }

@@ -18,7 +18,10 @@ func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Clock.Now()
-	r := &run{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, runner.Status.RunnerID)}
+	r := &run{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, &runner.Status)}
+	if r.memory.anew {
+		r.memory.anew, r.memory.registration = false, 0
+	}
 	r.memory.see(r, now)
 	r.memory.measure(r, now)
 	if call.Result != 0 {
@@ -35,22 +38,31 @@ func (c *Controller) begin() {
 }
 
 // memoryOf returns what is remembered of a runner. The caller holds the lock.
-func (c *Controller) memoryOf(k key, registration int) *memory {
+func (c *Controller) memoryOf(k key, status *v1alpha1.EphemeralRunnerStatus) *memory {
 	if former, known := c.names[k.NamespacedName]; known && former != k.uid {
 		c.drop(key{k.NamespacedName, former})
 	}
 	if c.memories[k.uid] == nil {
-		c.memories[k.uid] = &memory{registration: registration}
+		c.memories[k.uid] = &memory{registration: recorded(status)}
 		c.names[k.NamespacedName] = k.uid
 	}
 	return c.memories[k.uid]
+}
+
+// recorded is the registration that a status names. That of a runner which waits may be void: another may have been asked
+// for since, whose answer was lost.
+func recorded(status *v1alpha1.EphemeralRunnerStatus) int {
+	if status.Done() || status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
+		return status.RunnerID
+	}
+	return 0
 }
 
 // see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
 func (m *memory) see(r *run, now time.Time) {
 	if r.pod != nil {
 		m.podUID = r.pod.UID
-		if !r.counted(r.pod.UID) && !kube.Older(r.EphemeralRunner, m.written) {
+		if !failureNoted(r.EphemeralRunner, r.pod.UID) && !kube.Older(r.EphemeralRunner, m.written) {
 			m.registration = registrationOf(r.pod, m.registration)
 			m.noteUp(r.pod, now)
 		}
@@ -62,6 +74,8 @@ func (m *memory) see(r *run, now time.Time) {
 	first(&m.deleting, now)
 	if outcomeOf(r.pod, now).state != podRunning {
 		first(&m.stopped, now)
+	} else {
+		m.stopped = time.Time{} // it was about to start
 	}
 	if r.pod == nil || m.podLeft {
 		first(&m.podGone, now)
@@ -104,8 +118,23 @@ func (c *Controller) noteAsked(k key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memories[k.uid]; m != nil {
-		m.asked = true
+		m.asked, m.anew = true, true
 	}
+}
+
+// noteSecret remembers that the Secret with this UID is the runner's; an empty one says that nothing is known of it.
+func (c *Controller) noteSecret(k key, secret types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.memories[k.uid]; m != nil {
+		m.secret = secret
+	}
+}
+
+func (c *Controller) knownSecret(r *run) types.UID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.memory.secret
 }
 
 // clockSkew is how far the API server's clock, which dates objects, may be from ours.

@@ -39,7 +39,7 @@ type waiting struct {
 // measure notes what the pod waits for now. The metrics get the time when that changes.
 func (m *memory) measure(r *run, now time.Time) {
 	reason := ""
-	if pod := outcomeOf(r.pod, now); pod.state == podPending && !r.counted(r.pod.UID) {
+	if pod := outcomeOf(r.pod, now); pod.state == podPending && !failureNoted(r.EphemeralRunner, r.pod.UID) {
 		reason = pod.reason
 	}
 	if m.waiting != nil && m.waiting.reason == reason {

@@ -1,10 +1,12 @@
 package ephemeralrunner
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -45,6 +47,8 @@ type outcome struct {
 	state           podState
 	ready           bool
 	reason, message string
+	// disrupted: the container exited with 0 after somebody had told the pod to end, as an idle runner does then.
+	disrupted bool
 	// sidecar says which other container has died while the runner container runs; empty where none has.
 	sidecar string
 }
@@ -72,7 +76,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	started := status != nil && status.State.Running != nil
 	if lost, reason, message := podLost(pod, now); lost {
 		// The last word of a node that does not answer may be from before the start.
-		return failed(started || pod.Status.Phase != corev1.PodFailed, reason, message)
+		return failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
 	}
 	if reason, message, found := initFailure(pod); found && !started {
 		return failed(false, reason, message)
@@ -101,14 +105,15 @@ func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 	case t.ExitCode != 0 && t.StartedAt.Unix() <= 0 && t.Reason != reasonUnknown:
 		return failed(false, t.Reason, t.Message)
 	case t.ExitCode == 0:
-		return outcome{state: podSucceeded}
+		reason, message := interruption(pod, t)
+		return outcome{state: podSucceeded, disrupted: reason != "", reason: reason, message: message}
 	case t.ExitCode == exitCodeOutdated:
 		return outcome{state: podOutdated, reason: "Outdated",
 			message: fmt.Sprintf("GitHub refuses the runner version in image %s", kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))}
 	}
-	reason, message := t.Reason, t.Message
-	if pod.Status.Reason != "" {
-		reason, message = pod.Status.Reason, pod.Status.Message
+	reason, message := causeOf(pod)
+	if reason == "" {
+		reason, message = t.Reason, t.Message
 	}
 	if message == "" {
 		message = fmt.Sprintf("the runner container exited with code %d", t.ExitCode)
@@ -130,12 +135,48 @@ func failed(started bool, reason, message string) outcome {
 // podLost says that the pod failed as a whole, was evicted or rejected, or hangs in deletion because its node is gone.
 func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string) {
 	if pod.Status.Phase == corev1.PodFailed {
-		return true, pod.Status.Reason, pod.Status.Message
+		reason, message = causeOf(pod)
+		return true, reason, message
 	}
-	if pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter)) {
+	if stuck(pod, now) {
 		return true, "NodeLost", fmt.Sprintf("the pod is being deleted, but node %s does not confirm it", pod.Spec.NodeName)
 	}
 	return false, "", ""
+}
+
+// stuck says that the pod hangs in its deletion.
+func stuck(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter))
+}
+
+// causeOf returns why the pod as a whole was ended, in the words of whoever ended it: a kubelet, the scheduler, an eviction.
+func causeOf(pod *corev1.Pod) (reason, message string) {
+	if pod.Status.Reason != "" {
+		return pod.Status.Reason, pod.Status.Message
+	}
+	if disrupted := kube.PodCondition(pod, corev1.DisruptionTarget); disrupted != nil && disrupted.Status == corev1.ConditionTrue {
+		return disrupted.Reason, disrupted.Message
+	}
+	return "", ""
+}
+
+// interruption returns why a container that exited with 0 did not do so of its own accord, empty where it did. Times have
+// whole seconds: one that ends in the second in which its pod is deleted counts as told to.
+func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, message string) {
+	if reason, message = causeOf(pod); reason != "" || pod.DeletionTimestamp == nil {
+		return reason, message
+	}
+	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	if t.FinishedAt.Time.Before(pod.DeletionTimestamp.Add(-grace)) {
+		return "", ""
+	}
+	return reasonPodLost, "the pod was deleted before the runner had a job"
+}
+
+// collected says that the pod was failed not by its kubelet but by the garbage collector, because its node is gone.
+func collected(pod *corev1.Pod) bool {
+	disrupted := kube.PodCondition(pod, corev1.DisruptionTarget)
+	return disrupted != nil && disrupted.Reason == "DeletionByPodGC"
 }
 
 // blocked finds what keeps the kubelet from starting the runner container, so that another pod, perhaps on another node,
@@ -152,12 +193,19 @@ func blocked(status *corev1.ContainerStatus) (reason, message string, found bool
 	}
 }
 
-// deadSidecar tells of another container that has failed, which may be what the job's failure comes from.
+// deadSidecar tells of another container that has failed, which may be what the job's failure comes from. One that is an
+// init container is started again by the kubelet, which leaves only its last end to be seen.
 func deadSidecar(pod *corev1.Pod) string {
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		if t := status.State.Terminated; t != nil && t.ExitCode != 0 {
-			return fmt.Sprintf("container %s exited with code %d (%s) while the runner goes on", status.Name, t.ExitCode, t.Reason)
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			status := &statuses[i]
+			t := status.State.Terminated
+			if t == nil {
+				t = status.LastTerminationState.Terminated
+			}
+			if t != nil && t.ExitCode != 0 && status.Name != v1alpha1.RunnerContainerName {
+				return fmt.Sprintf("container %s exited with code %d (%s) while the runner goes on", status.Name, t.ExitCode, t.Reason)
+			}
 		}
 	}
 	return ""
@@ -168,8 +216,8 @@ func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
 		if t := status.State.Terminated; t != nil && t.ExitCode != 0 && !restartable(pod, status.Name) {
-			return "InitContainerFailed", fmt.Sprintf("init container %s exited with code %d: %s %s",
-				status.Name, t.ExitCode, t.Reason, t.Message), true
+			return "InitContainerFailed", fmt.Sprintf("init container %s exited with code %d: %s",
+				status.Name, t.ExitCode, cmp.Or(t.Message, t.Reason)), true
 		}
 	}
 	return "", "", false

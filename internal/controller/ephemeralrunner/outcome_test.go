@@ -51,10 +51,22 @@ func deletedAt(at time.Time) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(at)) }
 }
 
+// grace is how many seconds before its deletionTimestamp a pod was deleted.
+func grace(seconds int64) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To(seconds) }
+}
+
 func unscheduled(p *corev1.Pod) {
 	p.Spec.NodeName = ""
 	p.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
+}
+
+// disrupted says who has ended the pod.
+func disrupted(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: "why"}}
+	}
 }
 
 // failedInit adds an init container that failed; with restart it is a sidecar, which the kubelet starts again.
@@ -81,6 +93,9 @@ func TestOutcomeOf(t *testing.T) {
 		"runs":                               {podWith(corev1.PodRunning, running), podRunning, ""},
 		"exit 0":                             {podWith(corev1.PodSucceeded, exited(0, "Completed")), podSucceeded, ""},
 		"exit 0 though the pod failed":       {podWith(corev1.PodFailed, exited(0, "Completed")), podSucceeded, ""},
+		"exit 0 after an eviction":           {podWith(corev1.PodSucceeded, exited(0, "Completed"), disrupted("EvictionByEvictionAPI")), podSucceeded, "EvictionByEvictionAPI"},
+		"exit 0 after the pod was deleted":   {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(90*time.Second)), grace(30)), podSucceeded, reasonPodLost},
+		"exit 0 before the pod was deleted":  {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(91*time.Second)), grace(30)), podSucceeded, ""},
 		"exit 0 while a sidecar runs":        {podWith(corev1.PodRunning, exited(0, "Completed")), podSucceeded, ""},
 		"exit 7":                             {podWith(corev1.PodFailed, exited(7, "Error")), podOutdated, "Outdated"},
 		"exit 1":                             {podWith(corev1.PodFailed, exited(1, "Error")), podFailed, "Error"},
@@ -88,6 +103,9 @@ func TestOutcomeOf(t *testing.T) {
 		"evicted while it ran":               {podWith(corev1.PodFailed, exited(137, "Error"), evicted), podFailed, "Evicted"},
 		"evicted, statuses still running":    {podWith(corev1.PodFailed, running, evicted), podFailed, "Evicted"},
 		"evicted before it started":          {podWith(corev1.PodFailed, corev1.ContainerState{}, noStatus, evicted), podNeverStarted, "Evicted"},
+		"evicted by request while it ran":    {podWith(corev1.PodFailed, exited(143, "Error"), disrupted("EvictionByEvictionAPI")), podFailed, "EvictionByEvictionAPI"},
+		"preempted before it started":        {podWith(corev1.PodFailed, waitingFor("ContainerCreating"), disrupted("PreemptionByScheduler")), podNeverStarted, "PreemptionByScheduler"},
+		"node gone, last heard of starting":  {podWith(corev1.PodFailed, waitingFor("ContainerCreating"), disrupted("DeletionByPodGC")), podFailed, "DeletionByPodGC"},
 		"runtime can't start it":             {podWith(corev1.PodFailed, unstarted(128, "StartError", time.Unix(0, 0))), podNeverStarted, "StartError"},
 		"ended without a time of start":      {podWith(corev1.PodFailed, unstarted(127, "ContainerCannotRun", time.Time{})), podNeverStarted, "ContainerCannotRun"},
 		"ran, the kubelet lost it":           {podWith(corev1.PodFailed, unstarted(137, reasonUnknown, time.Time{})), podFailed, reasonUnknown},
@@ -100,7 +118,7 @@ func TestOutcomeOf(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := outcomeOf(test.pod, noon)
-			if got.state != test.want || got.reason != test.reason {
+			if byOthers := test.want == podSucceeded && test.reason != ""; got.state != test.want || got.reason != test.reason || got.disrupted != byOthers {
 				t.Errorf("state %d, reason %q; want %d, %q", got.state, got.reason, test.want, test.reason)
 			}
 		})
@@ -108,12 +126,34 @@ func TestOutcomeOf(t *testing.T) {
 }
 
 func TestDeadSidecarIsTold(t *testing.T) {
-	pod := podWith(corev1.PodRunning, running)
-	if got := outcomeOf(pod, noon); got.sidecar != "" {
-		t.Errorf("sidecar %q, want none", got.sidecar)
+	last := corev1.ContainerStatus{Name: "dind", State: running, LastTerminationState: exited(137, "OOMKilled")}
+	for title, test := range map[string]struct {
+		change func(*corev1.PodStatus)
+		want   bool
+	}{
+		"nobody died":                 {func(*corev1.PodStatus) {}, false},
+		"a sidecar ran out of memory": {func(s *corev1.PodStatus) { s.ContainerStatuses[1].State = exited(137, "OOMKilled") }, true},
+		"a sidecar has finished":      {func(s *corev1.PodStatus) { s.ContainerStatuses[1].State = exited(0, "Completed") }, false},
+		"an init container has finished": {func(s *corev1.PodStatus) {
+			s.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "")}}
+		}, false},
+		"a native one was started again": {func(s *corev1.PodStatus) { s.InitContainerStatuses = []corev1.ContainerStatus{last} }, true},
+	} {
+		pod := podWith(corev1.PodRunning, running)
+		test.change(&pod.Status)
+		if got := outcomeOf(pod, noon); got.state != podRunning || (got.sidecar != "") != test.want {
+			t.Errorf("%s: told %q, state %d", title, got.sidecar, got.state)
+		}
 	}
-	pod.Status.ContainerStatuses[1].State = exited(137, "OOMKilled")
-	if got := outcomeOf(pod, noon); got.sidecar == "" {
-		t.Error("a dead sidecar is not told")
+}
+
+func TestAnInitContainersOwnWordsAreToldAlone(t *testing.T) {
+	pod := podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil))
+	if got, want := outcomeOf(pod, noon).message, "init container init exited with code 1: Error"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+	pod.Status.InitContainerStatuses[0].State.Terminated.Message = "no space left"
+	if got, want := outcomeOf(pod, noon).message, "init container init exited with code 1: no space left"; got != want {
+		t.Errorf("message %q, want %q", got, want)
 	}
 }

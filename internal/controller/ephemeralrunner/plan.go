@@ -1,24 +1,22 @@
 package ephemeralrunner
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
 	// settle is how long the report of a job's end may come after the runner has exited before the runner's own status
 	// says that it ended. Reports come within a second; waiting for them saves a write for every runner.
 	settle = 3 * time.Second
-	// defaultPendingTimeout is how long a pod may take to run.
-	defaultPendingTimeout = 10 * time.Minute
 	// unseenAtMost is how long a pod that was created may be missing from the cache.
 	unseenAtMost = time.Minute
 	// readyPatience is how long a pod whose runner container runs may lack readiness before that is written down. Where
 	// sidecars start a second later this saves a write for every runner.
 	readyPatience = 2 * time.Second
-	// crowdPatience is how long it may go unsaid that a runner runs while others wait to be created, which goes first;
+	// crowdPatience is how long it may go unsaid that a runner runs while others wait to be created or deleted, which goes first;
 	// crowdPause is the time between two looks.
 	crowdPatience = 10 * time.Second
 	crowdPause    = 500 * time.Millisecond
@@ -56,7 +54,8 @@ const (
 	deregister
 	// retryAnew: GitHub has removed the registration; note the failure, remove Pod and Secret.
 	retryAnew
-	// clear: the runner has exited; Pod and Secret go, the status waits for the report of the job's end.
+	// clear: the runner has exited. Its pod goes, because that is what occupies a machine; the status waits for the report
+	// of the job's end, and the Secret, of no use to anybody now, goes with what follows.
 	clear
 	// succeed: it has exited, and no report has come.
 	succeed
@@ -105,7 +104,7 @@ type situation struct {
 	told time.Time
 	// sidecarTold: it was said that a sidecar has died.
 	sidecarTold bool
-	// crowded: other runners wait for their turn to be registered and created.
+	// crowded: other runners wait for their turn to be registered and created, or their finished pods to be deleted.
 	crowded bool
 }
 
@@ -163,10 +162,7 @@ func plan(s *situation) decision {
 	}
 	switch s.pod.state {
 	case podSucceeded:
-		if s.deregistered() {
-			return planStartedLate(s)
-		}
-		return planExited(s)
+		return planSucceeded(s)
 	case podOutdated:
 		return decision{step: outdate, reason: s.pod.reason, message: s.pod.message}
 	case podNeverStarted:
@@ -200,15 +196,18 @@ func planMissing(s *situation) decision {
 	}
 }
 
+// reasonPodLost says that the pod is gone and nobody has seen its end.
+const reasonPodLost = "PodLost"
+
 // planLost: the pod was there and is gone. Whether its container had started nobody can tell: that may have been the last
 // thing before the end, or a watch was away meanwhile.
 func planLost(s *situation) decision {
-	s.pod = outcome{reason: "PodLost", message: "the pod is gone though the runner had not finished"}
+	s.pod = outcome{reason: reasonPodLost, message: "the pod is gone though the runner had not finished"}
 	return planFailed(s)
 }
 
-// planUnseen: a job was reported, so there is or was a pod, but none was seen. Runners and pods come by two watches, of
-// which the pods' may be the later one; whoever takes the pod for lost then, kills its job.
+// planUnseen: the pod was made, or a job was reported, so there is or was a pod, but none was seen. Runners and pods come
+// by two watches, of which the pods' may be the later one; whoever takes the pod for lost then, kills its job.
 func planUnseen(s *situation) decision {
 	if due := s.provisioning.finished.Add(unseenAtMost); s.provisioning.known && s.now.Before(due) {
 		return decision{again: due}
@@ -226,7 +225,10 @@ func planEnded(s *situation) decision {
 
 // planProvision starts an attempt when the last one's pause is over.
 func planProvision(s *situation) decision {
-	if due := lastFailure(s.runner).Add(pauseAfter(len(s.runner.Status.Failures))); s.now.Before(due) {
+	if kube.Container(&s.runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
+		return decision{step: fail, reason: reasonInvalidPod, message: noRunnerContainer}
+	}
+	if due := pauseOver(s); s.now.Before(due) {
 		return decision{again: due}
 	}
 	failure := s.provisioning.failure
@@ -237,6 +239,8 @@ func planProvision(s *situation) decision {
 		return decision{step: fail, reason: failure.reason, message: failure.message}
 	case failure.kind == nameTaken:
 		return decision{step: replace, reason: failure.reason, message: failure.message}
+	case failure.kind == busy:
+		return decision{step: failBusy, reason: reasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
 	case failure.kind == closed:
 		return decision{} // its deletion is what comes next
 	case s.now.Before(s.provisioning.due):
@@ -246,17 +250,18 @@ func planProvision(s *situation) decision {
 	}
 }
 
-// planFirstTry: no call of this attempt has failed. Where one has ended well the pod exists, and the cache will show it.
+// planFirstTry: no call of this attempt has failed. Where one has ended well the pod exists, or did.
 func planFirstTry(s *situation) decision {
-	if due := s.provisioning.finished.Add(unseenAtMost); s.provisioning.known && s.now.Before(due) {
-		return decision{again: due}
+	if s.provisioning.known {
+		return planUnseen(s)
 	}
 	return decision{step: attempt(s)}
 }
 
-// attempt is how the next pod is made: the JIT config may be there and unused.
+// attempt is how the next pod is made: the JIT config is there and unused only if this manager has registered the runner.
+// Of what another has left nobody knows whether a container has started with it.
 func attempt(s *situation) step {
-	if len(s.runner.Status.Failures) > 0 || s.registration != 0 {
+	if s.registration != 0 {
 		return provisionAgain
 	}
 	return provision
@@ -269,38 +274,6 @@ func planReport(s *situation, cause *failure, again time.Time) decision {
 		return decision{again: again}
 	}
 	return decision{step: reportPending, reason: cause.reason, message: cause.message, again: again}
-}
-
-// planPending waits for the pod to start, for so long.
-func planPending(s *situation) decision {
-	timeout := defaultPendingTimeout
-	if s.runner.Spec.PendingTimeout != nil {
-		timeout = s.runner.Spec.PendingTimeout.Duration
-	}
-	due := s.started.Add(timeout)
-	switch {
-	case s.runner.Status.HasJob():
-		return decision{} // it runs: the pod's status is late
-	case s.now.Before(due):
-		return decision{again: due}
-	case s.bound:
-		s.pod.message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, s.pod.reason, s.pod.message)
-		s.pod.reason = "PendingTimeout"
-		// The container may start at this very moment, so GitHub is asked first, as for one that has.
-		return planDeregistered(s)
-	default:
-		// An unschedulable pod stays: node autoscalers would start over with a new one.
-		return planReport(s, &failure{reason: s.pod.reason, message: s.pod.message}, time.Time{})
-	}
-}
-
-// planBlocked: another pod, perhaps on another node, is the better try. As the container may start at this very moment,
-// and take a job, GitHub is asked first: a JIT config that might be used is not used again.
-func planBlocked(s *situation) decision {
-	if s.runner.Status.HasJob() {
-		return decision{} // it runs: the pod's status is late
-	}
-	return planDeregistered(s)
 }
 
 // planStartedLate: the runner container started after all, when its registration had just been removed: there is no job
@@ -331,8 +304,21 @@ func planRunning(s *situation) decision {
 	}
 }
 
-// planExited: the runner container exited with 0. Pod and Secret go at once; the object goes when the end of its job is
-// reported, and says that it succeeded where no report comes.
+// planSucceeded: the runner container exited with 0. Where that was not of its own accord and no job is known, it is no
+// other end than that of a pod that was lost: the node was drained, and neither image nor command are to blame.
+func planSucceeded(s *situation) decision {
+	switch {
+	case s.deregistered() && !s.pod.disrupted:
+		return planStartedLate(s)
+	case s.pod.disrupted && !s.runner.Status.HasJob():
+		return planFailed(s)
+	default:
+		return planExited(s)
+	}
+}
+
+// planExited: the runner container exited with 0. The pod goes at once; the object goes when the end of its job is reported,
+// and says that it succeeded where no report comes.
 func planExited(s *situation) decision {
 	switch {
 	case s.exited.IsZero():
@@ -377,6 +363,16 @@ func planRetry(s *situation, how step) decision {
 		return decision{step: fail, reason: s.pod.reason, message: s.pod.message}
 	}
 	return decision{step: how, reason: s.pod.reason, message: s.pod.message}
+}
+
+// pauseOver is when the pause after the last failure is over: now where that failure is dated later than now. A clock was
+// set back then, perhaps by hours, and a pause must not become as long.
+func pauseOver(s *situation) time.Time {
+	last := lastFailure(s.runner)
+	if last.After(s.now) {
+		return s.now
+	}
+	return last.Add(pauseAfter(len(s.runner.Status.Failures)))
 }
 
 // pauseAfter is how long to wait after the n-th failure.

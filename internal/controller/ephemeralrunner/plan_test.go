@@ -60,10 +60,12 @@ var (
 	unbound       = func(s *situation) { s.bound = false }
 	told          = func(s *situation) { s.runner.Status.Reason, s.runner.Status.Message = "Refused", "no" }
 	toldOtherwise = func(s *situation) { s.runner.Status.Reason, s.runner.Status.Message = "Refused", "other words" }
+	withoutRunner = func(s *situation) { s.runner.Spec.PodSpec.Containers[0].Name = "main" }
 	sidecarDied   = func(s *situation) { s.pod.sidecar = "dind died" }
 )
 
 func after(d time.Duration) func(*situation) { return func(s *situation) { s.now = noon.Add(d) } }
+func drained(s *situation)                   { s.pod.disrupted = true }
 func exitedAt(at time.Time) func(*situation) { return func(s *situation) { s.exited = at } }
 func toldAt(at time.Time) func(*situation)   { return func(s *situation) { s.told = at } }
 
@@ -78,7 +80,7 @@ func TestPlanProvision(t *testing.T) {
 		"new":                            {given(podMissing, unregistered), provision, 0},
 		"being provisioned":              {given(podMissing, unregistered, provisioning), wait, 0},
 		"pod made, not seen":             {given(podMissing, provisioned), wait, unseenAtMost},
-		"pod made, never seen":           {given(podMissing, provisioned, after(unseenAtMost)), provisionAgain, 0},
+		"pod made, never seen":           {given(podMissing, provisioned, after(unseenAtMost)), deregister, 0},
 		"refused, told":                  {given(podMissing, provisioningFailed(temporary, noon.Add(time.Second)), told), wait, time.Second},
 		"refused, new":                   {given(podMissing, provisioningFailed(temporary, noon.Add(time.Second))), reportPending, time.Second},
 		"refused in other words":         {given(podMissing, provisioningFailed(temporary, noon.Add(time.Second)), toldOtherwise, toldAt(noon)), wait, time.Second},
@@ -87,9 +89,12 @@ func TestPlanProvision(t *testing.T) {
 		"refused after registration":     {given(podMissing, provisioningFailed(temporary, noon)), provisionAgain, 0},
 		"pod is not valid":               {given(podMissing, provisioningFailed(invalid, noon)), fail, 0},
 		"name is somebody else's":        {given(podMissing, provisioningFailed(nameTaken, noon)), replace, 0},
+		"lost its pod, has a job":        {given(podMissing, unregistered, provisioningFailed(busy, noon.Add(time.Minute))), failBusy, 0},
+		"after a restart and a failure":  {given(podMissing, unregistered, failedTimes(1, noon.Add(-time.Hour))), provision, 0},
 		"namespace is being deleted":     {given(podMissing, provisioningFailed(closed, noon)), wait, 0},
 		"after a failure, pause":         {given(podMissing, failedTimes(2, noon)), wait, 10 * time.Second},
 		"after a failure, pause over":    {given(podMissing, failedTimes(2, noon), after(10*time.Second)), provisionAgain, 0},
+		"failure dated in the future":    {given(podMissing, failedTimes(2, noon), after(-3*time.Hour)), provisionAgain, 0},
 		"after five failures":            {given(podMissing, failedTimes(5, noon)), wait, 80 * time.Second},
 		"noted pod is on its way out":    {given(podNeverStarted, counted), discard, 0},
 		"pod vanished before its start":  {given(podMissing, hadPod), deregister, 0},
@@ -98,6 +103,7 @@ func TestPlanProvision(t *testing.T) {
 		"restart: pod of one with a job": {given(podMissing, withJob), fail, 0},
 		"job seen before its pod":        {given(podMissing, provisioned, withJob), wait, unseenAtMost},
 		"job seen, answer to pod lost":   {given(podMissing, provisioningFailed(temporary, noon), withJob), wait, unseenAtMost},
+		"no container to be the runner":  {given(podMissing, unregistered, withoutRunner), fail, 0},
 		"job seen, its pod never":        {given(podMissing, provisioned, withJob, after(unseenAtMost)), fail, 0},
 	})
 }
@@ -109,6 +115,10 @@ func TestPlanOutcomes(t *testing.T) {
 		"exit 0, reported":                     {given(podMissing, exitedAt(noon), completed), remove, 0},
 		"exit 0, reported before":              {given(podSucceeded, completed), remove, 0},
 		"exit 0, no report":                    {given(podMissing, exitedAt(noon), after(settle)), succeed, 0},
+		"exit 0, evicted":                      {given(podSucceeded, drained), deregister, 0},
+		"exit 0, evicted, GitHub agreed":       {given(podSucceeded, drained, agreed), retryAnew, 0},
+		"exit 0, evicted, GitHub says busy":    {given(podSucceeded, drained, removalFailed(busy, noon.Add(busyRetry))), failBusy, 0},
+		"exit 0, evicted, has a job":           {given(podSucceeded, drained, withJob), clear, settle},
 		"exit 7":                               {given(podOutdated), outdate, 0},
 		"blocked":                              {given(podBlocked), deregister, 0},
 		"blocked, GitHub is asked":             {given(podBlocked, asking), wait, 0},

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -21,15 +21,23 @@ import (
 // writeTimeout bounds a request to the API server that is made in the pool.
 const writeTimeout = 30 * time.Second
 
-// provision registers the runner and creates its Secret and Pod, in the pool. With reuse the JIT config in the Secret
-// is known to be unused and is taken, if it is there.
-func (c *Controller) provision(r *run, reuse bool) {
+// reasonInvalidPod says that the pod can't be made of its template.
+const reasonInvalidPod = "InvalidPod"
+
+// noRunnerContainer is what is wrong with a template whose pod would never be given its JIT config.
+const noRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
+	", so nothing in it would be given the registration: name the container that runs the runner so in spec.template of the AutoscalingRunnerSet"
+
+// provision registers the runner and creates its Secret and Pod, in the pool. Where the registration is known, and
+// its JIT config unused, that is taken from the Secret, if it is there.
+func (c *Controller) provision(r *run, known int) {
 	runner := r.EphemeralRunner
 	c.provisions.Go(groupOf(runner), r.key, func(ctx context.Context) (int, error) {
 		if c.abandoned(r.key) {
 			return 0, errAbandoned
 		}
-		registered, err := c.register(ctx, r.key, runner, reuse)
+		ctx = inPool(ctx, runner)
+		registered, err := c.register(ctx, r.key, runner, known)
 		if err != nil {
 			return 0, err
 		}
@@ -45,7 +53,7 @@ func (c *Controller) materialize(ctx context.Context, k key, runner *v1alpha1.Ep
 	if c.abandoned(k) {
 		return errAbandoned
 	}
-	if err := c.createSecret(ctx, runner, registered); err != nil {
+	if err := c.createSecret(ctx, k, runner, registered); err != nil {
 		return err
 	}
 	if c.abandoned(k) {
@@ -54,10 +62,12 @@ func (c *Controller) materialize(ctx context.Context, k key, runner *v1alpha1.Ep
 	return c.createPod(ctx, runner, registered.id)
 }
 
-// groupOf is the scale set in whose name calls are made.
-func groupOf(runner *v1alpha1.EphemeralRunner) string {
-	return runner.Labels[v1alpha1.LabelScaleSetNamespace] + "/" + runner.Labels[v1alpha1.LabelScaleSetName]
+func scaleSetOf(runner *v1alpha1.EphemeralRunner) types.NamespacedName {
+	return types.NamespacedName{Namespace: runner.Labels[v1alpha1.LabelScaleSetNamespace], Name: runner.Labels[v1alpha1.LabelScaleSetName]}
 }
+
+// groupOf is the scale set in whose name calls are made.
+func groupOf(runner *v1alpha1.EphemeralRunner) string { return scaleSetOf(runner).String() }
 
 // registration is a runner's id on GitHub and its JIT config.
 type registration struct {
@@ -66,10 +76,10 @@ type registration struct {
 	stored bool // the Secret holds it already
 }
 
-// register returns a registration whose JIT config was never used.
-func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, reuse bool) (*registration, error) {
-	if reuse {
-		if stored, err := c.storedRegistration(ctx, runner); err != nil || stored != nil {
+// register returns a registration whose JIT config was never used, or the one that the runner's pod has.
+func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
+	if known != 0 {
+		if stored, err := c.storedRegistration(ctx, k, runner, known); err != nil || stored != nil {
 			return stored, err
 		}
 	}
@@ -78,13 +88,12 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 		return nil, registrationFailure(err)
 	}
 	c.noteAsked(k)
-	asked := c.Clock.Now()
-	config, err := github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
-		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
-	})
-	jitSeconds.Observe(c.Clock.Since(asked).Seconds())
+	config, err := c.generate(ctx, github, runner)
 	if errors.Is(err, actions.ErrRunnerExists) {
-		return c.resolveConflict(ctx, github, runner)
+		if used, err := c.resolveConflict(ctx, github, runner); err != nil || used != nil {
+			return used, err
+		}
+		config, err = c.generate(ctx, github, runner)
 	}
 	if err != nil {
 		return nil, registrationFailure(err)
@@ -92,13 +101,20 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
 }
 
-// resolveConflict deals with a name that is taken. Most often it is taken by ourselves: the answer to an earlier call
-// was lost, or the manager was restarted before it had created the pod.
+// generate asks GitHub for a registration, and measures that.
+func (c *Controller) generate(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*actions.JITConfig, error) {
+	asked := c.Clock.Now()
+	defer func() { jitSeconds.Observe(c.Clock.Since(asked).Seconds()) }()
+	return github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
+		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
+	})
+}
+
+// resolveConflict frees a name that is taken, or returns the registration that the runner's pod has. Most often the name
+// is taken by ourselves: the answer to an earlier call was lost, or the manager was restarted. The Secret may be there then,
+// but whether a container has started with it only GitHub can tell: what it agrees to remove has no job, and what it does
+// not has lost its pod.
 func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*registration, error) {
-	stored, err := c.storedRegistration(ctx, runner)
-	if err != nil || stored != nil {
-		return stored, err
-	}
 	holder, err := github.GetRunnerByName(ctx, runner.Name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
@@ -109,51 +125,31 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 		return nil, &failure{kind: nameTaken, reason: "RunnerNameTaken", message: fmt.Sprintf(
 			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
 	}
-	if err := github.RemoveRunner(ctx, holder.ID); err != nil {
-		return nil, registrationFailure(err)
+	if used, err := c.usedRegistration(ctx, runner, holder.ID); err != nil || used != nil {
+		return used, err
 	}
-	return nil, &failure{reason: "RunnerNameTaken", message: "an earlier registration of the runner was removed: registering again"}
+	return nil, removalFailure(github.RemoveRunner(ctx, holder.ID))
 }
 
-// storedRegistration reads the registration from the runner's Secret; nil where there is none that can be used.
-func (c *Controller) storedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*registration, error) {
+// usedRegistration returns the registration with that id where the runner's pod was made with it; nil where there is no such
+// pod. It asks the API server: a cache that is late does not show the pod that another manager made just before it ended,
+// and that pod may have a job by now.
+func (c *Controller) usedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	secret := &corev1.Secret{}
-	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(runner), secret); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, &failure{reason: "SecretUnreadable", message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
-	}
-	id, err := strconv.Atoi(string(secret.Data[secretKeyRunnerID]))
-	if err != nil || id <= 0 || len(secret.Data[secretKeyJITConfig]) == 0 || !metav1.IsControlledBy(secret, runner) {
-		return nil, nil
-	}
-	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true}, nil
-}
-
-// createSecret stores the JIT config. One of an earlier registration is replaced.
-func (c *Controller) createSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, registered *registration) error {
-	if registered.stored {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	err := c.Client.Create(ctx, newSecret(runner, registered))
-	if apierrors.IsAlreadyExists(err) {
-		err = c.Client.Update(ctx, newSecret(runner, registered))
-	}
+	pod, err := ownPod(ctx, c.Reader, runner)
 	switch {
-	case err == nil:
-		return nil
-	case isTerminating(err):
-		return errNamespaceClosed
-	case apierrors.IsInvalid(err):
-		return &failure{kind: invalid, reason: "InvalidSecret", message: fmt.Sprintf("the metadata for the runner's Secret are not accepted: %v", err)}
+	case err != nil:
+		return nil, podUnreadable(runner, err)
+	case pod == nil || pod.DeletionTimestamp != nil || registrationOf(pod, id) != id:
+		return nil, nil
 	default:
-		return &failure{reason: "SecretRefused", message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
+		return &registration{id: id, stored: true}, nil
 	}
+}
+
+func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
+	return &failure{reason: "PodUnreadable", message: fmt.Sprintf("read pod %s: %v", runner.Name, err)}
 }
 
 // errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be made there any more.
@@ -177,11 +173,13 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	case isTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		return &failure{kind: invalid, reason: "InvalidPod", message: fmt.Sprintf("the pod template is not accepted: %v", err)}
+		return &failure{kind: invalid, reason: reasonInvalidPod, message: fmt.Sprintf(
+			"the pod template is not accepted: %v: correct spec.template of the AutoscalingRunnerSet", err)}
 	case isQuota(err):
 		return &failure{reason: v1alpha1.ConditionQuotaExceeded, message: err.Error()}
 	case apierrors.IsForbidden(err):
-		return &failure{reason: "PodForbidden", message: err.Error()}
+		return &failure{reason: "PodForbidden", message: fmt.Sprintf(
+			"%v: change spec.template of the AutoscalingRunnerSet, or what forbids it in namespace %s", err, runner.Namespace)}
 	default:
 		return &failure{reason: "PodRefused", message: fmt.Sprintf("create pod %s: %v", runner.Name, err)}
 	}
@@ -200,7 +198,7 @@ func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRun
 	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
 	switch {
 	case err != nil:
-		return &failure{reason: "PodUnreadable", message: fmt.Sprintf("read pod %s, which exists: %v", runner.Name, err)}
+		return podUnreadable(runner, err)
 	case !metav1.IsControlledBy(pod, runner):
 		return &failure{kind: nameTaken, reason: "PodNameTaken", message: fmt.Sprintf(
 			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}

@@ -31,14 +31,32 @@ func storedSecret(owner *v1alpha1.EphemeralRunner) *corev1.Secret {
 	return newSecret(owner, &registration{id: 42, config: "stored"})
 }
 
-func TestNameTakenByOurselvesWithTheSecretThere(t *testing.T) {
+// Another manager has left registration and Secret, and perhaps a container has started with them: GitHub is asked.
+func TestRegistrationOfAFormerManagerIsNotUsed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
 		f.settle()
-		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "42" {
-			t.Errorf("runner id %s, want that of the Secret", got)
+		f.elapse(firstRetry)
+		f.settle()
+		f.wantCalls("jit", "find", "remove 42", "jit")
+		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "101" {
+			t.Errorf("runner id %s, want a new one", got)
 		}
-		f.wantCalls("jit")
+		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-101" {
+			t.Errorf("JIT config %q, want the new one", got)
+		}
+	}, newRunner(), storedSecret(newRunner()))
+}
+
+func TestRegistrationOfAFormerManagerWithAJobFailsTheRunner(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
+		f.github.remove = actions.ErrJobStillRunning
+		f.settle()
+		status := f.runner().Status
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != reasonPodLost || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining) {
+			t.Errorf("status %+v, want Failed with a job by GitHub's word", status)
+		}
 	}, newRunner(), storedSecret(newRunner()))
 }
 

@@ -30,24 +30,29 @@ func (c *Controller) situation(r *run) *situation {
 		removal:      progressOf(c.removals.Last(r.key)),
 		crowded:      c.crowded(),
 	}
-	counted := r.counted(m.podUID)
-	s.hadPod = m.podUID != "" && !counted
+	s.hadPod = r.hadPod()
 	if r.pod != nil {
-		s.counted = counted
+		s.counted = failureNoted(r.EphemeralRunner, m.podUID)
 		s.bound = r.pod.Spec.NodeName != ""
 		s.started = startOf(r.pod)
+		s.pod.disrupted = s.pod.disrupted && m.podDeleted != r.pod.UID
 	}
 	return s
 }
 
-// crowded says that runners wait for their turn to be registered and created. What only tells something of others has to
-// stand back then: the API server is what all of them wait for.
-func (c *Controller) crowded() bool { return c.Pool.Waiting() > 0 }
+// crowded says that runners wait for their turn to be registered and created, finished pods to be deleted, or that others
+// are telling already. What only tells something has to stand back then: the API server is what all of them wait for.
+func (c *Controller) crowded() bool { return c.Pool.Waiting() > 0 || c.urgencies.any() }
 
-// counted says that the failure of the attempt with this pod is noted.
-func (r *run) counted(pod types.UID) bool {
-	_, counted := r.Status.Failures[string(pod)]
-	return counted
+// hadPod says that a pod of the present attempt was there.
+func (r *run) hadPod() bool {
+	return r.memory.podUID != "" && !failureNoted(r.EphemeralRunner, r.memory.podUID)
+}
+
+// failureNoted says that the failure of the attempt with this pod is noted.
+func failureNoted(runner *v1alpha1.EphemeralRunner, pod types.UID) bool {
+	_, noted := runner.Status.Failures[string(pod)]
+	return noted
 }
 
 // startOf is when a pod could begin to start: it may have waited for a node for long, which is nobody's fault.

@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -21,7 +22,26 @@ func (c *Controller) reportRunning(ctx context.Context, r *run) error {
 	status.RunnerID, status.RunnerName = r.memory.registration, r.Name
 	status.Reason, status.Message = "", ""
 	c.endTroubles(r)
+	defer c.urgencies.telling()()
 	return c.patchStatus(ctx, r, before)
+}
+
+// readiness sums the status up for kubectl wait and kstatus. A runner that works has Ready alone: every byte of it is
+// written once for each runner.
+func readiness(status *v1alpha1.EphemeralRunnerStatus) []kube.Condition {
+	switch status.Phase {
+	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
+		return kube.UnreadyStates(status.Reason, status.Message, true)
+	case v1alpha1.EphemeralRunnerPhaseSucceeded:
+		return []kube.Condition{kube.False(v1alpha1.ConditionReady, "Completed", "the runner has exited")}
+	case v1alpha1.EphemeralRunnerPhaseRunning:
+		if status.Ready {
+			return []kube.Condition{kube.True(v1alpha1.ConditionReady, "Running", "")}
+		}
+		return []kube.Condition{kube.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, and a container of its pod is not ready")}
+	default:
+		return []kube.Condition{kube.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, "Pending"), status.Message)}
+	}
 }
 
 // endTroubles sets right the conditions that a trouble has left; a runner without trouble has none.

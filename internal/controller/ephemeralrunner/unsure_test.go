@@ -119,6 +119,38 @@ func TestVanishedPodGetsANewRegistration(t *testing.T) {
 	}, newRunner())
 }
 
+// hold gives the pod these finalizers and no others.
+func (f *fixture) hold(finalizers ...string) {
+	f.Helper()
+	pod := f.pod()
+	pod.Finalizers = finalizers
+	if err := f.api.WithWatch.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// Deleted by hand while idle: the runner takes that for its end and exits with 0.
+func TestIdleRunnerWhosePodIsDeletedGetsANewRegistration(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		f.hold("example.com/kubelet") // which removes the pod when its container has ended
+		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
+			t.Fatal(err)
+		}
+		f.setPod(exits(0))
+		f.setPod(func(p *corev1.Pod) { runnerStatus(p).State.Terminated.FinishedAt = *p.DeletionTimestamp })
+		f.settle()
+		f.hold()
+		f.settle()
+		if status := f.runner().Status; len(status.Failures) != 1 || status.Reason != reasonPodLost {
+			t.Errorf("status %+v, want one failed attempt, for %s", status, reasonPodLost)
+		}
+		f.wantNewRegistration()
+	}, newRunner())
+}
+
 // Deleted by hand in the middle of a job: the runner has failed, and a new one comes if there is still demand.
 func TestPodDeletedWhileBusyFailsTheRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {

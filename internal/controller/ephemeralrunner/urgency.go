@@ -2,10 +2,12 @@ package ephemeralrunner
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -22,6 +24,53 @@ const (
 	urgent  = 0
 	patient = -1
 )
+
+// tellersAtOnce is about how many passes at once may write what only tells: each looks before it counts. An API server
+// that is given as much of it as it can take delivers its watches late: with 32 at once on two cores pods were seen to
+// have ended 5 s after they had.
+const tellersAtOnce = 4
+
+// urgencies are what stands before telling: the runners whose pods have ended and that no pass has seen to since, and
+// those who are telling already.
+type urgencies struct {
+	mu      sync.Mutex
+	ended   sets.Set[types.NamespacedName]
+	tellers int
+}
+
+// telling counts a pass that tells, until the returned function is called.
+func (u *urgencies) telling() (told func()) {
+	count := func(change int) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.tellers += change
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
+func (u *urgencies) add(runner types.NamespacedName) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended == nil {
+		u.ended = sets.New[types.NamespacedName]()
+	}
+	u.ended.Insert(runner)
+}
+
+// seenTo takes a runner out at the end of its pass.
+func (u *urgencies) seenTo(runner types.NamespacedName) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ended.Delete(runner)
+}
+
+// any says that telling has to wait.
+func (u *urgencies) any() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.ended.Len() > 0 || u.tellers >= tellersAtOnce
+}
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -41,15 +90,15 @@ func runnerEvents() handler.EventHandler {
 }
 
 // podEvents bring a pod's runner to its controller: that of one that has ended at once.
-func podEvents() handler.EventHandler {
+func (u *urgencies) podEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueueOwner(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueueOwner(q, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueueOwner(q, e.Object) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { u.enqueueOwner(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { u.enqueueOwner(q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { u.enqueueOwner(q, e.Object) },
 	}
 }
 
-func enqueueOwner(q queue, object client.Object) {
+func (u *urgencies) enqueueOwner(q queue, object client.Object) {
 	owner := metav1.GetControllerOf(object)
 	pod, isPod := object.(*corev1.Pod)
 	if owner == nil || !isPod || owner.APIVersion != v1alpha1.GroupVersion.String() || owner.Kind != "EphemeralRunner" {
@@ -58,6 +107,7 @@ func enqueueOwner(q queue, object client.Object) {
 	priority := patient
 	if status := runnerStatus(pod); status != nil && status.State.Terminated != nil && pod.DeletionTimestamp == nil {
 		priority = urgent
+		u.add(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
 	}
 	enqueue(q, object, owner.Name, priority)
 }

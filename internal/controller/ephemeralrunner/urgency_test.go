@@ -6,10 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // podOf returns the runner's pod with its runner container in a state.
@@ -32,8 +35,11 @@ func TestWhatAJobOrAMachineWaitsForIsUrgent(t *testing.T) {
 		"a pod that runs": {func(q queue) {
 			podUpdated(t, q, podOf(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))
 		}, patient},
-		"a pod that has ended": {func(q queue) { podUpdated(t, q, ended) }, urgent},
-		"one that goes away":   {func(q queue) { podUpdated(t, q, goingAway) }, patient},
+		"a pod that has ended":  {func(q queue) { podUpdated(t, q, ended) }, urgent},
+		"a runner that is gone": {func(q queue) { runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: newRunner()}, q) }, patient},
+		"a new pod":             {func(q queue) { new(urgencies).podEvents().Create(t.Context(), event.CreateEvent{Object: goingAway}, q) }, patient},
+		"a pod that is gone":    {func(q queue) { new(urgencies).podEvents().Delete(t.Context(), event.DeleteEvent{Object: goingAway}, q) }, patient},
+		"one that goes away":    {func(q queue) { podUpdated(t, q, goingAway) }, patient},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := priorityqueue.New[reconcile.Request]("test")
@@ -58,7 +64,35 @@ func podUpdated(t *testing.T, q queue, pod *corev1.Pod) {
 	t.Helper()
 	before := pod.DeepCopy()
 	before.ResourceVersion = "1"
-	podEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: pod}, q)
+	new(urgencies).podEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: pod}, q)
+}
+
+// Telling waits for pods that have ended to be seen to, and for its turn.
+func TestTellingStandsBack(t *testing.T) {
+	var u urgencies
+	if u.any() {
+		t.Error("telling waits for nothing")
+	}
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
+	u.podEvents().Create(t.Context(), event.CreateEvent{Object: ended}, q)
+	if !u.any() {
+		t.Error("telling does not wait for a pod that has ended")
+	}
+	if u.seenTo(runnerKey); u.any() {
+		t.Error("telling waits for a pod that has been seen to")
+	}
+	var told []func()
+	for range tellersAtOnce {
+		told = append(told, u.telling())
+	}
+	if !u.any() {
+		t.Errorf("more than %d tell at once", tellersAtOnce)
+	}
+	if told[0](); u.any() {
+		t.Error("telling waits though one has told")
+	}
 }
 
 // While others wait to be created it goes unsaid that a runner runs, but not for ever.
@@ -71,4 +105,27 @@ func TestRunningIsSaidLateInACrowd(t *testing.T) {
 		"nobody waits":     {given(podRunning, upSince(0)), reportRunning, 0},
 		"completed by now": {given(podMissing, crowded, completed), remove, 0},
 	})
+}
+
+// In a crowd only a runner of whom there is something to tell is looked at again and again.
+func TestMarkingWaitsInACrowd(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		other := types.NamespacedName{Namespace: namespace, Name: "other"}
+		f.controller.urgencies.add(other)
+		if again := f.reconcile().RequeueAfter; again != 0 {
+			t.Errorf("without a job: looked at again after %s", again)
+		}
+		f.setStatus(hasReportedJob)
+		if again := f.reconcile().RequeueAfter; again != crowdPause || f.pod().Annotations[v1alpha1.AnnotationJobID] != "" {
+			t.Errorf("looked at again after %s, annotations %v; want %s, and nothing told", again, f.pod().Annotations, crowdPause)
+		}
+		f.controller.urgencies.seenTo(other)
+		f.reconcile()
+		if f.pod().Annotations[v1alpha1.AnnotationJobID] == "" {
+			t.Error("the pod is not told of its job")
+		}
+	}, newRunner())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,6 +29,7 @@ const reasonExitedWithoutJob = "RunnerExitedWithoutJob"
 func (c *Controller) apply(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, p *plan, specHash string) error {
 	asked := c.questions.ask(set, m.memory, p)
 	dropUnseen := m.notDropped(p.dropUnseen, c.Clock.Now())
+	m.lacking = p.create+len(m.unanswered) > 0
 	create := c.allowed(m, p)
 	if create > 0 || len(dropUnseen) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(dropUnseen), "askToRemove", asked)
@@ -36,7 +38,7 @@ func (c *Controller) apply(ctx context.Context, set *v1alpha1.EphemeralRunnerSet
 		c.failExitedIdle(ctx, set, p.exitedIdle),
 		c.drop(ctx, set, m, p.drop, false),
 		c.drop(ctx, set, m, dropUnseen, true),
-		c.create(ctx, set, m, create, specHash),
+		c.create(ctx, set, m, create, p.tally.starting, specHash),
 	)
 }
 
@@ -45,6 +47,9 @@ const (
 	// a webhook) is not asked again at every event of a runner.
 	firstCreatePause   = time.Second
 	longestCreatePause = time.Minute
+	// longestAwayPause is the longest where the API server gave no answer, or only an error of its own: that it is back
+	// has to be noticed within seconds, because jobs wait.
+	longestAwayPause = 10 * time.Second
 )
 
 // allowed is how many runners may be made now: none in a namespace that is being deleted, or soon after a refusal.
@@ -61,10 +66,10 @@ func (c *Controller) allowed(m *setMemory, p *plan) int {
 }
 
 // create makes n runners under names chosen here. A name whose creation had no answer is tried again before new ones are
-// chosen: whichever try succeeds, there is one runner.
-func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, n int, specHash string) error {
+// chosen: whichever try succeeds, there is one runner. starting are under way already and need what new ones do.
+func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, n, starting int, specHash string) error {
 	if n == 0 {
-		return nil
+		return c.restoreProxySecret(ctx, set, m, starting)
 	}
 	proxySecret, err := c.ensureProxySecret(ctx, set, m)
 	if err == nil {
@@ -73,7 +78,7 @@ func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 		})
 	}
 	if err == nil {
-		m.refusals = 0
+		m.refusals, m.refusal = 0, nil
 		return nil
 	}
 	m.closed = apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -81,15 +86,19 @@ func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are made in it")
 		return nil
 	}
-	m.refusals++
-	m.createAfter = c.Clock.Now().Add(kube.Doubled(firstCreatePause, longestCreatePause, m.refusals))
+	m.refusals, m.refusal = m.refusals+1, err
+	longest := longestCreatePause
+	if len(m.unanswered) > 0 {
+		longest = longestAwayPause
+	}
+	m.createAfter = c.Clock.Now().Add(kube.Doubled(firstCreatePause, longest, m.refusals))
 	return err
 }
 
 func (c *Controller) createRunners(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, n int,
 	newRunner func(name string) *v1alpha1.EphemeralRunner,
 ) error {
-	names := m.unanswered
+	names, again := m.unanswered, slices.Clone(m.unanswered)
 	m.unanswered = nil
 	for len(names) < n {
 		names = append(names, kube.RunnerName(set.Name))
@@ -102,6 +111,8 @@ func (c *Controller) createRunners(ctx context.Context, set *v1alpha1.EphemeralR
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 			return nil
+		case refused(err) && slices.Contains(again, name):
+			// The first try may have succeeded all the same, and be what fills the quota. The cache will show it, or not.
 		case refused(err):
 			c.expectations.Met(key, name)
 		default:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,7 +39,10 @@ type Options struct {
 	// Proxy returns the data of the Secret that gives runners their proxy, nil where there is none.
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
-	Pool     *pool.Pool
+	Pool *pool.Pool
+	// Removed takes the registrations that GitHub has removed, so that the runners' own farewell need not ask again. It
+	// may be nil.
+	Removed  *pool.Removed
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is how many sets are reconciled at once.
@@ -52,6 +54,7 @@ type Options struct {
 // Controller reconciles EphemeralRunnerSets.
 type Controller struct {
 	Options
+	roster       *roster
 	expectations *kube.Expectations
 	questions    *questions
 	// waker brings sets back whose question to GitHub was answered.
@@ -70,25 +73,22 @@ type setMemory struct {
 	scaleSet types.NamespacedName
 	// unanswered are names of runners whose creation had no answer: the same names are tried again.
 	unanswered []string
-	// refusals counts the creations in a row that failed, and createAfter is when the next one may be tried.
-	refusals    int
-	createAfter time.Time
-	// closed: the namespace is being deleted, so nothing can be made in it any more.
-	closed bool
 	// dropped are the runners that were deleted of late and may still look alive in the cache.
 	dropped map[types.UID]time.Time
 	// published are the states of runners that have series.
 	published map[stateAndReason]int
 	// reported is when the status was last written.
 	reported time.Time
-	// proxyHash identifies the proxy Secret last applied.
-	proxyHash string
+	// proxyHash identifies the proxy Secret last applied, proxyApplied is when that was.
+	proxyHash    string
+	proxyApplied time.Time
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
 		Options:      options,
+		roster:       newRoster(),
 		expectations: kube.NewExpectations(options.Clock),
 		memories:     map[types.NamespacedName]*setMemory{},
 	}
@@ -106,12 +106,10 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunnerSet: %w", err)
 	}
-	runners, err := c.runners(ctx, set)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
+	ctx = kube.LogAbout(ctx, scaleSetOf(set))
+	views := c.roster.of(set.UID)
 	if !set.DeletionTimestamp.IsZero() {
-		return c.finalize(ctx, set, runners)
+		return c.finalize(ctx, set, views)
 	}
 	if err := kube.AddFinalizer(ctx, c.Client, set, v1alpha1.FinalizerEphemeralRunnerSet); err != nil {
 		return ctrl.Result{}, ignoreConflict(err)
@@ -119,40 +117,38 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 	memory := c.memoryOf(set)
 	specHash := templateHash(set)
-	views := observe(runners, specHash)
-	gone := memory.note(views, set.Spec.PatchID, specHash, c.Clock.Now())
-	c.questions.forget(request.NamespacedName, gone)
+	over := memory.note(views, set.Spec.PatchID, specHash, c.Clock.Now())
+	c.questions.forget(request.NamespacedName, over)
 	c.questions.note(ctx, memory.memory, request.NamespacedName, views)
 	expected := c.expected(set, memory, views)
 	plan := memory.plan(views, demandOf(&set.Spec), expected)
 
-	err = c.apply(ctx, set, memory, plan, specHash)
-	reportErr := c.report(ctx, set, memory, views, plan)
-	return kube.At(plan.again, c.Clock.Now()), errors.Join(err, reportErr)
-}
-
-// runners returns the set's runners as the cache holds them: not copied, so not to be changed.
-func (c *Controller) runners(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) ([]v1alpha1.EphemeralRunner, error) {
-	list := &v1alpha1.EphemeralRunnerList{}
-	err := c.Client.List(ctx, list, client.InNamespace(set.Namespace),
-		client.MatchingFields{ownerIndex: string(set.UID)}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list runners: %w", err)
+	err := c.apply(ctx, set, memory, plan, specHash)
+	if err = errors.Join(err, c.report(ctx, set, memory, views, plan)); err != nil {
+		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
-	return list.Items, nil
+	return kube.At(plan.again, c.Clock.Now()), nil
 }
 
-// expected counts the runners that were created, or may have been, and are not among those seen.
+// expected counts the runners that were created, or may have been, and are not among those seen. These must be what the
+// roster had before the expectations are looked at here: what is met in between is gone again, and not expected for that.
 func (c *Controller) expected(set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner) int {
 	key := client.ObjectKeyFromObject(set)
-	for _, r := range runners {
-		c.expectations.Met(key, r.name)
-	}
-	m.unanswered = slices.DeleteFunc(m.unanswered, func(name string) bool {
-		return slices.ContainsFunc(runners, func(r *runner) bool { return r.name == name })
-	})
 	c.expectations.Expect(key, m.unanswered...) // for as long as they are tried again
 	pending := c.expectations.Pending(key)
+	if len(pending) == 0 {
+		return 0
+	}
+	for _, r := range runners {
+		if _, met := pending[r.name]; met {
+			c.expectations.Met(key, r.name)
+			delete(pending, r.name)
+		}
+	}
+	m.unanswered = slices.DeleteFunc(m.unanswered, func(name string) bool {
+		_, still := pending[name]
+		return !still
+	})
 	for name, since := range pending {
 		if c.Clock.Since(since) > expectedAtMost {
 			c.expectations.Met(key, name)
@@ -173,9 +169,13 @@ func (c *Controller) memoryOf(set *v1alpha1.EphemeralRunnerSet) *setMemory {
 	c.drops(key)
 	c.memories[key] = &setMemory{
 		memory: newMemory(), uid: set.UID, dropped: map[types.UID]time.Time{},
-		scaleSet: types.NamespacedName{Namespace: set.Labels[v1alpha1.LabelScaleSetNamespace], Name: set.Labels[v1alpha1.LabelScaleSetName]},
+		scaleSet: scaleSetOf(set),
 	}
 	return c.memories[key]
+}
+
+func scaleSetOf(set *v1alpha1.EphemeralRunnerSet) types.NamespacedName {
+	return types.NamespacedName{Namespace: set.Labels[v1alpha1.LabelScaleSetNamespace], Name: set.Labels[v1alpha1.LabelScaleSetName]}
 }
 
 // forget drops everything about a set that is gone, and its metrics unless another one has taken its place in the scale
@@ -199,7 +199,9 @@ func (c *Controller) forget(key types.NamespacedName) {
 // drops forgets what is remembered under a set's name. The caller holds the lock.
 func (c *Controller) drops(key types.NamespacedName) {
 	if m, known := c.memories[key]; known {
-		c.questions.forget(key, slices.Collect(maps.Keys(m.runners)))
+		for uid, p := range m.runners {
+			c.questions.forget(key, []registration{{uid, p.registration}})
+		}
 	}
 	delete(c.memories, key)
 	c.expectations.Forget(key)

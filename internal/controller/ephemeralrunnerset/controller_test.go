@@ -58,7 +58,7 @@ func TestCreatesRunnersUnderChosenNames(t *testing.T) {
 
 func TestLateCacheCreatesNothingTwice(t *testing.T) {
 	inBubble(t, func(s *site) {
-		s.hidden = true
+		s.late = true
 		for range 5 {
 			s.reconcile()
 		}
@@ -72,7 +72,7 @@ func TestLateCacheCreatesNothingTwice(t *testing.T) {
 // The answer to a creation is lost: the same names are tried again, so that there is one runner for each.
 func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
 	inBubble(t, func(s *site) {
-		s.hidden, s.refuse, s.made = true, errNoAnswer, true
+		s.late, s.refuse, s.made = true, errNoAnswer, true
 		if _, err := s.pass(); !errors.Is(err, errNoAnswer) {
 			t.Fatalf("Reconcile() = %v", err)
 		}
@@ -86,10 +86,43 @@ func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
 		s.elapse(firstCreatePause)
 		s.reconcile()
 		s.wantRunners(2)
-		s.hidden = false
+		s.late = false
 		s.reconcile()
 		s.wantRunners(2)
 	}, newSet(2))
+}
+
+// The first try was carried out though its answer was lost, and now fills the quota: that its repetition is refused does
+// not mean that there is no runner.
+func TestRefusedRepetitionMakesRoomForNobody(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.late, s.refuse, s.made = true, errNoAnswer, true
+		_, _ = s.pass()
+		s.refuse, s.made = errOverQuota, false
+		s.elapse(firstCreatePause)
+		_, _ = s.pass()
+		s.refuse = nil
+		s.elapse(2 * firstCreatePause)
+		s.reconcile()
+		s.wantRunners(2)
+	}, newSet(2))
+}
+
+// A part of the runners is refused: the others stay, and only that part is made later.
+func TestPartialCreationIsCompleted(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.refuse, s.refusals = errOverQuota, 2
+		if _, err := s.pass(); !apierrors.IsForbidden(err) {
+			t.Fatalf("Reconcile() = %v", err)
+		}
+		s.wantRunners(3)
+		s.elapse(firstCreatePause)
+		s.reconcile()
+		s.wantRunners(5)
+		if s.requests["create"] != 7 {
+			t.Errorf("%d creations, want 5 and 2", s.requests["create"])
+		}
+	}, newSet(5))
 }
 
 // However long the server does not answer, no more runners are made than were asked for.
@@ -140,15 +173,15 @@ func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
 
 func TestSurplusIsRemovedWithGitHubsLeave(t *testing.T) {
 	inBubble(t, func(s *site) {
-		s.reconcile()
-		s.bringUp()
-		s.publish(0)
-		s.reconcile()
-		s.elapse(surplusPatience)
-		s.publish(0)
+		s.makeSurplus()
 		s.reconcile()
 		if s.asked != 2 || s.requests["delete"] != 0 {
 			t.Fatalf("GitHub asked %d times, %d deletions; want 2 and none yet", s.asked, s.requests["delete"])
+		}
+		for _, r := range s.runners() {
+			if !s.removed.Has(r.UID, r.Status.RunnerID) {
+				t.Errorf("%s's own farewell would ask again", r.Name)
+			}
 		}
 		s.reconcile()
 		s.reconcile()
@@ -161,17 +194,12 @@ func TestSurplusIsRemovedWithGitHubsLeave(t *testing.T) {
 func TestBusyRunnerIsNoVictim(t *testing.T) {
 	inBubble(t, func(s *site) {
 		s.remove = actions.ErrJobStillRunning
-		s.reconcile()
-		s.bringUp()
-		s.publish(0)
-		s.reconcile()
-		s.elapse(surplusPatience)
-		s.publish(0)
+		s.makeSurplus()
 		for range 3 {
 			s.reconcile()
 		}
-		if s.asked != 1 || s.requests["delete"] != 0 {
-			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none", s.asked, s.requests["delete"])
+		if r := s.runners()[0]; s.asked != 1 || s.requests["delete"] != 0 || s.removed.Has(r.UID, r.Status.RunnerID) {
+			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none, and no removal remembered", s.asked, s.requests["delete"])
 		}
 	}, newSet(1))
 }
@@ -182,17 +210,12 @@ func TestRunnersStayWhileGitHubDoesNotAnswer(t *testing.T) {
 		var logged []string
 		ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
 		s.remove = errors.New("GitHub is away")
-		s.reconcile()
-		s.bringUp()
-		s.publish(0)
-		s.reconcile()
-		s.elapse(surplusPatience)
-		s.publish(0)
+		s.makeSurplus()
 		s.reconcile()
 		if _, err := s.controller.Reconcile(ctx, ctrl.Request{NamespacedName: setKey}); err != nil {
 			t.Fatal(err)
 		}
-		if want := `"error"="GitHub is away" "runners"=3`; len(logged) != 1 || !strings.Contains(logged[0], want) {
+		if want := `"error"="GitHub is away" "scaleSet"="arc-runners/set" "runners"=3`; len(logged) != 1 || !strings.Contains(logged[0], want) {
 			t.Errorf("logged %q, want one line with %s", logged, want)
 		}
 		s.remove = nil
@@ -263,24 +286,4 @@ func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
 			t.Errorf("status %+v, want Failed for %s", got, reasonExitedWithoutJob)
 		}
 	}, newSet(1))
-}
-
-func TestRunnersProxyComesFromASecret(t *testing.T) {
-	set := newSet(1, func(s *v1alpha1.EphemeralRunnerSet) {
-		s.Spec.EphemeralRunnerSpec.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}}
-	})
-	inBubble(t, func(s *site) {
-		s.reconcile()
-		secrets := &corev1.SecretList{}
-		if err := s.api.List(t.Context(), secrets); err != nil {
-			t.Fatal(err)
-		}
-		want := "set-754b578d-runner-proxy" // ARC's name for this namespace
-		if len(secrets.Items) != 1 || secrets.Items[0].Name != want || string(secrets.Items[0].Data["http_proxy"]) != "http://proxy" {
-			t.Fatalf("Secrets %v, want %s", secrets.Items, want)
-		}
-		if got := s.runners()[0].Spec.ProxySecretRef; got != want {
-			t.Errorf("the runner's proxy Secret is %q, want %s", got, want)
-		}
-	}, set)
 }

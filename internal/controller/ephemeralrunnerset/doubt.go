@@ -20,7 +20,7 @@ const (
 // planDoubt asks GitHub where what is seen and what was reported do not go together.
 func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 	// The figure of jobs is the listener's; the runners' own is what was reported for each.
-	starved := want.assignedJobs > m.tally(runners).working
+	starved := want.assignedJobs > p.tally.working
 	for _, r := range runners {
 		past := m.past(r)
 		if r.deleting || r.ended() || r.registration == 0 || past.lost || !past.removed.IsZero() {

@@ -12,7 +12,7 @@ import (
 
 // announce tells of the conditions that changed between two states of a set: what went wrong, and that it is well again.
 func (c *Controller) announce(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
-	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionOutdated} {
+	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated} {
 		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 		switch is := now.Status == metav1.ConditionTrue; {

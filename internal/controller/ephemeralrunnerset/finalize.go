@@ -19,17 +19,19 @@ const unseenPause = time.Second
 // finalize deletes the set's runners and lets the set go when the last is gone, those included that were created last
 // and are not visible yet. A runner with a job finishes it first: its own finalization sees to that. The proxy Secret has
 // the set as its owner and goes by garbage collection.
-func (c *Controller) finalize(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, runners []v1alpha1.EphemeralRunner) (ctrl.Result, error) {
+func (c *Controller) finalize(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, views []*runner) (ctrl.Result, error) {
 	m := c.memoryOf(set)
 	m.unanswered = nil // they are not tried again, so they are expected for a while only
-	views := observe(runners, "")
 	expected := c.expected(set, m, views)
 	switch {
 	case len(views) > 0:
 		going := slices.DeleteFunc(slices.Clone(views), func(r *runner) bool { return r.deleting })
 		err := c.drop(ctx, set, m, going, false)
 		again, reportErr := c.reportLeft(ctx, set, m, views)
-		return ctrl.Result{RequeueAfter: again}, errors.Join(err, reportErr)
+		if err = errors.Join(err, reportErr); err != nil {
+			return ctrl.Result{}, err // the next pass comes by itself, soon
+		}
+		return ctrl.Result{RequeueAfter: again}, nil
 	case expected > 0:
 		return ctrl.Result{RequeueAfter: unseenPause}, nil
 	default:
@@ -45,7 +47,7 @@ func (c *Controller) reportLeft(ctx context.Context, set *v1alpha1.EphemeralRunn
 		return wait, nil
 	}
 	before := set.DeepCopy()
-	count(&set.Status, left)
+	count(&set.Status, left, true)
 	wrote, err := kube.PatchStatus(ctx, c.Client, set, before)
 	if wrote {
 		m.reported = now

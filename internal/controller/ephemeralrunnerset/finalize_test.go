@@ -84,11 +84,11 @@ func TestDeletedSetWaitsForRunnersThatAreNotVisibleYet(t *testing.T) {
 	inBubble(t, func(s *site) {
 		s.reconcile()
 		s.delete()
-		s.hidden = true
+		s.late = true
 		if again := s.reconcile().RequeueAfter; again != unseenPause || s.gone() {
 			t.Errorf("again in %s, gone: %t", again, s.gone())
 		}
-		s.hidden = false
+		s.late = false
 		s.reconcile()
 		s.letGo()
 		s.reconcile()

@@ -12,8 +12,9 @@ import (
 // memory is what one set's plan needs to know of the past and no object says: when things were first seen, and what
 // GitHub answered. Only the set's own reconcile touches it, one pass at a time.
 type memory struct {
-	// now is the time of the pass.
-	now time.Time
+	// now is the time of the pass, and passes its number.
+	now    time.Time
+	passes int
 
 	// patchID is the newest one seen and patchSeen when that was.
 	patchID   int
@@ -27,14 +28,34 @@ type memory struct {
 	completions []time.Time
 
 	trouble trouble
+
+	// refusals counts the creations in a row that failed, refusal is what the last one failed with, and lacking says that
+	// runners are still to be made.
+	refusals int
+	refusal  error
+	lacking  bool
+	// createAfter is when the next creation may be tried after one that failed.
+	createAfter time.Time
+	// closed: the namespace is being deleted, so nothing can be made in it any more.
+	closed bool
 }
 
 // past is what is remembered of one runner.
 type past struct {
-	up        time.Time // first seen running
+	up        time.Time // first seen running, in its present pod
 	ended     time.Time // first seen ended
 	completed time.Time // first seen with its job reported completed
 
+	// What follows is of this registration; one that is made anew starts with nothing asked.
+	registration int
+	answers
+
+	counted bool // its failure, or its job, is part of trouble
+	seenIn  int  // number of the last pass that saw it
+}
+
+// answers are what came of asking GitHub about a registration.
+type answers struct {
 	busy    bool      // GitHub refused to remove it because it has a job
 	removed time.Time // GitHub agreed to remove it, or did not know it any more
 
@@ -42,8 +63,12 @@ type past struct {
 	retry   time.Time // when to ask again after a question that got no answer
 	missing time.Time // first of the answers in a row that it is not registered
 	lost    bool      // not registered in two answers far enough apart
+}
 
-	counted bool // its failure, or its job, is part of trouble
+// registration is a runner's on GitHub: one that lost its pod before it had a job gets another.
+type registration struct {
+	runner types.UID
+	id     int
 }
 
 func newMemory() *memory { return &memory{runners: map[types.UID]*past{}} }
@@ -56,35 +81,49 @@ func (m *memory) past(r *runner) *past {
 	return &past{}
 }
 
-// note adds what this pass sees for the first time, and forgets and returns the runners that are gone.
-func (m *memory) note(runners []*runner, patchID int, specHash string, now time.Time) (gone []types.UID) {
+// note adds what this pass sees for the first time, and forgets the runners that are gone, and returns
+// the registrations that nothing is to be known of any more.
+func (m *memory) note(runners []*runner, patchID int, specHash string, now time.Time) (over []registration) {
 	if m.patchSeen.IsZero() || patchID != m.patchID {
 		m.patchSeen = now
 	}
 	m.now, m.patchID = now, patchID
 	m.trouble.forTemplate(specHash)
-	seen := make(map[types.UID]*past, len(runners))
+	m.passes++
 	for _, r := range runners {
-		p := m.past(r)
-		seen[r.uid] = p
+		p, known := m.runners[r.uid]
+		if !known {
+			p = &past{registration: r.registration}
+			m.runners[r.uid] = p
+		}
+		p.seenIn = m.passes
+		if p.registration != r.registration {
+			over = append(over, registration{r.uid, p.registration})
+			p.registration, p.answers = r.registration, answers{}
+		}
 		m.noteRunner(r, p)
 	}
-	for uid := range m.runners {
-		if seen[uid] == nil {
-			gone = append(gone, uid)
+	for uid, p := range m.runners {
+		if len(m.runners) == len(runners) {
+			break // nobody is gone, or the last who is has been found
+		}
+		if p.seenIn != m.passes {
+			over = append(over, registration{uid, p.registration})
+			delete(m.runners, uid)
 		}
 	}
-	m.runners = seen
 	m.completions = slices.DeleteFunc(m.completions, func(t time.Time) bool { return now.Sub(t) >= completionWindow })
-	return gone
+	return over
 }
 
 func (m *memory) noteRunner(r *runner, p *past) {
-	if r.up() {
+	switch {
+	case r.up():
 		first(&p.up, m.now)
-	}
-	if r.ended() {
+	case r.ended():
 		first(&p.ended, m.now)
+	default:
+		p.up = time.Time{}
 	}
 	if r.completed && first(&p.completed, m.now) {
 		m.completions = append(m.completions, m.now)
@@ -94,7 +133,7 @@ func (m *memory) noteRunner(r *runner, p *past) {
 
 // noteTrouble counts, once a runner, that it failed before it got a job, that it is outdated, or that it got one.
 func (m *memory) noteTrouble(r *runner, p *past) {
-	if p.counted || r.oldTemplate {
+	if p.counted || m.oldTemplate(r) {
 		return
 	}
 	switch {
@@ -108,6 +147,12 @@ func (m *memory) noteTrouble(r *runner, p *past) {
 		p.counted = true
 		m.trouble.outdated(r, m.now)
 	}
+}
+
+// oldTemplate says that the runner was made from another template than the present one. One that ARC made does not tell
+// and counts as of the present: taking over kills no runner.
+func (m *memory) oldTemplate(r *runner) bool {
+	return r.template != "" && r.template != m.trouble.template
 }
 
 // first sets a time that is not set yet, and says whether it did.

@@ -1,9 +1,7 @@
 package ephemeralrunnerset
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -12,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestRunnersAreCountedByStateAndReason(t *testing.T) {
@@ -48,22 +45,6 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	deleteMetrics(types.NamespacedName{Namespace: "ns", Name: "states"})
 	if runnersByState.DeleteLabelValues("states", "ns", "idle", "") {
 		t.Error("a series of a deleted set was still there")
-	}
-}
-
-func TestQuotaIsACondition(t *testing.T) {
-	status := &v1alpha1.EphemeralRunnerSetStatus{}
-	if got := quotaCondition(status, []*runner{{}}); got != nil {
-		t.Errorf("condition %+v though no runner ever waited", got)
-	}
-	waits := &runner{reason: v1alpha1.ConditionQuotaExceeded, message: "exceeded quota: team"}
-	got := quotaCondition(status, []*runner{waits, {}, waits})
-	if got == nil || got.Status != "True" || !strings.Contains(got.Message, "2 runners") || !strings.Contains(got.Message, waits.message) {
-		t.Errorf("condition %+v, want True with the number and the refusal", got)
-	}
-	kube.SetConditions(&status.Conditions, 1, time.Unix(1, 0), *got)
-	if got := quotaCondition(status, nil); got == nil || got.Status != "False" {
-		t.Errorf("condition %+v, want False after the wait", got)
 	}
 }
 

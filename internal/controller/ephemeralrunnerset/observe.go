@@ -1,8 +1,6 @@
 package ephemeralrunnerset
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,8 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// runner is what a decision needs to know of one EphemeralRunner: some 200 bytes, so that looking at a set of thousands
-// copies no pod template.
+// runner is what a decision needs to know of one EphemeralRunner: some 200 bytes, without pod
+// template. A view is never changed: what is new of a runner is a new view.
 type runner struct {
 	name         string
 	uid          types.UID
@@ -22,7 +20,6 @@ type runner struct {
 	registration int // id on GitHub, 0 while not recorded
 
 	phase    v1alpha1.EphemeralRunnerPhase
-	ready    bool
 	deleting bool
 	draining bool // it has, or had, a job by GitHub's word: removal was refused
 
@@ -30,7 +27,7 @@ type runner struct {
 	completed  bool
 	jobPatchID int
 
-	oldTemplate     bool
+	template        string // hash of what it was made from, empty where that is not known
 	reason, message string
 }
 
@@ -55,34 +52,31 @@ func (r *runner) failedIdle() bool {
 	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hasJob && !r.completed && !r.draining
 }
 
-// observe returns views of the runners, oldest first.
-func observe(runners []v1alpha1.EphemeralRunner, specHash string) []*runner {
-	views := make([]*runner, 0, len(runners))
-	for i := range runners {
-		views = append(views, view(&runners[i], specHash))
+// same says that what a decision needs has not changed. A runner's resourceVersion is needed while it may be deleted on
+// condition that nobody has written to it, which is until it is registered.
+func (r *runner) same(now runner) bool {
+	before := *r
+	before.created, now.created = time.Time{}, time.Time{} // it follows from the UID
+	if now.registration != 0 {
+		before.version, now.version = "", ""
 	}
-	slices.SortFunc(views, func(a, b *runner) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
-	})
-	return views
+	return before == now
 }
 
-func view(object *v1alpha1.EphemeralRunner, specHash string) *runner {
+func viewOf(object *v1alpha1.EphemeralRunner) runner {
 	status := &object.Status
-	// A runner that ARC made has no hash and counts as of the present template: taking over kills no runner.
-	hash, known := object.Annotations[v1alpha1.AnnotationRunnerSpecHash]
-	return &runner{
+	return runner{
 		name: object.Name, uid: object.UID, version: object.ResourceVersion,
 		created:      object.CreationTimestamp.Time,
 		registration: status.RunnerID,
-		phase:        status.Phase, ready: status.Ready,
-		deleting:    !object.DeletionTimestamp.IsZero(),
-		draining:    meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining),
-		hasJob:      status.HasJob(),
-		completed:   status.JobCompleted(),
-		jobPatchID:  status.JobPatchID,
-		oldTemplate: known && hash != specHash,
-		reason:      status.Reason, message: status.Message,
+		phase:        status.Phase,
+		deleting:     !object.DeletionTimestamp.IsZero(),
+		draining:     meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining),
+		hasJob:       status.HasJob(),
+		completed:    status.JobCompleted(),
+		jobPatchID:   status.JobPatchID,
+		template:     object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
+		reason:       status.Reason, message: status.Message,
 	}
 }
 

@@ -11,6 +11,9 @@ const (
 	// surplusPatience is how long a runner has to be too many before it is removed. Job assignment and figures travel
 	// by different ways and differ for seconds; a runner removed too early is a job that waits for a new pod.
 	surplusPatience = 30 * time.Second
+	// createAtMost is how many runners one pass makes: eight rounds of kube.Parallel requests, a second or two. The next
+	// pass goes on, so that an absurd minRunners costs no memory here and is seen, and mended, while it grows.
+	createAtMost = 1000
 	// completionWindow: a completion that was reported this recently may be in the figures twice.
 	completionWindow = 10 * time.Second
 	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait.
@@ -50,6 +53,8 @@ func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
 
 // plan is what one pass decided to do.
 type plan struct {
+	// tally is what the set has.
+	tally tally
 	// create is how many runners to make.
 	create int
 	// drop are runners to delete without asking: GitHub has nothing to say about them any more, or their own
@@ -77,30 +82,36 @@ func (p *plan) wake(t time.Time) {
 // plan decides. expected is how many runners were created that are not among those seen. The memory's clocks of surplus
 // are wound on; nothing else changes.
 func (m *memory) plan(runners []*runner, want demand, expected int) *plan {
-	p := &plan{}
+	p := &plan{tally: m.tally(runners)}
 	m.planRelease(p, runners)
 	m.planHistory(p, runners, want.failedHistory)
 	m.planReplacement(p, runners)
 	m.planDoubt(p, runners, want)
-	m.planCreation(p, runners, want, expected)
+	m.planCreation(p, want, expected)
 	m.planSurplus(p, runners, want, expected)
 	return p
 }
 
 // planCreation fills up to replicas, within maxRunners and what trouble allows.
-func (m *memory) planCreation(p *plan, runners []*runner, want demand, expected int) {
-	t := m.tally(runners)
+func (m *memory) planCreation(p *plan, want demand, expected int) {
+	t := &p.tally
 	// Runners that exited without a job are about to count as failures, which may forbid to replace them.
 	missing := want.replicas - t.waiting - t.working - t.held - expected - len(p.exitedIdle)
 	room := want.maxRunners - t.notEnded - expected
 	var due time.Time
 	p.create, due = m.trouble.allows(max(0, min(missing, room)), t.starting+expected, m.now)
 	p.wake(due)
+	if p.create > createAtMost {
+		p.create = createAtMost
+		if !m.closed && !m.now.Before(m.createAfter) { // otherwise nothing is made now, and there is nothing to go on with
+			p.wake(m.now)
+		}
+	}
 }
 
 // planSurplus winds the clocks of the runners that are too many and picks a victim for each that has run out.
 func (m *memory) planSurplus(p *plan, runners []*runner, want demand, expected int) {
-	t := m.tally(runners)
+	t := &p.tally
 	surplus := max(0, t.waiting+t.working+expected-want.replicas-len(m.completions))
 	m.surplus = m.surplus[:min(surplus, len(m.surplus))]
 	for len(m.surplus) < surplus {
@@ -120,14 +131,16 @@ func (m *memory) planSurplus(p *plan, runners []*runner, want demand, expected i
 
 // pickVictims spares as many runners as are due, those counted that go for another reason.
 func (m *memory) pickVictims(p *plan, runners []*runner, due int) {
-	for _, going := range [][]*runner{p.drop, p.dropUnseen, p.remove} {
-		for _, r := range going {
-			if m.slotOf(r) == waiting {
-				due--
-			}
+	if due == 0 {
+		return
+	}
+	going := p.going()
+	for r := range going {
+		if m.slotOf(r) == waiting {
+			due--
 		}
 	}
-	for _, r := range m.candidates(p, runners) {
+	for _, r := range m.candidates(going, runners) {
 		if due <= 0 {
 			return
 		}
@@ -138,10 +151,10 @@ func (m *memory) pickVictims(p *plan, runners []*runner, due int) {
 
 // candidates returns the runners that can be spared, best first: not registered yet, registered but not up, idle; each
 // oldest first. One with a job is never among them.
-func (m *memory) candidates(p *plan, runners []*runner) []*runner {
+func (m *memory) candidates(going map[*runner]bool, runners []*runner) []*runner {
 	var spare []*runner
 	for _, r := range runners {
-		if m.slotOf(r) == waiting && !p.gets(r) {
+		if m.slotOf(r) == waiting && !going[r] {
 			spare = append(spare, r)
 		}
 	}
@@ -149,9 +162,15 @@ func (m *memory) candidates(p *plan, runners []*runner) []*runner {
 	return spare
 }
 
-// gets says that the plan gets rid of the runner already.
-func (p *plan) gets(r *runner) bool {
-	return slices.Contains(p.drop, r) || slices.Contains(p.dropUnseen, r) || slices.Contains(p.remove, r)
+// going returns the runners that the plan gets rid of so far.
+func (p *plan) going() map[*runner]bool {
+	going := make(map[*runner]bool, len(p.drop)+len(p.dropUnseen)+len(p.remove))
+	for _, runners := range [][]*runner{p.drop, p.dropUnseen, p.remove} {
+		for _, r := range runners {
+			going[r] = true
+		}
+	}
+	return going
 }
 
 func rank(r *runner) int {
@@ -179,8 +198,9 @@ func (m *memory) spare(p *plan, r *runner) {
 
 // planReplacement gets rid of runners of an old template that have no job; those with one finish.
 func (m *memory) planReplacement(p *plan, runners []*runner) {
+	going := p.going()
 	for _, r := range runners {
-		if r.oldTemplate && m.slotOf(r) == waiting && !p.gets(r) {
+		if m.oldTemplate(r) && m.slotOf(r) == waiting && !going[r] {
 			m.spare(p, r)
 		}
 	}
@@ -237,7 +257,7 @@ func (m *memory) planHistory(p *plan, runners []*runner, limit int) {
 
 // obsolete says that a failed runner has nothing to tell any more.
 func (m *memory) obsolete(p *plan, r *runner) bool {
-	if r.oldTemplate || r.created.Before(m.trouble.lastWorking) {
+	if m.oldTemplate(r) || r.created.Before(m.trouble.lastWorking) {
 		return true
 	}
 	if r.phase == v1alpha1.EphemeralRunnerPhaseOutdated {

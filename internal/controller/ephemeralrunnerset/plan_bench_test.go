@@ -1,13 +1,18 @@
 package ephemeralrunnerset
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // many returns objects of n busy runners, as the cache has them.
@@ -16,40 +21,95 @@ func many(n int) []v1alpha1.EphemeralRunner {
 	for i := range runners {
 		name := fmt.Sprintf("runner-%05d", i)
 		runners[i] = v1alpha1.EphemeralRunner{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start)},
-			Status:     v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name, JobPatchID: 1},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: setKey.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start),
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(newSet(0), v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))},
+			},
+			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name, JobPatchID: 1},
 		}
 	}
 	return runners
 }
 
+// populate returns a controller whose watch has shown n busy runners of a set.
+func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.EphemeralRunner) {
+	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(n), many(n)
+	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
+	watch.Show(context.Background(), runners)
+	return c, set, runners
+}
+
 // onePass is everything a pass does with the runners of a set but asking the API server.
-func onePass(h *history, runners []v1alpha1.EphemeralRunner) {
-	h.runners = observe(runners, "template")
-	h.pass()
+func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, m *setMemory) {
+	views := c.roster.of(set.UID)
+	m.note(views, set.Spec.PatchID, "template", start)
+	c.questions.note(context.Background(), m.memory, setKey, views)
+	p := m.plan(views, demandOf(&set.Spec), c.expected(set, m, views))
+	m.describe(&set.Status, set, views, p)
 }
 
 // A set has at most ten passes a second (see gather), whatever happens to its runners, so the time of one pass is what
 // bounds the cost of a large set.
 func BenchmarkPass(b *testing.B) {
-	for _, n := range []int{100, 1000, 5000} {
+	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			h, runners := newHistory(n), many(n)
+			c, set, _ := populate(n)
+			m := c.memoryOf(set)
 			b.ReportAllocs()
 			for b.Loop() {
-				onePass(h, runners)
+				onePass(c, set, m)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/runner")
+		})
+	}
+}
+
+// change has each event be news: the runner's job is another one's.
+func change(runner *v1alpha1.EphemeralRunner) { runner.Status.JobPatchID++ }
+
+// What one event of a runner costs beside the pass, which it shares with all others of a tenth of a second.
+func BenchmarkRunnerEvent(b *testing.B) {
+	for _, n := range []int{10, 1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			c, _, runners := populate(n)
+			handler, queue := c.RunnerEvents(), &controllertest.Queue{}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				runner := &runners[i%n]
+				change(runner)
+				handler.Update(b.Context(), event.UpdateEvent{ObjectOld: runner, ObjectNew: runner}, queue)
+				queue.Requests = queue.Requests[:0]
 			}
 		})
 	}
 }
 
-// A pass may allocate a view of each runner, and nothing else for each.
+// An event allocates the same in a set of any size: one new view of its own runner.
+func TestAllocationsOfARunnerEvent(t *testing.T) {
+	for _, n := range []int{10, 5000} {
+		c, _, runners := populate(n)
+		handler, queue := c.RunnerEvents(), &controllertest.Queue{Requests: make([]reconcile.Request, 0, 1)}
+		if got := testing.AllocsPerRun(100, func() {
+			change(&runners[n/2])
+			handler.Update(t.Context(), event.UpdateEvent{ObjectOld: &runners[n/2], ObjectNew: &runners[n/2]}, queue)
+			queue.Requests = queue.Requests[:0]
+		}); got > 1 {
+			t.Errorf("an event of one of %d runners allocates %.0f times, want once", n, got)
+		}
+	}
+}
+
+// A pass allocates nothing for each of its runners: what it does allocate are slices and maps of all of them. Some
+// allocations more are those of pools that the garbage collector has emptied.
 func TestAllocationsOfAPass(t *testing.T) {
-	const n = 1000
-	h, runners := newHistory(n), many(n)
-	onePass(h, runners)
-	if got := testing.AllocsPerRun(10, func() { onePass(h, runners) }); got > 1.2*n {
-		t.Errorf("a pass over %d runners allocates %.0f times", n, got)
+	allocations := func(n int) float64 {
+		c, set, _ := populate(n)
+		m := c.memoryOf(set)
+		onePass(c, set, m)
+		return testing.AllocsPerRun(10, func() { onePass(c, set, m) })
+	}
+	if few, many := allocations(10), allocations(5000); many > few+10 {
+		t.Errorf("a pass over 10 runners allocates %.0f times, over 5000 %.0f times", few, many)
 	}
 }
 

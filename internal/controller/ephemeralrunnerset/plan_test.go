@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 func TestCreation(t *testing.T) {
@@ -22,6 +24,8 @@ func TestCreation(t *testing.T) {
 		"held ones leave room under maxRunners": {replicas: 3, max: 2, runners: []runner{succeeded, busyOne}, want: 1},
 		"enough":                                {replicas: 1, max: 10, runners: []runner{idle, idle}, want: 0},
 		"nothing wanted":                        {replicas: 0, max: 10, want: 0},
+		"a negative figure":                     {replicas: -3, max: 10, want: 0},
+		"an absurd figure, in parts":            {replicas: 1 << 31, max: v1alpha1.MaxRunnersUnlimited, want: createAtMost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory(test.replicas)
@@ -30,8 +34,29 @@ func TestCreation(t *testing.T) {
 				h.add(1, r)
 			}
 			h.memory.note(h.runners, h.patchID, "template", h.now)
-			if got := h.memory.plan(h.runners, h.want, test.expected).create; got != test.want {
-				t.Errorf("create %d, want %d", got, test.want)
+			p := h.memory.plan(h.runners, h.want, test.expected)
+			if p.create != test.want {
+				t.Errorf("create %d, want %d", p.create, test.want)
+			}
+			if goesOn := p.again.Equal(h.now); goesOn != (test.want == createAtMost) {
+				t.Errorf("goes on at once: %t", goesOn)
+			}
+		})
+	}
+}
+
+// The rest of an absurd figure is not looked at a thousand times a second while nothing may be made.
+func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
+	for name, refuse := range map[string]func(*history){
+		"refused":              func(h *history) { h.memory.createAfter = h.now.Add(longestCreatePause) },
+		"namespace terminates": func(h *history) { h.memory.closed = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(1 << 31)
+			h.want.maxRunners = v1alpha1.MaxRunnersUnlimited
+			refuse(h)
+			if p := h.pass(); p.create != createAtMost || p.again.Equal(h.now) {
+				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.again.Sub(h.now), createAtMost)
 			}
 		})
 	}
@@ -40,7 +65,7 @@ func TestCreation(t *testing.T) {
 func TestSurplusWaitsForPatienceAndANewerFigure(t *testing.T) {
 	h := newHistory(0)
 	h.add(2, idle)
-	if p := h.pass(); p.gets(h.runners[0]) || p.again.Sub(h.now) != surplusPatience {
+	if p := h.pass(); len(p.going()) != 0 || p.again.Sub(h.now) != surplusPatience {
 		t.Fatalf("at once: remove %v, again in %s", names(p.remove), p.again.Sub(h.now))
 	}
 	if p := h.later(surplusPatience).pass(); len(p.remove) != 0 {
@@ -100,7 +125,7 @@ func TestCompletionsOfTheLastSecondsAreNoSurplus(t *testing.T) {
 
 func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 	h := newHistory(3)
-	old := func(r runner) runner { r.oldTemplate = true; return r }
+	old := func(r runner) runner { r.template = "former"; return r }
 	h.add(1, old(busyOne))
 	unregistered := h.add(1, old(starting))
 	up := h.add(1, old(idle))

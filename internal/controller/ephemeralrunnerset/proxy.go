@@ -3,6 +3,7 @@ package ephemeralrunnerset
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,8 +13,21 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
+// proxyTrusted is how long the proxy Secret is taken for granted once it was written. Secrets aren't watched: one that
+// somebody has deleted would keep all pods from starting, and is back after this time.
+const proxyTrusted = time.Minute
+
+// restoreProxySecret looks after the proxy Secret while runners start that need it and none is made.
+func (c *Controller) restoreProxySecret(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, starting int) error {
+	if starting == 0 || m.closed {
+		return nil
+	}
+	_, err := c.ensureProxySecret(ctx, set, m)
+	return err
+}
+
 // ensureProxySecret writes the Secret that gives runner containers their proxy, if there is one and it changed since
-// the last time, and returns its name.
+// the last time or that was long ago, and returns its name.
 func (c *Controller) ensureProxySecret(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory) (string, error) {
 	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
 		return "", nil
@@ -34,13 +48,14 @@ func (c *Controller) ensureProxySecret(ctx context.Context, set *v1alpha1.Epheme
 		Data: data,
 	}
 	hash := kube.Hash(secret)
-	if hash == m.proxyHash {
+	now := c.Clock.Now()
+	if hash == m.proxyHash && now.Sub(m.proxyApplied) < proxyTrusted {
 		return secret.Name, nil
 	}
 	if _, err := kube.Apply(ctx, c.Client, secret, nil); err != nil {
 		return "", err
 	}
-	m.proxyHash = hash
+	m.proxyHash, m.proxyApplied = hash, now
 	return secret.Name, nil
 }
 

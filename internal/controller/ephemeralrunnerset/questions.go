@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -29,22 +30,28 @@ const (
 	missing
 )
 
-// question is about one runner.
+// question is about one registration of a runner.
 type question struct {
 	set types.NamespacedName
-	uid types.UID
+	registration
+}
+
+func questionAbout(set types.NamespacedName, r *runner) question {
+	return question{set: set, registration: registration{r.uid, r.registration}}
 }
 
 // questions asks GitHub about runners in the background and keeps the answers until the next pass.
 type questions struct {
-	github func(context.Context, credentials.Reference) (GitHub, error)
-	calls  *pool.Calls[question, answer]
+	github  func(context.Context, credentials.Reference) (GitHub, error)
+	removed *pool.Removed
+	calls   *pool.Calls[question, answer]
 }
 
 func newQuestions(options Options, wake func(types.NamespacedName)) *questions {
 	return &questions{
-		github: options.GitHub,
-		calls:  pool.NewCalls[question, answer](options.Pool, options.Clock, func(q question) { wake(q.set) }),
+		github:  options.GitHub,
+		removed: options.Removed,
+		calls:   pool.NewCalls[question, answer](options.Pool, options.Clock, func(q question) { wake(q.set) }),
 	}
 }
 
@@ -54,30 +61,32 @@ func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, m *memory, p *plan) in
 	if len(p.remove)+len(p.lookUp) == 0 {
 		return 0
 	}
-	key := client.ObjectKeyFromObject(set)
-	// Of a copy: the calls outlast the pass, which goes on to write the set's status.
-	reference := credentials.ForEphemeralRunnerSet(set.DeepCopy())
+	set = set.DeepCopy() // the calls outlast the pass, which goes on to write the set's status
 	asked := 0
 	for _, r := range p.remove {
-		if q.askOne(key, reference, m, r, removeRunner) {
+		if q.askOne(set, m, r, removeRunner) {
 			asked++
 		}
 	}
 	for _, r := range p.lookUp {
-		q.askOne(key, reference, m, r, lookUpRunner)
+		q.askOne(set, m, r, lookUpRunner)
 	}
 	return asked
 }
 
-func (q *questions) askOne(set types.NamespacedName, reference credentials.Reference, m *memory, r *runner,
-	do func(context.Context, GitHub, int) (answer, error),
-) bool {
-	asked := q.calls.Go(set.String(), question{set: set, uid: r.uid}, func(ctx context.Context) (answer, error) {
+func (q *questions) askOne(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner, do func(context.Context, GitHub, int) (answer, error)) bool {
+	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
+	asked := q.calls.Go(key.String(), questionAbout(key, r), func(ctx context.Context) (answer, error) {
+		ctx = kube.LogAbout(ctx, scaleSetOf(set), "runner", r.name)
 		github, err := q.github(ctx, reference)
 		if err != nil {
 			return 0, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
 		}
-		return do(ctx, github, r.registration)
+		said, err := do(ctx, github, r.registration)
+		if err == nil && said == removed {
+			q.removed.Note(r.uid, r.registration)
+		}
+		return said, err
 	})
 	if asked {
 		m.past(r).asked = m.now
@@ -106,7 +115,10 @@ func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 func (q *questions) note(ctx context.Context, m *memory, set types.NamespacedName, runners []*runner) {
 	unanswered, cause := 0, error(nil)
 	for _, r := range runners {
-		key := question{set: set, uid: r.uid}
+		if m.past(r).asked.IsZero() {
+			continue
+		}
+		key := questionAbout(set, r)
 		call, known := q.calls.Last(key)
 		if !known || call.Running() {
 			continue
@@ -122,10 +134,10 @@ func (q *questions) note(ctx context.Context, m *memory, set types.NamespacedNam
 	}
 }
 
-// forget drops what was asked about runners that are gone.
-func (q *questions) forget(set types.NamespacedName, gone []types.UID) {
-	for _, uid := range gone {
-		q.calls.Forget(question{set: set, uid: uid})
+// forget drops what was asked about registrations that nothing is to be known of any more.
+func (q *questions) forget(set types.NamespacedName, over []registration) {
+	for _, registration := range over {
+		q.calls.Forget(question{set: set, registration: registration})
 	}
 }
 

@@ -2,7 +2,6 @@ package ephemeralrunnerset
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,57 +18,69 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// ownerIndex finds the runners of a set by the set's UID.
-const ownerIndex = "metadata.controllerUID"
-
-// SetupWithManager registers the controller, its index and its watches.
+// SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.EphemeralRunner{}, ownerIndex, ownerUID)
-	if err != nil {
-		return fmt.Errorf("index runners by their set: %w", err)
-	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
-		Watches(&v1alpha1.EphemeralRunner{}, c.runnerEvents()).
+		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
 		WatchesRawSource(source.Func(c.waker.Start)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: kube.BackOff()}).
+		WithOptions(kube.ControllerOptions(c.Workers)).
 		Complete(c)
 }
 
-func ownerUID(object client.Object) []string {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
-		return nil
+// ownerOf returns the set that a runner belongs to.
+func ownerOf(runner client.Object) owner {
+	set := metav1.GetControllerOfNoCopy(runner)
+	if set == nil || set.Kind != "EphemeralRunnerSet" {
+		return owner{}
 	}
-	return []string{string(owner.UID)}
+	return owner{uid: set.UID, name: set.Name}
 }
 
-// gather is how long events of a set's runners are gathered for one pass. A pass looks at all runners of its set, and a
-// runner has ten events in its life: with ten passes a second at most, an event costs the same in a set of any size. What
-// follows from a runner's event is not urgent; a change of the set itself is, and isn't delayed.
+// gather is how long events of a set's runners are gathered for one pass: a runner has ten events in its life, a pass looks
+// at all runners of its set, and ten of those a second are enough. What follows from a runner's event is not urgent; a
+// change of the set itself is, and isn't delayed.
 const gather = 100 * time.Millisecond
 
-// runnerEvents brings a set back for every change of a runner of its own, and notes that a runner was seen even if it
-// is gone again before the set is reconciled.
-func (c *Controller) runnerEvents() handler.EventHandler {
-	see := func(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		owner := metav1.GetControllerOf(object)
-		if owner == nil {
-			return
-		}
-		key := types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}
-		queue.AddAfter(reconcile.Request{NamespacedName: key}, gather)
-	}
+// RunnerEvents returns what the watch of runners tells: it keeps the roster, and brings a set back when one of its runners
+// has changed in a way that matters. It is exported for tests that play the watch.
+func (c *Controller) RunnerEvents() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { see(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { see(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			if owner := metav1.GetControllerOf(e.Object); owner != nil {
-				c.expectations.Met(types.NamespacedName{Namespace: e.Object.GetNamespace(), Name: owner.Name}, e.Object.GetName())
-			}
-			see(e.Object, q)
-		},
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.saw(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.saw(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.missed(e.Object, q) },
+	}
+}
+
+// saw notes a runner as it is now. The set that it has left, if it has, is brought back as well.
+func (c *Controller) saw(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	runner, is := object.(*v1alpha1.EphemeralRunner)
+	if !is {
+		return
+	}
+	set := ownerOf(runner)
+	former, news := c.roster.put(client.ObjectKeyFromObject(runner), set, viewOf(runner))
+	if !news {
+		return
+	}
+	enqueue(queue, runner.Namespace, set)
+	if former.name != set.name {
+		enqueue(queue, runner.Namespace, former)
+	}
+}
+
+// missed notes that a runner is gone, and that it was seen even if no pass has seen it.
+func (c *Controller) missed(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	key := client.ObjectKeyFromObject(object)
+	set := c.roster.remove(key)
+	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.name}, key.Name)
+	enqueue(queue, key.Namespace, set)
+}
+
+func enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], namespace string, set owner) {
+	if set.name != "" {
+		queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.name}}, gather)
 	}
 }

@@ -33,15 +33,19 @@ type site struct {
 	*testing.T
 	api        client.WithWatch
 	controller *Controller
+	watch      controllertest.RunnerWatch
 	recorder   *events.FakeRecorder
+	removed    *pool.Removed
 
 	mu       sync.Mutex
 	requests map[string]int
-	// refuse is what creations of runners fail with; with made the runner is there all the same.
-	refuse error
-	made   bool
-	// hidden: runners are not shown by the cache yet.
-	hidden bool
+	// refuse is what creations of runners fail with; with made the runner is there all the same. Where refusals is set
+	// only so many of them fail.
+	refuse   error
+	made     bool
+	refusals int
+	// late: the watch does not show what has changed of runners yet.
+	late bool
 	// remove is what GitHub answers to the removal of a runner, asked how often it was asked.
 	remove error
 	asked  int
@@ -50,18 +54,18 @@ type site struct {
 func inBubble(t *testing.T, test func(s *site), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-		s := &site{T: t, recorder: events.NewFakeRecorder(100), requests: map[string]int{}}
+		s := &site{T: t, recorder: events.NewFakeRecorder(100), removed: pool.NewRemoved(clock.RealClock{}), requests: map[string]int{}}
 		s.api = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
-			WithIndex(&v1alpha1.EphemeralRunner{}, ownerIndex, ownerUID).
 			WithInterceptorFuncs(s.interceptors()).Build()
 		s.controller = NewController(Options{
-			Client: s.api, Pool: workers, Recorder: s.recorder, Clock: clock.RealClock{},
+			Client: s.api, Pool: workers, Removed: s.removed, Recorder: s.recorder, Clock: clock.RealClock{},
 			GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },
 			Proxy: func(context.Context, credentials.Reference) (map[string][]byte, error) {
 				return map[string][]byte{"http_proxy": []byte("http://proxy")}, nil
 			},
 		})
+		s.watch.Handler = s.controller.RunnerEvents()
 		test(s)
 	})
 }
@@ -72,6 +76,18 @@ func (s *site) count(request string) {
 	s.requests[request]++
 }
 
+// refusal is what the next creation fails with.
+func (s *site) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusals > 0 {
+		if s.refusals--; s.refusals == 0 {
+			defer func() { s.refuse = nil }()
+		}
+	}
+	return s.refuse
+}
+
 // interceptors count requests, play what goes wrong, and give runners what a real API server gives.
 func (s *site) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
@@ -79,10 +95,11 @@ func (s *site) interceptors() interceptor.Funcs {
 			s.count("create")
 			object.SetUID(uuid.NewUUID())
 			object.SetCreationTimestamp(metav1.Now())
-			if s.refuse != nil && !s.made {
-				return s.refuse
+			refuse := s.refusal()
+			if refuse != nil && !s.made {
+				return refuse
 			}
-			return errors.Join(c.Create(ctx, object, options...), s.refuse)
+			return errors.Join(c.Create(ctx, object, options...), refuse)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			s.count("delete")
@@ -91,12 +108,6 @@ func (s *site) interceptors() interceptor.Funcs {
 		SubResourcePatch: func(ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			s.count(fmt.Sprintf("patch %s %T", resource, object))
 			return c.SubResource(resource).Patch(ctx, object, patch, options...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if s.hidden {
-				return nil
-			}
-			return c.List(ctx, list, options...)
 		},
 	}
 }
@@ -128,6 +139,10 @@ func newSet(replicas int, change ...func(*v1alpha1.EphemeralRunnerSet)) *v1alpha
 }
 
 func (s *site) pass() (ctrl.Result, error) {
+	s.Helper()
+	if !s.late {
+		s.watch.Show(s.Context(), s.runners())
+	}
 	result, err := s.controller.Reconcile(s.Context(), ctrl.Request{NamespacedName: setKey})
 	synctest.Wait()
 	return result, err
@@ -150,9 +165,6 @@ func (s *site) elapse(d time.Duration) {
 // runners returns what the API server has, seen or not.
 func (s *site) runners() []v1alpha1.EphemeralRunner {
 	s.Helper()
-	hidden := s.hidden
-	s.hidden = false
-	defer func() { s.hidden = hidden }()
 	var list v1alpha1.EphemeralRunnerList
 	if err := s.api.List(s.Context(), &list); err != nil {
 		s.Fatal(err)
@@ -200,3 +212,14 @@ func (s *site) publish(replicas int) {
 
 // event says whether an Event with the reason was recorded.
 func (s *site) event(reason string) bool { return controllertest.CountTold(s.recorder, reason) > 0 }
+
+// makeSurplus brings the set's runners up, then wants none of them for as long as it takes to act on that.
+func (s *site) makeSurplus() {
+	s.Helper()
+	s.reconcile()
+	s.bringUp()
+	s.publish(0)
+	s.reconcile()
+	s.elapse(surplusPatience)
+	s.publish(0)
+}

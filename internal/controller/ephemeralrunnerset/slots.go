@@ -31,17 +31,16 @@ const (
 
 // slotOf returns the slot of a runner, as the table of DESIGN §5 has it.
 func (m *memory) slotOf(r *runner) slot {
-	past := m.past(r)
 	switch {
 	case r.completed:
 		return m.completedSlot(r)
 	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.failedIdle():
 		return free
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
-		return heldUnless(m.letGo(past))
+		return heldUnless(m.letGo(m.past(r)))
 	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return heldUnless(!m.patchSeen.Before(past.ended.Add(settleAfterEnd)))
-	case r.hasJob || past.busy || r.draining:
+		return heldUnless(!m.patchSeen.Before(m.past(r).ended.Add(settleAfterEnd)))
+	case r.hasJob || r.draining || m.past(r).busy:
 		return working
 	case r.deleting:
 		return free

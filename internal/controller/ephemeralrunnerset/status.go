@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +19,9 @@ import (
 // reportEvery is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
 const reportEvery = time.Second
 
+// reasonRunnersScale is the reason of Ready while nothing is wrong.
+const reasonRunnersScale = "RunnersScale"
+
 // report writes the status if it changed, at most once a second, then the Events that go with it.
 func (c *Controller) report(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner, p *plan) error {
 	before := set.DeepCopy()
@@ -27,41 +30,40 @@ func (c *Controller) report(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 		publishMetrics(set)
 		m.publishStates(set, runners)
 	}
+	if equality.Semantic.DeepEqual(before.Status, set.Status) {
+		return nil
+	}
 	if due := m.reported.Add(reportEvery); m.now.Before(due) {
 		p.wake(due)
 		return nil
 	}
-	wrote, err := kube.PatchStatus(ctx, c.Client, set, before)
-	if err != nil {
+	if _, err := kube.PatchStatus(ctx, c.Client, set, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if wrote {
-		m.reported = m.now
-		c.announce(ctx, before, set)
-	}
+	m.reported = m.now
+	c.announce(ctx, before, set)
 	return nil
 }
 
 // describe fills the status with what was seen.
 func (m *memory) describe(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runner, p *plan) {
-	count(status, slices.DeleteFunc(slices.Clone(runners), func(r *runner) bool { return r.deleting }))
+	count(status, runners, false)
 	status.ObservedGeneration = set.Generation
 	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
 	if m.trouble.isOutdated() {
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
-	status.Capacity = m.capacity(runners, p)
+	status.Capacity = m.capacity(p)
 	kube.SetConditions(&status.Conditions, set.Generation, m.now, m.conditions(set)...)
-	if quota := quotaCondition(status, runners); quota != nil {
-		kube.SetConditions(&status.Conditions, set.Generation, m.now, *quota)
-	}
+	kube.SetConditions(&status.Conditions, set.Generation, m.now, waitConditions(status.Conditions, runners)...)
 }
 
-// count sorts runners into the status's numbers.
-func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner) {
+// count sorts runners into the status's numbers: those that are being deleted too, or without them.
+func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner, deleting bool) {
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
 	for _, r := range runners {
 		switch {
+		case r.deleting && !deleting:
 		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
 			status.FailedEphemeralRunners++
@@ -78,67 +80,62 @@ func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner) {
 }
 
 // capacity is how many jobs the set may be given: while its runners cannot work, those that run and one for the next
-// try, so that GitHub gives the others to sets that can; no limit of its own otherwise.
-func (m *memory) capacity(runners []*runner, p *plan) *int {
-	if !m.trouble.isOutdated() && !m.trouble.isDegraded() {
+// try; while none can be made, those there are, for the next try has its job already. GitHub gives the others to sets that
+// can. Otherwise the set has no limit of its own.
+func (m *memory) capacity(p *plan) *int {
+	t := &p.tally
+	switch trouble := &m.trouble; {
+	case trouble.isOutdated(), trouble.isDegraded():
+		trying := 0
+		if t.waiting > 0 || p.create > 0 {
+			trying = 1
+		}
+		return ptr.To(t.working + trying)
+	case m.notMade():
+		return ptr.To(t.working + t.waiting)
+	default:
 		return nil
 	}
-	t := m.tally(runners)
-	trying := 0
-	if t.waiting > 0 || p.create > 0 {
-		trying = 1
-	}
-	return ptr.To(t.working + trying)
 }
 
 func (m *memory) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
-	degraded, outdated := m.degraded(), m.outdated(set)
-	ready := kube.True(v1alpha1.ConditionReady, "RunnersScale", "runners follow the jobs that GitHub assigns")
+	degraded, outdated := m.degraded(set), m.outdated(set)
+	summary := kube.ReadyStates(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
 	switch {
 	case outdated.Status == metav1.ConditionTrue:
-		ready = kube.False(v1alpha1.ConditionReady, outdated.Reason, outdated.Message)
+		summary = kube.UnreadyStates(outdated.Reason, outdated.Message, true)
 	case degraded.Status == metav1.ConditionTrue:
-		ready = kube.False(v1alpha1.ConditionReady, degraded.Reason, degraded.Message)
+		summary = kube.UnreadyStates(degraded.Reason, degraded.Message, false)
 	}
-	return []kube.Condition{ready, degraded, outdated}
+	return append(summary, degraded, outdated)
 }
 
-// quotaCondition says that a ResourceQuota refuses pods, for as long as one runner waits for it; nil where none ever did.
-func quotaCondition(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner) *kube.Condition {
-	waiting, message := 0, ""
-	for _, r := range runners {
-		if !r.ended() && !r.up() && r.reason == v1alpha1.ConditionQuotaExceeded {
-			waiting, message = waiting+1, r.message
-		}
-	}
-	var condition kube.Condition
-	switch {
-	case waiting > 0:
-		condition = kube.True(v1alpha1.ConditionQuotaExceeded, "PodsForbidden", fmt.Sprintf(
-			"%d runners wait because a ResourceQuota refuses their pods; raise the quota or lower maxRunners; the last refusal: %s", waiting, message))
-	case meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionQuotaExceeded) == nil:
-		return nil
-	default:
-		condition = kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
-	}
-	return &condition
-}
+// reasonNotCreated says that runners are wanted and their objects can't be made.
+const reasonNotCreated = "RunnersNotCreated"
 
-func (m *memory) degraded() kube.Condition {
+// notMade says that runners are wanted and the API server has refused them, or not answered, too often.
+func (m *memory) notMade() bool { return m.lacking && m.refusals >= troubleLimit }
+
+func (m *memory) degraded(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
 	t := &m.trouble
-	if !t.isDegraded() {
+	switch {
+	case !t.isDegraded() && m.notMade():
+		return kube.True(v1alpha1.ConditionDegraded, reasonNotCreated, fmt.Sprintf(
+			"the API server does not take the set's runners, which is tried again: %s: correct what it names in the AutoscalingRunnerSet, or what refuses it in namespace %s",
+			strings.ReplaceAll(m.refusal.Error(), "\n", "; "), set.Namespace))
+	case !t.isDegraded():
 		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
 	}
 	return kube.True(v1alpha1.ConditionDegraded, cmp.Or(t.reason, "RunnersFail"), fmt.Sprintf(
-		"%d runners in a row failed before they got a job, the last because: %s; one at a time is tried until one works or the template changes",
-		t.failures, cmp.Or(t.message, t.reason)))
+		"%d runners in a row failed before they got a job, the last because: %s; one at a time is tried until one works or the template changes; kubectl get ephemeralrunners -n %s has the latest",
+		t.failures, cmp.Or(t.message, t.reason), set.Namespace))
 }
 
 func (m *memory) outdated(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
 	if !m.trouble.isOutdated() {
-		return kube.False(v1alpha1.ConditionOutdated, "VersionAccepted", "GitHub has refused no runner of this template")
+		return kube.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has refused no runner of this template")
 	}
-	return kube.True(v1alpha1.ConditionOutdated, "RunnerVersionRefused", fmt.Sprintf(
+	return kube.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
 		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, for the case that the image behind the tag was renewed",
 		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
 }

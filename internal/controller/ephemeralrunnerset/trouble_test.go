@@ -50,12 +50,12 @@ func TestDegradedCarriesThePodsReasonAndHeals(t *testing.T) {
 	h := newHistory(3)
 	h.add(3, failedOne)
 	h.pass()
-	got := h.degraded()
+	got := h.degraded(newSet(0))
 	if got.Status != "True" || got.Reason != "ErrImagePull" {
 		t.Errorf("condition %+v", got)
 	}
 	h.memory.note(h.runners, h.patchID, "another template", h.now)
-	if got := h.degraded(); got.Status != "False" {
+	if got := h.degraded(newSet(0)); got.Status != "False" {
 		t.Errorf("condition %+v after the template changed", got)
 	}
 }

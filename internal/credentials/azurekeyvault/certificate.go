@@ -65,7 +65,7 @@ func (v Vault) now() time.Time {
 func readCertificate(path string) (*x509.Certificate, *rsa.PrivateKey, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the certificate of the vault's client: %w", err)
+		return nil, nil, &CertificateError{Path: path, Reason: fmt.Sprintf("%v; mount it into the manager's pod, where the listeners' credentials are read", err)}
 	}
 	var certificates []*x509.Certificate
 	var key *rsa.PrivateKey

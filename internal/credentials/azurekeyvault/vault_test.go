@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -127,7 +126,8 @@ func TestCertificateFiles(t *testing.T) {
 			t.Errorf("%s: got %v, want a CertificateError", name, err)
 		}
 	}
-	if _, _, err := readCertificate("gone.pem"); !errors.Is(err, os.ErrNotExist) {
+	var unusable *CertificateError
+	if _, _, err := readCertificate("gone.pem"); !errors.As(err, &unusable) {
 		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -83,27 +83,54 @@ func TestDefaultMetrics(t *testing.T) {
 	)
 }
 
-// However many jobs, repositories and events there are, a set has the same number of series.
-func TestDefaultsStaySmall(t *testing.T) {
-	m := New(settings(nil), logr.Discard())
+// seriesOf counts the series of a listener whose jobs are of so many kinds: each has a name, a repository and an event of its
+// own, and each result once.
+func seriesOf(t *testing.T, m *Metrics, kinds int, results ...string) (series int) {
+	t.Helper()
 	m.Statistics(statistics(), 5)
-	for i := range 500 {
-		message := messageOfJobs()
-		for _, job := range []*actions.JobMessageBase{&message.JobsStarted[0].JobMessageBase, &message.JobsCompleted[0].JobMessageBase} {
-			job.JobDisplayName, job.RepositoryName, job.EventName = fmt.Sprint("job ", i), fmt.Sprint("repo", i), fmt.Sprint("event", i)
+	for i := range kinds {
+		for _, result := range results {
+			message := messageOfJobs()
+			for _, job := range []*actions.JobMessageBase{&message.JobsStarted[0].JobMessageBase, &message.JobsCompleted[0].JobMessageBase} {
+				job.JobDisplayName, job.RepositoryName, job.EventName = fmt.Sprint("job ", i), fmt.Sprint("repo", i), fmt.Sprint("event", i)
+			}
+			message.JobsCompleted[0].Result = result
+			m.Message(message)
 		}
-		message.JobsCompleted[0].Result = []string{"succeeded", "failed", "canceled"}[i%3]
-		m.Message(message)
 	}
-	series := 0
 	for line := range strings.Lines(scrape(t, m, "/metrics")) {
 		if !strings.HasPrefix(line, "#") {
 			series++
 		}
 	}
-	// 10 gauges, 1+3 counters, 2 histograms of 12 series and 1 for 3 results, 6 of the listener's own.
-	if want := 10 + 4 + 5*12 + 6; series > want {
-		t.Errorf("%d series, want at most %d", series, want)
+	return series
+}
+
+// However many jobs, repositories and events there are, a set has the same number of series; with ARC's labels each of them
+// costs what docs/observability.md says.
+func TestSeriesOfAScaleSet(t *testing.T) {
+	// Gauges, two counts of scale decisions, session, last poll, expiry.
+	const fixed = 10 + 5
+	ofARC := settings(nil)
+	ofARC.MetricsLabels = config.MetricsLabelsARC
+	all := []string{"succeeded", "failed", "canceled"}
+	for name, test := range map[string]struct {
+		settings *config.Config
+		kinds    int
+		results  []string
+		want     int
+	}{
+		// Jobs started; two histograms of ten buckets, sum and count; jobs completed and a histogram for each result.
+		"one kind of job":          {settings(nil), 1, all[:1], fixed + 1 + 2*12 + 13},
+		"five hundred kinds":       {settings(nil), 500, all[:1], fixed + 1 + 2*12 + 13},
+		"all results":              {settings(nil), 500, all, fixed + 1 + 2*12 + 3*13},
+		"ARC's, one kind of job":   {ofARC, 1, all[:1], fixed + 97 + 49},
+		"ARC's, all results":       {ofARC, 1, all, fixed + 97 + 3*49},
+		"ARC's, fifty kinds, each": {ofARC, 50, all, fixed + 50*(97+3*49)},
+	} {
+		if got := seriesOf(t, New(test.settings, logr.Discard()), test.kinds, test.results...); got != test.want {
+			t.Errorf("%s: %d series, want %d", name, got, test.want)
+		}
 	}
 }
 
@@ -144,10 +171,12 @@ func TestOwnMetrics(t *testing.T) {
 	m.Statistics(statistics(), 2)
 	m.Request(actions.RequestInfo{Endpoint: "registration_token", StatusCode: 201,
 		RateLimit: &actions.RateLimit{Resource: "core", Remaining: 12}, TokenExpires: time.Unix(1700000000, 0)})
+	m.Request(actions.RequestInfo{Endpoint: "get_message"})
 	m.Polled(time.Unix(1600000000, 0))
 	const set = `name="set",namespace="ns"`
 	expect(t, scrape(t, m, "/metrics"),
 		`gha_listener_scale_decisions_total{direction="up",`+set+`} 1`, `gha_listener_scale_decisions_total{direction="down",`+set+`} 1`,
+		`gha_listener_github_requests_total{endpoint="get_message",`+set+`,status="none"} 1`,
 		`gha_listener_github_rate_limit_remaining{`+set+`,resource="core"} 12`,
 		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 1.7e+09`,
 		`gha_listener_session_up{`+set+`} 1`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +37,7 @@ func newOwn() *own {
 		dropped: counter("dropped_reports_total",
 			"Messages, entries of messages and reports to runners that were given up, by reason.", "reason"),
 		requests: counter("github_requests_total",
-			"Requests to GitHub by endpoint and status; 0 stands for no complete answer.", "endpoint", "status"),
+			"Requests to GitHub by endpoint and HTTP status; status none means that no complete answer came.", "endpoint", "status"),
 		decisions: counter("scale_decisions_total", "Changes of the number of wanted runners, by direction.", "direction"),
 		session:   gauge("session_up", "1 while a message session is held, 0 otherwise."),
 		polled:    gauge("last_poll_timestamp_seconds", "Unix time of the last good poll; 0 before the first."),
@@ -73,7 +72,7 @@ func (m *Metrics) Dropped(reason string) { m.own.dropped.WithLabelValues(reason)
 
 // Request counts a request to GitHub, and shows what its answer says of limits.
 func (m *Metrics) Request(request actions.RequestInfo) {
-	m.own.requests.WithLabelValues(request.Endpoint, strconv.Itoa(request.StatusCode)).Inc()
+	m.own.requests.WithLabelValues(request.Endpoint, request.Status()).Inc()
 	if limit := request.RateLimit; limit != nil {
 		m.own.remaining.WithLabelValues(limit.Resource).Set(float64(limit.Remaining))
 	}

@@ -95,6 +95,29 @@ func TestPodsOfALostNodeStayTerminatingUntilForced(t *testing.T) {
 	s.awaitsGone(pod)
 }
 
+// Nobody has noticed yet that the node is silent, and what its pods have done meanwhile is told when it speaks again.
+func TestASilentNodeTellsLate(t *testing.T) {
+	s := newStage(t, testkube.Shared(t), fakenode.Options{})
+	pod := s.pod("late")
+	s.create(pod)
+	s.awaitsReady(pod, 0)
+	if err := s.node.Lose(t.Context(), everyPod, fakenode.Silence); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.node.Kill(client.ObjectKeyFromObject(pod), pod.Spec.Containers[0].Name); err != nil {
+		t.Fatal(err)
+	}
+	seen := &corev1.Pod{}
+	if err := testkube.Shared(t).Client().Get(t.Context(), client.ObjectKeyFromObject(pod), seen); err != nil {
+		t.Fatal(err)
+	}
+	if seen.Status.Phase != corev1.PodRunning || conditionOf(seen, corev1.PodReady) != corev1.ConditionTrue {
+		t.Errorf("while the node is silent the pod is %s, Ready %s", seen.Status.Phase, conditionOf(seen, corev1.PodReady))
+	}
+	s.node.Restore(everyPod)
+	s.awaitsPhase(pod, corev1.PodFailed)
+}
+
 func TestANodeThatComesBackReportsWhatHasHappened(t *testing.T) {
 	s := newStage(t, testkube.Shared(t), fakenode.Options{})
 	once, always := s.pod("once"), s.pod("always")

@@ -20,11 +20,13 @@ const (
 	PowerOff Loss = iota
 	// Partition leaves them running; they can still reach whatever they talk to.
 	Partition
+	// Silence leaves them running as well, and nobody has noticed yet: what becomes of them is told late.
+	Silence
 )
 
 // Lose makes the pods that match look like those of a node that went NotReady: the node lifecycle controller has set
-// Ready to False, ContainersReady stays as it was, nothing is reported any more, and a deleted pod stays Terminating
-// until it is deleted with grace 0. It fails when the API server can't be told.
+// Ready to False (but not yet with Silence), ContainersReady stays as it was, nothing is reported any more, and a deleted
+// pod stays Terminating until it is deleted with grace 0. It fails when the API server can't be told.
 func (n *Node) Lose(ctx context.Context, match func(*corev1.Pod) bool, loss Loss) error {
 	var failures []error
 	for _, p := range n.matching(match) {
@@ -34,7 +36,9 @@ func (n *Node) Lose(ctx context.Context, match func(*corev1.Pod) bool, loss Loss
 				run.kill("Error")
 			}
 		}
-		failures = append(failures, p.markNotReady(ctx))
+		if loss != Silence {
+			failures = append(failures, p.markNotReady(ctx))
+		}
 	}
 	return errors.Join(failures...)
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,8 +93,14 @@ type stage struct {
 
 func newStage(t *testing.T, cluster *testkube.Cluster, options fakenode.Options) *stage {
 	t.Helper()
+	return newStageOn(t, cluster, cluster.Config(), options)
+}
+
+// newStageOn has the node reach the API server by config.
+func newStageOn(t *testing.T, cluster *testkube.Cluster, config *rest.Config, options fakenode.Options) *stage {
+	t.Helper()
 	options.Namespace = cluster.NewNamespace(t)
-	node := fakenode.Start(t, cluster.Config(), options)
+	node := fakenode.Start(t, config, options)
 	return &stage{WithT: NewWithT(t), t: t, client: cluster.Client(), node: node, namespace: options.Namespace}
 }
 

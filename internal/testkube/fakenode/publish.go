@@ -27,13 +27,7 @@ func (p *player) schedule(fault Fault) bool {
 			p.update(func() { p.view.unplaced = fault.Unschedulable })
 			return false
 		}
-		binding := &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID},
-			Target:     corev1.ObjectReference{Kind: "Node", Name: p.node.options.Name},
-		}
-		if !p.write(func(ctx context.Context) error {
-			return p.node.clientset.CoreV1().Pods(p.pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
-		}) {
+		if !p.write(p.bindToNode) {
 			// Gone, or another node's: none of our business any more.
 			p.gone()
 			return false
@@ -43,6 +37,26 @@ func (p *player) schedule(fault Fault) bool {
 	p.view.scheduled = true
 	p.mutex.Unlock()
 	return true
+}
+
+// bindToNode makes one attempt. A conflict may be with an attempt of our own whose answer an API server took with it.
+func (p *player) bindToNode(ctx context.Context) error {
+	pods := p.node.clientset.CoreV1().Pods(p.pod.Namespace)
+	conflict := pods.Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: p.node.options.Name},
+	}, metav1.CreateOptions{})
+	if !apierrors.IsConflict(conflict) {
+		return conflict
+	}
+	bound, err := pods.Get(ctx, p.pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if bound.UID == p.pod.UID && bound.Spec.NodeName == p.node.options.Name {
+		return nil
+	}
+	return conflict
 }
 
 // publish writes the status whenever it has changed; changes that come while a request is on its way share the next one.

@@ -1,0 +1,81 @@
+{{/*
+What PodMonitors, ServiceMonitors and the metrics' access have in common.
+*/}}
+
+{{/* "true" where the controller's metrics are for those only who send a token. */}}
+{{- define "gha-runner-scale-set-controller.metrics-secure" -}}
+{{- if .Values.metrics }}{{ if .Values.metrics.secure }}true{{ end }}{{ end }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.metrics-reader" -}}
+{{ include "gha-runner-scale-set-controller.fullname" . | trunc 53 | trimSuffix "-" }}-metrics-reader
+{{- end }}
+
+{{/* "true" where a monitor is asked for. Fails where it can't work, or would count everything twice. */}}
+{{- define "gha-runner-scale-set-controller.monitored" -}}
+{{- $monitoring := .Values.monitoring | default dict }}
+{{- $pods := ($monitoring.podMonitor | default dict).enabled }}
+{{- $services := ($monitoring.serviceMonitor | default dict).enabled }}
+{{- if and $pods $services }}
+{{- fail "monitoring.podMonitor and monitoring.serviceMonitor would each have all metrics read: enable one of them" }}
+{{- end }}
+{{- if or $pods $services }}
+{{- if not .Values.metrics }}
+{{- fail (printf "monitoring.%s needs metrics: set metrics.controllerManagerAddr, listenerAddr and listenerEndpoint" (ternary "podMonitor" "serviceMonitor" (not (empty $pods)))) }}
+{{- end }}
+{{- print "true" }}
+{{- end }}
+{{- end }}
+
+{{/* The two things that are read, as a JSON list: suffix of the monitor's name, path, labels of the pods, address, secure. */}}
+{{- define "gha-runner-scale-set-controller.monitor-targets" -}}
+{{- list
+  (dict "suffix" "manager" "path" "/metrics" "address" .Values.metrics.controllerManagerAddr
+    "labels" (include "gha-runner-scale-set-controller.selector-labels" . | fromYaml)
+    "secure" (include "gha-runner-scale-set-controller.metrics-secure" .))
+  (dict "suffix" "listeners" "path" (.Values.metrics.listenerEndpoint | default "/metrics") "address" .Values.metrics.listenerAddr
+    "labels" (dict "app.kubernetes.io/part-of" "gha-runner-scale-set" "app.kubernetes.io/component" "runner-scale-set-listener")
+    "secure" "")
+  | toJson }}
+{{- end }}
+
+{{/* Head of an object for monitoring. Takes root, apiVersion, kind, suffix and labels. */}}
+{{- define "gha-runner-scale-set-controller.monitor-head" -}}
+apiVersion: {{ .apiVersion }}
+kind: {{ .kind }}
+metadata:
+  name: {{ include "gha-runner-scale-set-controller.fullname" .root | trunc 53 | trimSuffix "-" }}-{{ .suffix }}
+  namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
+  labels:
+    {{- include "gha-runner-scale-set-controller.labels" .root | nindent 4 }}
+    {{- with .labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+
+{{/* How a target is read. Takes root, target and interval. */}}
+{{- define "gha-runner-scale-set-controller.monitor-endpoint" -}}
+- port: metrics
+  path: {{ .target.path }}
+  # Metrics name their scale set by name and namespace. Without this the latter would be called exported_namespace.
+  honorLabels: true
+  interval: {{ .interval | default "30s" }}
+  {{- if .target.secure }}
+  scheme: https
+  authorization:
+    credentials:
+      name: {{ include "gha-runner-scale-set-controller.metrics-reader" .root }}
+      key: token
+  tlsConfig:
+    {{- with .root.Values.metrics.certificateSecret }}
+    ca:
+      secret:
+        name: {{ . }}
+        key: ca.crt
+    serverName: {{ include "gha-runner-scale-set-controller.fullname" $.root }}.{{ include "gha-runner-scale-set-controller.namespace" $.root }}.svc
+    {{- else }}
+    # The certificate is made anew whenever the controller starts.
+    insecureSkipVerify: true
+    {{- end }}
+  {{- end }}
+{{- end }}

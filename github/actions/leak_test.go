@@ -1,0 +1,40 @@
+package actions
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// Calls that hang, whose callers leave, that are repeated, and renewals that many wait for leave no goroutine behind.
+func TestNothingRunsOnAfterTheCalls(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := newServer(t)
+	session := s.session()
+	s.on(pollCall, reply{do: hang})
+	s.on(acquireCall, cutShort("["), reply{status: 500}, reply{status: 401}, reply{body: `{"value":[1]}`})
+	s.on(refreshSessionCall, reply{do: hang})
+	s.on(getSetCall, reply{status: 401})
+	var calls sync.WaitGroup
+	for range 20 {
+		ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer leave()
+		calls.Go(func() { _, _ = session.GetMessage(ctx, 0, 1) })
+		calls.Go(func() { _, _ = session.AcquireJobs(ctx, []int64{1}) })
+		calls.Go(func() { _, _ = session.client.GetRunnerScaleSetByID(ctx, 7) })
+	}
+	calls.Wait()
+	s.on(refreshSessionCall, reply{body: s.sessionBody("second", nil)})
+	s.CloseClientConnections() // what the callers have left, a renewal, ends with its connection
+	session.client.CloseIdleConnections()
+	s.Close()
+	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(30*time.Second).
+		Should(gomega.BeNumerically("<=", before), func() string {
+			stacks := make([]byte, 1<<20)
+			return string(stacks[:runtime.Stack(stacks, true)])
+		})
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/manager"
+)
+
+const flagsHead = `<!-- Written by hack/generate.sh from the code; don't edit. -->
+
+# Flags and variables
+
+The image has two programs: ` + "`/manager` and `/ghalistener`" + `. The chart of the controller sets the manager's flags from its
+[values](values-gha-runner-scale-set-controller.md), and the manager sets all that a listener needs. ` + "`--help`" + `
+after a command prints its flags.
+
+## manager
+`
+
+const environment = `
+## ghalistener
+
+The listener has no flags. Its settings are a file that the manager writes into a Secret; changes reach the running process.
+
+## Environment
+
+| variable | of | |
+|---|---|---|
+| ` + "`CONTROLLER_MANAGER_POD_NAMESPACE`" + ` | manager | its own namespace; required, the chart sets it |
+| ` + "`CONTROLLER_MANAGER_CONTAINER_IMAGE`" + ` | manager | image that listeners run; required, the chart sets it |
+| ` + "`LISTENER_ENTRYPOINT`" + ` | manager | program that listeners start, ` + "`/ghalistener`" + ` by default |
+| ` + "`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`" + ` | manager | for calls to GitHub of scale sets without a ` + "`proxy`" + ` of their own |
+| ` + "`KUBECONFIG`" + ` | all | the API server, outside of a cluster |
+| ` + "`GOGC`, `GOMEMLIMIT`" + ` | all | Go's own limits of memory; they win over the built-in ones |
+`
+
+// ignoredUsage begins the usage of flags that have no meaning here.
+const ignoredUsage = "accepted for ARC's command lines and ignored"
+
+// flags returns the page about the programs' command lines.
+func flags() (string, error) {
+	page := &strings.Builder{}
+	page.WriteString(flagsHead)
+	if err := writeManager(page); err != nil {
+		return "", err
+	}
+	for _, command := range doctor.Commands {
+		var usage bytes.Buffer
+		doctor.Main(context.Background(), []string{command, "-help"}, &usage, &usage)
+		rows, _, err := parseUsage(usage.String(), "-")
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(page, "\n## manager %s\n", command)
+		table(page, []string{"flag", "type", "default", ""}, rows)
+	}
+	fmt.Fprintf(page, "\nBoth end with %d where they find no problem (a warning is none), with %d where they do, and with %d where they could not look.\n",
+		doctor.ExitFine, doctor.ExitProblems, doctor.ExitUnable)
+	page.WriteString(environment)
+	for _, variable := range [][2]string{
+		{config.PathVariable, "path of its settings; the manager sets it"},
+		{config.HealthAddressVariable, fmt.Sprintf("address of `/healthz` and `/readyz`, `:%d` by default", config.HealthPort)},
+		{config.MetricsAddressVariable, "address of its metrics, in place of the one in the settings"},
+	} {
+		fmt.Fprintf(page, "| `%s` | listener | %s |\n", variable[0], variable[1])
+	}
+	return page.String(), nil
+}
+
+func writeManager(page *strings.Builder) error {
+	var usage bytes.Buffer
+	if _, err := manager.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage); !errors.Is(err, flag.ErrHelp) {
+		return fmt.Errorf("ask the manager for its flags: %w", err)
+	}
+	rows, ignored, err := parseUsage(usage.String(), "--")
+	if err != nil {
+		return err
+	}
+	table(page, []string{"flag", "type", "default", ""}, rows)
+	fmt.Fprintf(page, "\nThese flags of actions-runner-controller are accepted and do nothing, so that its command lines work: %s.\n",
+		strings.Join(ignored, ", "))
+	return nil
+}
+
+// one is a flag as package flag prints it.
+var one = regexp.MustCompile(`(?m)^  -([a-z0-9-]+)(?: ([a-z0-9]+))?(?:\n    )?\t(.*?)(?: \(default (.*)\))?$`)
+
+// parseUsage makes rows of what package flag prints, with the dashes that users write; flags that do nothing are only
+// named. It fails where it does not understand a flag.
+func parseUsage(usage, dashes string) (rows [][]string, ignored []string, err error) {
+	found := one.FindAllStringSubmatch(usage, -1)
+	if want := strings.Count(usage, "\n  -"); len(found) != want {
+		return nil, nil, fmt.Errorf("understood %d of %d flags in:\n%s", len(found), want, usage)
+	}
+	for _, f := range found {
+		name, kind, text, preset := code(dashes+f[1]), f[2], f[3], f[4]
+		if strings.HasPrefix(text, ignoredUsage) {
+			ignored = append(ignored, name)
+			continue
+		}
+		switch kind {
+		case "":
+			kind = "boolean"
+		case "value":
+			kind = "string"
+		}
+		rows = append(rows, []string{name, kind, code(strings.Trim(preset, `"`)), cell(text)})
+	}
+	return rows, ignored, nil
+}

@@ -1,0 +1,51 @@
+package autoscalingrunnerset
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// A set has a series for each trouble it has, and none once it is over or the set is gone.
+func TestTroublesAreShownWhileTheyLast(t *testing.T) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	condition := func(about string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: about, Status: status, Reason: reason}
+	}
+	set, m := types.NamespacedName{Namespace: "team", Name: "linux"}, &memory{}
+	others, series := testutil.CollectAndCount(troubles), testutil.CollectAndCount(ready) // of other tests
+	for _, step := range []struct {
+		conditions []metav1.Condition
+		want       []trouble
+	}{
+		{[]metav1.Condition{
+			condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonUnauthorized), condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonUnauthorized),
+			condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet), condition(v1alpha1.ConditionDegraded, no, "Fine"),
+		}, []trouble{{v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized}}},
+		{[]metav1.Condition{
+			condition(v1alpha1.ConditionCredentialsValid, yes, reasonAccepted), condition(v1alpha1.ConditionReady, yes, "Unschedulable"),
+			condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable"), condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"),
+		}, []trouble{{v1alpha1.ConditionRunnersPending, "Unschedulable"}, {v1alpha1.ConditionQuotaExceeded, "PodsForbidden"}}},
+		{[]metav1.Condition{condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")}, []trouble{{v1alpha1.ConditionRunnersPending, "ImagePullBackOff"}}},
+		{[]metav1.Condition{condition(v1alpha1.ConditionReady, yes, reasonReady)}, nil},
+	} {
+		m.show(set, step.conditions)
+		if count := testutil.CollectAndCount(troubles) - others; count != len(step.want) {
+			t.Errorf("%d troubles are shown, want %v", count, step.want)
+		}
+		for _, want := range step.want {
+			if testutil.ToFloat64(troubles.WithLabelValues(set.Name, set.Namespace, want.condition, want.reason)) != 1 {
+				t.Errorf("%v is not shown", want)
+			}
+		}
+	}
+	m.show(set, []metav1.Condition{condition(v1alpha1.ConditionDegraded, yes, "OOMKilled")})
+	unpublish(set)
+	if count := testutil.CollectAndCount(troubles) + testutil.CollectAndCount(ready); count != others+series {
+		t.Errorf("%d series of a set that is gone", count-others-series)
+	}
+}

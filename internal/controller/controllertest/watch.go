@@ -1,0 +1,57 @@
+package controllertest
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// RunnerWatch plays the watch of runners for a controller that is not run by a manager.
+type RunnerWatch struct {
+	// Handler is the controller's.
+	Handler handler.EventHandler
+
+	shown map[client.ObjectKey]*v1alpha1.EphemeralRunner
+}
+
+// Show tells the handler how the runners there are differ from those of the last time, and returns what it wants to be
+// reconciled for that.
+func (w *RunnerWatch) Show(ctx context.Context, runners []v1alpha1.EphemeralRunner) []reconcile.Request {
+	queue := &Queue{}
+	former := w.shown
+	w.shown = make(map[client.ObjectKey]*v1alpha1.EphemeralRunner, len(runners))
+	for i := range runners {
+		runner := &runners[i]
+		key := client.ObjectKeyFromObject(runner)
+		w.shown[key] = runner
+		if last, known := former[key]; known {
+			w.Handler.Update(ctx, event.UpdateEvent{ObjectOld: last, ObjectNew: runner}, queue)
+		} else {
+			w.Handler.Create(ctx, event.CreateEvent{Object: runner}, queue)
+		}
+		delete(former, key)
+	}
+	for _, gone := range former {
+		w.Handler.Delete(ctx, event.DeleteEvent{Object: gone}, queue)
+	}
+	return queue.Requests
+}
+
+// Queue takes down what an event handler enqueues later.
+type Queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	Requests []reconcile.Request
+}
+
+// AddAfter implements the workqueue's method.
+func (q *Queue) AddAfter(request reconcile.Request, _ time.Duration) {
+	q.Requests = append(q.Requests, request)
+}

@@ -1,0 +1,239 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// The API server of a story: it has one runner, and its pod and Secret, and costs microseconds a request.
+
+var errNoAnswer = errors.New("connection reset")
+
+func notFound() error { return apierrors.NewNotFound(schema.GroupResource{}, name) }
+
+// write notes that the API server has something new.
+func (s *story) write(object client.Object) {
+	s.version++
+	object.SetResourceVersion(fmt.Sprint(s.version))
+}
+
+// Get reads runner and pod from the cache, and the Secret live.
+func (s *story) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch object := object.(type) {
+	case *v1alpha1.EphemeralRunner:
+		if s.seenRunner != nil {
+			s.seenRunner.DeepCopyInto(object)
+			return nil
+		}
+	case *corev1.Pod:
+		if s.seenPod != nil {
+			s.seenPod.DeepCopyInto(object)
+			return nil
+		}
+	case *corev1.Secret:
+		if s.secret != nil {
+			s.secret.DeepCopyInto(object)
+			return nil
+		}
+	}
+	return notFound()
+}
+
+func (s *story) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault(20) {
+		return errNoAnswer
+	}
+	exists := apierrors.NewAlreadyExists(schema.GroupResource{}, name)
+	switch object := object.(type) {
+	case *corev1.Secret:
+		if s.secret != nil {
+			return exists
+		}
+		s.secret = object
+		s.secret.UID = types.UID(fmt.Sprint("secret-", s.version))
+	case *corev1.Pod:
+		if s.pod != nil {
+			return exists
+		}
+		s.pod, s.node = object, node{}
+		s.pod.UID, s.pod.CreationTimestamp = types.UID(fmt.Sprint("pod-", s.version)), metav1.Now()
+	}
+	s.write(object)
+	if s.fault(20) {
+		return errNoAnswer // though it was done
+	}
+	return nil
+}
+
+func (s *story) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.secret = object.(*corev1.Secret)
+	s.write(object)
+	return nil
+}
+
+func (s *story) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault(20) {
+		return errNoAnswer
+	}
+	wanted := (&client.DeleteOptions{}).ApplyOptions(options)
+	switch object.(type) {
+	case *corev1.Secret:
+		if s.secret != nil && wanted.Preconditions != nil && *wanted.Preconditions.UID == s.secret.UID {
+			s.secret = nil
+		}
+	case *v1alpha1.EphemeralRunner:
+		s.deleteRunner()
+	case *corev1.Pod:
+		return s.deletePod(wanted)
+	}
+	return nil
+}
+
+func (s *story) deleteRunner() {
+	if s.runner != nil && s.runner.DeletionTimestamp == nil {
+		now := metav1.Now()
+		s.runner.DeletionTimestamp = &now
+		s.write(s.runner)
+	}
+}
+
+// deletePod is where a live job may be killed.
+func (s *story) deletePod(options *client.DeleteOptions) error {
+	if s.pod == nil {
+		return notFound()
+	}
+	if p := options.Preconditions; p.UID != nil && *p.UID != s.pod.UID ||
+		p.ResourceVersion != nil && *p.ResourceVersion != s.pod.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{}, name, nil)
+	}
+	if s.node.running && s.busy {
+		s.wrong("the pod of a running job is deleted")
+	}
+	if s.pod.Spec.NodeName == "" || options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {
+		s.losePod()
+		return nil
+	}
+	s.terminate()
+	return nil
+}
+
+// terminate begins a pod's graceful end, which is its kubelet's to finish.
+func (s *story) terminate() {
+	if s.pod.DeletionTimestamp == nil {
+		due := metav1.NewTime(time.Now().Add(30 * time.Second))
+		s.pod.DeletionTimestamp = &due
+		s.write(s.pod)
+	}
+}
+
+// Patch releases the runner's finalizers, or marks its pod.
+func (s *story) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault(20) {
+		return errNoAnswer
+	}
+	if _, is := object.(*v1alpha1.EphemeralRunner); !is {
+		return nil
+	}
+	if s.node.running && s.busy {
+		s.wrong("the runner of a running job is released")
+	}
+	s.runner = nil
+	return nil
+}
+
+// Status returns what the runner's status is written by.
+func (s *story) Status() client.SubResourceWriter { return storyStatus{story: s} }
+
+// SubResource is for who reads the status of the pod.
+func (s *story) SubResource(string) client.SubResourceClient { return storyStatus{story: s} }
+
+type storyStatus struct {
+	client.SubResourceClient
+	story *story
+}
+
+func (w storyStatus) Get(ctx context.Context, object, into client.Object, _ ...client.SubResourceGetOption) error {
+	w.story.mu.Lock()
+	unanswered := w.story.fault(20)
+	w.story.mu.Unlock()
+	if unanswered {
+		return errNoAnswer
+	}
+	return uncached{w.story}.Get(ctx, client.ObjectKeyFromObject(object), into)
+}
+
+func (w storyStatus) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	s := w.story
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runner == nil {
+		return notFound()
+	}
+	if s.fault(20) {
+		return errNoAnswer
+	}
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	s.mergeStatus(data)
+	s.write(s.runner)
+	s.runner.DeepCopyInto(object.(*v1alpha1.EphemeralRunner))
+	return nil
+}
+
+// mergeStatus applies a merge patch to the fields of the status. None of the patches here removes a key of a map.
+func (s *story) mergeStatus(patch []byte) {
+	cleared := map[string]map[string]any{}
+	if err := json.Unmarshal(patch, &cleared); err != nil {
+		s.Fatal(err)
+	}
+	for key, value := range cleared["status"] {
+		if value == nil {
+			s.clear(key)
+		}
+	}
+	if err := json.Unmarshal(patch, s.runner); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *story) clear(key string) {
+	status := &s.runner.Status
+	switch key {
+	case "reason":
+		status.Reason = ""
+	case "message":
+		status.Message = ""
+	case "ready":
+		status.Ready = false
+	case "runnerId":
+		status.RunnerID = 0
+	case "phase":
+		status.Phase = ""
+	default:
+		s.Fatalf("nobody clears %s", key)
+	}
+}

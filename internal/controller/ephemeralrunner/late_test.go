@@ -1,0 +1,213 @@
+package ephemeralrunner
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// What is done while the cache shows runner and pod as they were some seconds ago.
+
+// bind lets the scheduler choose a node.
+func (f *fixture) bind() {
+	f.Helper()
+	pod := f.pod()
+	pod.Spec.NodeName = "node"
+	if err := f.api.WithWatch.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// The pod got its node, and its runner a job, after the cache's last word of it.
+func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		pod := f.pod()
+		f.bind()
+		f.setPod(runs)
+		f.github.remove = actions.ErrJobStillRunning
+		f.delete()
+		f.controller.Client = staleCache{f.api, f.runner(), pod}
+		f.settle()
+		if f.pod() == nil || f.secret() == nil {
+			t.Fatal("the pod of a running job, or its Secret, was deleted")
+		}
+		f.controller.Client = f.api
+		f.settle()
+		f.wantEvent("Draining")
+		f.github.remove = nil
+		f.setPod(exits(0))
+		f.elapse(busyRetry)
+		f.settle()
+		f.wantGone()
+	}, newRunner())
+}
+
+// The former manager made the pod just before it ended, the runner has a job, and the new manager's cache shows no pod yet.
+func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
+	for title, remove := range map[string]error{"busy": actions.ErrJobStillRunning, "idle": nil} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				f.setPod(runs)
+				f.github.remove = remove
+				f.restart()
+				f.controller.Client = podlessCache{f.api}
+				f.settle()
+				f.controller.Client = f.api
+				f.settle()
+				f.wantCalls("jit", "jit", "find")
+				if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
+					t.Errorf("pod left %t, status %+v, want Running with registration 101", f.pod() != nil, status)
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// The job is reported, the manager is new, and its cache shows no pod yet: the API server is asked before the job is given up.
+func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.setStatus(hasReportedJob)
+		f.settle()
+		f.restart()
+		f.controller.Client = podlessCache{f.api}
+		f.settle()
+		if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+			t.Errorf("pod left %t, status %+v, want Running", f.pod() != nil, status)
+		}
+		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != reasonPodLost {
+			t.Errorf("status %+v, want Failed for %s", status, reasonPodLost)
+		}
+	}, newRunner())
+}
+
+// On its node a container starts before its kubelet says so: only GitHub knows whether the runner has a job.
+func TestPodOnANodeWaitsForGitHubThoughItLooksPending(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bind()
+		f.github.remove = actions.ErrJobStillRunning
+		f.delete()
+		f.settle()
+		if f.pod() == nil || f.secret() == nil {
+			t.Fatal("the pod, or its Secret, was deleted though GitHub says that the runner has a job")
+		}
+		f.setPod(runs)
+		f.settle()
+		f.elapse(time.Second)
+		f.github.remove = nil
+		f.setPod(exits(0))
+		f.settle()
+		f.wantGone() // not only after the pause that a busy runner is given
+	}, newRunner())
+}
+
+// Without a node nothing runs: the pod goes at once, whatever GitHub does.
+func TestPodWithoutANodeGoesWhileGitHubIsAway(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.github.remove = errGitHubAway
+		f.delete()
+		f.settle()
+		if f.pod() != nil || f.secret() != nil {
+			t.Error("the pod without a node, or its Secret, is left")
+		}
+		if f.runner() == nil {
+			t.Error("the registration is left without a word")
+		}
+	}, newRunner())
+}
+
+// The cache shows the runner as it was before the last write: nothing is done twice.
+func TestLateCacheRepeatsNothing(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		late := f.runner()
+		f.setPod(exits(1))
+		f.settle() // GitHub was asked, the failure noted
+		f.wantCalls("jit", "remove 101")
+		f.api.sent()
+		f.controller.Client = staleCache{recordingAPI: f.api, runner: late}
+		f.settle()
+		f.wantCalls()
+		if got := f.api.sent(); got != "" {
+			t.Errorf("requests %s, want none", got)
+		}
+	}, newRunner())
+}
+
+// What was deleted is not deleted again as long as the cache shows it.
+func TestLateCacheDeletesNothingTwice(t *testing.T) {
+	withHooks := func(r *v1alpha1.EphemeralRunner) {
+		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
+	}
+	for title, test := range map[string]struct {
+		runner  *v1alpha1.EphemeralRunner
+		change  func(f *fixture)
+		showPod bool
+		want    string
+	}{
+		"farewell": {
+			newRunner(withHooks), func(f *fixture) { f.delete() }, false,
+			"delete Pod, delete Secret, list PodList, list SecretList, patch EphemeralRunner",
+		},
+		"farewell, pod shown too": {newRunner(), func(f *fixture) { f.delete() }, true, "delete Pod, delete Secret"},
+		"job done": {
+			newRunner(), func(f *fixture) { f.setStatus(jobDone); f.setPod(exits(0)) }, false,
+			"delete Pod, delete EphemeralRunner",
+		},
+		"job begun": {newRunner(), func(f *fixture) { f.setStatus(startJob) }, true, "patch Pod"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started()
+				test.change(f)
+				late := staleCache{recordingAPI: f.api, runner: f.runner()}
+				if test.showPod {
+					late.pod = f.pod()
+				}
+				f.api.sent()
+				f.controller.Client = late
+				f.settle()
+				if got := f.api.sent(); got != test.want {
+					t.Errorf("requests %s\nwant     %s", got, test.want)
+				}
+			}, test.runner)
+		})
+	}
+}
+
+// The last pod seen is that of an attempt that failed: the next one's is on its way, and would be left without its runner.
+func TestFarewellWaitsForThePodOfALaterAttempt(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
+		f.settle()
+		f.controller.Client = podlessCache{f.api}
+		f.elapse(retryPauses[0])
+		f.settle()
+		if f.pod() == nil || len(f.runner().Status.Failures) != 1 {
+			t.Fatalf("pod %v, status %+v, want the pod of a second attempt", f.pod(), f.runner().Status)
+		}
+		f.delete()
+		f.settle()
+		if f.runner() == nil {
+			t.Fatal("the runner is gone, and leaves its pod")
+		}
+		f.controller.Client = f.api
+		f.elapse(time.Second)
+		f.settle()
+		f.wantGone()
+	}, newRunner())
+}

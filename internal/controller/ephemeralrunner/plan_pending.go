@@ -1,0 +1,58 @@
+package ephemeralrunner
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// defaultPendingTimeout is how long a pod may take to run.
+	defaultPendingTimeout = 10 * time.Minute
+	// explainAfter is how long a pod may lack a node before its runner, and so its set, says why. A node autoscaler takes
+	// a minute and more; a scheduler with room takes no second.
+	explainAfter = 30 * time.Second
+)
+
+// planPending waits for the pod to start, for so long.
+func planPending(s *situation) decision {
+	timeout := defaultPendingTimeout
+	if s.runner.Spec.PendingTimeout != nil {
+		timeout = s.runner.Spec.PendingTimeout.Duration
+	}
+	due := s.started.Add(timeout)
+	switch {
+	case s.runner.Status.HasJob():
+		return decision{} // it runs: the pod's status is late
+	case s.now.Before(due) && s.bound:
+		return decision{again: due}
+	case s.bound:
+		s.pod.message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, s.pod.reason, s.pod.message)
+		s.pod.reason = "PendingTimeout"
+		// The container may start at this very moment, so GitHub is asked first, as for one that has.
+		return planDeregistered(s)
+	default:
+		return planUnbound(s, due)
+	}
+}
+
+// planUnbound: an unschedulable pod stays, for as long as it takes: node autoscalers would start over with a new one.
+// Why it waits is said early.
+func planUnbound(s *situation, due time.Time) decision {
+	early := s.started.Add(explainAfter)
+	if due.Before(early) {
+		early = due
+	}
+	if s.now.Before(early) {
+		return decision{again: early}
+	}
+	return planReport(s, &failure{reason: s.pod.reason, message: s.pod.message}, time.Time{})
+}
+
+// planBlocked: another pod, perhaps on another node, is the better try. As the container may start at this very moment,
+// and take a job, GitHub is asked first: a JIT config that might be used is not used again.
+func planBlocked(s *situation) decision {
+	if s.runner.Status.HasJob() {
+		return decision{} // it runs: the pod's status is late
+	}
+	return planDeregistered(s)
+}

@@ -1,0 +1,151 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// The runner's Secret has the runner's name, which somebody else's Secret may have already. That one is neither overwritten
+// nor deleted. No cache holds Secrets, so whose it is costs a read; one that this manager has made needs none.
+
+// isRunners says that a Secret was made for the runner, or for a former one of its name.
+func isRunners(secret *corev1.Secret, runner *v1alpha1.EphemeralRunner) bool {
+	owner := metav1.GetControllerOf(secret)
+	return owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name
+}
+
+// readSecret returns the Secret that has the runner's name, nil where there is none.
+func (c *Controller) readSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := c.Client.Get(ctx, client.ObjectKeyFromObject(runner), secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	default:
+		return secret, nil
+	}
+}
+
+// storedRegistration reads the registration with that id from the runner's Secret; nil where there is none that can be
+// used: the Secret may still be that of an earlier one.
+func (c *Controller) storedRegistration(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	secret, err := c.readSecret(ctx, runner)
+	switch {
+	case err != nil:
+		return nil, secretUnreadable(runner, err)
+	case secret == nil || !metav1.IsControlledBy(secret, runner):
+		return nil, nil
+	}
+	id, err := strconv.Atoi(string(secret.Data[secretKeyRunnerID]))
+	if err != nil || id != known || len(secret.Data[secretKeyJITConfig]) == 0 {
+		return nil, nil
+	}
+	c.noteSecret(k, secret.UID)
+	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true}, nil
+}
+
+func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
+	return &failure{reason: "SecretUnreadable", message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
+}
+
+// createSecret stores the JIT config. One of an earlier registration is replaced.
+func (c *Controller) createSecret(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, registered *registration) error {
+	if registered.stored {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	secret := newSecret(runner, registered)
+	err := c.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		err = c.replaceSecret(ctx, runner, secret)
+	}
+	if err != nil {
+		return secretFailure(runner, err)
+	}
+	c.noteSecret(k, secret.UID)
+	return nil
+}
+
+// replaceSecret puts a Secret in the place of the one that an earlier registration has left.
+func (c *Controller) replaceSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, secret *corev1.Secret) error {
+	former, err := c.readSecret(ctx, runner)
+	switch {
+	case err != nil:
+		return secretUnreadable(runner, err)
+	case former == nil:
+		return c.Client.Create(ctx, secret) // it has gone meanwhile
+	case !isRunners(former, runner):
+		return &failure{kind: nameTaken, reason: "SecretNameTaken", message: fmt.Sprintf(
+			"a Secret %s exists that is not the runner's: another runner takes this one's place; delete the Secret if nobody needs it", runner.Name)}
+	default:
+		secret.UID, secret.ResourceVersion = former.UID, former.ResourceVersion
+		return c.Client.Update(ctx, secret)
+	}
+}
+
+// secretFailure says what kept a Secret from being stored.
+func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
+	var known *failure
+	switch {
+	case errors.As(err, &known):
+		return known
+	case isTerminating(err):
+		return errNamespaceClosed
+	case apierrors.IsInvalid(err):
+		return &failure{kind: invalid, reason: "InvalidSecret", message: fmt.Sprintf(
+			"the metadata for the runner's Secret are not accepted: %v: correct ephemeralRunnerConfigSecretMetadata", err)}
+	default:
+		return &failure{reason: "SecretRefused", message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
+	}
+}
+
+// deleteSecret deletes the runner's Secret once.
+func (c *Controller) deleteSecret(ctx context.Context, r *run) error {
+	if r.memory.secretDeleted {
+		return nil
+	}
+	known, err := c.ownSecret(ctx, r)
+	if err != nil {
+		return err
+	}
+	if known != "" {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+		err := c.Client.Delete(ctx, secret, client.Preconditions{UID: &known})
+		if err := r.harmless("delete Secret", err); err != nil {
+			return err
+		}
+	}
+	c.noteSecret(r.key, "")
+	r.memory.secretDeleted = true
+	return nil
+}
+
+// ownSecret returns the UID of the runner's Secret, empty where it has none.
+func (c *Controller) ownSecret(ctx context.Context, r *run) (types.UID, error) {
+	if known := c.knownSecret(r); known != "" {
+		return known, nil
+	}
+	secret, err := c.readSecret(ctx, r.EphemeralRunner)
+	if err != nil {
+		return "", r.harmless("read Secret", err)
+	}
+	if secret == nil || !isRunners(secret, r.EphemeralRunner) {
+		return "", nil
+	}
+	return secret.UID, nil
+}

@@ -1,0 +1,71 @@
+package ephemeralrunnerset
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// wait is what some runners have in common that don't run yet and have said why.
+type wait struct {
+	runners int
+	// example and message are of the oldest of them.
+	example, reason, message string
+}
+
+// waitsOf returns what runners wait for: a ResourceQuota, and of everything else what most of them do.
+func waitsOf(runners []*runner) (quota, other wait) {
+	waits := map[string]*wait{}
+	for _, r := range runners {
+		if r.ended() || r.up() || r.deleting || r.reason == "" {
+			continue
+		}
+		if waits[r.reason] == nil {
+			waits[r.reason] = &wait{example: r.name, reason: r.reason, message: r.message}
+		}
+		waits[r.reason].runners++
+	}
+	for reason, w := range waits {
+		switch {
+		case reason == v1alpha1.ConditionQuotaExceeded:
+			quota = *w
+		case w.runners > other.runners || w.runners == other.runners && reason < other.reason:
+			other = *w
+		}
+	}
+	return quota, other
+}
+
+// waitConditions say what runners wait for, for as long as one does; none where none ever did.
+func waitConditions(before []metav1.Condition, runners []*runner) []kube.Condition {
+	quota, other := waitsOf(runners)
+	refused := kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
+	if quota.runners > 0 {
+		refused = kube.True(v1alpha1.ConditionQuotaExceeded, "PodsForbidden", fmt.Sprintf(
+			"%s because a ResourceQuota refuses their pods; raise the quota or lower maxRunners; the refusal of %s: %s",
+			runnersWait(quota.runners), quota.example, quota.message))
+	}
+	pending := kube.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner says that it waits")
+	if other.runners > 0 {
+		pending = kube.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
+			"%s: %s; see kubectl describe ephemeralrunner %s", runnersWait(other.runners), other.message, other.example))
+	}
+	var conditions []kube.Condition
+	for _, c := range []kube.Condition{refused, pending} {
+		if c.Status == metav1.ConditionTrue || meta.FindStatusCondition(before, c.Type) != nil {
+			conditions = append(conditions, c)
+		}
+	}
+	return conditions
+}
+
+func runnersWait(runners int) string {
+	if runners == 1 {
+		return "1 runner waits"
+	}
+	return fmt.Sprintf("%d runners wait", runners)
+}

@@ -1,0 +1,50 @@
+package ephemeralrunnerset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// What runners wait for is told while they wait, with number, example and cause, and taken back afterwards.
+func TestWhatRunnersWaitForIsACondition(t *testing.T) {
+	waits := func(name, reason string) *runner {
+		return &runner{name: name, reason: reason, message: "because of " + name}
+	}
+	running := &runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, reason: "Old"}
+	failed := &runner{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "OOMKilled"}
+	for name, test := range map[string]struct {
+		runners               []*runner
+		about, reason, phrase string // of the condition that is True; empty for none
+	}{
+		"nothing":     {runners: []*runner{{}, running, failed}},
+		"going":       {runners: []*runner{{reason: "Unschedulable", deleting: true}}},
+		"quota":       {[]*runner{waits("a", "QuotaExceeded"), {}, waits("b", "QuotaExceeded")}, v1alpha1.ConditionQuotaExceeded, "PodsForbidden", "2 runners wait"},
+		"one":         {[]*runner{waits("a", "ImagePullBackOff"), running}, v1alpha1.ConditionRunnersPending, "ImagePullBackOff", "1 runner waits: because of a"},
+		"the most":    {[]*runner{waits("a", "RateLimited"), waits("b", "Unschedulable"), waits("c", "Unschedulable")}, v1alpha1.ConditionRunnersPending, "Unschedulable", "ephemeralrunner b"},
+		"same number": {[]*runner{waits("b", "B"), waits("a", "A")}, v1alpha1.ConditionRunnersPending, "A", "because of a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := waitConditions(nil, test.runners)
+			if test.about == "" {
+				if len(got) > 0 {
+					t.Errorf("conditions %+v though no runner waits", got)
+				}
+				return
+			}
+			if len(got) != 1 || got[0].Type != test.about || got[0].Status != metav1.ConditionTrue || got[0].Reason != test.reason || !strings.Contains(got[0].Message, test.phrase) {
+				t.Fatalf("conditions %+v, want %s %s with %q", got, test.about, test.reason, test.phrase)
+			}
+			var status []metav1.Condition
+			kube.SetConditions(&status, 1, time.Unix(1, 0), got...)
+			if after := waitConditions(status, nil); len(after) != 1 || after[0].Status != metav1.ConditionFalse {
+				t.Errorf("conditions %+v after the wait, want %s False", after, test.about)
+			}
+		})
+	}
+}

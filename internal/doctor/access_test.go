@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// reviewer answers access reviews: users in denied may do nothing of what they are asked about.
+type reviewer struct {
+	denied []string
+	self   string
+	err    error
+}
+
+func (r reviewer) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	switch review := object.(type) {
+	case *authenticationv1.SelfSubjectReview:
+		review.Status.UserInfo.Username = r.self
+	case *authorizationv1.SelfSubjectAccessReview:
+		review.Status.Allowed = !slices.Contains(r.denied, r.self)
+	case *authorizationv1.SubjectAccessReview:
+		review.Status.Allowed = !slices.Contains(r.denied, review.Spec.User)
+	}
+	return r.err
+}
+
+func TestDenials(t *testing.T) {
+	const first, second, listener = "system:serviceaccount:arc-systems:arc", "system:serviceaccount:other:arc", "system:serviceaccount:arc-systems:linux"
+	deployment := func(namespace string) appsv1.Deployment {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "arc"}}
+		d.Spec.Template.Spec.ServiceAccountName = "arc"
+		return d
+	}
+	both := []appsv1.Deployment{deployment("arc-systems"), deployment("other")}
+	for name, test := range map[string]struct {
+		managers []appsv1.Deployment
+		reviewer reviewer
+		want     []string
+		unread   bool
+	}{
+		"all is allowed":               {managers: both[:1]},
+		"a manager":                    {managers: both[:1], reviewer: reviewer{denied: []string{first}}, want: []string{"arc-systems/arc"}},
+		"one of two is enough":         {managers: both, reviewer: reviewer{denied: []string{first}}},
+		"neither":                      {managers: both, reviewer: reviewer{denied: []string{first, second}}, want: []string{"arc-systems/arc"}},
+		"the listener":                 {managers: both[:1], reviewer: reviewer{denied: []string{listener}}, want: []string{"arc-systems/linux"}},
+		"in the manager's pod":         {reviewer: reviewer{self: first, denied: []string{first}}, want: []string{"the manager"}},
+		"by somebody with few rights":  {reviewer: reviewer{self: "jane", denied: []string{"jane"}}},
+		"by somebody who may not look": {managers: both, reviewer: reviewer{err: errors.New("forbidden")}, unread: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := healthy()
+			s.Managers = test.managers
+			if test.managers == nil {
+				s.Unread["Deployments"] = errors.New("forbidden")
+			}
+			set := &s.Sets[0]
+			set.Listener = &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-systems", Name: "linux"}}
+			g := gathering{Snapshot: s, cluster: Cluster{Reviews: test.reviewer}}
+			set.deny(g.deniedManager(t.Context(), set.Namespace))
+			set.deny(g.deniedListener(t.Context(), set))
+			var accounts []string
+			for _, denial := range set.Denials {
+				accounts = append(accounts, denial.Account)
+				if len(denial.Actions) == 0 {
+					t.Errorf("%s lacks nothing", denial.Account)
+				}
+			}
+			if !slices.Equal(accounts, test.want) || (s.Unread["SubjectAccessReviews"] != nil) != test.unread {
+				t.Errorf("denied are %v, want %v; not read: %v", accounts, test.want, s.Unread)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+)
+
+// idle are so many scale sets that wait for jobs, with what the doctor says of them.
+func idle(count int) *Report {
+	r := &Report{Managers: []Manager{{"harrier-system", "harrier", "0.1.0", 1}}}
+	for i := range count {
+		name := fmt.Sprintf("linux-%02d", i)
+		r.Sets = append(r.Sets, Summary{Namespace: "runners", Name: name, Max: ptr.To(10), Listener: "Listening"})
+		r.Findings = append(r.Findings, Finding{Info, "AutoscalingRunnerSet runners/" + name, "NoJobAssigned", "none for " + name, "use " + name})
+	}
+	return r
+}
+
+// One set is a sentence, several are a table; what is the same of many is said once.
+func TestTextStaysReadable(t *testing.T) {
+	one := idle(1).text()
+	if want := "runners/linux-00: 0 jobs assigned, 0 runners wanted (at most 10), 0 pending, 0 idle, 0 busy, 0 failed, listener Listening\n"; !strings.Contains(one, want) {
+		t.Errorf("one set:\n%s\nwant %s", one, want)
+	}
+	if none := idle(0).text(); none != "Manager harrier-system/harrier: version 0.1.0, 1 pod ready\n\nNothing is wrong.\n" {
+		t.Errorf("no set:\n%s", none)
+	}
+	r := idle(50)
+	problem := Finding{Problem, "AutoscalingRunnerSet runners/linux-03", "GitHubUnavailable", "it does not answer", "look at the proxy"}
+	again, other := problem, problem
+	again.Object, other.Object, other.Message = "AutoscalingRunnerSet runners/linux-04", "AutoscalingRunnerSet runners/linux-05", "it answers 503"
+	r.Findings = append([]Finding{problem, again, other}, r.Findings...)
+	text := r.text()
+	for _, want := range []string{
+		"SCALE SET         JOBS  RUNNERS WANTED  LIMIT       PENDING  IDLE  BUSY  FAILED  LISTENER\n",
+		"runners/linux-49  0     0               at most 10  0        0     0     0       Listening\n",
+		"1. PROBLEM GitHubUnavailable (AutoscalingRunnerSet runners/linux-03)\n   it does not answer\n   To do: look at the proxy\n   The same of AutoscalingRunnerSet runners/linux-04\n",
+		"2. PROBLEM GitHubUnavailable (AutoscalingRunnerSet runners/linux-05)\n   it answers 503\n",
+		"3. INFO NoJobAssigned (AutoscalingRunnerSet runners/linux-00)\n", "runners/linux-10 and 39 more\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if lines := strings.Count(text, "\n"); lines > 75 {
+		t.Errorf("%d lines about fifty sets, want one for each and few besides", lines)
+	}
+}
+
+// The documentation's example has every field of the JSON, and none that is not there.
+func TestJSONIsAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(page)
+	if example == nil {
+		t.Fatal("docs/troubleshooting.md has no example of the JSON")
+	}
+	documented, reader := Report{}, json.NewDecoder(bytes.NewReader(example[1]))
+	reader.DisallowUnknownFields()
+	if err := reader.Decode(&documented); err != nil {
+		t.Fatal(err)
+	}
+	written := &bytes.Buffer{}
+	if err := documented.write(written, "json"); err != nil {
+		t.Fatal(err)
+	}
+	if difference := cmp.Diff(string(example[1]), written.String()); difference != "" {
+		t.Errorf("the example and what is written of it (-documented +written):\n%s", difference)
+	}
+}

@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+const (
+	// eventRepeat is how long a warning that says the same of the same object is left out: an Event lives an hour. What is
+	// no warning, such as a set that grows from 0 to 3 again, is news each time.
+	eventRepeat = 10 * time.Minute
+	// eventBurst and eventsPerSecond bound the Events of one reason about one kind of object of a scale set: of a thousand
+	// runners that fail alike twenty say so, and one a minute from then on. The set itself has the number.
+	eventBurst      = 20
+	eventsPerSecond = 1.0 / 60
+	// eventMemory is how many texts and how many buckets are remembered; forgetting one too early costs an Event.
+	eventMemory = 4096
+)
+
+// limitedRecorder leaves out Events that say nothing new.
+type limitedRecorder struct {
+	events.EventRecorder
+	clock clock.PassiveClock
+	// said has when an Event was last recorded by its text, buckets a flowcontrol.PassiveRateLimiter by its bucket.
+	said, buckets *lru.Cache
+}
+
+// text is what an Event says of whom.
+type text struct {
+	about               types.UID
+	kind, reason, words string
+}
+
+// bucket is what is limited together.
+type bucket struct{ namespace, scaleSet, kind, reason string }
+
+// bucketOf takes the scale set from the labels of what belongs to it, for listeners of several sets share a namespace. An
+// AutoscalingRunnerSet that was made without its chart has none.
+func bucketOf(object metav1.Object, kind, reason string) bucket {
+	labels := object.GetLabels()
+	return bucket{
+		namespace: cmp.Or(labels[v1alpha1.LabelScaleSetNamespace], object.GetNamespace()),
+		scaleSet:  cmp.Or(labels[v1alpha1.LabelScaleSetName], object.GetName()),
+		kind:      kind, reason: reason,
+	}
+}
+
+// LimitEvents returns a recorder that hands on to another one what is not said too often. It may be called from several
+// goroutines.
+func LimitEvents(recorder events.EventRecorder, clock clock.PassiveClock) events.EventRecorder {
+	return &limitedRecorder{EventRecorder: recorder, clock: clock, said: lru.New(eventMemory), buckets: lru.New(eventMemory)}
+}
+
+// Eventf records an Event unless it repeats one or its kind has come too often.
+func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, arguments ...any) {
+	if object, err := meta.Accessor(regarding); err == nil {
+		kind, warning := fmt.Sprintf("%T", regarding), eventType == corev1.EventTypeWarning
+		said := text{about: object.GetUID(), kind: kind, reason: reason, words: fmt.Sprintf(note, arguments...)}
+		if warning && l.repeats(said) || !l.bucket(bucketOf(object, kind, reason)).TryAccept() {
+			return
+		}
+		if warning {
+			l.said.Add(said, l.clock.Now())
+		}
+	}
+	l.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, arguments...)
+}
+
+func (l *limitedRecorder) repeats(said text) bool {
+	last, known := l.said.Get(said)
+	at, isTime := last.(time.Time)
+	return known && isTime && l.clock.Since(at) < eventRepeat
+}
+
+// bucket returns the limiter of a bucket. Two goroutines that make the same one at once lose an Event's worth of limit.
+func (l *limitedRecorder) bucket(at bucket) flowcontrol.PassiveRateLimiter {
+	if found, known := l.buckets.Get(at); known {
+		if limiter, isLimiter := found.(flowcontrol.PassiveRateLimiter); isLimiter {
+			return limiter
+		}
+	}
+	limiter := flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventBurst, l.clock)
+	l.buckets.Add(at, limiter)
+	return limiter
+}

@@ -1,0 +1,86 @@
+package kube
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	recorder := events.NewFakeRecorder(1000)
+	limited := LimitEvents(recorder, clock)
+	tell := func(runner, set, reason, note string) int {
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(runner), Labels: map[string]string{v1alpha1.LabelScaleSetName: set},
+		}}
+		before := len(recorder.Events)
+		Tell(t.Context(), limited, object, nil, Warning(reason, "Run", note))
+		return len(recorder.Events) - before
+	}
+	for i, step := range []struct {
+		runner, reason, note string
+		after                time.Duration
+		want                 int
+	}{
+		{"a", "Evicted", "by node 1", 0, 1},
+		{"a", "Evicted", "by node 1", time.Minute, 0},
+		{"a", "Evicted", "by node 2", 0, 1},
+		{"b", "Evicted", "by node 1", 0, 1},
+		{"a", "OOMKilled", "by node 1", 0, 1},
+		{"a", "Evicted", "by node 1", eventRepeat, 1},
+	} {
+		clock.SetTime(clock.Now().Add(step.after))
+		if got := tell(step.runner, "few", step.reason, step.note); got != step.want {
+			t.Errorf("step %d: %d Events, want %d", i, got, step.want)
+		}
+	}
+	for range 2 {
+		before := len(recorder.Events)
+		Tell(t.Context(), limited, &v1alpha1.AutoscalingRunnerSet{}, nil, Normal("ScaledUp", "Scale", "From 0 to 3 runners"))
+		if len(recorder.Events) == before {
+			t.Error("a set that grows again is no news")
+		}
+	}
+	told := 0
+	for i := range 1000 {
+		told += tell(fmt.Sprint(i), "many", "ImagePullBackOff", "no such image")
+	}
+	if told != eventBurst {
+		t.Errorf("%d Events of a thousand runners, want %d", told, eventBurst)
+	}
+	if tell("3000", "other", "ImagePullBackOff", "no such image") != 1 {
+		t.Error("one set's Events use up another's")
+	}
+	clock.SetTime(clock.Now().Add(time.Minute))
+	if got := tell("2000", "many", "ImagePullBackOff", "no such image"); got != 1 {
+		t.Errorf("%d Events a minute later, want 1", got)
+	}
+}
+
+// A reason that many sets have, as when GitHub is away, is told of each: sets made without their chart have no labels, and
+// listeners of sets with one name in many namespaces are in one.
+func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
+	recorder := events.NewFakeRecorder(1000)
+	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	const sets = 3 * eventBurst
+	for i := range sets {
+		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint("set-", i), UID: types.UID(fmt.Sprint("set-", i))}}
+		listener := &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "arc-systems", Name: fmt.Sprint("linux-", i, "-listener"), UID: types.UID(fmt.Sprint("listener-", i)),
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: fmt.Sprint("team-", i)},
+		}}
+		Tell(t.Context(), limited, set, nil, Warning("GitHubUnavailable", "Register", "no answer"))
+		Tell(t.Context(), limited, listener, nil, Warning("PodNameTaken", "CreatePod", "taken"))
+	}
+	if told := len(recorder.Events); told != 2*sets {
+		t.Errorf("%d Events of %d sets and their listeners, want one of each", told, sets)
+	}
+}

@@ -1,0 +1,26 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestRefusalsAreExplained(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "; grant it to the manager: "},
+		"invalid":   {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), "; correct what it names in the AutoscalingRunnerSet"},
+		"other":     {errors.New("away"), "create it: away"},
+	} {
+		if got := Explained(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q in it", name, got, test.want)
+		}
+	}
+}

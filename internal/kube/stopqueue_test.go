@@ -1,0 +1,67 @@
+package kube
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func requestFor(number int) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(number)}}
+}
+
+// Workers that add, take and return requests all leave, whenever the queue is shut down. With controller-runtime's queue
+// alone this test hangs within a few rounds.
+func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
+	const rounds, workers, takenBefore = 200, 16, 500
+	for range rounds {
+		queue := NewQueue("test", BackOff()).(priorityqueue.PriorityQueue[reconcile.Request])
+		var taken atomic.Int32
+		var left sync.WaitGroup
+		enough := make(chan struct{})
+		for range workers {
+			left.Go(func() {
+				for {
+					queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(rand.IntN(3))}, requestFor(rand.Int()))
+					request, _, shutdown := queue.GetWithPriority()
+					if shutdown {
+						return
+					}
+					queue.Done(request)
+					if taken.Add(1) == takenBefore {
+						close(enough)
+					}
+				}
+			})
+		}
+		<-enough
+		queue.ShutDown()
+		left.Wait()
+		if !queue.ShuttingDown() {
+			t.Fatal("a queue that was shut down does not say so")
+		}
+	}
+}
+
+func TestRequestsComeByPriority(t *testing.T) {
+	queue := NewQueue("test", BackOff()).(priorityqueue.PriorityQueue[reconcile.Request])
+	defer queue.ShutDown()
+	for priority := range 3 {
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, requestFor(priority))
+	}
+	if queue.Len() != 3 {
+		t.Fatalf("%d requests wait, want 3", queue.Len())
+	}
+	for want := 2; want >= 0; want-- {
+		if request, _, _ := queue.GetWithPriority(); request != requestFor(want) {
+			t.Errorf("got %v, want %v", request, requestFor(want))
+		}
+	}
+}

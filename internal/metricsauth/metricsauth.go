@@ -1,0 +1,148 @@
+// Package metricsauth keeps the manager's metrics from readers whom the API server does not know, or whom no role allows
+// to read them. It stands between controller-runtime's metrics server and the metrics, and asks the API server what
+// controller-runtime's own filter would ask: a TokenReview who the reader is, a SubjectAccessReview whether they may get
+// the path. The latter comes with the library of the API server, which would make the manager 20 MB larger on disk and
+// 13 MiB in memory, whether it is used or not.
+package metricsauth
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const (
+	// reviewTimeout ends both reviews. Prometheus gives up after 10 s by default.
+	reviewTimeout = 10 * time.Second
+	// What the API server said holds so long. Prometheus asks every 15 to 60 s, so most scrapes cost the API server
+	// nothing; a role that is granted works after ten seconds, and one taken away ends after a minute.
+	allowedFor = time.Minute
+	refusedFor = 10 * time.Second
+	// rememberedReaders bounds the memory that strangers with made-up tokens can take: 150 bytes for each.
+	rememberedReaders = 256
+)
+
+// access is who asks for what. Only a hash of it is remembered: the token is secret, and all of it may be a megabyte long.
+type access struct{ token, verb, path string }
+
+func (a access) hash() [sha256.Size]byte {
+	return sha256.Sum256([]byte(a.token + "\x00" + a.verb + "\x00" + a.path)) // no header and no method has a zero byte
+}
+
+// filter decides about readers.
+type filter struct {
+	tokens  authenticationclient.TokenReviewInterface
+	rights  authorizationclient.SubjectAccessReviewInterface
+	decided *cache.LRUExpireCache
+}
+
+// New makes the filter for the metrics server's FilterProvider. The manager needs the right to create TokenReviews and
+// SubjectAccessReviews. It fails where the configuration of the client is unusable.
+func New(config *rest.Config, client *http.Client) (server.Filter, error) {
+	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("set up a client for TokenReviews: %w", err)
+	}
+	authorization, err := authorizationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("set up a client for SubjectAccessReviews: %w", err)
+	}
+	return newFilter(authentication.TokenReviews(), authorization.SubjectAccessReviews(), cache.NewLRUExpireCache(rememberedReaders)).around, nil
+}
+
+func newFilter(tokens authenticationclient.TokenReviewInterface, rights authorizationclient.SubjectAccessReviewInterface, decided *cache.LRUExpireCache) *filter {
+	return &filter{tokens: tokens, rights: rights, decided: decided}
+}
+
+// around lets those through to the handler who may see what it serves.
+func (f *filter) around(log logr.Logger, handler http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		status, err := f.decide(request)
+		switch {
+		case err != nil:
+			log.Error(err, "A reader of metrics could not be checked; does the manager's ClusterRole allow to create TokenReviews and SubjectAccessReviews?",
+				"from", request.RemoteAddr)
+			http.Error(answer, "the API server could not be asked", http.StatusInternalServerError)
+		case status == http.StatusUnauthorized:
+			answer.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(answer, "send the token of a ServiceAccount as a bearer token", status)
+		case status == http.StatusForbidden:
+			http.Error(answer, "bind this account to a ClusterRole that allows verb get on the nonResourceURL "+request.URL.Path, status)
+		default:
+			handler.ServeHTTP(answer, request)
+		}
+	}), nil
+}
+
+// decide returns 200, 401 or 403. What the API server did not answer is not remembered.
+func (f *filter) decide(request *http.Request) (status int, err error) {
+	asked := access{bearer(request), strings.ToLower(request.Method), request.URL.Path}
+	if asked.token == "" {
+		return http.StatusUnauthorized, nil
+	}
+	hash := asked.hash()
+	if known, ok := f.decided.Get(hash); ok {
+		return known.(int), nil
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
+	defer cancel()
+	status, err = f.review(ctx, asked)
+	if err != nil {
+		return 0, err
+	}
+	lifetime := refusedFor
+	if status == http.StatusOK {
+		lifetime = allowedFor
+	}
+	f.decided.Add(hash, status, lifetime)
+	return status, nil
+}
+
+// review asks the API server.
+func (f *filter) review(ctx context.Context, asked access) (status int, err error) {
+	who, err := f.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: asked.token}}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("create TokenReview: %w", err)
+	}
+	if !who.Status.Authenticated {
+		return http.StatusUnauthorized, nil
+	}
+	user := who.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	may, err := f.rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: asked.path, Verb: asked.verb},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("create SubjectAccessReview for %s: %w", user.Username, err)
+	}
+	if !may.Status.Allowed {
+		return http.StatusForbidden, nil
+	}
+	return http.StatusOK, nil
+}
+
+// bearer is the token of the request, empty where there is none.
+func bearer(request *http.Request) string {
+	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

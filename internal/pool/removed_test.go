@@ -1,0 +1,44 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestRemovalsAreRememberedForAWhile(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	removed := NewRemoved(now)
+	later := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
+	want := func(id int, want bool) {
+		t.Helper()
+		if got := removed.Has("runner", id); got != want {
+			t.Errorf("registration %d is remembered: %t, want %t", id, got, want)
+		}
+	}
+	removed.Note("runner", 1)
+	later(rememberedFor - time.Second)
+	removed.Note("runner", 2)
+	want(1, true)
+	want(3, false)
+	if removed.Has("another", 1) {
+		t.Error("another runner's registration is taken for this one's")
+	}
+	later(time.Second)
+	want(2, true)
+	later(rememberedFor)
+	want(1, false)
+	want(2, false)
+	removed.Note("runner", 4)
+	later(time.Hour)
+	want(4, false)
+}
+
+func TestNoMemoryKnowsNothing(t *testing.T) {
+	var none *Removed
+	none.Note("runner", 1)
+	if none.Has("runner", 1) {
+		t.Error("remembered without a memory")
+	}
+}

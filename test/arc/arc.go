@@ -1,0 +1,104 @@
+// Package arc has what actions-runner-controller 0.14.2 and its chart leave of a scale set with one runner at work, on GitHub
+// and in the cluster, for tests that take it over: test/integration with a played node, test/e2e with a real one.
+package arc
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the manifests
+	"fmt"
+	"strings"
+	"text/template"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	// Name is the scale set's, here and on GitHub.
+	Name = "arc"
+	// Runner is its one runner's.
+	Runner = Name + "-k7x2m-runner-p9q4d"
+	// ownerAnnotation is "KIND/NAME" and stands for an owner reference in the manifests, as UIDs are not known before.
+	ownerAnnotation = "test/controlled-by"
+)
+
+//go:embed manifests.yaml
+var manifests string
+
+// Place is where the scale set is: namespaces of controller and runners, the controller's account, and GitHub.
+type Place struct {
+	System, Runners, Account, URL, Token string
+}
+
+// Set is such a scale set.
+type Set struct {
+	Place
+	// ScaleSet is its id on GitHub, the others are what its runner and its listener have.
+	ScaleSet, RunnerID  int
+	JITConfig, Listener string
+}
+
+// Runner is for the manifests.
+func (s *Set) Runner() string { return Runner }
+
+// Register makes the scale set on GitHub with a runner that has not connected yet.
+func Register(ctx context.Context, place Place) (*Set, error) {
+	github, err := actions.NewClient(place.URL, actions.Credentials{Token: place.Token}, actions.Options{})
+	if err != nil {
+		return nil, err
+	}
+	set, err := github.CreateRunnerScaleSet(ctx, &actions.RunnerScaleSet{
+		Name: Name, RunnerGroupID: 1, Labels: []actions.Label{{Name: Name}}, RunnerSetting: actions.RunnerSetting{DisableUpdate: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	jit, err := github.GenerateJITConfig(ctx, set.ID, actions.JITConfigRequest{Name: Runner})
+	if err != nil {
+		return nil, err
+	}
+	return &Set{Place: place, ScaleSet: set.ID, RunnerID: jit.Runner.ID, JITConfig: jit.EncodedJITConfig, Listener: kube.ListenerName(
+		&v1alpha1.AutoscalingRunnerSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: place.Runners, Name: Name},
+			Spec:       v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: place.URL},
+		})}, nil
+}
+
+// CreateObjects has create make each object, owners first, and leave in it what the API server says of it. replacements are
+// pairs of what is in the manifests, such as "image: runner", and what is to be there.
+func (s *Set) CreateObjects(create func(*unstructured.Unstructured) error, replacements ...string) error {
+	var text bytes.Buffer
+	if err := template.Must(template.New(Name).Parse(manifests)).Execute(&text, s); err != nil {
+		return fmt.Errorf("fill in the manifests: %w", err)
+	}
+	made := map[string]*unstructured.Unstructured{}
+	for document := range strings.SplitSeq(strings.NewReplacer(replacements...).Replace(text.String()), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			return fmt.Errorf("%w in\n%s", err, document)
+		}
+		adopt(object, made)
+		name := object.GetKind() + "/" + object.GetName()
+		if err := create(object); err != nil {
+			return fmt.Errorf("create %s: %w", name, err)
+		}
+		made[name] = object
+	}
+	return nil
+}
+
+// adopt turns the annotation into an owner reference.
+func adopt(object *unstructured.Unstructured, made map[string]*unstructured.Unstructured) {
+	annotations := object.GetAnnotations()
+	if owner := made[annotations[ownerAnnotation]]; owner != nil {
+		object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
+	}
+	delete(annotations, ownerAnnotation)
+	object.SetAnnotations(annotations)
+}

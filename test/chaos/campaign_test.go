@@ -1,0 +1,74 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+)
+
+// campaign hands out the seeds that the flags ask for. Ctrl-C ends it: runs under way are finished, or a second Ctrl-C ends
+// them, too.
+type campaign struct {
+	began       time.Time
+	interrupted context.Context
+
+	mutex       sync.Mutex
+	seed, last  uint64
+	passed      int
+	failedSeeds []uint64
+}
+
+func newCampaign() *campaign {
+	c := &campaign{began: time.Now(), seed: *firstSeed, last: *firstSeed + *seeds - 1}
+	if *oneSeed != 0 {
+		c.seed, c.last = *oneSeed, *oneSeed
+	}
+	var usual context.CancelFunc
+	c.interrupted, usual = signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(c.interrupted, func() {
+		usual()
+		fmt.Fprintln(os.Stderr, "interrupted: the runs under way are finished, which takes up to three minutes")
+	})
+	return c
+}
+
+// next returns the next seed, or that there is none to begin with any more.
+func (c *campaign) next() (seed uint64, more bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	seed = c.seed
+	if *hours > 0 {
+		more = time.Since(c.began).Hours() < *hours
+	} else {
+		more = seed <= c.last
+	}
+	c.seed++
+	return seed, more && c.interrupted.Err() == nil
+}
+
+// done notes how a run ended.
+func (c *campaign) done(seed uint64, passed bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if passed {
+		c.passed++
+		return
+	}
+	c.failedSeeds = append(c.failedSeeds, seed)
+	slices.Sort(c.failedSeeds)
+}
+
+// summary says how all runs ended.
+func (c *campaign) summary() string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	text := fmt.Sprintf("%d runs in %s, %d failed", c.passed+len(c.failedSeeds), time.Since(c.began).Round(time.Second), len(c.failedSeeds))
+	if len(c.failedSeeds) > 0 {
+		text += fmt.Sprintf(": seeds %d", c.failedSeeds)
+	}
+	return text
+}

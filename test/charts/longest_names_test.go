@@ -1,0 +1,49 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// The API server takes every object under the longest names that the charts take: 45 characters of a scale set, 53 of a
+// release, 63 of a controller's full name. What they add to a name has to fit too.
+func TestLongestNames(t *testing.T) {
+	t.Parallel()
+	cluster := testkube.Shared(t)
+	namespace := cluster.NewNamespace(t)
+	for _, values := range []string{"", mode("dind"), mode("kubernetes-novolume"), hookTemplate} {
+		set := scaleSet.as(strings.Repeat("a", 45), namespace)
+		admitAll(t, cluster, namespace, render(t, set, minimal, values))
+	}
+	everything := `
+replicaCount: 2
+crds: {install: false}
+networkPolicy: {enabled: true}
+metrics: {controllerManagerAddr: ":8080", listenerAddr: ":8080", listenerEndpoint: /metrics, secure: true}
+monitoring: {dashboards: {enabled: true}, serviceMonitor: {enabled: true}}
+`
+	for _, long := range []chart{
+		controller.as(strings.Repeat("a", 53), namespace),
+		controller.as("arc", namespace).with("--set", "fullnameOverride="+strings.Repeat("a", 63)),
+		controller.as("arc", namespace).with("--set", "fullnameOverride="+strings.Repeat("a", 80)+",nameOverride="+strings.Repeat("b", 80)),
+		controller.as("arc", namespace).with("--set", "flags.watchSingleNamespace="+namespace+",nameOverride="+strings.Repeat("b", 63)),
+	} {
+		rendered := render(t, long, everything)
+		for file, documents := range rendered {
+			rendered[file] = withoutKind(documents, "ServiceMonitor") // which the cluster doesn't have
+		}
+		admitAll(t, cluster, namespace, rendered)
+	}
+}
+
+// withoutKind returns the documents that are of another kind.
+func withoutKind(documents []string, kind string) (others []string) {
+	for _, document := range documents {
+		if strings.Contains(document, "\nkind: ") && !strings.Contains(document, "\nkind: "+kind+"\n") {
+			others = append(others, document)
+		}
+	}
+	return others
+}

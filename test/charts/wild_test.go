@@ -1,0 +1,79 @@
+package charts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// testdata/wild has values files as users of ARC's charts write them: what they leave out, repeat, copy from comments, put
+// in quotes or not. The API server takes every object they render to, no field of which is unknown to it, and the runner's
+// pod.
+func TestValuesFilesOfUsers(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/wild/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no values in testdata/wild: %v", err)
+	}
+	cluster := testkube.Shared(t)
+	namespace := cluster.NewNamespace(t)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			values, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chartFor(file).name == controller.name {
+				// The CRDs are in the cluster.
+				admitAll(t, cluster, namespace, render(t, controller.as("arc", namespace), string(values), "crds: {install: false}"))
+				return
+			}
+			admitAll(t, cluster, namespace, render(t, scaleSet.as("set", namespace), string(values)))
+			spec := runnerSet(t, scaleSet.as("set", namespace), string(values)).Spec
+			admitPod(t, cluster, namespace, spec.Template)
+			// A limit that the user wrote is a limit.
+			check(t, "limit", spec.MaxRunners != nil, strings.Contains(string(values), "\nmaxRunners: "))
+		})
+	}
+}
+
+// admitAll has the API server look at the objects as if they were created in the namespace.
+func admitAll(t *testing.T, cluster *testkube.Cluster, namespace string, rendered manifests) {
+	t.Helper()
+	for file, documents := range rendered {
+		for _, document := range documents {
+			object := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if object.GetNamespace() != "" {
+				object.SetNamespace(namespace)
+			}
+			if err := cluster.Client().Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
+
+// admitPod does the same with a pod of a template, under an account that exists.
+func admitPod(t *testing.T, cluster *testkube.Cluster, namespace string, template corev1.PodTemplateSpec) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace, pod.Name = namespace, "runner"
+	// What these name are other objects, which the cluster doesn't have.
+	pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName, pod.Spec.RuntimeClassName = "default", "", nil
+	if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		t.Errorf("the runner's pod: %v", err)
+	}
+}

@@ -1,0 +1,173 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// Every command of the documentation is one that its program takes.
+func TestCommands(t *testing.T) {
+	shell, reader := newShell(t), newReader(t)
+	for _, p := range pages(t) {
+		for _, b := range p.blocks() {
+			if script, isCommands := b.script(); isCommands {
+				reader.follow(t, shell, fmt.Sprintf("%s:%d", b.page, b.line), script)
+			} else if b.language == "" {
+				t.Errorf("%s:%d: say what this block is: ```sh, ```yaml, ```text …", b.page, b.line)
+			}
+		}
+		for _, command := range p.mentioned() {
+			reader.follow(t, shell, p.path, command)
+		}
+	}
+	if len(reader.answers) < 50 {
+		t.Errorf("%d commands, want those of README and guides", len(reader.answers))
+	}
+}
+
+// reader does what the documentation says as far as that needs no cluster, in a directory of its own.
+type reader struct {
+	kubernetes, directory string
+	makefile              string
+	resources             map[string]bool
+	// answers are those to commands that were checked before: many pages say the same.
+	answers map[string]error
+}
+
+// files are those that the documentation takes for granted.
+var files = map[string]string{
+	"my-app.private-key.pem":      "key",
+	"ca.crt":                      "certificate",
+	"values.yaml":                 setValues,
+	"your-values.yaml":            setValues,
+	"your-controller-values.yaml": "replicaCount: 1\n",
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	kubernetes, err := testkube.Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{
+		kubernetes: kubernetes, directory: t.TempDir(), resources: resources(t), answers: map[string]error{},
+		makefile: string(read(t, filepath.Join(root, "Makefile"))),
+	}
+	charts, err := filepath.Abs(filepath.Join(root, "charts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(charts, filepath.Join(r.directory, "charts")); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(r.directory, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// follow checks each command of a script.
+func (r *reader) follow(t *testing.T, shell shell, place, script string) {
+	t.Helper()
+	commands, err := shell.commands(t, script)
+	if err != nil {
+		t.Errorf("%s: %v\n%s", place, err, script)
+	}
+	for _, command := range commands {
+		line := strings.Join(command, " ")
+		if _, known := r.answers[line]; !known {
+			r.answers[line] = r.check(command)
+		}
+		if err := r.answers[line]; err != nil {
+			t.Errorf("%s: %s: %v", place, line, err)
+		}
+	}
+}
+
+func (r *reader) check(command []string) error {
+	arguments := command[1:]
+	switch command[0] {
+	case "make":
+		return r.checkMake(arguments)
+	case "go":
+		return checkGo(arguments)
+	case "helm":
+		return r.checkHelm(arguments)
+	case "kubectl":
+		return r.checkKubectl(arguments)
+	case "manager":
+		return r.checkManager(arguments)
+	case "apt-get", "grep", "jq": // not ours
+		return nil
+	}
+	return fmt.Errorf("say in test/docs how to check %s", command[0])
+}
+
+// checkMake wants targets and variables that the Makefile has.
+func (r *reader) checkMake(arguments []string) error {
+	for _, word := range arguments {
+		name, _, isVariable := strings.Cut(word, "=")
+		if isVariable && !regexp.MustCompile(`\b`+name+`\b`).MatchString(r.makefile) {
+			return fmt.Errorf("the Makefile knows no %s", name)
+		}
+		if !isVariable && !strings.Contains(r.makefile, "\n"+word+": ") {
+			return fmt.Errorf("the Makefile has no target %s", word)
+		}
+	}
+	return nil
+}
+
+// checkGo wants packages that are there.
+func checkGo(arguments []string) error {
+	for _, word := range arguments {
+		if directory, isPackage := strings.CutPrefix(strings.TrimSuffix(word, "/..."), "./"); isPackage {
+			if _, err := os.Stat(filepath.Join(root, directory)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkManager validates what a command would, and wants flags that exist of the others: with -h in the end these go no
+// further than to read them.
+func (r *reader) checkManager(arguments []string) error {
+	if !doctor.IsCommand(arguments) {
+		return fmt.Errorf("the manager's commands are %v", doctor.Commands)
+	}
+	arguments = slices.Clone(arguments)
+	if file := slices.Index(arguments, "-f") + 1; file > 0 && file < len(arguments) {
+		arguments[file] = filepath.Join(r.directory, arguments[file])
+	} else {
+		arguments = append(arguments, "-h")
+	}
+	var output bytes.Buffer
+	if code := doctor.Main(context.Background(), arguments, &output, &output); code != doctor.ExitFine {
+		return fmt.Errorf("ends with %d: %s", code, output.String())
+	}
+	return nil
+}
+
+// run runs a program that came with Kubernetes, where no cluster is.
+func (r *reader) run(name string, arguments ...string) error {
+	command := exec.Command(filepath.Join(r.kubernetes, name), arguments...)
+	command.Dir = r.directory
+	command.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.directory, "none"))
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
+}

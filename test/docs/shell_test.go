@@ -1,0 +1,99 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// programs are those that the documentation has its readers run.
+var programs = []string{"apt-get", "go", "grep", "helm", "jq", "kubectl", "make", "manager"}
+
+// separator stands between the words of a command, in which it doesn't occur.
+const separator = "\x1f"
+
+// recorder is what runs in place of a program: it writes down how it was called, in one write, because commands of a pipe
+// run side by side.
+const recorder = `#!%s
+line=$(printf '%%s\037' "${0##*/}" "$@")
+printf '%%s\n' "$line" >>"$RECORD"
+`
+
+// shell runs scripts in which every program only writes down how it was called. So it is a real shell that understands
+// quotes, continued lines, pipes and comments, and nothing of what the documentation says is done to this machine.
+type shell struct{ bash, directory string }
+
+func newShell(t *testing.T) shell {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := shell{bash: bash, directory: t.TempDir()}
+	for _, name := range programs {
+		if err := os.WriteFile(filepath.Join(s.directory, name), fmt.Appendf(nil, recorder, bash), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// commands returns the commands of a script, each as its words. A program that is not among those above is an error.
+func (s shell) commands(t *testing.T, script string) ([][]string, error) {
+	t.Helper()
+	record := filepath.Join(t.TempDir(), "record")
+	command := exec.CommandContext(t.Context(), s.bash, "-euc", "set -o pipefail\n"+script)
+	command.Env = []string{"PATH=" + s.directory, "RECORD=" + record}
+	command.Dir = t.TempDir()
+	if output, err := command.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, output)
+	}
+	content, err := os.ReadFile(record)
+	if err != nil {
+		return nil, fmt.Errorf("it runs no command: %w", err)
+	}
+	var found [][]string
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(content), "\n"), "\n") {
+		found = append(found, strings.Split(strings.TrimSuffix(line, separator), separator))
+	}
+	return found, nil
+}
+
+// script returns what a reader types of a block; false where the block is no commands. In a console block that is
+// what follows the prompt; a block without a language is commands if it begins with a program.
+func (b block) script() (string, bool) {
+	switch b.language {
+	case "sh":
+		return b.text, true
+	case "console":
+		var typed []string
+		for line := range strings.SplitSeq(b.text, "\n") {
+			if command, isTyped := strings.CutPrefix(line, "$ "); isTyped {
+				typed = append(typed, command)
+			}
+		}
+		return strings.Join(typed, "\n"), true
+	case "":
+		first, _, _ := strings.Cut(b.text, " ")
+		return b.text, slices.Contains(programs, strings.TrimSpace(first))
+	}
+	return "", false
+}
+
+// mentioned returns the commands that prose names with a command's arguments. What is only named, as in `helm upgrade`,
+// or left open with "…", is none.
+func (p page) mentioned() []string {
+	var found []string
+	for _, code := range span.FindAllStringSubmatch(p.prose(), -1) {
+		words := strings.Fields(code[1])
+		named := len(words) < 2 || strings.HasPrefix(words[1], "-") || len(words) == 2 && (words[0] == "helm" || words[0] == "kubectl")
+		if slices.Contains(programs, words[0]) && !named && !strings.Contains(code[1], "…") {
+			found = append(found, code[1])
+		}
+	}
+	return found
+}

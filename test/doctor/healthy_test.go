@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// kinds are ours, as kubectl names them, with the columns that may be empty while all is well: of a limit that is not
+// set, of a message that says nothing, of a job that is not there.
+var kinds = map[string][]string{
+	"autoscalingrunnersets": {"Message"},
+	"autoscalinglisteners":  {"Message"},
+	"ephemeralrunnersets":   {},
+	"ephemeralrunners":      {"JobRepository", "JobWorkflowRef", "WorkflowRunId", "JobDisplayName", "JobId", "JobResult", "Reason", "Message"},
+}
+
+// A healthy set has a value in every column of each kind, and kubectl can wait for each to be ready.
+func healthyObjects(t *testing.T, cluster *testkube.Cluster) {
+	r := rig.Start(t, cluster, rig.Options{MinRunners: 1})
+	for kind, empty := range kinds {
+		namespace := r.RunnerNamespace
+		if kind == "autoscalinglisteners" {
+			namespace = r.SystemNamespace
+		}
+		NewWithT(t).Eventually(func() error {
+			_, err := r.Kubectl("wait", "-n", namespace, kind, "--all", "--for=condition=Ready", "--timeout=30s")
+			return err
+		}, rig.Patience, time.Second).Should(Succeed(), "kubectl wait --for=condition=Ready %s", kind)
+		table := tableOf(t, r.Cluster.Config(), namespace, kind)
+		if len(table.Rows) != 1 {
+			t.Errorf("%d lines of %s, want 1", len(table.Rows), kind)
+		}
+		for _, row := range table.Rows {
+			for i, column := range table.ColumnDefinitions {
+				if cell := row.Cells[i]; (cell == nil || cell == "") && !slices.Contains(empty, column.Name) {
+					t.Errorf("%s: column %s is empty", kind, column.Name)
+				}
+			}
+		}
+		output, err := r.Kubectl("get", "-n", namespace, kind, "-o", "wide")
+		t.Logf("%s%v", output, err)
+	}
+}
+
+// Whoever knows a job finds its pod, and what its pod costs whom; runners that succeed leave no Event.
+func jobsAreFound(t *testing.T, cluster *testkube.Cluster) {
+	const jobs = 10
+	r := rig.Start(t, cluster, rig.Options{})
+	ids := r.Queue(fakegithub.JobRequest{
+		Count: jobs, ScaleSet: rig.DefaultSet, Duration: fakegithub.Duration(30 * time.Second), Name: "test (linux)",
+		Owner: "org", Repository: "web", WorkflowRef: "org/web/.github/workflows/ci.yml@refs/heads/main",
+	})
+	eventually := NewWithT(t).Eventually
+	eventually(func() int { return len(podsOf(t, r, v1alpha1.LabelJobRepository+"=org_web")) }, rig.Patience, 200*time.Millisecond).Should(Equal(jobs))
+	checkAnnotations(t, r)
+	for _, job := range r.GitHub.Jobs("")[:2] {
+		if pods := podsOf(t, r, v1alpha1.LabelJobID+"="+job.JobID); len(pods) != 1 || pods[0] != job.Runner {
+			t.Errorf("job %s runs on %s; kubectl finds %v", job.JobID, job.Runner, pods)
+		}
+		if pods := podsOf(t, r, v1alpha1.LabelJobRunID+"="+strconv.FormatInt(job.RunID, 10)); !slices.Contains(pods, job.Runner) {
+			t.Errorf("run %d has runner %s; kubectl finds %v", job.RunID, job.Runner, pods)
+		}
+	}
+	r.WaitDone(ids)
+	r.AwaitQuiet()
+	if told := eventsOf(t, r, "EphemeralRunner", ""); len(told) > 0 {
+		t.Errorf("%d Events about runners that succeeded, the first: %s %s", len(told), told[0].Reason, told[0].Message)
+	}
+	// Registered, ready, scaled up and, a minute later at the earliest, down.
+	if told := eventsOf(t, r, "AutoscalingRunnerSet", rig.DefaultSet); len(told) > 4 {
+		t.Errorf("%d Events about a set that had one burst: %v", len(told), told)
+	}
+}
+
+// podsOf returns the names of the pods that kubectl finds by a label.
+func podsOf(t *testing.T, r *rig.Rig, selector string) []string {
+	t.Helper()
+	output, err := r.Kubectl("get", "pods", "-A", "-l", selector, "-o", "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(strings.ReplaceAll(output, "pod/", ""))
+}
+
+// checkAnnotations looks at the pods while their jobs run.
+func checkAnnotations(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	for _, pod := range r.RunnerPods() {
+		for key, want := range map[string]string{
+			v1alpha1.AnnotationJobRepository: "org/web", v1alpha1.AnnotationJobWorkflow: "org/web/.github/workflows/ci.yml",
+			v1alpha1.AnnotationJobRef: "refs/heads/main", v1alpha1.AnnotationJobName: "test (linux)",
+			v1alpha1.AnnotationDoNotDisrupt: "true", v1alpha1.AnnotationSafeToEvict: "false",
+		} {
+			if got := pod.Annotations[key]; got != want {
+				t.Errorf("pod %s: %s is %q, want %q", pod.Name, key, got, want)
+			}
+		}
+		for _, key := range []string{v1alpha1.AnnotationJobRunID, v1alpha1.AnnotationJobID} {
+			if pod.Annotations[key] == "" {
+				t.Errorf("pod %s lacks %s", pod.Name, key)
+			}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package doctor
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/test/prometheus"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// rules are the chart's.
+const rules = "../../charts/gha-runner-scale-set-controller/rules/alerts.yaml"
+
+// metricsPort is that of the rig's chart values.
+const metricsPort = 8080
+
+// observer is a Prometheus that reads all programs of a rig, as they come and go; nil where none is installed: then metrics
+// are not looked at.
+type observer struct {
+	*prometheus.Server
+	// expressions are those of the alerts, by their names.
+	expressions map[string]string
+}
+
+// observe starts a Prometheus for a rig.
+func observe(t *testing.T, r *rig.Rig) *observer {
+	t.Helper()
+	if _, err := exec.LookPath(prometheus.Program); err != nil {
+		t.Log("Prometheus is not installed; metrics are not looked at")
+		return nil
+	}
+	targets := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		answer.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(answer).Encode([]map[string]any{{"targets": addresses(request, r)}})
+	}))
+	t.Cleanup(targets.Close)
+	o := &observer{expressions: expressions(t), Server: prometheus.Start(t, map[string]any{
+		"global": map[string]any{"scrape_interval": "1s"},
+		"scrape_configs": []any{map[string]any{
+			"job_name": "harrier", "honor_labels": true,
+			"http_sd_configs": []any{map[string]any{"url": targets.URL, "refresh_interval": "1s"}},
+		}},
+	})}
+	NewWithT(t).Eventually(func() (float64, error) { return o.Value("count(gha_controller_build_info)") }).
+		WithTimeout(time.Minute).Should(BeNumerically("==", 1))
+	return o
+}
+
+// addresses are those at which the rig's programs serve metrics now.
+func addresses(request *http.Request, r *rig.Rig) []string {
+	found := []string{}
+	pods := &corev1.PodList{}
+	if err := r.Cluster.Client().List(request.Context(), pods, client.InNamespace(r.SystemNamespace)); err != nil {
+		return found // asked again in a second
+	}
+	for i := range pods.Items {
+		if address, err := r.Node.Address(client.ObjectKeyFromObject(&pods.Items[i]), metricsPort); err == nil {
+			found = append(found, address)
+		}
+	}
+	return found
+}
+
+// expressions are those of the chart's alerts.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	content, err := os.ReadFile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	if err := yaml.Unmarshal(content, &file); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			found[rule.Alert] = rule.Expr
+		}
+	}
+	return found
+}
+
+// of returns the series that an expression finds of a set, or of its listener, whose name begins with the set's.
+func (o *observer) of(expression, set string) (found []prometheus.Series, err error) {
+	if o == nil {
+		return nil, nil
+	}
+	series, err := o.Query(expression)
+	for _, s := range series {
+		if name := s.Metric["name"]; set == "" || name == set || strings.HasPrefix(name, set+"-") {
+			found = append(found, s)
+		}
+	}
+	return found, err
+}
+
+// alerts says that an alert's expression is true of a set, or at all where the name is empty.
+func (o *observer) alerts(name, set string) (bool, error) {
+	if o == nil {
+		return true, nil
+	}
+	found, err := o.of(o.expressions[name], set)
+	return len(found) > 0, err
+}
+
+// alert says that the expressions of all these alerts are true of the set.
+func (s *sight) alert(names []string) bool {
+	for _, name := range names {
+		if fires, err := s.metrics.alerts(name, s.set); err != nil || !fires {
+			return false
+		}
+	}
+	return true
+}
+
+// measures says that an expression, where there is one, finds something of the set.
+func (s *sight) measures(expression string) bool {
+	if s.metrics == nil || expression == "" {
+		return true
+	}
+	found, err := s.metrics.of(expression, s.set)
+	return err == nil && len(found) > 0
+}
+
+// troubled says that the metrics name the condition and its reason.
+func (s *sight) troubled(condition, reason string) bool {
+	for _, trouble := range s.troubles {
+		if trouble.Metric["condition"] == condition && trouble.Metric["reason"] == reason {
+			return true
+		}
+	}
+	return s.metrics == nil
+}

@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// record remembers runner pods as they were last seen: the status that the kubelet gives a pod before it is gone.
+type record struct {
+	mutex sync.Mutex
+	pods  map[types.UID]corev1.Pod
+}
+
+// recordPods watches the namespace until the test ends.
+func recordPods(t *testing.T, namespace string) *record {
+	t.Helper()
+	r := &record{pods: map[types.UID]corev1.Pod{}}
+	ctx, stop := context.WithCancel(context.Background())
+	events, err := kube.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRunner: "True"})
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range events.ResultChan() {
+			r.note(event)
+		}
+	}()
+	t.Cleanup(func() {
+		events.Stop()
+		stop()
+		<-ended
+	})
+	return r
+}
+
+func (r *record) note(event watch.Event) {
+	pod, ok := event.Object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.pods[pod.UID] = *pod
+}
+
+// all returns the pods that have been seen, gone or not.
+func (r *record) all() []corev1.Pod {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	pods := make([]corev1.Pod, 0, len(r.pods))
+	for _, pod := range r.pods {
+		pods = append(pods, pod)
+	}
+	return pods
+}

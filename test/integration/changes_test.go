@@ -1,0 +1,166 @@
+package integration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// takenOverWithin is how long a token that replaces a refused one may go unnoticed: it is looked for every 15 s, and jobs of
+// a second run afterwards. A minute is how long one would go unnoticed that nobody looks for.
+const takenOverWithin = 45 * time.Second
+
+// A rotated token is taken over by manager and listener, also when the old one was revoked before, and nobody is restarted.
+func TestRotatedToken(t *testing.T) {
+	const next = "ghp_theTokenAfterTheRotation0123456789ab"
+	g := gomega.NewWithT(t)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
+	r.WaitDone(r.QueueJobs(1, 0))
+	r.GitHub.RevokePAT(rig.PAT, true)
+	r.GitHub.ExpireAdminTokens()
+	r.GitHub.ExpireQueueTokens()
+	ids := r.QueueJobs(3, time.Second)
+	g.Eventually(func() bool { return strings.Contains(r.ListenerLog(), "401") }, rig.Patience).Should(gomega.BeTrue(), "the listener was not refused")
+	rotated := time.Now()
+	r.UpgradeSet(rig.DefaultSet, rig.Values{"githubConfigSecret": rig.Values{"github_token": next}})
+	r.WaitDone(ids)
+	if took := time.Since(rotated); took > takenOverWithin {
+		t.Errorf("the new token was taken over after %s", took)
+	}
+	r.AwaitQuiet()
+	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
+	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionCredentialsValid)
+	g.Eventually(func() bool { return kube.PodCondition(r.ListenerPod(), corev1.PodReady).Status == corev1.ConditionTrue }, rig.Patience).
+		Should(gomega.BeTrue())
+	checkOneListener(t, r)
+	for _, pod := range managerPods(r) {
+		if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
+			t.Errorf("the manager was restarted %d times", restarts)
+		}
+	}
+}
+
+// maxRunners reaches the listener that runs. On a machine of its own the kubelet would look at the changed Secret a minute
+// later: that the pod is told of it is what the annotation shows.
+func TestMaximumReachesTheListener(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 1})
+	before := r.ListenerPod()
+	ids := r.QueueJobs(3, 5*time.Second)
+	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
+	r.UpgradeSet(rig.DefaultSet, rig.Values{"maxRunners": 3})
+	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.BeNumerically(">", 1))
+	r.WaitDone(ids)
+	after := r.ListenerPod()
+	if after == nil || after.UID != before.UID {
+		t.Fatal("the listener was replaced")
+	}
+	const told = "actions.github.com/listener-config-hash"
+	if after.Annotations[told] == before.Annotations[told] {
+		t.Error("the pod was not told of the new configuration")
+	}
+}
+
+// Group, name, labels and address are followed on GitHub, with one listener and one session at a time. The chart names the
+// object after the scale set, so a name is changed by hand.
+func TestRegistrationFollowsTheSpec(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{
+		Rules: fakegithub.Rules{MultiLabel: true}, RunnerGroups: []string{"large"}, PollLength: 3 * time.Second,
+	}})
+	edit(t, r, func(spec *v1alpha1.AutoscalingRunnerSetSpec) {
+		spec.RunnerGroup, spec.RunnerScaleSetName, spec.RunnerScaleSetLabels = "large", "renamed", []string{"gpu"}
+	})
+	g.Eventually(func() string { return difference(r, 1, "orgs/org") }, rig.Patience).Should(gomega.BeEmpty())
+	r.AwaitListening("renamed")
+	r.WaitDone(r.QueueJobsFor("gpu", 2, time.Second))
+
+	edit(t, r, func(spec *v1alpha1.AutoscalingRunnerSetSpec) { spec.GitHubConfigUrl = r.GitHubURL + "/elsewhere" })
+	g.Eventually(func() string { return difference(r, 2, "orgs/elsewhere") }, rig.Patience).Should(gomega.BeEmpty())
+	r.AwaitListening("renamed")
+	r.WaitDone(r.QueueJobsFor("gpu", 2, time.Second))
+	r.AwaitQuiet()
+	if pods := listenerPods(t, r, rig.DefaultSet); len(pods) != 1 {
+		t.Errorf("%d listener pods", len(pods))
+	}
+}
+
+// A runner version that GitHub refuses ends no scale set: no runners are made, the status names the image, nothing is deleted,
+// and a template with another image resumes the work that waits.
+func TestOutdatedImage(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("1.0.0")})
+	r.GitHub.DeprecateRunnerVersion("1.0.0", true)
+	ids := r.QueueJobs(2, time.Second)
+	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionRunnerOutdated)
+	g.Eventually(func() string { return readyCondition(t, r, rig.DefaultSet).Message }, rig.Patience).Should(gomega.ContainSubstring("runner:1.0.0"))
+	id := r.GitHub.Snapshot().ScaleSets[0].ID
+	r.UpgradeSet(rig.DefaultSet, runnerVersion("2.0.0"))
+	r.WaitDone(ids)
+	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
+	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != id {
+		t.Errorf("scale sets on GitHub: %+v", sets)
+	}
+}
+
+// runnerVersion are values with an image of that runner version.
+func runnerVersion(version string) rig.Values {
+	return rig.Values{"template": rig.Values{"spec": rig.Values{"containers": []rig.Values{{
+		"name": "runner", "image": "runner:" + version, "command": []string{"/home/runner/run.sh"},
+		"env": []rig.Values{{"name": "RUNNER_VERSION", "value": version}},
+	}}}}}
+}
+
+// edit changes the default set's spec.
+func edit(t *testing.T, r *rig.Rig, change func(*v1alpha1.AutoscalingRunnerSetSpec)) {
+	t.Helper()
+	set := readSet(t, r, rig.DefaultSet)
+	before := set.DeepCopy()
+	change(&set.Spec)
+	if err := r.Cluster.Client().Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// difference says how the only scale set on GitHub differs from what it should be.
+func difference(r *rig.Rig, id int, scope string) string {
+	sets := r.GitHub.Snapshot().ScaleSets
+	if len(sets) != 1 {
+		return cmp.Diff(1, len(sets))
+	}
+	type scaleSet struct {
+		ID                 int
+		Scope, Name, Group string
+		Labels             []string
+	}
+	slices.Sort(sets[0].Labels)
+	return cmp.Diff(scaleSet{id, scope, "renamed", "large", []string{"gpu", "renamed"}},
+		scaleSet{sets[0].ID, sets[0].Scope, sets[0].Name, sets[0].RunnerGroup, sets[0].Labels})
+}
+
+// A scale set that somebody deleted on GitHub is made again, and takes jobs.
+func TestScaleSetDeletedBehindOurBack(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{PollLength: 3 * time.Second}})
+	before := r.GitHub.Snapshot().ScaleSets[0].ID
+	if err := r.GitHub.DeleteScaleSet(before); err != nil {
+		t.Fatal(err)
+	}
+	r.AwaitListening(rig.DefaultSet)
+	r.WaitDone(r.QueueJobs(2, time.Second))
+	r.AwaitQuiet()
+	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID == before {
+		t.Errorf("scale sets on GitHub: %+v", sets)
+	}
+	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
+}

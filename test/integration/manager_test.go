@@ -1,0 +1,144 @@
+package integration
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// Restricted to a namespace, the manager serves the scale sets there with the rights of its chart's Roles, and leaves those
+// of other namespaces alone. Uninstall takes everything away.
+func TestSingleNamespace(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{SingleNamespace: true, ManagerReplicas: 2})
+	elsewhere := r.Cluster.NewNamespace(t)
+	stranger := manifest(r, elsewhere, "stranger")
+	create(t, r, credentialSecret(elsewhere), stranger)
+	t.Cleanup(func() { // or the next rig's manager would mind it
+		if err := r.Cluster.Client().Delete(context.Background(), stranger); err != nil {
+			t.Error(err)
+		}
+	})
+	r.WaitDone(r.QueueJobs(3, time.Second))
+	r.AwaitQuiet()
+	checkRequests(t, r, 3)
+	r.UninstallSet(rig.DefaultSet)
+	r.AwaitNothing()
+
+	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil {
+		t.Fatal(err)
+	}
+	if len(stranger.Finalizers) > 0 || len(stranger.Status.Conditions) > 0 {
+		t.Errorf("the scale set of another namespace was touched: finalizers %v, conditions %v", stranger.Finalizers, stranger.Status.Conditions)
+	}
+}
+
+// successionWithin is how long after a leader that was told to stop has ended another one leads. It looks every 1 to 2.2 s.
+const successionWithin = 5 * time.Second
+
+// Of two managers both are ready. The one that leads ends with exit code 0 when told to, before the grace period is over,
+// and gives its Lease up: the other leads at once. No job of the burst meanwhile is lost.
+func TestLeaderStepsDown(t *testing.T) {
+	const jobs = 30
+	g := gomega.NewWithT(t)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{ManagerReplicas: 2, MaxRunners: 10})
+	g.Eventually(func() int { return readyManagers(r) }, rig.Patience).Should(gomega.Equal(2))
+	ids := r.QueueJobs(jobs, time.Second)
+	r.AwaitCompleted(ids, 3)
+
+	leader, before := leaderPod(t, r), leaseHolder(t, r)
+	checkStops(t, r, leader)
+	g.Eventually(func() bool { now := leaseHolder(t, r); return now != "" && now != before }, successionWithin, 50*time.Millisecond).
+		Should(gomega.BeTrue(), "nobody leads")
+	r.WaitDone(ids)
+	r.AwaitQuiet()
+	checkRequests(t, r, jobs)
+}
+
+func managerPods(r *rig.Rig) []corev1.Pod {
+	var pods corev1.PodList
+	err := r.Cluster.Client().List(context.Background(), &pods, client.InNamespace(r.SystemNamespace),
+		client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
+	if err != nil {
+		return nil // it is asked again
+	}
+	return pods.Items
+}
+
+func readyManagers(r *rig.Rig) int {
+	ready := 0
+	for _, pod := range managerPods(r) {
+		if condition := kube.PodCondition(&pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
+			ready++
+		}
+	}
+	return ready
+}
+
+// leaderPod finds it by its log: all managers of this machine have the same host name, which the Lease holds.
+func leaderPod(t *testing.T, r *rig.Rig) *corev1.Pod {
+	t.Helper()
+	for _, pod := range managerPods(r) {
+		log, err := r.Node.Log(client.ObjectKeyFromObject(&pod), "manager")
+		if err == nil && strings.Contains(strings.ToLower(log), "successfully acquired lease") {
+			return &pod
+		}
+	}
+	t.Fatal("no manager has said that it leads")
+	return nil
+}
+
+func leaseHolder(t *testing.T, r *rig.Rig) string {
+	t.Helper()
+	var leases coordinationv1.LeaseList
+	if err := r.Cluster.Client().List(t.Context(), &leases, client.InNamespace(r.SystemNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(leases.Items) != 1 {
+		t.Fatalf("%d Leases", len(leases.Items))
+	}
+	if holder := leases.Items[0].Spec.HolderIdentity; holder != nil {
+		return *holder
+	}
+	return ""
+}
+
+// checkStops deletes a manager's pod and fails the test unless its program ends by itself within the grace period.
+func checkStops(t *testing.T, r *rig.Rig, pod *corev1.Pod) {
+	t.Helper()
+	const hold = "example.com/hold" // keeps the pod until it has been seen how it ended
+	if err := kube.AddFinalizer(t.Context(), r.Cluster.Client(), pod, hold); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Cluster.Client().Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	var ended *corev1.ContainerStateTerminated
+	gomega.NewWithT(t).Eventually(func() bool { ended = terminated(r, pod); return ended != nil }, rig.Patience, 50*time.Millisecond).
+		Should(gomega.BeTrue(), "the manager has not ended")
+	if ended.ExitCode != 0 {
+		t.Errorf("the manager ended with exit code %d (%s)", ended.ExitCode, ended.Reason)
+	}
+	if err := kube.RemoveFinalizers(t.Context(), r.Cluster.Client(), pod, hold); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// terminated returns how the pod's container ended, nil while it runs.
+func terminated(r *rig.Rig, pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	now := &corev1.Pod{}
+	if err := r.Cluster.Client().Get(context.Background(), client.ObjectKeyFromObject(pod), now); err != nil || len(now.Status.ContainerStatuses) == 0 {
+		return nil // it is asked again
+	}
+	return now.Status.ContainerStatuses[0].State.Terminated
+}

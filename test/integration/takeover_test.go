@@ -1,0 +1,111 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/arc"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// arcJob is how long the job runs that ARC's runner has when the managers change: long enough on a busy machine.
+const arcJob = 15 * time.Second
+
+// A scale set that ARC 0.14.2 made is served under its id: its runner finishes the job it has, its listener makes room for
+// ours, which takes the jobs that come, and when it is uninstalled, ARC's finalizers keep nothing.
+func TestTakesOverFromARC(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	r.UninstallSet(rig.DefaultSet)
+	r.AwaitNothing()
+	r.StopManager()
+	set, err := arc.Register(t.Context(), arc.Place{
+		System: r.SystemNamespace, Runners: r.RunnerNamespace, Account: rig.ControllerAccount, URL: r.GitHubURL + "/org", Token: rig.PAT,
+	})
+	if err == nil {
+		err = set.CreateObjects(func(object *unstructured.Unstructured) error { return createARC(t, r, object) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AwaitListening(arc.Name)
+	ids := r.QueueJobsFor(arc.Name, 1, arcJob)
+	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
+	former := listenerPods(t, r, arc.Name)
+
+	r.StartManager()
+	g.Eventually(func() bool {
+		pods := listenerPods(t, r, arc.Name)
+		return len(pods) == 1 && pods[0].UID != former[0].UID
+	}, rig.Patience).Should(gomega.BeTrue(), "there is not one listener of ours")
+	r.WaitDone(append(ids, r.QueueJobsFor(arc.Name, 2, 0)...))
+	checkRanOnARCs(t, r, ids[0])
+	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != set.ScaleSet {
+		t.Errorf("on GitHub there are %+v, and not scale set %d alone", sets, set.ScaleSet)
+	}
+
+	uninstallARCs(t, r)
+	g.Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), arc.Name).Should(gomega.BeEmpty())
+	if anomalies := r.Anomalies(); len(anomalies) > 0 {
+		t.Error(anomalies)
+	}
+}
+
+// createARC creates an object with its status.
+func createARC(t *testing.T, r *rig.Rig, object *unstructured.Unstructured) error {
+	t.Helper()
+	status, reported := object.Object["status"]
+	if err := r.Cluster.Client().Create(t.Context(), object, client.FieldOwner("arc")); err != nil || !reported {
+		return err
+	}
+	object.Object["status"] = status
+	return r.Cluster.Client().Status().Update(t.Context(), object, client.FieldOwner("arc"))
+}
+
+// checkRanOnARCs fails the test unless the job ran on ARC's runner. One whose runner was taken from it has not succeeded.
+func checkRanOnARCs(t *testing.T, r *rig.Rig, id int64) {
+	t.Helper()
+	for _, job := range r.GitHub.Jobs("") {
+		if job.RequestID == id && job.Runner != arc.Runner {
+			t.Errorf("job %d ran on %s, want %s", id, job.Runner, arc.Runner)
+		}
+	}
+}
+
+func listenerPods(t *testing.T, r *rig.Rig, set string) []corev1.Pod {
+	t.Helper()
+	var pods corev1.PodList
+	err := r.Cluster.Client().List(t.Context(), &pods, client.InNamespace(r.SystemNamespace), client.MatchingLabels{
+		v1alpha1.LabelComponent: v1alpha1.ComponentListener, v1alpha1.LabelScaleSetName: set,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pods.Items
+}
+
+// uninstallARCs deletes what ARC's chart has made, in the order of helm uninstall.
+func uninstallARCs(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	for _, object := range []struct {
+		kind client.Object
+		name string
+	}{
+		{&rbacv1.RoleBinding{}, "arc-gha-rs-manager"}, {&rbacv1.Role{}, "arc-gha-rs-manager"}, {&corev1.Secret{}, "arc-gha-rs-github-secret"},
+		{&corev1.ServiceAccount{}, "arc-gha-rs-no-permission"}, {&v1alpha1.AutoscalingRunnerSet{}, arc.Name},
+	} {
+		object.kind.SetNamespace(r.RunnerNamespace)
+		object.kind.SetName(object.name)
+		if err := r.Cluster.Client().Delete(t.Context(), object.kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

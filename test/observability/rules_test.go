@@ -1,0 +1,76 @@
+package observability
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// alertTests say when each alert fires and when not.
+const alertTests = "testdata/alerts_test.yaml"
+
+// rules is what is checked of the alerts.
+type rules struct {
+	Groups []struct {
+		Name  string
+		Rules []struct {
+			Alert, Expr string
+			Labels      map[string]string
+			Annotations map[string]string
+		}
+	}
+}
+
+func TestAlertsAskForWhatThereIsAndLeadToARunbook(t *testing.T) {
+	alertRules := rules{}
+	if err := yaml.Unmarshal(read(t, alerts), &alertRules); err != nil {
+		t.Fatal(err)
+	}
+	tests, runbook := string(read(t, alertTests)), string(read(t, docs+"/troubleshooting.md"))
+	names := known()
+	for _, group := range alertRules.Groups {
+		for _, rule := range group.Rules {
+			checkQuery(t, names, rule.Expr)
+			if !strings.Contains(runbook, "\n### "+rule.Alert+"\n") {
+				t.Errorf("docs/troubleshooting.md has no heading %s", rule.Alert)
+			}
+			if !strings.Contains(tests, `labels: '{alertname="`+rule.Alert+`"`) {
+				t.Errorf("%s does not say when %s fires", alertTests, rule.Alert)
+			}
+			if got, want := rule.Annotations["runbook_url"], "RUNBOOK#"+strings.ToLower(rule.Alert); got != want {
+				t.Errorf("%s leads to %s, want %s", rule.Alert, got, want)
+			}
+			if rule.Annotations["summary"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("%s lacks a summary or a severity", rule.Alert)
+			}
+		}
+	}
+}
+
+// promtool reads the rules and has each alert fire and not fire, where it is installed (Debian's package prometheus has it).
+// The tests above stand for most of what it would find where it is not.
+func TestPromtoolTakesTheRules(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not installed; the rules were parsed as YAML only")
+		return
+	}
+	// The tests name the file of rules beside them.
+	directory := t.TempDir()
+	for _, file := range []string{alerts, alertTests} {
+		if err := os.WriteFile(filepath.Join(directory, filepath.Base(file)), read(t, file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, arguments := range [][]string{{"check", "rules", filepath.Base(alerts)}, {"test", "rules", filepath.Base(alertTests)}} {
+		command := exec.CommandContext(t.Context(), promtool, arguments...)
+		command.Dir = directory
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, output)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// Package prometheus runs a real Prometheus for tests and has it answer queries. What it reads is the test's to say:
+// test/scrape has it read programs on a test API server, test/e2e pods of a real cluster.
+package prometheus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/internal/testkube/process"
+)
+
+// Program is the name of the program, which Debian's package of the same name has.
+const Program = "prometheus"
+
+// stopLimit is how long it may take to end; what it has read is thrown away.
+const stopLimit = 5 * time.Second
+
+// Server is a running Prometheus.
+type Server struct{ address string }
+
+// startLimit is how long it may take until Prometheus listens; it does before it has read what it stored, which is nothing.
+const startLimit = 30 * time.Second
+
+// Start runs the Prometheus that is installed with the settings of a configuration file, until the test ends. It may take
+// some seconds to answer.
+func Start(t testing.TB, settings map[string]any) *Server {
+	t.Helper()
+	content, err := yaml.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	file := filepath.Join(directory, "prometheus.yml")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A port that was free a moment ago may be somebody else's now, so Prometheus chooses, and its log says which.
+	command := exec.Command(Program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "data"), "--web.listen-address=127.0.0.1:0")
+	log := &announcement{address: make(chan string, 1)}
+	command.Stderr = log
+	started, err := process.Start(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = started.Stop(stopLimit) })
+	select {
+	case address := <-log.address:
+		return &Server{address: address}
+	case <-started.Done():
+	case <-time.After(startLimit):
+	}
+	t.Fatalf("Prometheus does not listen:\n%s", log)
+	return nil
+}
+
+// announcement is a log from which the address is taken that Prometheus listens at.
+type announcement struct {
+	address chan string
+	mutex   sync.Mutex
+	text    bytes.Buffer
+	found   bool
+}
+
+// listening is a line of all versions: before 3 of go-kit's logger, then of slog.
+var listening = regexp.MustCompile(`msg="Listening on" address=([0-9.:]+)\n`)
+
+// Write keeps what Prometheus logs.
+func (a *announcement) Write(part []byte) (int, error) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.text.Write(part)
+	if match := listening.FindSubmatch(a.text.Bytes()); match != nil && !a.found {
+		a.found = true
+		a.address <- string(match[1])
+	}
+	return len(part), nil
+}
+
+// String returns the log.
+func (a *announcement) String() string {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return a.text.String()
+}
+
+// Series is one that a query finds: its labels, and its value at one moment or its values over some time, each of them
+// seconds and a number as text.
+type Series struct {
+	Metric map[string]string
+	Value  [2]any
+	Values [][2]any
+}
+
+// Query returns what an expression finds now. It fails where Prometheus does not answer or refuses the expression.
+func (s *Server) Query(expression string) ([]Series, error) {
+	return s.Get("query", url.Values{"query": {expression}})
+}
+
+// Get returns what an endpoint of the HTTP API finds, such as query_range with its parameters.
+func (s *Server) Get(endpoint string, parameters url.Values) ([]Series, error) {
+	response, err := http.Get("http://" + s.address + "/api/v1/" + endpoint + "?" + parameters.Encode())
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          struct{ Result []Series }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("read the answer to %s: %w", parameters.Get("query"), err)
+	}
+	if answer.Status != "success" {
+		return nil, fmt.Errorf("%s: %s", parameters.Get("query"), answer.Error)
+	}
+	return answer.Data.Result, nil
+}
+
+// Value returns the value of the one series that an expression finds now; it fails where there is none, or are several.
+func (s *Server) Value(expression string) (float64, error) {
+	found, err := s.Query(expression)
+	if err != nil {
+		return 0, err
+	}
+	if len(found) != 1 {
+		return 0, fmt.Errorf("%s: %d series", expression, len(found))
+	}
+	return strconv.ParseFloat(fmt.Sprint(found[0].Value[1]), 64)
+}

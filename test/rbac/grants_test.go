@@ -1,0 +1,226 @@
+package rbac
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// permission is one verb on one resource, such as "patch" on "pods/status". Namespace is empty where it is for all.
+type permission struct{ namespace, group, resource, verb string }
+
+// covers says that who has p may do what other names.
+func (p permission) covers(other permission) bool {
+	everywhere := permission{namespace: other.namespace, group: p.group, resource: p.resource, verb: p.verb}
+	return everywhere == other && (p.namespace == "" || p.namespace == other.namespace)
+}
+
+// program is who acts as an account.
+type program string
+
+const (
+	manager  program = "manager"
+	listener program = "listener" // whichever listener it is
+	check    program = "uninstall check"
+)
+
+// programOf tells programs by the names of their accounts. Every listener has an account of its own.
+func programOf(account string) program {
+	switch account {
+	case rig.ControllerAccount:
+		return manager
+	case rig.UninstallCheckAccount:
+		return check
+	default:
+		return listener
+	}
+}
+
+// ledger holds what the accounts of a rig were allowed at one time or another: the names of the Roles by permission.
+type ledger struct {
+	rig     *rig.Rig
+	granted map[program]map[permission]string
+	// admission are permissions that no request shows: the API server asks for them beside the one of a request.
+	admission []permission
+}
+
+func newLedger(r *rig.Rig) *ledger {
+	return &ledger{rig: r, granted: map[program]map[permission]string{manager: {}, listener: {}, check: {}}}
+}
+
+// note adds what there is at the moment. It is called before anything is uninstalled.
+func (l *ledger) note(t *testing.T) {
+	t.Helper()
+	for _, binding := range l.bindings(t) {
+		rules := l.rules(t, binding)
+		for _, subject := range binding.Subjects {
+			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == l.rig.SystemNamespace {
+				l.add(programOf(subject.Name), binding.Namespace, binding.RoleRef.Name, rules)
+			}
+		}
+	}
+	l.admission = append(l.admission, l.ownerships(t)...)
+}
+
+// add notes the rules of a Role.
+func (l *ledger) add(who program, namespace, role string, rules []rbacv1.PolicyRule) {
+	all := permissions(namespace, rules)
+	if who == listener {
+		// Each listener has a Role of its own. Nobody may grant what he hasn't.
+		role = string(who)
+		l.admission = append(l.admission, all...)
+	}
+	for _, p := range all {
+		l.granted[who][p] = role
+	}
+}
+
+// noteHooks adds what the uninstall check is allowed, which Helm makes and deletes with the check.
+func (l *ledger) noteHooks(t *testing.T) {
+	t.Helper()
+	for _, object := range l.rig.Hooks() {
+		role := &rbacv1.ClusterRole{} // it has the fields of Role and one more
+		if kind := object.GetKind(); kind != "Role" && kind != "ClusterRole" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		l.add(check, role.Namespace, role.Name, role.Rules)
+	}
+}
+
+// needless returns what nobody asked for, as lines "role: verb group/resource".
+func (l *ledger) needless(made requests) []string {
+	var lines []string
+	for who, granted := range l.granted {
+		lines = append(lines, unused(granted, made.used[who])...)
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// bindings returns those of the rig's namespaces and of the cluster; the latter as RoleBindings without a namespace.
+func (l *ledger) bindings(t *testing.T) []rbacv1.RoleBinding {
+	t.Helper()
+	var everywhere rbacv1.ClusterRoleBindingList
+	l.list(t, &everywhere)
+	var all []rbacv1.RoleBinding
+	for _, binding := range everywhere.Items {
+		all = append(all, rbacv1.RoleBinding{RoleRef: binding.RoleRef, Subjects: binding.Subjects})
+	}
+	for _, namespace := range l.namespaces() {
+		var found rbacv1.RoleBindingList
+		l.list(t, &found, client.InNamespace(namespace))
+		all = append(all, found.Items...)
+	}
+	return all
+}
+
+func (l *ledger) namespaces() []string {
+	return []string{l.rig.SystemNamespace, l.rig.RunnerNamespace}
+}
+
+func (l *ledger) rules(t *testing.T, binding rbacv1.RoleBinding) []rbacv1.PolicyRule {
+	t.Helper()
+	if binding.RoleRef.Kind == "ClusterRole" {
+		role := &rbacv1.ClusterRole{}
+		l.get(t, types.NamespacedName{Name: binding.RoleRef.Name}, role)
+		return role.Rules
+	}
+	role := &rbacv1.Role{}
+	l.get(t, types.NamespacedName{Namespace: binding.Namespace, Name: binding.RoleRef.Name}, role)
+	return role.Rules
+}
+
+// get leaves the object empty where there is none: a binding may outlive its Role.
+func (l *ledger) get(t *testing.T, key types.NamespacedName, into client.Object) {
+	t.Helper()
+	if err := client.IgnoreNotFound(l.rig.Cluster.Client().Get(t.Context(), key, into)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *ledger) list(t *testing.T, into client.ObjectList, options ...client.ListOption) {
+	t.Helper()
+	if err := l.rig.Cluster.Client().List(t.Context(), into, options...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ownerships are what the admission plugin OwnerReferencesPermissionEnforcement, which the cluster has on, asks of who
+// makes an object that holds up the deletion of its owner: update of the owner's finalizers.
+func (l *ledger) ownerships(t *testing.T) []permission {
+	t.Helper()
+	var needed []permission
+	for _, kind := range []schema.GroupVersionKind{
+		{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ServiceAccount"},
+		{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"}, {Group: actionsGroup, Version: "v1alpha1", Kind: "EphemeralRunner"},
+		{Group: actionsGroup, Version: "v1alpha1", Kind: "EphemeralRunnerSet"},
+	} {
+		for _, namespace := range l.namespaces() {
+			var found metav1.PartialObjectMetadataList
+			found.SetGroupVersionKind(kind)
+			l.list(t, &found, client.InNamespace(namespace))
+			for _, object := range found.Items {
+				needed = append(needed, finalizersOfOwners(object)...)
+			}
+		}
+	}
+	return needed
+}
+
+// owners are the resources of the kinds that own what the manager makes.
+var owners = map[string]string{
+	"AutoscalingRunnerSet": "autoscalingrunnersets", "AutoscalingListener": "autoscalinglisteners",
+	"EphemeralRunnerSet": "ephemeralrunnersets", "EphemeralRunner": "ephemeralrunners",
+}
+
+func finalizersOfOwners(object metav1.PartialObjectMetadata) []permission {
+	var needed []permission
+	for _, owner := range object.OwnerReferences {
+		if resource, ours := owners[owner.Kind]; ours && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion {
+			needed = append(needed, permission{object.Namespace, actionsGroup, resource + "/finalizers", "update"})
+		}
+	}
+	return needed
+}
+
+// permissions takes rules apart. Names of objects that a rule is for are left out: they change from rig to rig.
+func permissions(namespace string, rules []rbacv1.PolicyRule) []permission {
+	var all []permission
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					all = append(all, permission{namespace, group, resource, verb})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// unused returns what one program did not ask for.
+func unused(granted map[permission]string, used map[permission]bool) []string {
+	var lines []string
+	for p, role := range granted {
+		asked := false
+		for u := range used {
+			asked = asked || p.covers(u)
+		}
+		if !asked {
+			lines = append(lines, fmt.Sprintf("%s: %s %s/%s", role, p.verb, p.group, p.resource))
+		}
+	}
+	return lines
+}

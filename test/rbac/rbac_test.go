@@ -1,0 +1,38 @@
+package rbac
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// The rules of the charts are those that the requests of a whole life need, neither fewer nor more. The cluster streams no
+// lists, as Kubernetes 1.30 to 1.33 don't: there the caches need list, with later versions watch does both.
+func TestRulesAreWhatRequestsNeed(t *testing.T) {
+	options := rig.ClusterOptions()
+	options.APIServerFlags = []string{"--feature-gates=WatchList=false"}
+	cluster := testkube.Start(t, options)
+	for name, options := range map[string]rig.Options{
+		"all namespaces, two replicas":  {ManagerReplicas: 2},
+		"single namespace, one replica": {SingleNamespace: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := begin(t, cluster, options)
+			l.lead()
+			// Later, Helm takes Roles away before what the manager has to clean up: refusals are meant to happen then.
+			if refused := requestsOf(t, l.rig).refused; len(refused) > 0 {
+				t.Errorf("rules are missing:\n%s", strings.Join(refused, "\n"))
+			}
+			l.end()
+			made := requestsOf(t, l.rig)
+			for _, p := range l.ledger.admission {
+				made.used[manager][p] = true
+			}
+			if needless := l.ledger.needless(made); len(needless) > 0 {
+				t.Errorf("rules that nothing needs:\n%s", strings.Join(needless, "\n"))
+			}
+		})
+	}
+}

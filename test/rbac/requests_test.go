@@ -1,0 +1,59 @@
+package rbac
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// requests are what the accounts of a rig have asked for.
+type requests struct {
+	used map[program]map[permission]bool
+	// refused are requests that were answered with 403 to the last. The API server learns of a Role a moment after it has
+	// made it, so the first request under one may be refused and its repetition isn't.
+	refused []string
+}
+
+// requestsOf reads the audit log from the rig's beginning.
+func requestsOf(t *testing.T, r *rig.Rig) requests {
+	t.Helper()
+	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{Since: r.Started})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := requests{used: map[program]map[permission]bool{manager: {}, listener: {}, check: {}}}
+	codes := map[string]int{} // of the last answer to each request
+	for _, event := range events {
+		account, ours := strings.CutPrefix(event.User.Username, testkube.ServiceAccountUser(r.SystemNamespace, ""))
+		if !ours || event.Object.Resource == "" {
+			continue
+		}
+		for _, p := range asked(event) {
+			found.used[programOf(account)][p] = true
+		}
+		codes[fmt.Sprintf("%s: %s %s", account, event.Verb, event.RequestURI)] = event.Response.Code
+	}
+	for request, code := range codes {
+		if code == http.StatusForbidden {
+			found.refused = append(found.refused, request)
+		}
+	}
+	return found
+}
+
+// asked is what a request needs. A patch that makes an object (server-side apply) needs create as well.
+func asked(event testkube.AuditEvent) []permission {
+	resource := event.Object.Resource
+	if event.Object.Subresource != "" {
+		resource += "/" + event.Object.Subresource
+	}
+	needed := []permission{{event.Object.Namespace, event.Object.APIGroup, resource, event.Verb}}
+	if event.Verb == "patch" && event.Response.Code == http.StatusCreated {
+		needed = append(needed, permission{event.Object.Namespace, event.Object.APIGroup, resource, "create"})
+	}
+	return needed
+}

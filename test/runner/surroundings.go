@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+)
+
+// clientTrusting returns a client that trusts the certificates of the file too; nil, for the default, without a file.
+func clientTrusting(file string) (*http.Client, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read NODE_EXTRA_CA_CERTS: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, err
+	}
+	if !roots.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("read NODE_EXTRA_CA_CERTS: no certificate in %s", file)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: transport}, nil
+}
+
+// callHook runs the container hooks if there are any. The real runner does so when a job has come; this one does before, so
+// that no job succeeds unless they do.
+func callHook(ctx context.Context) error {
+	program := os.Getenv("ACTIONS_RUNNER_CONTAINER_HOOKS")
+	if program == "" {
+		return nil
+	}
+	output, err := exec.CommandContext(ctx, program).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("container hook: %w: %s", err, output)
+	}
+	return nil
+}
+
+// needDocker fails if there should be a Docker daemon and it does not answer at once: the chart's pod starts it before the
+// runner and ends it after.
+func needDocker() error {
+	if os.Getenv("DOCKER_HOST") == "" {
+		return nil
+	}
+	// Asked after the runner was told to end too, so not bound to its context; docker has a deadline of its own.
+	output, err := exec.CommandContext(context.Background(), "docker", "info").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("docker info: %w: %s", err, output)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package scrape
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+const metricsPort = 8080
+
+// site is the product with the manager's metrics secured, and who may read them.
+type site struct {
+	*rig.Rig
+	// reader's and stranger's are tokens of ServiceAccounts; only the first may read metrics.
+	reader, stranger string
+}
+
+// target is what is scraped.
+type target struct {
+	name, address string
+	secure        bool
+}
+
+func start(t *testing.T, options rig.Options) *site {
+	t.Helper()
+	options.GitHub.PATExpires = time.Now().Add(30 * 24 * time.Hour)
+	options.ControllerValues = rig.Values{"metrics": rig.Values{
+		"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics", "secure": true,
+	}}
+	s := &site{Rig: rig.Start(t, testkube.Shared(t), options)}
+	s.reader, s.stranger = s.token(t, "prometheus"), s.token(t, "stranger")
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
+		// The role is the chart's.
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rig.ControllerAccount + "-metrics-reader"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.SystemNamespace, Name: "prometheus"}},
+	}
+	create(t, s.Cluster.Client(), binding)
+	t.Cleanup(func() { _ = s.Cluster.Client().Delete(context.Background(), binding) })
+	return s
+}
+
+// token is that of a new ServiceAccount.
+func (s *site) token(t *testing.T, name string) string {
+	t.Helper()
+	create(t, s.Cluster.Client(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.SystemNamespace, Name: name}})
+	return s.Cluster.ConfigFor(t, testkube.ServiceAccount(s.SystemNamespace, name)).BearerToken
+}
+
+func create(t *testing.T, cluster client.Client, object client.Object) {
+	t.Helper()
+	if err := cluster.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// manager is where its metrics are.
+func (s *site) manager(t *testing.T) target {
+	t.Helper()
+	return target{name: "manager", address: s.addresses(t, "controller-manager")[0], secure: true}
+}
+
+// targets are all programs that are there.
+func (s *site) targets(t *testing.T) []target {
+	t.Helper()
+	found := []target{s.manager(t)}
+	for _, address := range s.addresses(t, v1alpha1.ComponentListener) {
+		found = append(found, target{name: "listener", address: address})
+	}
+	return found
+}
+
+func (s *site) addresses(t *testing.T, component string) (found []string) {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := s.Cluster.Client().List(t.Context(), pods, client.InNamespace(s.SystemNamespace), client.MatchingLabels{v1alpha1.LabelComponent: component}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		address, err := s.Node.Address(types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: pods.Items[i].Name}, metricsPort)
+		if err == nil {
+			found = append(found, address)
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("no pod of component %s serves metrics", component)
+	}
+	return found
+}
+
+// read asks a target for its metrics, with a token where one is given. A target that does not answer fails the test.
+func read(t *testing.T, from target, token string) (status int, body string) {
+	t.Helper()
+	scheme := "http"
+	if from.secure {
+		scheme = "https"
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+from.address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := reading.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(content)
+}
+
+// reading takes the certificate that the manager has made for itself.
+var reading = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

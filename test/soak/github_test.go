@@ -1,0 +1,79 @@
+package soak
+
+import (
+	"context"
+	"sync"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// github registers runners. Those in busy are not removed.
+type github struct {
+	mutex      sync.Mutex
+	registered int
+	names      map[int]string
+	busy       map[string]bool
+}
+
+func newGitHub() *github { return &github{names: map[int]string{}, busy: map[string]bool{}} }
+
+// GenerateJITConfig registers a runner.
+func (g *github) GenerateJITConfig(_ context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.registered++
+	g.names[g.registered] = request.Name
+	runner := actions.RunnerReference{ID: g.registered, Name: request.Name, RunnerScaleSetID: scaleSetID}
+	return &actions.JITConfig{Runner: runner, EncodedJITConfig: "config"}, nil
+}
+
+// RemoveRunner removes a registration unless the runner is busy.
+func (g *github) RemoveRunner(_ context.Context, id int) error {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if g.busy[g.names[id]] {
+		return actions.ErrJobStillRunning
+	}
+	delete(g.names, id)
+	return nil
+}
+
+// GetRunner finds a registration by id.
+func (g *github) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if name, known := g.names[id]; known {
+		return &actions.RunnerReference{ID: id, Name: name, RunnerScaleSetID: 1}, nil
+	}
+	return nil, actions.ErrRunnerNotFound
+}
+
+// GetRunnerByName finds a registration by name.
+func (g *github) GetRunnerByName(_ context.Context, name string) (*actions.RunnerReference, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	for id, registered := range g.names {
+		if registered == name {
+			return &actions.RunnerReference{ID: id, Name: name, RunnerScaleSetID: 1}, nil
+		}
+	}
+	return nil, actions.ErrRunnerNotFound
+}
+
+// take gives the runner a job, and end takes it away with the registration, as GitHub does after a job.
+func (g *github) take(name string) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.busy[name] = true
+}
+
+func (g *github) end(name string) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	delete(g.busy, name)
+	for id, registered := range g.names {
+		if registered == name {
+			delete(g.names, id)
+		}
+	}
+}
