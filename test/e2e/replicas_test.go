@@ -28,30 +28,31 @@ func TestJobsSurviveTheDeathOfTheLeader(t *testing.T) {
 	s := install(t, "leader", 0, 6)
 	ids := s.queue(6, 4*time.Second)
 	s.awaitJobs(ids[:1], state.Running)
-	leader := s.awaitLeader(pods)
-	kill(t, leader)
+	position := func(name string) int {
+		return slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name })
+	}
+	first := s.awaitLeader(func(name string) bool { return position(name) >= 0 }) // and not one from before the upgrade
+	kill(t, pods[position(first)])
 	ids = append(ids, s.queue(4, time.Second)...) // nobody leads when these come
-	survivors := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.UID == leader.UID })
-	s.awaitLeader(survivors)
+	s.awaitLeader(func(name string) bool { return name != first })
 	s.awaitSuccess(ids)
 	s.awaitNoRunners()
 }
 
-// awaitLeader waits until one of the pods holds the Lease, and returns it.
-func (s *scaleSet) awaitLeader(pods []corev1.Pod) corev1.Pod {
+// awaitLeader waits until a pod that will do holds the Lease, and returns its name. After a leader's death that may be the
+// pod that stood by or the one that the Deployment has made in place of the dead.
+func (s *scaleSet) awaitLeader(willDo func(name string) bool) string {
 	s.t.Helper()
-	var leader corev1.Pod
+	var leader string
 	s.await(s.t.Context(), "a leader", func() (string, error) {
 		var lease coordinationv1.Lease
 		if err := kube.Get(s.t.Context(), managerObject, &lease); err != nil {
 			return err.Error(), client.IgnoreNotFound(err)
 		}
-		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return strings.HasPrefix(holder, p.Name+"_") })
-		if i < 0 {
-			return holder + " leads", nil
+		leader, _, _ = strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
+		if leader == "" || !willDo(leader) {
+			return fmt.Sprintf("%q leads", leader), nil
 		}
-		leader = pods[i]
 		return "", nil
 	})
 	return leader

@@ -150,6 +150,7 @@ func (s *scaleSet) awaitNothing(ctx context.Context) {
 // explain logs what a user would look at: the conditions of the set, what there is, Events, and what the programs say.
 func (s *scaleSet) explain(ctx context.Context) {
 	const listeners = v1alpha1.LabelComponent + "=" + v1alpha1.ComponentListener
+	s.t.Logf("GitHub: %+v", s.snapshot(ctx))
 	conditions := `{range .items[*].status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}`
 	for _, arguments := range [][]string{
 		{"get", "autoscalingrunnersets", "-n", s.namespace, "-o", "jsonpath=" + conditions},

@@ -87,6 +87,7 @@ type memory struct {
 	registration int       // id on GitHub
 	podUID       types.UID // of the last pod seen
 	up           time.Time // runner container first seen to run in the present attempt
+	blocked      time.Time // its kubelet first seen to be unable to start that
 	exited       time.Time // first seen to have exited with 0
 	told         time.Time // when it was last said why the runner does not run
 	sidecarTold  bool

@@ -64,7 +64,7 @@ func (m *memory) see(r *run, now time.Time) {
 		m.podUID = r.pod.UID
 		if !failureNoted(r.EphemeralRunner, r.pod.UID) && !kube.Older(r.EphemeralRunner, m.written) {
 			m.registration = registrationOf(r.pod, m.registration)
-			m.noteUp(r.pod, now)
+			m.noteStart(r.pod, now)
 		}
 	}
 	if r.DeletionTimestamp.IsZero() {
@@ -84,15 +84,19 @@ func (m *memory) see(r *run, now time.Time) {
 	}
 }
 
-func (m *memory) noteUp(pod *corev1.Pod, now time.Time) {
-	if status := runnerStatus(pod); status != nil && status.State.Running != nil {
+func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
+	status := runnerStatus(pod)
+	if status != nil && status.State.Running != nil {
 		first(&m.up, now)
+	}
+	if _, found := blocked(status); found {
+		first(&m.blocked, now)
 	}
 }
 
 // newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
 func (m *memory) newAttempt(anew bool) {
-	m.up, m.told, m.sidecarTold = time.Time{}, time.Time{}, false
+	m.up, m.blocked, m.told, m.sidecarTold = time.Time{}, time.Time{}, time.Time{}, false
 	if anew {
 		m.registration, m.secretDeleted = 0, false
 	}

@@ -47,6 +47,8 @@ type outcome struct {
 	state           podState
 	ready           bool
 	reason, message string
+	// passing: what blocks the container may have passed when the kubelet tries again.
+	passing bool
 	// disrupted: the container exited with 0 after somebody had told the pod to end, as an idle runner does then.
 	disrupted bool
 	// sidecar says which other container has died while the runner container runs; empty where none has.
@@ -84,8 +86,8 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	if started {
 		return outcome{state: podRunning, ready: isReady(pod), sidecar: deadSidecar(pod)}
 	}
-	if reason, message, found := blocked(status); found {
-		return outcome{state: podBlocked, reason: reason, message: message}
+	if blocked, found := blocked(status); found {
+		return blocked
 	}
 	reason, message := whyPending(pod, status)
 	return outcome{state: podPending, reason: reason, message: message}
@@ -180,16 +182,21 @@ func collected(pod *corev1.Pod) bool {
 }
 
 // blocked finds what keeps the kubelet from starting the runner container, so that another pod, perhaps on another node,
-// is the better try. ErrImagePull is left to the kubelet's own second try, which is called ImagePullBackOff.
-func blocked(status *corev1.ContainerStatus) (reason, message string, found bool) {
+// is the better try. ErrImagePull is left to the kubelet's own second try, which is called ImagePullBackOff; the others
+// that may pass have one name for every try.
+func blocked(status *corev1.ContainerStatus) (o outcome, found bool) {
 	if status == nil || status.State.Waiting == nil {
-		return "", "", false
+		return outcome{}, false
 	}
-	switch waiting := status.State.Waiting; waiting.Reason {
-	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError":
-		return waiting.Reason, waiting.Message, true
+	o = outcome{state: podBlocked, reason: status.State.Waiting.Reason, message: status.State.Waiting.Message}
+	switch o.reason {
+	case "CreateContainerConfigError", "CreateContainerError":
+		o.passing = true
+		return o, true
+	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+		return o, true
 	default:
-		return "", "", false
+		return outcome{}, false
 	}
 }
 

@@ -98,6 +98,8 @@ type situation struct {
 	removal progress
 	// up is when the runner container was first seen to run in the present attempt.
 	up time.Time
+	// blocked is when the kubelet was first seen to be unable to start it in the present attempt.
+	blocked time.Time
 	// exited is when the runner was first seen to have exited.
 	exited time.Time
 	// told is when it was last said why the runner does not run.

@@ -11,6 +11,10 @@ const (
 	// explainAfter is how long a pod may lack a node before its runner, and so its set, says why. A node autoscaler takes
 	// a minute and more; a scheduler with room takes no second.
 	explainAfter = 30 * time.Second
+	// containerPatience is how long a kubelet may fail to create the runner container. It gives a Secret one second to
+	// arrive and tries again when it sees the pod's sandbox start, a second or two later; the try after that may take it
+	// 15 s, which is longer than another pod takes.
+	containerPatience = 5 * time.Second
 )
 
 // planPending waits for the pod to start, for so long.
@@ -51,8 +55,13 @@ func planUnbound(s *situation, due time.Time) decision {
 // planBlocked: another pod, perhaps on another node, is the better try. As the container may start at this very moment,
 // and take a job, GitHub is asked first: a JIT config that might be used is not used again.
 func planBlocked(s *situation) decision {
-	if s.runner.Status.HasJob() {
+	due := s.blocked.Add(containerPatience)
+	switch {
+	case s.runner.Status.HasJob():
 		return decision{} // it runs: the pod's status is late
+	case s.pod.passing && s.now.Before(due):
+		return decision{again: due}
+	default:
+		return planDeregistered(s)
 	}
-	return planDeregistered(s)
 }

@@ -66,6 +66,7 @@ var (
 
 func after(d time.Duration) func(*situation) { return func(s *situation) { s.now = noon.Add(d) } }
 func drained(s *situation)                   { s.pod.disrupted = true }
+func passing(s *situation)                   { s.pod.passing, s.blocked = true, noon }
 func exitedAt(at time.Time) func(*situation) { return func(s *situation) { s.exited = at } }
 func toldAt(at time.Time) func(*situation)   { return func(s *situation) { s.told = at } }
 
@@ -125,6 +126,9 @@ func TestPlanOutcomes(t *testing.T) {
 		"blocked, deregistered":                {given(podBlocked, agreed), retryAnew, 0},
 		"blocked, busy by GitHub's word":       {given(podBlocked, removalFailed(busy, noon.Add(busyRetry))), reportPending, busyRetry},
 		"blocked by the pod's late status":     {given(podBlocked, withJob), wait, 0},
+		"not created yet":                      {given(podBlocked, passing), wait, containerPatience},
+		"not created for long":                 {given(podBlocked, passing, after(containerPatience)), deregister, 0},
+		"not created, has a job":               {given(podBlocked, passing, withJob), wait, 0},
 		"started when it was deregistered":     {given(podRunning, agreed), retryAnew, 0},
 		"exited because it was deregistered":   {given(podSucceeded, agreed), retryAnew, 0},
 		"never started":                        {given(podNeverStarted), retry, 0},

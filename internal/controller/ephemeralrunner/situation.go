@@ -25,7 +25,7 @@ func (c *Controller) situation(r *run) *situation {
 	m := r.memory
 	s := &situation{
 		runner: r.EphemeralRunner, pod: outcomeOf(r.pod, now), now: now,
-		registration: m.registration, up: m.up, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
+		registration: m.registration, up: m.up, blocked: m.blocked, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
 		provisioning: progressOf(c.provisions.Last(r.key)),
 		removal:      progressOf(c.removals.Last(r.key)),
 		crowded:      c.crowded(),

@@ -2,6 +2,7 @@ package ephemeralrunner
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,6 +41,8 @@ func TestDeletedJITSecretIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.setPod(cannotStart("CreateContainerConfigError"))
+		f.settle()
+		f.elapse(containerPatience)
 		f.settle()
 		if f.pod() != nil {
 			t.Error("the pod without a Secret is still there")
@@ -87,6 +90,35 @@ func TestBlockedPodThatStartedAfterAllKeepsItsJob(t *testing.T) {
 		if got := f.runner().Status; f.pod() == nil || got.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 			t.Errorf("status %+v, want Running", got)
 		}
+	}, newRunner())
+}
+
+// A kubelet that lacks the Secret says so and tries again by itself; only when that lasts another pod is the better try.
+func TestContainerThatIsCreatedAtTheSecondTryKeepsItsRegistration(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(cannotStart("CreateContainerConfigError"))
+		f.settle()
+		f.elapse(containerPatience - time.Second)
+		f.settle()
+		f.wantCalls("jit")
+		f.setPod(runs)
+		f.settle()
+		if got := f.runner().Status; len(got.Failures) != 0 || got.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+			t.Errorf("status %+v, want Running without a failure", got)
+		}
+	}, newRunner())
+}
+
+func TestContainerThatIsNeverCreatedIsTriedInAnotherPod(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(cannotStart("CreateContainerConfigError"))
+		f.settle()
+		f.elapse(containerPatience)
+		f.settle()
+		f.wantCalls("jit", "remove 101")
+		f.wantNewRegistration()
 	}, newRunner())
 }
 
