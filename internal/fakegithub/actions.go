@@ -109,6 +109,10 @@ func (s *Server) CancelJob(requestID int64) (err error) {
 	return err
 }
 
+// EndJobs lets every running job come to its end now, with the result it was
+// queued with: a job may so last as long as whatever happens to its runner.
+func (s *Server) EndJobs() { s.do(s.state.EndJobs) }
+
 // Snapshot describes everything as it is now.
 func (s *Server) Snapshot() (snapshot Snapshot) {
 	s.do(func(time.Time) { snapshot = s.state.Snapshot() })

@@ -18,7 +18,7 @@ import (
 type Action struct {
 	// Action is one of expire-admin-tokens, expire-queue-tokens, evict-sessions,
 	// delete-scale-set, remove-runner, revoke-pat, restore-pat, move-service,
-	// deprecate-runners, undeprecate-runners, add-runner-group.
+	// deprecate-runners, undeprecate-runners, add-runner-group, end-jobs.
 	Action     string `json:"action"`
 	ScaleSetID int    `json:"scaleSetId,omitempty"` // evict-sessions (0 for all), delete-scale-set
 	RunnerID   int    `json:"runnerId,omitempty"`   // remove-runner
@@ -162,6 +162,7 @@ var actions = map[string]func(*Server, Action) error{
 	"deprecate-runners":   func(s *Server, a Action) error { return s.setDeprecated(a.Version, true) },
 	"undeprecate-runners": func(s *Server, a Action) error { return s.setDeprecated(a.Version, false) },
 	"add-runner-group":    func(s *Server, a Action) error { return s.addGroup(a.Name) },
+	"end-jobs":            func(s *Server, _ Action) error { s.EndJobs(); return nil },
 }
 
 func (s *Server) setPAT(token string, revoked bool) error {

@@ -70,7 +70,7 @@ func TestControlFaultsAndActions(t *testing.T) {
 	c.generate(set.ID, "runner-1")
 	for _, a := range []fakegithub.Action{
 		{Action: "expire-queue-tokens"}, {Action: "evict-sessions"}, {Action: "revoke-pat", Token: "x"}, {Action: "restore-pat", Token: "x"},
-		{Action: "deprecate-runners"}, {Action: "undeprecate-runners"}, {Action: "add-runner-group", Name: "g"},
+		{Action: "deprecate-runners"}, {Action: "undeprecate-runners"}, {Action: "add-runner-group", Name: "g"}, {Action: "end-jobs"},
 		{Action: "remove-runner", RunnerID: 1}, {Action: "delete-scale-set", ScaleSetID: set.ID},
 		{Action: "move-service"}, {Action: "expire-admin-tokens"},
 	} {

@@ -122,6 +122,14 @@ func (s *scaleSet) awaitJobs(ids []int64, in fakegithub.JobState) []fakegithub.J
 	return found
 }
 
+// endJobs ends the jobs that run, for which the test must not have waited longer than they take.
+func (s *scaleSet) endJobs() {
+	s.t.Helper()
+	if err := s.github.Act(s.t.Context(), fakegithub.Action{Action: "end-jobs"}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // awaitSuccess waits for the end of the jobs; each must have succeeded at the first attempt.
 func (s *scaleSet) awaitSuccess(ids []int64) {
 	s.t.Helper()

@@ -231,3 +231,17 @@ func TestRunnerComesBack(t *testing.T) {
 		t.Errorf("job is %s %s", job.State, job.Result)
 	}
 }
+
+func TestRunningJobsEndOnDemand(t *testing.T) {
+	b := newBench(t, Config{})
+	jobs := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: time.Hour}, JobSpec{Labels: []string{"linux"}, Duration: time.Hour})
+	b.events(0)
+	b.runner(0, "runner-1")
+	b.EndJobs(b.at(time.Second))
+	if jobs[0].State != Completed || jobs[0].Result != ResultSucceeded {
+		t.Errorf("the running job is %s %s", jobs[0].State, jobs[0].Result)
+	}
+	if jobs[1].State != Assigned {
+		t.Errorf("the job that waits for a runner is %s", jobs[1].State)
+	}
+}
