@@ -20,11 +20,12 @@ type Event struct {
 	Note string
 }
 
-// Normal and Warning make Events.
+// Normal returns an Event about what goes as it should.
 func Normal(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Note: note}
 }
 
+// Warning returns an Event about what somebody may have to mend.
 func Warning(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -75,6 +76,11 @@ func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object
 		return fmt.Errorf("remove finalizers %v: %w", finalizers, err)
 	}
 	return nil
+}
+
+// OnlyThis makes a deletion fail unless it meets this very object: one that was made anew under its name stays.
+func OnlyThis(object client.Object) client.Preconditions {
+	return client.Preconditions{UID: ptr.To(object.GetUID())}
 }
 
 // operation is one step of a JSON patch (RFC 6902).

@@ -128,3 +128,13 @@ func TestFinalizersAreLeftAloneWhereTheListHasChanged(t *testing.T) {
 		t.Errorf("finalizers %v", got)
 	}
 }
+
+func TestOnlyThisHoldsForOneObject(t *testing.T) {
+	runner := runnerWith()
+	runner.UID = "this"
+	only := OnlyThis(runner)
+	runner.UID = "another"
+	if only.UID == nil || *only.UID != "this" || only.ResourceVersion != nil {
+		t.Errorf("OnlyThis() = %+v, want the UID it was given and nothing else", only)
+	}
+}

@@ -22,6 +22,14 @@ func (r *Requeue) After(d time.Duration) {
 	}
 }
 
+// Earlier returns the earlier of two moments, of which zero is never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // At brings an object back at a moment, which may have passed; zero is never.
 func At(moment, now time.Time) reconcile.Result {
 	var again Requeue

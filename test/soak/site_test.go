@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -113,8 +112,7 @@ func (s *site) pass() {
 	for _, runner := range s.runners() {
 		s.play(&runner)
 	}
-	<-time.After(step) // in a bubble this moves the clock
-	synctest.Wait()
+	controllertest.Elapse(step)
 }
 
 // reconcile brings the set and each runner to the controllers, those that are new or gone as well.

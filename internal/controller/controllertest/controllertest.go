@@ -6,11 +6,15 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -58,6 +62,12 @@ func Reconcile(t testing.TB, controller reconcile.Reconciler, object client.Obje
 	return result
 }
 
+// Elapse lets time pass in a bubble, and then everything happen that was due by then.
+func Elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 // Create creates objects.
 func Create(t testing.TB, c client.Writer, objects ...client.Object) {
 	t.Helper()
@@ -100,4 +110,20 @@ func CountTold(recorder *events.FakeRecorder, reason string) int {
 		}
 	}
 	return count
+}
+
+// WantCondition fails unless the conditions have the named one with this status and reason.
+func WantCondition(t testing.TB, conditions []metav1.Condition, about string, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	found := meta.FindStatusCondition(conditions, about)
+	if found == nil || found.Status != status || found.Reason != reason {
+		t.Errorf("condition %s = %s, want %s with reason %s", about, describeCondition(found), status, reason)
+	}
+}
+
+func describeCondition(c *metav1.Condition) string {
+	if c == nil {
+		return "absent"
+	}
+	return fmt.Sprintf("%s, reason %s: %s", c.Status, c.Reason, c.Message)
 }

@@ -26,19 +26,20 @@ import (
 const reasonExitedWithoutJob = "RunnerExitedWithoutJob"
 
 // apply does what was planned: questions first, for they only queue, then writes, in parallel.
-func (c *Controller) apply(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, p *plan, specHash string) error {
-	asked := c.questions.ask(set, m.memory, p)
-	dropUnseen := m.notDropped(p.dropUnseen, c.Clock.Now())
-	m.lacking = p.create+len(m.unanswered) > 0
-	create := c.allowed(m, p)
+func (c *Controller) apply(ctx context.Context, p *pass) error {
+	m := p.memory
+	asked := c.questions.ask(p.set, m.memory, p.plan)
+	dropUnseen := m.notDropped(p.plan.dropUnseen, c.options.Clock.Now())
+	m.lacking = p.plan.create+len(m.unanswered) > 0
+	create := c.allowed(p)
 	if create > 0 || len(dropUnseen) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(dropUnseen), "askToRemove", asked)
 	}
 	return errors.Join(
-		c.failExitedIdle(ctx, set, p.exitedIdle),
-		c.drop(ctx, set, m, p.drop, false),
-		c.drop(ctx, set, m, dropUnseen, true),
-		c.create(ctx, set, m, create, p.tally.starting, specHash),
+		c.failExitedIdle(ctx, p),
+		c.drop(ctx, p, p.plan.drop, false),
+		c.drop(ctx, p, dropUnseen, true),
+		c.create(ctx, p, create),
 	)
 }
 
@@ -53,29 +54,28 @@ const (
 )
 
 // allowed is how many runners may be made now: none in a namespace that is being deleted, or soon after a refusal.
-func (c *Controller) allowed(m *setMemory, p *plan) int {
-	switch {
+func (c *Controller) allowed(p *pass) int {
+	switch m := p.memory; {
 	case m.closed:
 		return 0
-	case c.Clock.Now().Before(m.createAfter):
-		p.wake(m.createAfter)
+	case c.options.Clock.Now().Before(m.createAfter):
+		p.plan.wake(m.createAfter)
 		return 0
 	default:
-		return p.create + len(m.unanswered)
+		return p.plan.create + len(m.unanswered)
 	}
 }
 
 // create makes n runners under names chosen here. A name whose creation had no answer is tried again before new ones are
-// chosen: whichever try succeeds, there is one runner. starting are under way already and need what new ones do.
-func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, n, starting int, specHash string) error {
+// chosen: whichever try succeeds, there is one runner. Runners under way need what new ones do.
+func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 	if n == 0 {
-		return c.restoreProxySecret(ctx, set, m, starting)
+		return c.restoreProxySecret(ctx, p)
 	}
-	proxySecret, err := c.ensureProxySecret(ctx, set, m)
+	m := p.memory
+	proxySecret, err := c.ensureProxySecret(ctx, p)
 	if err == nil {
-		err = c.createRunners(ctx, set, m, n, func(name string) *v1alpha1.EphemeralRunner {
-			return newRunner(set, name, specHash, proxySecret)
-		})
+		err = c.createRunners(ctx, p, n, proxySecret)
 	}
 	if err == nil {
 		m.refusals, m.refusal = 0, nil
@@ -91,23 +91,22 @@ func (c *Controller) create(ctx context.Context, set *v1alpha1.EphemeralRunnerSe
 	if len(m.unanswered) > 0 {
 		longest = longestAwayPause
 	}
-	m.createAfter = c.Clock.Now().Add(kube.Doubled(firstCreatePause, longest, m.refusals))
+	m.createAfter = c.options.Clock.Now().Add(kube.Doubled(firstCreatePause, longest, m.refusals))
 	return err
 }
 
-func (c *Controller) createRunners(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, n int,
-	newRunner func(name string) *v1alpha1.EphemeralRunner,
-) error {
+func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
+	m := p.memory
 	names, again := m.unanswered, slices.Clone(m.unanswered)
 	m.unanswered = nil
 	for len(names) < n {
-		names = append(names, kube.RunnerName(set.Name))
+		names = append(names, kube.RunnerName(p.set.Name))
 	}
-	key := client.ObjectKeyFromObject(set)
+	key := client.ObjectKeyFromObject(p.set)
 	c.expectations.Expect(key, names...)
 	outcomes := make(chan string, len(names))
 	err := kube.ForEach(ctx, kube.Parallel, names, func(ctx context.Context, name string) error {
-		err := c.Client.Create(ctx, newRunner(name))
+		err := c.options.Client.Create(ctx, newRunner(p.set, name, p.specHash, proxySecret))
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 			return nil
@@ -139,17 +138,17 @@ func refused(err error) bool {
 
 // drop deletes runners. With unseenOnly a runner goes only if nobody wrote to it since it was seen, so one that got a
 // job or a registration meanwhile stays.
-func (c *Controller) drop(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner, unseenOnly bool) error {
-	now := c.Clock.Now()
-	going := m.notDropped(runners, now)
+func (c *Controller) drop(ctx context.Context, p *pass, runners []*runner, unseenOnly bool) error {
+	now := c.options.Clock.Now()
+	going := p.memory.notDropped(runners, now)
 	done := make(chan types.UID, len(going))
 	err := kube.ForEach(ctx, kube.Parallel, going, func(ctx context.Context, r *runner) error {
-		preconditions := metav1.Preconditions{UID: ptr.To(r.uid)}
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name, UID: r.uid}}
+		only := kube.OnlyThis(object)
 		if unseenOnly {
-			preconditions.ResourceVersion = ptr.To(r.version)
+			only.ResourceVersion = ptr.To(r.version)
 		}
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: r.name}}
-		err := client.IgnoreNotFound(c.Client.Delete(ctx, object, client.Preconditions(preconditions)))
+		err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object, only))
 		if err == nil {
 			done <- r.uid
 		}
@@ -160,7 +159,7 @@ func (c *Controller) drop(ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
 	})
 	close(done)
 	for uid := range done {
-		m.dropped[uid] = now
+		p.memory.dropped[uid] = now
 	}
 	return err
 }
@@ -181,14 +180,14 @@ func (m *setMemory) notDropped(runners []*runner, now time.Time) []*runner {
 }
 
 // failExitedIdle gives runners that ended without a job the phase that makes them count as failures.
-func (c *Controller) failExitedIdle(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, runners []*runner) error {
-	return kube.ForEach(ctx, kube.Parallel, runners, func(ctx context.Context, r *runner) error {
-		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: r.name}}
+func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
+	return kube.ForEach(ctx, kube.Parallel, p.plan.exitedIdle, func(ctx context.Context, r *runner) error {
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 		object.Status.Reason = reasonExitedWithoutJob
 		object.Status.Message = "the runner container exited with code 0 before it got a job: check the image and its command"
-		_, err := kube.PatchStatus(ctx, c.Client, object, before)
+		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)
 	})
 }

@@ -28,7 +28,7 @@ func (w *world) carryOut(p *plan) int {
 	}
 	w.ask(p.remove, askedToRemove)
 	w.ask(p.lookUp, askedWhether)
-	return w.create(w.controller.allowed(m, p))
+	return w.create(w.controller.allowed(&pass{memory: m, plan: p}))
 }
 
 // find returns the runner as it is, nil where it is gone.

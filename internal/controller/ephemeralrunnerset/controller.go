@@ -53,7 +53,7 @@ type Options struct {
 
 // Controller reconciles EphemeralRunnerSets.
 type Controller struct {
-	Options
+	options      Options
 	roster       *roster
 	expectations *kube.Expectations
 	questions    *questions
@@ -87,7 +87,7 @@ type setMemory struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
-		Options:      options,
+		options:      options,
 		roster:       newRoster(),
 		expectations: kube.NewExpectations(options.Clock),
 		memories:     map[types.NamespacedName]*setMemory{},
@@ -99,7 +99,7 @@ func NewController(options Options) *Controller {
 // Reconcile brings one set's runners to what its spec asks for.
 func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	set := &v1alpha1.EphemeralRunnerSet{}
-	if err := c.Client.Get(ctx, request.NamespacedName, set); err != nil {
+	if err := c.options.Client.Get(ctx, request.NamespacedName, set); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(request.NamespacedName)
 			return ctrl.Result{}, nil
@@ -107,39 +107,49 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunnerSet: %w", err)
 	}
 	ctx = kube.LogAbout(ctx, scaleSetOf(set))
-	views := c.roster.of(set.UID)
+	p := &pass{set: set, views: c.roster.of(set.UID)}
 	if !set.DeletionTimestamp.IsZero() {
-		return c.finalize(ctx, set, views)
+		return c.finalize(ctx, p)
 	}
-	if err := kube.AddFinalizer(ctx, c.Client, set, v1alpha1.FinalizerEphemeralRunnerSet); err != nil {
+	if err := kube.AddFinalizer(ctx, c.options.Client, set, v1alpha1.FinalizerEphemeralRunnerSet); err != nil {
 		return ctrl.Result{}, ignoreConflict(err)
 	}
 
-	memory := c.memoryOf(set)
-	specHash := templateHash(set)
-	over := memory.note(views, set.Spec.PatchID, specHash, c.Clock.Now())
+	p.memory, p.specHash = c.memoryOf(set), templateHash(set)
+	over := p.memory.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(request.NamespacedName, over)
-	c.questions.note(ctx, memory.memory, request.NamespacedName, views)
-	expected := c.expected(set, memory, views)
-	plan := memory.plan(views, demandOf(&set.Spec), expected)
+	c.questions.note(ctx, p.memory.memory, request.NamespacedName, p.views)
+	p.plan = p.memory.plan(p.views, demandOf(&set.Spec), c.expected(p))
 
-	err := c.apply(ctx, set, memory, plan, specHash)
-	if err = errors.Join(err, c.report(ctx, set, memory, views, plan)); err != nil {
+	err := c.apply(ctx, p)
+	if err = errors.Join(err, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
-	return kube.At(plan.again, c.Clock.Now()), nil
+	return kube.At(p.plan.again, c.options.Clock.Now()), nil
+}
+
+// pass is one reconciliation of a set: what was observed and what was decided.
+type pass struct {
+	set *v1alpha1.EphemeralRunnerSet
+	// views are the set's runners, oldest first.
+	views  []*runner
+	memory *setMemory
+	// specHash identifies the template that runners are made from, and plan is what is to be done. A set that is being
+	// deleted has neither.
+	specHash string
+	plan     *plan
 }
 
 // expected counts the runners that were created, or may have been, and are not among those seen. These must be what the
 // roster had before the expectations are looked at here: what is met in between is gone again, and not expected for that.
-func (c *Controller) expected(set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner) int {
-	key := client.ObjectKeyFromObject(set)
+func (c *Controller) expected(p *pass) int {
+	key, m := client.ObjectKeyFromObject(p.set), p.memory
 	c.expectations.Expect(key, m.unanswered...) // for as long as they are tried again
 	pending := c.expectations.Pending(key)
 	if len(pending) == 0 {
 		return 0
 	}
-	for _, r := range runners {
+	for _, r := range p.views {
 		if _, met := pending[r.name]; met {
 			c.expectations.Met(key, r.name)
 			delete(pending, r.name)
@@ -150,7 +160,7 @@ func (c *Controller) expected(set *v1alpha1.EphemeralRunnerSet, m *setMemory, ru
 		return !still
 	})
 	for name, since := range pending {
-		if c.Clock.Since(since) > expectedAtMost {
+		if c.options.Clock.Since(since) > expectedAtMost {
 			c.expectations.Met(key, name)
 			delete(pending, name)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 var (
@@ -83,7 +84,7 @@ func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
 			t.Errorf("%d creations before the pause is over, want 2", s.requests["create"])
 		}
 		s.refuse = nil
-		s.elapse(firstCreatePause)
+		controllertest.Elapse(firstCreatePause)
 		s.reconcile()
 		s.wantRunners(2)
 		s.late = false
@@ -99,10 +100,10 @@ func TestRefusedRepetitionMakesRoomForNobody(t *testing.T) {
 		s.late, s.refuse, s.made = true, errNoAnswer, true
 		_, _ = s.pass()
 		s.refuse, s.made = errOverQuota, false
-		s.elapse(firstCreatePause)
+		controllertest.Elapse(firstCreatePause)
 		_, _ = s.pass()
 		s.refuse = nil
-		s.elapse(2 * firstCreatePause)
+		controllertest.Elapse(2 * firstCreatePause)
 		s.reconcile()
 		s.wantRunners(2)
 	}, newSet(2))
@@ -116,7 +117,7 @@ func TestPartialCreationIsCompleted(t *testing.T) {
 			t.Fatalf("Reconcile() = %v", err)
 		}
 		s.wantRunners(3)
-		s.elapse(firstCreatePause)
+		controllertest.Elapse(firstCreatePause)
 		s.reconcile()
 		s.wantRunners(5)
 		if s.requests["create"] != 7 {
@@ -131,7 +132,7 @@ func TestLongSilenceMakesNoMoreRunners(t *testing.T) {
 		s.refuse = errNoAnswer
 		for range 10 {
 			_, _ = s.pass()
-			s.elapse(expectedAtMost + longestCreatePause)
+			controllertest.Elapse(expectedAtMost + longestCreatePause)
 		}
 		s.refuse = nil
 		s.reconcile()
@@ -150,7 +151,7 @@ func TestRefusedCreationIsRepeatedWithAPause(t *testing.T) {
 			t.Errorf("again in %s after %d creations", again, s.requests["create"])
 		}
 		s.refuse = nil
-		s.elapse(firstCreatePause)
+		controllertest.Elapse(firstCreatePause)
 		s.reconcile()
 		s.wantRunners(1)
 	}, newSet(1))
@@ -163,7 +164,7 @@ func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
 		s.refuse = refusal
 		for range 3 {
 			s.reconcile()
-			s.elapse(time.Hour)
+			controllertest.Elapse(time.Hour)
 		}
 		if s.requests["create"] != 1 {
 			t.Errorf("%d creations, want one and no more", s.requests["create"])
@@ -219,7 +220,7 @@ func TestRunnersStayWhileGitHubDoesNotAnswer(t *testing.T) {
 			t.Errorf("logged %q, want one line with %s", logged, want)
 		}
 		s.remove = nil
-		s.elapse(retryQuestion)
+		controllertest.Elapse(retryQuestion)
 		s.reconcile()
 		s.reconcile()
 		if s.asked != 6 || s.requests["delete"] != 3 {
@@ -238,12 +239,12 @@ func TestStatusIsWrittenOnceASecond(t *testing.T) {
 		if s.requests[patches] != 1 || again <= 0 || again > reportEvery {
 			t.Errorf("%d writes within a second, again in %s", s.requests[patches], again)
 		}
-		s.elapse(reportEvery)
+		controllertest.Elapse(reportEvery)
 		s.reconcile()
 		if got := s.set().Status; s.requests[patches] != 2 || got.RunningEphemeralRunners != 2 || got.CurrentReplicas != 2 {
 			t.Errorf("%d writes, status %+v; want 2 writes, 2 running", s.requests[patches], got)
 		}
-		s.elapse(time.Minute)
+		controllertest.Elapse(time.Minute)
 		s.reconcile()
 		if s.requests[patches] != 2 {
 			t.Error("a status that has not changed is written")
@@ -260,7 +261,7 @@ func TestDegradedSetSaysSo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.elapse(reportEvery)
+		controllertest.Elapse(reportEvery)
 		s.reconcile()
 		if !s.event(v1alpha1.ConditionDegraded) {
 			t.Error("no Event")
@@ -278,7 +279,7 @@ func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.reconcile()
-		s.elapse(settleAfterEnd)
+		controllertest.Elapse(settleAfterEnd)
 		s.publish(1)
 		s.reconcile()
 		s.wantRunners(1) // it is not replaced before it counts as a failure

@@ -1,8 +1,9 @@
 // Package ephemeralrunnerset keeps as many runners as the listener asks for: replicas in, EphemeralRunners out.
 //
 // One pass is observe, note, plan, apply, report. observe sorts the runners the cache shows into views; note adds to the
-// set's memory what was seen for the first time (clocks, answers of GitHub); plan, a pure function of both, decides; apply
-// acts, in parallel; one status patch ends the pass.
+// set's memory what was seen for the first time (clocks, answers of GitHub); plan decides from both, and asks nobody: all
+// that it changes are the memory's clocks of the runners that are too many (windSurplus); apply acts, in parallel; one
+// status patch ends the pass.
 //
 // The rule in slots.go decides how many runners are missing and which are too many. It was chosen by simulation against
 // simpler ones and is to be changed only with one. Its idea: replicas counts the jobs GitHub still has assigned to us, so

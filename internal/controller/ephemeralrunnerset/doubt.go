@@ -29,7 +29,7 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 		switch {
 		case r.completed:
 			m.ask(p, &p.remove, r, latest(past.completed, past.asked), lingerPatience)
-		case m.slotOf(r) == working:
+		case m.slotOf(r) == slotWorking:
 			m.ask(p, &p.lookUp, r, latest(past.up, past.asked), m.pauseAfter(past, workingAsk))
 		case starved && r.up():
 			m.doubtIdle(p, r, want)

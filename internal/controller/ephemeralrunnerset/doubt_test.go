@@ -20,14 +20,14 @@ func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 		t.Fatal("want it asked about after 30 s")
 	}
 	h.past(r).asked = h.now
-	h.past(r).note(answered(missing), h.now)
+	h.past(r).note(answered(answerMissing), h.now)
 	if p := h.later(missingAgain - time.Second).pass(); len(p.lookUp) != 0 {
 		t.Error("asked again too early")
 	}
 	if p := h.later(time.Second).pass(); len(p.lookUp) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
-	h.past(r).note(answered(missing), h.now)
+	h.past(r).note(answered(answerMissing), h.now)
 	if p := h.pass(); len(p.drop) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
@@ -39,7 +39,7 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	h.pass()
 	h.later(idlePatience).pass()
 	h.past(r).asked = h.now
-	h.past(r).note(answered(registered), h.now)
+	h.past(r).note(answered(answerRegistered), h.now)
 	if p := h.later(askAgain - time.Second).pass(); len(p.lookUp) != 0 {
 		t.Error("asked again within a minute")
 	}
@@ -88,7 +88,7 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 		t.Fatal("want GitHub asked after a minute")
 	}
 	h.past(r).asked = h.now
-	h.past(r).note(answered(busy), h.now)
+	h.past(r).note(answered(answerBusy), h.now)
 	if p := h.later(lingerPatience - time.Second).pass(); len(p.remove) != 0 {
 		t.Error("asked again within a minute")
 	}

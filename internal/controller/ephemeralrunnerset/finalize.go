@@ -19,15 +19,15 @@ const unseenPause = time.Second
 // finalize deletes the set's runners and lets the set go when the last is gone, those included that were created last
 // and are not visible yet. A runner with a job finishes it first: its own finalization sees to that. The proxy Secret has
 // the set as its owner and goes by garbage collection.
-func (c *Controller) finalize(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, views []*runner) (ctrl.Result, error) {
-	m := c.memoryOf(set)
-	m.unanswered = nil // they are not tried again, so they are expected for a while only
-	expected := c.expected(set, m, views)
+func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
+	p.memory = c.memoryOf(p.set)
+	p.memory.unanswered = nil // they are not tried again, so they are expected for a while only
+	expected := c.expected(p)
 	switch {
-	case len(views) > 0:
-		going := slices.DeleteFunc(slices.Clone(views), func(r *runner) bool { return r.deleting })
-		err := c.drop(ctx, set, m, going, false)
-		again, reportErr := c.reportLeft(ctx, set, m, views)
+	case len(p.views) > 0:
+		going := slices.DeleteFunc(slices.Clone(p.views), func(r *runner) bool { return r.deleting })
+		err := c.drop(ctx, p, going, false)
+		again, reportErr := c.reportLeft(ctx, p)
 		if err = errors.Join(err, reportErr); err != nil {
 			return ctrl.Result{}, err // the next pass comes by itself, soon
 		}
@@ -35,22 +35,22 @@ func (c *Controller) finalize(ctx context.Context, set *v1alpha1.EphemeralRunner
 	case expected > 0:
 		return ctrl.Result{RequeueAfter: unseenPause}, nil
 	default:
-		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.Client, set, v1alpha1.FinalizerEphemeralRunnerSet)
+		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerEphemeralRunnerSet)
 	}
 }
 
 // reportLeft keeps the counts of a set true while it drains: its AutoscalingRunnerSet tells how many runners it waits
 // for, and gives the room of those that are gone to the set that takes this one's place. It returns when to try again.
-func (c *Controller) reportLeft(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, left []*runner) (time.Duration, error) {
-	now := c.Clock.Now()
-	if wait := m.reported.Add(reportEvery).Sub(now); wait > 0 {
+func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Duration, error) {
+	now := c.options.Clock.Now()
+	if wait := p.memory.reported.Add(reportEvery).Sub(now); wait > 0 {
 		return wait, nil
 	}
-	before := set.DeepCopy()
-	count(&set.Status, left, true)
-	wrote, err := kube.PatchStatus(ctx, c.Client, set, before)
+	before := p.set.DeepCopy()
+	count(&p.set.Status, p.views, true)
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {
-		m.reported = now
+		p.memory.reported = now
 	}
 	return 0, client.IgnoreNotFound(err)
 }

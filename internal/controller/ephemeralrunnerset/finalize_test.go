@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 func (s *site) delete() {
@@ -65,11 +66,11 @@ func TestDeletedSetCountsTheRunnersThatAreLeft(t *testing.T) {
 	inBubble(t, func(s *site) {
 		s.reconcile()
 		s.bringUp()
-		s.elapse(2 * reportEvery)
+		controllertest.Elapse(2 * reportEvery)
 		s.reconcile()
 		s.delete()
 		for left := 3; left > 0; left-- {
-			s.elapse(2 * reportEvery)
+			controllertest.Elapse(2 * reportEvery)
 			s.reconcile()
 			if got := s.set().Status; got.CurrentReplicas != left || got.RunningEphemeralRunners != left {
 				t.Errorf("status %+v, want %d running", got, left)
@@ -107,7 +108,7 @@ func TestDeletedSetDoesNotWaitForEverForWhatWasNeverMade(t *testing.T) {
 		if s.gone() {
 			t.Fatal("gone though the creation may have succeeded")
 		}
-		s.elapse(2 * expectedAtMost)
+		controllertest.Elapse(2 * expectedAtMost)
 		s.reconcile()
 		if !s.gone() {
 			t.Error("the set is left")

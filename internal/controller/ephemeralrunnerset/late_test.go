@@ -1,6 +1,10 @@
 package ephemeralrunnerset
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
 
 // What is done while the cache shows runners as they were some moments ago.
 
@@ -10,7 +14,7 @@ func (s *site) surplus() {
 	s.reconcile()
 	s.publish(0)
 	s.reconcile()
-	s.elapse(surplusPatience)
+	controllertest.Elapse(surplusPatience)
 	s.publish(0)
 }
 
@@ -57,7 +61,7 @@ func TestCreationWithoutAnAnswerIsRepeatedSoon(t *testing.T) {
 		if again := s.reconcile().RequeueAfter; again <= 0 || again > firstCreatePause {
 			t.Errorf("again in %s, want at most %s", again, firstCreatePause)
 		}
-		s.elapse(firstCreatePause)
+		controllertest.Elapse(firstCreatePause)
 		s.reconcile()
 		s.wantRunners(2)
 	}, newSet(2))
@@ -69,11 +73,11 @@ func TestReturnOfTheAPIServerIsNoticedInTime(t *testing.T) {
 		s.refuse = errNoAnswer
 		for range 20 {
 			_, _ = s.pass()
-			s.elapse(longestAwayPause)
+			controllertest.Elapse(longestAwayPause)
 		}
 		_, _ = s.pass()
 		s.refuse = nil
-		s.elapse(longestAwayPause)
+		controllertest.Elapse(longestAwayPause)
 		s.reconcile()
 		s.wantRunners(2)
 	}, newSet(2))

@@ -81,8 +81,8 @@ func (m *memory) past(r *runner) *past {
 	return &past{}
 }
 
-// note adds what this pass sees for the first time, and forgets the runners that are gone, and returns
-// the registrations that nothing is to be known of any more.
+// note adds what this pass sees for the first time, forgets the runners that are gone, and returns the registrations that
+// nothing is to be known of any more.
 func (m *memory) note(runners []*runner, patchID int, specHash string, now time.Time) (over []registration) {
 	if m.patchSeen.IsZero() || patchID != m.patchID {
 		m.patchSeen = now

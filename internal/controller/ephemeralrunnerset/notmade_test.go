@@ -21,7 +21,7 @@ func (s *site) refuseUntilToldSo(refusal error) {
 	s.refuse = refusal
 	for range 2 * troubleLimit {
 		_, _ = s.pass()
-		s.elapse(longestCreatePause)
+		controllertest.Elapse(longestCreatePause)
 	}
 }
 
@@ -29,9 +29,9 @@ func (s *site) refuseUntilToldSo(refusal error) {
 func (s *site) heal() {
 	s.Helper()
 	s.refuse = nil
-	s.elapse(longestCreatePause)
+	controllertest.Elapse(longestCreatePause)
 	s.reconcile()
-	s.elapse(reportEvery)
+	controllertest.Elapse(reportEvery)
 	s.reconcile()
 }
 

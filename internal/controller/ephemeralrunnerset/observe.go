@@ -10,8 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// runner is what a decision needs to know of one EphemeralRunner: some 200 bytes, without pod
-// template. A view is never changed: what is new of a runner is a new view.
+// runner is what a decision needs to know of one EphemeralRunner: some 200 bytes, without pod template. A view is never
+// changed: what is new of a runner is a new view.
 type runner struct {
 	name         string
 	uid          types.UID

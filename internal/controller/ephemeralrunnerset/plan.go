@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -72,15 +73,11 @@ type plan struct {
 	again time.Time
 }
 
-// wake makes sure that the set is planned anew at t.
-func (p *plan) wake(t time.Time) {
-	if !t.IsZero() && (p.again.IsZero() || t.Before(p.again)) {
-		p.again = t
-	}
-}
+// wake makes sure that the set is planned anew at t; zero is never.
+func (p *plan) wake(t time.Time) { p.again = kube.Earlier(p.again, t) }
 
-// plan decides. expected is how many runners were created that are not among those seen. The memory's clocks of surplus
-// are wound on; nothing else changes.
+// plan decides. expected is how many runners were created that are not among those seen. All that it changes are the
+// memory's clocks of surplus; see windSurplus.
 func (m *memory) plan(runners []*runner, want demand, expected int) *plan {
 	p := &plan{tally: m.tally(runners)}
 	m.planRelease(p, runners)
@@ -109,14 +106,10 @@ func (m *memory) planCreation(p *plan, want demand, expected int) {
 	}
 }
 
-// planSurplus winds the clocks of the runners that are too many and picks a victim for each that has run out.
+// planSurplus picks a victim for each clock of surplus that has run out.
 func (m *memory) planSurplus(p *plan, runners []*runner, want demand, expected int) {
 	t := &p.tally
-	surplus := max(0, t.waiting+t.working+expected-want.replicas-len(m.completions))
-	m.surplus = m.surplus[:min(surplus, len(m.surplus))]
-	for len(m.surplus) < surplus {
-		m.surplus = append(m.surplus, m.now)
-	}
+	m.windSurplus(max(0, t.waiting+t.working+expected-want.replicas-len(m.completions)))
 	due := 0
 	for _, since := range m.surplus {
 		expiry := since.Add(surplusPatience)
@@ -129,6 +122,15 @@ func (m *memory) planSurplus(p *plan, runners []*runner, want demand, expected i
 	m.pickVictims(p, runners, due)
 }
 
+// windSurplus keeps one clock for each runner that is too many: new ones start now, and where there are fewer those that
+// started last are stopped.
+func (m *memory) windSurplus(surplus int) {
+	m.surplus = m.surplus[:min(surplus, len(m.surplus))]
+	for len(m.surplus) < surplus {
+		m.surplus = append(m.surplus, m.now)
+	}
+}
+
 // pickVictims spares as many runners as are due, those counted that go for another reason.
 func (m *memory) pickVictims(p *plan, runners []*runner, due int) {
 	if due == 0 {
@@ -136,7 +138,7 @@ func (m *memory) pickVictims(p *plan, runners []*runner, due int) {
 	}
 	going := p.going()
 	for r := range going {
-		if m.slotOf(r) == waiting {
+		if m.slotOf(r) == slotWaiting {
 			due--
 		}
 	}
@@ -154,7 +156,7 @@ func (m *memory) pickVictims(p *plan, runners []*runner, due int) {
 func (m *memory) candidates(going map[*runner]bool, runners []*runner) []*runner {
 	var spare []*runner
 	for _, r := range runners {
-		if m.slotOf(r) == waiting && !going[r] {
+		if m.slotOf(r) == slotWaiting && !going[r] {
 			spare = append(spare, r)
 		}
 	}
@@ -200,7 +202,7 @@ func (m *memory) spare(p *plan, r *runner) {
 func (m *memory) planReplacement(p *plan, runners []*runner) {
 	going := p.going()
 	for _, r := range runners {
-		if m.oldTemplate(r) && m.slotOf(r) == waiting && !going[r] {
+		if m.oldTemplate(r) && m.slotOf(r) == slotWaiting && !going[r] {
 			m.spare(p, r)
 		}
 	}
@@ -216,7 +218,7 @@ func (m *memory) planRelease(p *plan, runners []*runner) {
 			if !past.removed.IsZero() || past.lost {
 				p.drop = append(p.drop, r)
 			}
-		case m.slotOf(r) == held:
+		case m.slotOf(r) == slotHeld:
 			m.planHeld(p, r, past)
 		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hasJob && !r.completed:
 			p.exitedIdle = append(p.exitedIdle, r)

@@ -44,7 +44,7 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, m *setMemory) {
 	views := c.roster.of(set.UID)
 	m.note(views, set.Spec.PatchID, "template", start)
 	c.questions.note(context.Background(), m.memory, setKey, views)
-	p := m.plan(views, demandOf(&set.Spec), c.expected(set, m, views))
+	p := m.plan(views, demandOf(&set.Spec), c.expected(&pass{set: set, memory: m, views: views}))
 	m.describe(&set.Status, set, views, p)
 }
 

@@ -140,7 +140,7 @@ func (w *world) planned() *plan {
 			m.past(r).note(call, m.now)
 		}
 	}
-	return m.plan(w.cache, w.seen.demand, w.controller.expected(w.set, m, w.cache))
+	return m.plan(w.cache, w.seen.demand, w.controller.expected(&pass{set: w.set, memory: m, views: w.cache}))
 }
 
 // passAgain: at the same moment, with the same cache, nothing is planned that was not planned before.
@@ -150,7 +150,7 @@ func (w *world) passAgain(t *testing.T) {
 	again := append(w.memory.notDropped(p.drop, w.now()), w.memory.notDropped(p.dropUnseen, w.now())...)
 	again = slices.DeleteFunc(again, func(r *runner) bool { return !w.deletes(p, r) })
 	asked := slices.ContainsFunc(append(p.remove, p.lookUp...), func(r *runner) bool { return w.inFlight[r.uid] == nil })
-	if create := w.controller.allowed(w.memory, p); create > len(w.memory.unanswered) || len(again) != 0 || asked {
+	if create := w.controller.allowed(&pass{memory: w.memory, plan: p}); create > len(w.memory.unanswered) || len(again) != 0 || asked {
 		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(again), asked)
 	}
 }

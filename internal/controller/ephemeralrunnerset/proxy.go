@@ -18,21 +18,22 @@ import (
 const proxyTrusted = time.Minute
 
 // restoreProxySecret looks after the proxy Secret while runners start that need it and none is made.
-func (c *Controller) restoreProxySecret(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, starting int) error {
-	if starting == 0 || m.closed {
+func (c *Controller) restoreProxySecret(ctx context.Context, p *pass) error {
+	if p.plan.tally.starting == 0 || p.memory.closed {
 		return nil
 	}
-	_, err := c.ensureProxySecret(ctx, set, m)
+	_, err := c.ensureProxySecret(ctx, p)
 	return err
 }
 
 // ensureProxySecret writes the Secret that gives runner containers their proxy, if there is one and it changed since
 // the last time or that was long ago, and returns its name.
-func (c *Controller) ensureProxySecret(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory) (string, error) {
+func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, error) {
+	set, m := p.set, p.memory
 	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
 		return "", nil
 	}
-	data, err := c.Proxy(ctx, credentials.ForEphemeralRunnerSet(set))
+	data, err := c.options.Proxy(ctx, credentials.ForEphemeralRunnerSet(set))
 	if err != nil {
 		return "", fmt.Errorf("resolve the runners' proxy: %w", err)
 	}
@@ -48,11 +49,11 @@ func (c *Controller) ensureProxySecret(ctx context.Context, set *v1alpha1.Epheme
 		Data: data,
 	}
 	hash := kube.Hash(secret)
-	now := c.Clock.Now()
+	now := c.options.Clock.Now()
 	if hash == m.proxyHash && now.Sub(m.proxyApplied) < proxyTrusted {
 		return secret.Name, nil
 	}
-	if _, err := kube.Apply(ctx, c.Client, secret, nil); err != nil {
+	if _, err := kube.Apply(ctx, c.options.Client, secret, nil); err != nil {
 		return "", err
 	}
 	m.proxyHash, m.proxyApplied = hash, now

@@ -49,7 +49,7 @@ func TestDeletedProxySecretComesBack(t *testing.T) {
 		if there() {
 			t.Error("the Secret is written at every pass")
 		}
-		s.elapse(proxyTrusted)
+		controllertest.Elapse(proxyTrusted)
 		s.reconcile()
 		if !there() {
 			t.Error("the Secret is not back")

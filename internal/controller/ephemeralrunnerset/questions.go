@@ -24,10 +24,10 @@ const retryQuestion = 15 * time.Second
 type answer int
 
 const (
-	removed answer = iota
-	busy
-	registered
-	missing
+	answerRemoved answer = iota
+	answerBusy
+	answerRegistered
+	answerMissing
 )
 
 // question is about one registration of a runner.
@@ -83,7 +83,7 @@ func (q *questions) askOne(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runne
 			return 0, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
 		}
 		said, err := do(ctx, github, r.registration)
-		if err == nil && said == removed {
+		if err == nil && said == answerRemoved {
 			q.removed.Note(r.uid, r.registration)
 		}
 		return said, err
@@ -97,17 +97,17 @@ func (q *questions) askOne(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runne
 func removeRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 	err := github.RemoveRunner(ctx, id)
 	if errors.Is(err, actions.ErrJobStillRunning) {
-		return busy, nil
+		return answerBusy, nil
 	}
-	return removed, err
+	return answerRemoved, err
 }
 
 func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 	_, err := github.GetRunner(ctx, id)
 	if errors.Is(err, actions.ErrRunnerNotFound) {
-		return missing, nil
+		return answerMissing, nil
 	}
-	return registered, err
+	return answerRegistered, err
 }
 
 // note moves the answers that have come into the memory, and logs what kept others from coming, once for all of them:
@@ -147,13 +147,13 @@ func (p *past) note(call pool.Call[answer], now time.Time) {
 		return
 	}
 	switch call.Result {
-	case removed:
+	case answerRemoved:
 		first(&p.removed, now)
-	case busy:
+	case answerBusy:
 		p.busy, p.missing = true, time.Time{}
-	case registered:
+	case answerRegistered:
 		p.missing = time.Time{}
-	case missing:
+	case answerMissing:
 		if !first(&p.missing, now) && now.Sub(p.missing) >= missingAgain {
 			p.lost = true
 		}

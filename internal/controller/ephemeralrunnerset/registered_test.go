@@ -36,10 +36,10 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	h.pass()
 	h.later(idlePatience).pass()
 	h.past(r).asked = h.now
-	h.past(r).note(answered(missing), h.now)
+	h.past(r).note(answered(answerMissing), h.now)
 	r.registration++
 	h.later(missingAgain).pass()
-	h.past(r).note(answered(missing), h.now)
+	h.past(r).note(answered(answerMissing), h.now)
 	if p := h.pass(); len(p.drop) != 0 {
 		t.Errorf("dropped after one answer about its registration")
 	}

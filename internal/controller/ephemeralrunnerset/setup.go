@@ -25,7 +25,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
 		WatchesRawSource(source.Func(c.waker.Start)).
-		WithOptions(kube.ControllerOptions(c.Workers)).
+		WithOptions(kube.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }
 
@@ -43,10 +43,11 @@ func ownerOf(runner client.Object) owner {
 // change of the set itself is, and isn't delayed.
 const gather = 100 * time.Millisecond
 
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // RunnerEvents returns what the watch of runners tells: it keeps the roster, and brings a set back when one of its runners
 // has changed in a way that matters. It is exported for tests that play the watch.
 func (c *Controller) RunnerEvents() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.saw(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.saw(e.ObjectNew, q) },
@@ -55,7 +56,7 @@ func (c *Controller) RunnerEvents() handler.EventHandler {
 }
 
 // saw notes a runner as it is now. The set that it has left, if it has, is brought back as well.
-func (c *Controller) saw(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (c *Controller) saw(object client.Object, q queue) {
 	runner, is := object.(*v1alpha1.EphemeralRunner)
 	if !is {
 		return
@@ -65,22 +66,22 @@ func (c *Controller) saw(object client.Object, queue workqueue.TypedRateLimiting
 	if !news {
 		return
 	}
-	enqueue(queue, runner.Namespace, set)
+	enqueue(q, runner.Namespace, set)
 	if former.name != set.name {
-		enqueue(queue, runner.Namespace, former)
+		enqueue(q, runner.Namespace, former)
 	}
 }
 
 // missed notes that a runner is gone, and that it was seen even if no pass has seen it.
-func (c *Controller) missed(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (c *Controller) missed(object client.Object, q queue) {
 	key := client.ObjectKeyFromObject(object)
 	set := c.roster.remove(key)
 	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.name}, key.Name)
-	enqueue(queue, key.Namespace, set)
+	enqueue(q, key.Namespace, set)
 }
 
-func enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], namespace string, set owner) {
+func enqueue(q queue, namespace string, set owner) {
 	if set.name != "" {
-		queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.name}}, gather)
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.name}}, gather)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -157,11 +156,6 @@ func (s *site) reconcile() ctrl.Result {
 	return result
 }
 
-func (s *site) elapse(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
 // runners returns what the API server has, seen or not.
 func (s *site) runners() []v1alpha1.EphemeralRunner {
 	s.Helper()
@@ -220,6 +214,6 @@ func (s *site) makeSurplus() {
 	s.bringUp()
 	s.publish(0)
 	s.reconcile()
-	s.elapse(surplusPatience)
+	controllertest.Elapse(surplusPatience)
 	s.publish(0)
 }

@@ -10,14 +10,14 @@ import (
 type slot int
 
 const (
-	// free: another runner may be made for the job, if there is one.
-	free slot = iota
-	// waiting: the runner is there for a job that it has not got yet.
-	waiting
-	// working: it has a job.
-	working
-	// held: its job may still be counted in replicas, so it is neither missing nor too many.
-	held
+	// slotFree: another runner may be made for the job, if there is one.
+	slotFree slot = iota
+	// slotWaiting: the runner is there for a job that it has not got yet.
+	slotWaiting
+	// slotWorking: it has a job.
+	slotWorking
+	// slotHeld: its job may still be counted in replicas, so it is neither missing nor too many.
+	slotHeld
 )
 
 const (
@@ -29,23 +29,23 @@ const (
 	heldAtMost = 15 * time.Minute
 )
 
-// slotOf returns the slot of a runner, as the table of DESIGN §5 has it.
+// slotOf returns the slot of a runner, as the table in docs/decisions/0007-a-slot-follows-the-job.md has it.
 func (m *memory) slotOf(r *runner) slot {
 	switch {
 	case r.completed:
 		return m.completedSlot(r)
 	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.failedIdle():
-		return free
+		return slotFree
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
 		return heldUnless(m.letGo(m.past(r)))
 	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return heldUnless(!m.patchSeen.Before(m.past(r).ended.Add(settleAfterEnd)))
 	case r.hasJob || r.draining || m.past(r).busy:
-		return working
+		return slotWorking
 	case r.deleting:
-		return free
+		return slotFree
 	default:
-		return waiting
+		return slotWaiting
 	}
 }
 
@@ -54,11 +54,11 @@ func (m *memory) slotOf(r *runner) slot {
 func (m *memory) completedSlot(r *runner) slot {
 	switch {
 	case m.patchID >= r.jobPatchID:
-		return free
+		return slotFree
 	case r.ended():
-		return held
+		return slotHeld
 	default:
-		return working
+		return slotWorking
 	}
 }
 
@@ -71,9 +71,9 @@ func (m *memory) letGo(past *past) bool {
 
 func heldUnless(released bool) slot {
 	if released {
-		return free
+		return slotFree
 	}
-	return held
+	return slotHeld
 }
 
 // tally counts runners by slot.
@@ -89,16 +89,16 @@ func (m *memory) tally(runners []*runner) tally {
 	var t tally
 	for _, r := range runners {
 		switch m.slotOf(r) {
-		case waiting:
+		case slotWaiting:
 			t.waiting++
 			if !r.up() {
 				t.starting++
 			}
-		case working:
+		case slotWorking:
 			t.working++
-		case held:
+		case slotHeld:
 			t.held++
-		case free:
+		case slotFree:
 		}
 		if r.alive() {
 			t.notEnded++

@@ -15,22 +15,22 @@ func TestSlots(t *testing.T) {
 		runner runner
 		want   slot
 	}{
-		"just created":                                {starting, waiting},
-		"up without a job":                            {idle, waiting},
-		"up with a job":                               {busyOne, working},
-		"deleted while it starts":                     {deleting(starting), free},
-		"deleted while idle":                          {deleting(idle), free},
-		"deleted while it has a job":                  {deleting(busyOne), working},
-		"deleted and busy by GitHub's word":           {func() runner { r := deleting(idle); r.draining = true; return r }(), working},
-		"completed, figure seen":                      {completedAt(busyOne, 1), free},
-		"completed, figure not seen, pod alive":       {completedAt(busyOne, 2), working},
-		"completed, figure not seen, pod gone":        {completedAt(succeeded, 2), held},
-		"completed and failed, figure seen":           {completedAt(failedJob, 1), free},
-		"exited with 0, no report":                    {succeeded, held},
-		"failed with a job, no report":                {failedJob, held},
-		"failed without a job":                        {failedOne, free},
-		"refused as outdated":                         {outdated, free},
-		"deleted, completed, but figure not seen yet": {deleting(completedAt(busyOne, 2)), working},
+		"just created":                                {starting, slotWaiting},
+		"up without a job":                            {idle, slotWaiting},
+		"up with a job":                               {busyOne, slotWorking},
+		"deleted while it starts":                     {deleting(starting), slotFree},
+		"deleted while idle":                          {deleting(idle), slotFree},
+		"deleted while it has a job":                  {deleting(busyOne), slotWorking},
+		"deleted and busy by GitHub's word":           {func() runner { r := deleting(idle); r.draining = true; return r }(), slotWorking},
+		"completed, figure seen":                      {completedAt(busyOne, 1), slotFree},
+		"completed, figure not seen, pod alive":       {completedAt(busyOne, 2), slotWorking},
+		"completed, figure not seen, pod gone":        {completedAt(succeeded, 2), slotHeld},
+		"completed and failed, figure seen":           {completedAt(failedJob, 1), slotFree},
+		"exited with 0, no report":                    {succeeded, slotHeld},
+		"failed with a job, no report":                {failedJob, slotHeld},
+		"failed without a job":                        {failedOne, slotFree},
+		"refused as outdated":                         {outdated, slotFree},
+		"deleted, completed, but figure not seen yet": {deleting(completedAt(busyOne, 2)), slotWorking},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory(1)
@@ -48,7 +48,7 @@ func TestSlotOfRunnerThatGitHubCallsBusy(t *testing.T) {
 	r := h.add(1, idle)
 	h.pass()
 	h.past(r).busy = true
-	if got := h.slotOf(r); got != working {
+	if got := h.slotOf(r); got != slotWorking {
 		t.Errorf("slot %d, want working", got)
 	}
 }
@@ -59,15 +59,15 @@ func TestHeldUntilFigureAfterEnd(t *testing.T) {
 	r := h.add(1, succeeded)
 	h.pass()
 	h.later(2 * time.Second).publish(1).pass()
-	if got := h.slotOf(r); got != held {
+	if got := h.slotOf(r); got != slotHeld {
 		t.Errorf("2 s after the end: slot %d, want held", got)
 	}
 	h.later(time.Minute).pass()
-	if got := h.slotOf(r); got != held {
+	if got := h.slotOf(r); got != slotHeld {
 		t.Errorf("no newer figure: slot %d, want held", got)
 	}
 	h.publish(0).pass()
-	if got := h.slotOf(r); got != free {
+	if got := h.slotOf(r); got != slotFree {
 		t.Errorf("newer figure: slot %d, want free", got)
 	}
 }
@@ -81,11 +81,11 @@ func TestHeldUntilGitHubLetsGo(t *testing.T) {
 	}
 	h.past(r).removed = h.now
 	h.later(time.Minute).pass()
-	if got := h.slotOf(r); got != held {
+	if got := h.slotOf(r); got != slotHeld {
 		t.Errorf("agreed, no newer figure: slot %d, want held", got)
 	}
 	h.publish(1)
-	if p := h.pass(); h.slotOf(r) != free || p.create != 1 || len(p.drop) != 1 {
+	if p := h.pass(); h.slotOf(r) != slotFree || p.create != 1 || len(p.drop) != 1 {
 		t.Errorf("agreed, newer figure: slot %d, create %d, drop %v", h.slotOf(r), p.create, names(p.drop))
 	}
 }
@@ -95,11 +95,11 @@ func TestHeldAtMostFifteenMinutes(t *testing.T) {
 	r := h.add(1, failedJob)
 	h.pass()
 	h.later(heldAtMost - time.Second).pass()
-	if h.slotOf(r) != held {
+	if h.slotOf(r) != slotHeld {
 		t.Error("released too early")
 	}
 	h.later(time.Second).pass()
-	if h.slotOf(r) != free {
+	if h.slotOf(r) != slotFree {
 		t.Error("still held after 15 minutes")
 	}
 }

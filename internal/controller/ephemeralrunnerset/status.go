@@ -23,21 +23,22 @@ const reportEvery = time.Second
 const reasonRunnersScale = "RunnersScale"
 
 // report writes the status if it changed, at most once a second, then the Events that go with it.
-func (c *Controller) report(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *setMemory, runners []*runner, p *plan) error {
+func (c *Controller) report(ctx context.Context, p *pass) error {
+	set, m := p.set, p.memory
 	before := set.DeepCopy()
-	m.describe(&set.Status, set, runners, p)
-	if c.PublishMetrics {
+	m.describe(&set.Status, set, p.views, p.plan)
+	if c.options.PublishMetrics {
 		publishMetrics(set)
-		m.publishStates(set, runners)
+		m.publishStates(set, p.views)
 	}
 	if equality.Semantic.DeepEqual(before.Status, set.Status) {
 		return nil
 	}
 	if due := m.reported.Add(reportEvery); m.now.Before(due) {
-		p.wake(due)
+		p.plan.wake(due)
 		return nil
 	}
-	if _, err := kube.PatchStatus(ctx, c.Client, set, before); err != nil {
+	if _, err := kube.PatchStatus(ctx, c.options.Client, set, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	m.reported = m.now

@@ -96,11 +96,11 @@ func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	before := c.roster.of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(t.Context(), runners)
-	if got := len(before) + c.expected(set, m, before); got != 1 {
+	if got := len(before) + c.expected(&pass{set: set, memory: m, views: before}); got != 1 {
 		t.Errorf("%d runners in the pass during which it was seen, want 1", got)
 	}
 	after := c.roster.of(set.UID)
-	if got := len(after) + c.expected(set, m, after); got != 1 {
+	if got := len(after) + c.expected(&pass{set: set, memory: m, views: after}); got != 1 {
 		t.Errorf("%d runners in the next pass, want 1", got)
 	}
 }

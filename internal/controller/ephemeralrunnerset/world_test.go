@@ -185,16 +185,16 @@ func (w *world) answer() {
 // askedToRemove is GitHub's side of a removal.
 func askedToRemove(r *one) answer {
 	if r.busy {
-		return busy
+		return answerBusy
 	}
 	r.registered = false
-	return removed
+	return answerRemoved
 }
 
 // askedWhether is GitHub's side of a look.
 func askedWhether(r *one) answer {
 	if r.registered {
-		return registered
+		return answerRegistered
 	}
-	return missing
+	return answerMissing
 }
