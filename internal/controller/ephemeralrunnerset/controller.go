@@ -198,12 +198,19 @@ func (c *Controller) forget(key types.NamespacedName) {
 	if !known {
 		return
 	}
+	if !c.served(gone.scaleSet, gone) {
+		deleteMetrics(gone.scaleSet)
+	}
+}
+
+// served says that the scale set has a set besides the given one. The caller holds the lock.
+func (c *Controller) served(scaleSet types.NamespacedName, besides *setMemory) bool {
 	for _, m := range c.memories {
-		if m.scaleSet == gone.scaleSet {
-			return
+		if m != besides && m.scaleSet == scaleSet {
+			return true
 		}
 	}
-	deleteMetrics(gone.scaleSet)
+	return false
 }
 
 // drops forgets what is remembered under a set's name. The caller holds the lock.

@@ -48,9 +48,21 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Duration, er
 	}
 	before := p.set.DeepCopy()
 	count(&p.set.Status, p.views, true)
+	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {
 		p.memory.reported = now
 	}
 	return 0, client.IgnoreNotFound(err)
+}
+
+// publishLeft keeps the metrics true, too, unless another set has taken this one's place: they are that one's then.
+func (c *Controller) publishLeft(p *pass) {
+	c.mu.Lock()
+	replaced := c.served(p.memory.scaleSet, p.memory)
+	c.mu.Unlock()
+	if c.options.PublishMetrics && !replaced {
+		publishMetrics(p.set)
+		p.memory.publishStates(p.set, p.views)
+	}
 }

@@ -50,7 +50,8 @@ type past struct {
 	registration int
 	answers
 
-	counted bool // its failure, or its job, is part of trouble
+	counted bool // its failure is part of trouble
+	worked  bool // so is its job, which may be reported after it was taken for a failure
 	seenIn  int  // number of the last pass that saw it
 }
 
@@ -133,13 +134,12 @@ func (m *memory) noteRunner(r *runner, p *past) {
 
 // noteTrouble counts, once a runner, that it failed before it got a job, that it is outdated, or that it got one.
 func (m *memory) noteTrouble(r *runner, p *past) {
-	if p.counted || m.oldTemplate(r) {
-		return
-	}
 	switch {
+	case p.worked || m.oldTemplate(r):
 	case r.hasJob:
-		p.counted = true
+		p.worked = true
 		m.trouble.tookJob(r)
+	case p.counted:
 	case r.failedIdle():
 		p.counted = true
 		m.trouble.failed(r, m.now)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 func TestRunnersAreCountedByStateAndReason(t *testing.T) {
@@ -71,4 +72,30 @@ func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 	if series() {
 		t.Error("series of a scale set that is gone were still there")
 	}
+}
+
+// While a deleted set drains, for hours perhaps, its metrics are still those of its runners.
+func TestMetricsOfADrainingSetAreKept(t *testing.T) {
+	named := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "draining" }
+	inBubble(t, func(s *site) {
+		s.controller.options.PublishMetrics = true
+		s.reconcile()
+		controllertest.Elapse(2 * reportEvery)
+		s.reconcile()
+		scaleSet := scaleSetOf(s.set())
+		defer deleteMetrics(scaleSet)
+		pending := func() float64 {
+			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, statePending, ""))
+		}
+		if got := pending(); got != 3 {
+			t.Fatalf("%g pending runners, want 3", got)
+		}
+		s.delete()
+		s.reconcile() // deletes the runners
+		controllertest.Elapse(2 * reportEvery)
+		s.reconcile()
+		if got := pending(); got != 0 {
+			t.Errorf("%g pending runners of a set that is being deleted, want none", got)
+		}
+	}, newSet(3, named))
 }

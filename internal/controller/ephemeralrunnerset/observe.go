@@ -52,6 +52,11 @@ func (r *runner) failedIdle() bool {
 	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hasJob && !r.completed && !r.draining
 }
 
+// exitedIdle says that the runner ended well, as far as is known without ever having had a job.
+func (r *runner) exitedIdle() bool {
+	return r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hasJob && !r.completed && !r.draining
+}
+
 // same says that what a decision needs has not changed. A runner's resourceVersion is needed while it may be deleted on
 // condition that nobody has written to it, which is until it is registered.
 func (r *runner) same(now runner) bool {

@@ -95,8 +95,12 @@ func (m *memory) planCreation(p *plan, want demand, expected int) {
 	// Runners that exited without a job are about to count as failures, which may forbid to replace them.
 	missing := want.replicas - t.waiting - t.working - t.held - expected - len(p.exitedIdle)
 	room := want.maxRunners - t.notEnded - expected
+	unproven := t.starting
+	if m.trouble.isOutdated() {
+		unproven = t.waiting // it is up for seconds before GitHub refuses it
+	}
 	var due time.Time
-	p.create, due = m.trouble.allows(max(0, min(missing, room)), t.starting+expected, m.now)
+	p.create, due = m.trouble.allows(max(0, min(missing, room)), unproven+expected, m.now)
 	p.wake(due)
 	if p.create > createAtMost {
 		p.create = createAtMost
@@ -220,7 +224,7 @@ func (m *memory) planRelease(p *plan, runners []*runner) {
 			}
 		case m.slotOf(r) == slotHeld:
 			m.planHeld(p, r, past)
-		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hasJob && !r.completed:
+		case r.exitedIdle() && !past.busy:
 			p.exitedIdle = append(p.exitedIdle, r)
 		default:
 			p.drop = append(p.drop, r)

@@ -80,16 +80,18 @@ func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner, deletin
 	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
 }
 
-// capacity is how many jobs the set may be given: while its runners cannot work, those that run and one for the next
-// try; while none can be made, those there are, for the next try has its job already. GitHub gives the others to sets that
+// capacity is how many jobs the set may be given: while its runners cannot work, those that run and one for a try that is
+// under way or due, for without a job there would be no demand to try for; while none can be made, those there are, for the next try has its job already. GitHub gives the others to sets that
 // can. Otherwise the set has no limit of its own.
 func (m *memory) capacity(p *plan) *int {
 	t := &p.tally
 	switch trouble := &m.trouble; {
 	case trouble.isOutdated(), trouble.isDegraded():
-		trying := 0
-		if t.waiting > 0 || p.create > 0 {
+		trying, due := 0, trouble.due()
+		if t.waiting > 0 || p.create > 0 || !m.now.Before(due) {
 			trying = 1
+		} else {
+			p.wake(due)
 		}
 		return ptr.To(t.working + trying)
 	case m.notMade():

@@ -69,7 +69,10 @@ func (t *trouble) outdated(r *runner, now time.Time) {
 	if r.created.Before(t.lastWorking) {
 		return
 	}
-	t.refusals++
+	// Runners that were made together are one try.
+	if t.refusals == 0 || !now.Before(t.due()) {
+		t.refusals++
+	}
 	t.lastRefusal = now
 }
 
@@ -79,16 +82,21 @@ func (t *trouble) isDegraded() bool { return t.failures >= troubleLimit }
 // pause is how long to wait after the last failure.
 func (t *trouble) pause() time.Duration { return kube.Doubled(firstPause, longestPause, t.rounds) }
 
+// due is when the next runner may be tried.
+func (t *trouble) due() time.Time {
+	if t.isOutdated() {
+		return t.lastRefusal.Add(outdatedPauses[min(t.refusals, len(outdatedPauses))-1])
+	}
+	return t.lastFailure.Add(t.pause())
+}
+
 // allows returns how many of the wanted runners may be made now, and when to look again if that is fewer. unproven is
 // how many runners of the set are under way that have not shown yet whether they can work.
 func (t *trouble) allows(wanted, unproven int, now time.Time) (int, time.Time) {
 	if wanted == 0 || t.failures == 0 && t.refusals == 0 {
 		return wanted, time.Time{}
 	}
-	due := t.lastFailure.Add(t.pause())
-	if t.isOutdated() {
-		due = t.lastRefusal.Add(outdatedPauses[min(t.refusals, len(outdatedPauses))-1])
-	}
+	due := t.due()
 	if now.Before(due) {
 		return 0, due
 	}
