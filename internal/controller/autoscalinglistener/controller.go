@@ -145,8 +145,7 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 
 // deleteOrphan deletes a listener whose scale set is gone: it can't be owned across namespaces.
 func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.AutoscalingListener) error {
-	uid := listener.UID
-	if err := c.options.Client.Delete(ctx, listener, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+	if err := c.options.Client.Delete(ctx, listener, kube.OnlyThis(listener)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
 	}
 	return nil

@@ -7,6 +7,6 @@
 // group, scale set. Everything else reaches it through the mounted config Secret. The old pod is gone before a new one
 // starts, because GitHub grants a scale set a single session.
 //
-// In finalization the pod goes first and the Secrets last: they may hold the only credentials left for the scale set's
-// goodbye; see package autoscalingrunnerset.
+// In finalization the pod goes first and the Secrets last: they may hold the only credentials left that delete the
+// scale set on GitHub; see package autoscalingrunnerset.
 package autoscalinglistener

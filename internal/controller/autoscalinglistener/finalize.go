@@ -36,7 +36,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	if err := c.revoke(ctx, p); err != nil {
 		return err
 	}
-	if farewellPending(p.set) {
+	if deregistrationPending(p.set) {
 		return nil // its end is an event of the AutoscalingRunnerSet
 	}
 	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {
@@ -51,9 +51,9 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// farewellPending says that the AutoscalingRunnerSet is being deleted and its scale set still has to be deleted on
+// deregistrationPending says that the AutoscalingRunnerSet is being deleted and its scale set still has to be deleted on
 // GitHub. A listener that was deleted on its own is not held up: its successor gets Secrets of its own.
-func farewellPending(set *v1alpha1.AutoscalingRunnerSet) bool {
+func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 	return set != nil && set.DeletionTimestamp != nil &&
 		slices.Contains(set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) &&
 		(set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "")

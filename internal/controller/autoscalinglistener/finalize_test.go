@@ -19,7 +19,7 @@ func (f *fixture) set() *v1alpha1.AutoscalingRunnerSet {
 	return set
 }
 
-func TestSecretsOutliveThePodUntilTheFarewell(t *testing.T) {
+func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 	f := started(t)
 	f.holdPod()
 	if err := f.client.Delete(t.Context(), f.set()); err != nil {
@@ -38,7 +38,7 @@ func TestSecretsOutliveThePodUntilTheFarewell(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonListenerStopped)
 	want := map[string]bool{"pod": false, "config": true, "proxy": false, "ServiceAccount": false, "Role": false, "RoleBinding": false, "listener": true}
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
-		t.Errorf("objects before the farewell (-want +got):\n%s", diff)
+		t.Errorf("objects before the deregistration (-want +got):\n%s", diff)
 	}
 
 	set := f.set()
@@ -70,15 +70,15 @@ func TestListenerDeletedByHandGoesAtOnce(t *testing.T) {
 	}
 }
 
-func TestFarewellEndsWithTheSet(t *testing.T) {
+func TestDeregistrationEndsWithTheSet(t *testing.T) {
 	set := newSet()
 	deleted := metav1.Now()
 	set.DeletionTimestamp = &deleted
-	if !farewellPending(set) {
+	if !deregistrationPending(set) {
 		t.Error("a set in deletion with an id on GitHub needs the listener's Secrets")
 	}
 	set.Finalizers = nil
-	if farewellPending(set) || farewellPending(nil) {
-		t.Error("a set that was released says no goodbye any more")
+	if deregistrationPending(set) || deregistrationPending(nil) {
+		t.Error("a set that was released needs no Secrets any more")
 	}
 }

@@ -3,14 +3,12 @@ package autoscalinglistener
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -265,17 +263,7 @@ func (f *fixture) releasePod() {
 
 func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, reason string) {
 	f.Helper()
-	found := meta.FindStatusCondition(f.listener().Status.Conditions, about)
-	if found == nil || found.Status != status || found.Reason != reason {
-		f.Errorf("condition %s = %s, want %s with reason %s", about, describeCondition(found), status, reason)
-	}
-}
-
-func describeCondition(c *metav1.Condition) string {
-	if c == nil {
-		return "absent"
-	}
-	return fmt.Sprintf("%s, reason %s: %s", c.Status, c.Reason, c.Message)
+	controllertest.WantCondition(f, f.listener().Status.Conditions, about, status, reason)
 }
 
 // exists says which of the listener's objects there are.

@@ -126,8 +126,7 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 	if state.again > 0 {
 		p.again.After(state.again)
 	}
-	uid := pod.UID
-	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
+	options := []client.DeleteOption{kube.OnlyThis(pod)}
 	switch state.treatment {
 	case keep:
 		return nil

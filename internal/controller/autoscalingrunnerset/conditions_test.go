@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // healthy returns a pass over a set that lacks nothing, changed.
@@ -76,10 +77,7 @@ func TestSummary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := statusOf(healthy(test.change), "1.2.3")
-			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-			if ready.Status != test.ready || ready.Reason != test.reason {
-				t.Errorf("Ready = %s, want %s with reason %s", describeCondition(ready), test.ready, test.reason)
-			}
+			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, test.ready, test.reason)
 			stalled := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
 			progressing := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionProgressing)
 			if stalled != test.stalled || progressing != (test.ready == metav1.ConditionFalse && !test.stalled) {
@@ -128,7 +126,7 @@ func TestStatusIsWrittenOncePerSecond(t *testing.T) {
 		if again := f.reconcile().RequeueAfter; again > statusPause || f.set().ResourceVersion != written {
 			t.Errorf("next pass after %s, want within %s; status written twice: %t", again, statusPause, f.set().ResourceVersion != written)
 		}
-		f.elapse(statusPause)
+		controllertest.Elapse(statusPause)
 		f.reconcile()
 		if got := f.set().Status.CurrentRunners; got != 1 {
 			t.Errorf("currentRunners = %d a second later, want 1", got)
@@ -166,7 +164,7 @@ func TestARefusalStandsWhileGitHubIsAskedAgain(t *testing.T) {
 		for range 20 {
 			f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonRunnerGroupNotFound)
 			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRunnerGroupNotFound)
-			f.elapse(retryMost)
+			controllertest.Elapse(retryMost)
 			f.reconcile()
 		}
 		if told := f.events(); len(told) != 1 {
@@ -181,7 +179,7 @@ func TestSecretThatMayNotBeReadIsSaid(t *testing.T) {
 		f.create(newSet())
 		f.reconcile() // sets the finalizer
 		f.github.unresolved = apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("no Role says so"))
-		f.elapse(time.Minute)
+		controllertest.Elapse(time.Minute)
 		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
 			t.Error("the refusal is not tried again")
 		}

@@ -52,16 +52,16 @@ type Controller struct {
 	options Options
 	wake    kube.Waker
 	memory  memory
-	// enrolments and farewells are what was asked of GitHub, by AutoscalingRunnerSet.
-	enrolments *pool.Calls[types.NamespacedName, enrolled]
-	farewells  *pool.Calls[types.NamespacedName, parting]
+	// enrolments and deregistrations are what was asked of GitHub, by AutoscalingRunnerSet.
+	enrolments      *pool.Calls[types.NamespacedName, enrolled]
+	deregistrations *pool.Calls[types.NamespacedName, deregistration]
 }
 
 // NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
 func NewController(options Options) *Controller {
 	c := &Controller{options: options}
 	c.enrolments = pool.NewCalls[types.NamespacedName, enrolled](options.Pool, options.Clock, c.wake.Wake)
-	c.farewells = pool.NewCalls[types.NamespacedName, parting](options.Pool, options.Clock, c.wake.Wake)
+	c.deregistrations = pool.NewCalls[types.NamespacedName, deregistration](options.Pool, options.Clock, c.wake.Wake)
 	return c
 }
 
@@ -95,7 +95,9 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	steps := []func(context.Context, *pass) error{c.protect, c.register, c.leaveFormer, c.applyRunnerSet, c.applyListener}
+	steps := []func(context.Context, *pass) error{
+		c.protect, c.resolve, c.enrolWhenDue, c.readAnswer, c.record, c.leaveFormer, c.applyRunnerSet, c.applyListener,
+	}
 	if !set.DeletionTimestamp.IsZero() {
 		steps = []func(context.Context, *pass) error{c.finalize}
 	}
@@ -106,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return p.again.Result(errors.Join(err, c.report(ctx, p)))
 }
 
-// protect sets the finalizer, without which there would be no goodbye.
+// protect sets the finalizer, without which the set would go before its scale set is deleted on GitHub.
 func (c *Controller) protect(ctx context.Context, p *pass) error {
 	return kube.AddFinalizer(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet)
 }
@@ -114,7 +116,7 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 // forget drops everything remembered of a set that is gone; a new one of the same name begins anew.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.enrolments.Forget(key)
-	c.farewells.Forget(key)
+	c.deregistrations.Forget(key)
 	c.memory.forget(key)
 	unpublish(key)
 }
@@ -133,6 +135,8 @@ type pass struct {
 	wish         wish
 	// obstacle is what keeps GitHub from being asked at all: a bad address or bad credentials. Only a user can remove it.
 	obstacle error
+	// question is what GitHub is to be asked, empty where an obstacle keeps it from being asked; see questionOf.
+	question string
 	// enrolment is the last call to GitHub, asked whether there was one for the present wish.
 	enrolment pool.Call[enrolled]
 	asked     bool

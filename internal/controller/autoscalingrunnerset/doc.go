@@ -7,17 +7,17 @@
 // never by a reconcile worker; the answer is found on the next pass. GitHub's side is looked at when the spec or the
 // credentials have changed, when the listener says that the scale set is gone, and every few minutes besides.
 //
-// # Saying goodbye
+// # Deletion
 //
-// An uninstall deletes Secrets and Roles before the AutoscalingRunnerSet, so the credentials for the goodbye may be left
-// only in the listener's Secrets. Two controllers take turns, and each reads the other's progress from the objects:
+// An uninstall deletes Secrets and Roles before the AutoscalingRunnerSet, so the credentials that delete the scale set may
+// be left only in the listener's Secrets. Two controllers take turns, and each reads the other's progress from the objects:
 //
 //  1. here: the AutoscalingListener is deleted
 //  2. autoscalinglistener: its pod goes, condition Ready becomes False with reason Stopped; Secrets and finalizer stay
 //     while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's annotation with the id
 //  3. here: the EphemeralRunnerSets are deleted; they are gone once the last busy runner has finished
-//  4. here: the scale set is deleted on GitHub, status.registration and the annotation are cleared. After FarewellTimeout
-//     they are cleared in any case, with an Event that says what was left
+//  4. here: the scale set is deleted on GitHub, status.registration and the annotation are cleared. After
+//     DeregisterTimeout they are cleared in any case, with an Event that says what was left
 //  5. autoscalinglistener: Secrets and finalizer go
 //  6. here: ARC's cleanup-protection is stripped, the finalizer is released
 //

@@ -18,7 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// finalize does the next thing of the goodbye that the package comment describes. Events lead to the pass after it.
+// finalize does the next step of the deletion that the package comment describes. Events lead to the pass after it.
 func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	if !slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
 		p.released = true
@@ -60,7 +60,7 @@ func (c *Controller) drainRunnerSets(ctx context.Context, p *pass) (bool, error)
 	return len(p.runnerSets) == 0, nil
 }
 
-// deregister is done when GitHub has no scale set of ours any more, or FarewellTimeout is over.
+// deregister is done when GitHub has no scale set of ours any more, or DeregisterTimeout is over.
 func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	if !c.settleEnrolment(p) {
 		return false, nil
@@ -69,7 +69,7 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	state := c.partFrom(p, registrations)
+	state := c.deregisterAll(p, registrations)
 	if state.again > 0 {
 		p.again.After(state.again)
 	}
@@ -82,11 +82,11 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	if err := c.forgetRegistration(ctx, p); err != nil {
 		return false, err
 	}
-	c.tellParting(ctx, p, state)
+	c.tellDeregistration(ctx, p, state)
 	return true, nil
 }
 
-// settleEnrolment waits for a registration that is still under way, so that nothing comes to be after the goodbye, and
+// settleEnrolment waits for a registration that is still under way, so that nothing comes to be after the deletion, and
 // takes over one that was answered and not recorded yet.
 func (c *Controller) settleEnrolment(p *pass) bool {
 	last, known := c.enrolments.Last(p.key)
@@ -200,7 +200,7 @@ func (p *pass) stage() (reason, message string) {
 	case len(p.runnerSets) > 0:
 		return "DrainingRunners", fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", currentRunners(p.runnerSets))
 	case p.registration != nil:
-		return "Deregistering", fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, FarewellTimeout.Round(time.Second))
+		return "Deregistering", fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, DeregisterTimeout.Round(time.Second))
 	}
 	return "Releasing", "the last objects go"
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -90,7 +91,7 @@ func TestDeletionKeepsItsOrder(t *testing.T) {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if set := f.set(); set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
-			t.Errorf("registration %+v stands after the goodbye; the listener would keep its Secrets", set.Status.Registration)
+			t.Errorf("registration %+v stands after the deregistration; the listener would keep its Secrets", set.Status.Registration)
 		}
 		f.release(&f.listeners()[0])
 		f.settle()
@@ -100,7 +101,7 @@ func TestDeletionKeepsItsOrder(t *testing.T) {
 	})
 }
 
-func TestFarewellUsesTheListenersCredentials(t *testing.T) {
+func TestDeregistrationUsesTheListenersCredentials(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.github.mu.Lock()
@@ -115,7 +116,7 @@ func TestFarewellUsesTheListenersCredentials(t *testing.T) {
 	})
 }
 
-func TestFarewellWithoutCredentialsEndsAtOnce(t *testing.T) {
+func TestDeregistrationWithoutCredentialsEndsAtOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.github.mu.Lock()
@@ -132,17 +133,17 @@ func TestFarewellWithoutCredentialsEndsAtOnce(t *testing.T) {
 	})
 }
 
-func TestFarewellToUnreachableGitHubHasADeadline(t *testing.T) {
+func TestDeregistrationFromUnreachableGitHubHasADeadline(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.github.fail(errors.New("connection refused"))
 		f.drained()
 		start := time.Now()
-		for f.set().Status.Registration != nil && time.Since(start) < 2*FarewellTimeout {
-			f.elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
+		for f.set().Status.Registration != nil && time.Since(start) < 2*DeregisterTimeout {
+			controllertest.Elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
 		}
-		if waited := time.Since(start); waited < FarewellTimeout-time.Second || waited > FarewellTimeout+2*time.Second {
-			t.Errorf("gave up after %s, want %s", waited, FarewellTimeout)
+		if waited := time.Since(start); waited < DeregisterTimeout-time.Second || waited > DeregisterTimeout+2*time.Second {
+			t.Errorf("gave up after %s, want %s", waited, DeregisterTimeout)
 		}
 		if calls := len(f.github.made()); calls < 5 || calls > 15 {
 			t.Errorf("%d attempts, want them to be repeated with growing pauses", calls)
@@ -151,7 +152,7 @@ func TestFarewellToUnreachableGitHubHasADeadline(t *testing.T) {
 	})
 }
 
-func TestFarewellSucceedsOnceGitHubIsBack(t *testing.T) {
+func TestDeregistrationSucceedsOnceGitHubIsBack(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.github.fail(errors.New("connection refused"))
@@ -159,7 +160,7 @@ func TestFarewellSucceedsOnceGitHubIsBack(t *testing.T) {
 		f.settle()
 		f.github.fail(nil)
 		for range 10 {
-			f.elapse(max(f.reconcile().RequeueAfter, time.Second))
+			controllertest.Elapse(max(f.reconcile().RequeueAfter, time.Second))
 		}
 		if f.set().Status.Registration != nil || len(f.github.sets[address]) > 0 {
 			t.Errorf("scale sets %+v are left", f.github.sets[address])
@@ -270,7 +271,7 @@ func TestDeletionSurvivesRestarts(t *testing.T) {
 			for range 3 {
 				f.restart(nil)
 				f.reconcile()
-				f.elapse(statusPause)
+				controllertest.Elapse(statusPause)
 				f.reconcile()
 			}
 		}

@@ -1,7 +1,6 @@
 package autoscalingrunnerset
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,13 +106,8 @@ func (f *fixture) settle() {
 	f.Helper()
 	for range 5 {
 		f.reconcile()
-		f.elapse(1100 * time.Millisecond)
+		controllertest.Elapse(1100 * time.Millisecond)
 	}
-}
-
-func (f *fixture) elapse(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
 }
 
 func (f *fixture) set() *v1alpha1.AutoscalingRunnerSet {
@@ -182,17 +176,7 @@ func (f *fixture) updateStatus(objects ...client.Object) {
 // wantCondition fails unless the set has the condition with this status and reason.
 func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, reason string) {
 	f.Helper()
-	found := meta.FindStatusCondition(f.set().Status.Conditions, about)
-	if found == nil || found.Status != status || found.Reason != reason {
-		f.Errorf("condition %s = %s, want %s with reason %s", about, describeCondition(found), status, reason)
-	}
-}
-
-func describeCondition(c *metav1.Condition) string {
-	if c == nil {
-		return "absent"
-	}
-	return fmt.Sprintf("%s, reason %s: %s", c.Status, c.Reason, c.Message)
+	controllertest.WantCondition(f, f.set().Status.Conditions, about, status, reason)
 }
 
 // events returns those recorded since it was last asked.

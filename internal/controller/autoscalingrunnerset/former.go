@@ -66,7 +66,7 @@ func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 	if len(unused) == 0 {
 		return nil
 	}
-	state := c.partFrom(p, unused)
+	state := c.deregisterAll(p, unused)
 	if state.again > 0 {
 		p.again.After(state.again)
 	}
@@ -85,28 +85,28 @@ func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 }
 
 // forgetFormer drops what is dealt with and says how it ended.
-func (c *Controller) forgetFormer(ctx context.Context, p *pass, state bye, rest []v1alpha1.ScaleSetRegistration) error {
+func (c *Controller) forgetFormer(ctx context.Context, p *pass, state deregistrationState, rest []v1alpha1.ScaleSetRegistration) error {
 	before := p.set.DeepCopy()
 	setFormer(p.set, rest)
 	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
-	c.tellParting(ctx, p, state)
+	c.tellDeregistration(ctx, p, state)
 	return nil
 }
 
-// tellParting says what was deleted and what was left. The Event about what was left goes to the listener too: in a
-// namespace that is itself being deleted no Event can be created.
-func (c *Controller) tellParting(ctx context.Context, p *pass, state bye) {
+// tellDeregistration says what was deleted and what was left. The Event about what was left goes to the listener too: in
+// a namespace that is itself being deleted no Event can be created.
+func (c *Controller) tellDeregistration(ctx context.Context, p *pass, state deregistrationState) {
 	for _, registration := range state.deleted {
 		kube.Tell(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
 	}
 	if len(state.left) == 0 {
 		return
 	}
-	h := leftBehind(state.left, state.cause)
-	kube.Tell(ctx, c.options.Recorder, p.set, nil, h)
+	event := leftBehind(state.left, state.cause)
+	kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
 	if listener := p.listener(); listener != nil {
-		kube.Tell(ctx, c.options.Recorder, listener, p.set, h)
+		kube.Tell(ctx, c.options.Recorder, listener, p.set, event)
 	}
 }

@@ -9,13 +9,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// GitHub is what this controller asks of the Actions service. *actions.Client implements it.
+// GitHub is what this controller asks of the Actions service. *actions.Client implements it. Besides what its methods
+// name, all of them fail with actions.ErrUnauthorized, *actions.RateLimitedError, *actions.NetworkError,
+// *actions.UnexpectedResponseError, or another *actions.Error.
 type GitHub interface {
+	// GetRunnerScaleSet fails with actions.ErrScaleSetNotFound where the group has none of that name.
 	GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name string) (*actions.RunnerScaleSet, error)
+	// GetRunnerScaleSetByID fails with actions.ErrScaleSetNotFound where there is none.
 	GetRunnerScaleSetByID(ctx context.Context, id int) (*actions.RunnerScaleSet, error)
+	// CreateRunnerScaleSet fails with actions.ErrScaleSetExists where the group has one of that name.
 	CreateRunnerScaleSet(ctx context.Context, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
+	// UpdateRunnerScaleSet fails with actions.ErrScaleSetNotFound where there is none, with actions.ErrScaleSetExists
+	// where another has the new name.
 	UpdateRunnerScaleSet(ctx context.Context, id int, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
+	// DeleteRunnerScaleSet takes one that is gone for deleted.
 	DeleteRunnerScaleSet(ctx context.Context, id int) error
+	// GetRunnerGroupByName fails with actions.ErrRunnerGroupNotFound where there is none.
 	GetRunnerGroupByName(ctx context.Context, name string) (*actions.RunnerGroup, error)
 }
 
@@ -36,10 +45,12 @@ func ConnectionsOf(provider *credentials.Provider) Connections { return connecti
 
 type connections struct{ *credentials.Provider }
 
+// GitHub implements Connections.
 func (c connections) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
 	return c.Client(ctx, reference)
 }
 
+// GitHubFrom implements Connections.
 func (c connections) GitHubFrom(reference credentials.Reference, resolved *credentials.Resolved) (GitHub, error) {
 	return c.ClientFrom(reference, resolved)
 }

@@ -154,7 +154,7 @@ func TestNamespaceGoes(t *testing.T) {
 	}
 }
 
-// TestListenerDeletedByHandComesBack also shows that a listener that is not said goodbye to gives its Secrets up at once.
+// TestListenerDeletedByHandComesBack also shows that a listener whose set stays gives its Secrets up at once.
 func TestListenerDeletedByHandComesBack(t *testing.T) {
 	w := newWorld(t)
 	w.install()

@@ -10,11 +10,11 @@ import (
 
 // memory is what only bounds rates and waits and may be lost in a restart.
 type memory struct {
-	mu      sync.Mutex
-	written map[types.NamespacedName]time.Time
-	parting map[types.NamespacedName]time.Time
-	scaling map[types.NamespacedName]scaling
-	shown   map[types.NamespacedName][]trouble
+	mu            sync.Mutex
+	written       map[types.NamespacedName]time.Time
+	deregistering map[types.NamespacedName]time.Time
+	scaling       map[types.NamespacedName]scaling
+	shown         map[types.NamespacedName][]trouble
 }
 
 // show publishes the metrics of a set's conditions.
@@ -61,25 +61,25 @@ func (m *memory) noteStatus(key types.NamespacedName, now time.Time) {
 	m.written[key] = now
 }
 
-// partingSince returns when the farewell began, which is now if nobody asked before.
-func (m *memory) partingSince(key types.NamespacedName, now time.Time) time.Time {
+// deregistrationSince returns when the deregistration began, which is now if nobody asked before.
+func (m *memory) deregistrationSince(key types.NamespacedName, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since, known := m.parting[key]
+	since, known := m.deregistering[key]
 	if !known {
-		if m.parting == nil {
-			m.parting = map[types.NamespacedName]time.Time{}
+		if m.deregistering == nil {
+			m.deregistering = map[types.NamespacedName]time.Time{}
 		}
-		since, m.parting[key] = now, now
+		since, m.deregistering[key] = now, now
 	}
 	return since
 }
 
-// partingOver makes room for another farewell, with a deadline of its own.
-func (m *memory) partingOver(key types.NamespacedName) {
+// forgetDeregistration makes room for another, with a deadline of its own.
+func (m *memory) forgetDeregistration(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.parting, key)
+	delete(m.deregistering, key)
 }
 
 func (m *memory) forget(key types.NamespacedName) {
@@ -87,6 +87,6 @@ func (m *memory) forget(key types.NamespacedName) {
 	defer m.mu.Unlock()
 	delete(m.written, key)
 	delete(m.scaling, key)
-	delete(m.parting, key)
+	delete(m.deregistering, key)
 	delete(m.shown, key)
 }

@@ -45,9 +45,9 @@ func TestDeletionWhileGitHubIsDown(t *testing.T) {
 			set := &v1alpha1.AutoscalingRunnerSet{}
 			w.Eventually(func() string { w.exists(set, w.runners, "set"); return readyReason(set) }).Should(isDeregistering)
 			if w.listener() == nil {
-				t.Error("the listener's Secrets, which may be the last to have credentials, went before the goodbye")
+				t.Error("the listener's Secrets, which may be the last to have credentials, went before the scale set was deleted")
 			}
-			w.clock.ahead.Add(int64(autoscalingrunnerset.FarewellTimeout))
+			w.clock.ahead.Add(int64(autoscalingrunnerset.DeregisterTimeout))
 			w.Eventually(func() bool { return w.exists(set, w.runners, "set") || w.listener() != nil }).Should(isFalse)
 			w.Eventually(w.leftBehind).Should(isListener)
 			if left := w.github.Snapshot().ScaleSets; len(left) != 1 {

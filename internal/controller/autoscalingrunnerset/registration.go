@@ -30,7 +30,7 @@ const (
 
 // enrolled is the outcome of an enrolment.
 type enrolled struct {
-	// question is what was asked for: a hash of the wish and of the credentials it was asked with.
+	// question is what was asked for; see questionOf.
 	question string
 	// wished is a hash of the wish alone.
 	wished string
@@ -43,51 +43,67 @@ func (e enrolled) registration() *v1alpha1.ScaleSetRegistration {
 	return &v1alpha1.ScaleSetRegistration{URL: e.wish.URL, Group: e.set.RunnerGroupName, Name: e.set.Name, ID: e.set.ID}
 }
 
-// register has GitHub asked when it is time to, and records the answer when there is a new one.
-func (c *Controller) register(ctx context.Context, p *pass) error {
+// resolve finds out what GitHub would be asked for, and with which credentials, or what keeps it from being asked.
+func (c *Controller) resolve(ctx context.Context, p *pass) error {
 	p.wish, p.obstacle = wishOf(p.set)
 	if p.obstacle != nil {
 		return nil
 	}
-	reference := credentials.ForAutoscalingRunnerSet(p.set)
-	resolved, err := c.options.Connections.Resolve(ctx, reference)
+	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(p.set))
 	p.again.After(credentials.RereadAfter)
-	if err != nil {
-		if !credentials.IsVerdict(err) {
-			return fmt.Errorf("read the credentials: %w", err)
-		}
+	switch {
+	case err == nil:
+		p.question = questionOf(p.wish, resolved)
+	case credentials.IsVerdict(err):
 		p.obstacle = err
-		return nil
+	default:
+		return fmt.Errorf("read the credentials: %w", err)
 	}
-	question := kube.Hash(struct {
+	return nil
+}
+
+// questionOf is a hash of the wish and of the credentials it is asked with.
+func questionOf(w wish, resolved *credentials.Resolved) string {
+	return kube.Hash(struct {
 		Wish     wish
 		Resolved *credentials.Resolved
-	}{p.wish, resolved})
+	}{w, resolved})
+}
+
+// enrolWhenDue has GitHub asked when it is time to.
+func (c *Controller) enrolWhenDue(ctx context.Context, p *pass) error {
+	if p.obstacle != nil {
+		return nil
+	}
 	last, known := c.enrolments.Last(p.key)
-	if wait := due(p, last, known, question); wait > 0 {
+	if wait := due(p, last, known); wait > 0 {
 		p.again.After(wait)
-	} else if err := c.enrol(ctx, p, reference, question, last); err != nil {
-		return err
+		return nil
+	}
+	return c.enrol(ctx, p, last)
+}
+
+// readAnswer notes what the last call has brought, be it only that it is under way.
+func (c *Controller) readAnswer(_ context.Context, p *pass) error {
+	if p.obstacle != nil {
+		return nil
 	}
 	p.enrolment, p.asked = c.enrolments.Last(p.key)
-	p.asked = p.asked && (p.enrolment.Running() || p.enrolment.Result.question == question)
+	p.asked = p.asked && (p.enrolment.Running() || p.enrolment.Result.question == p.question)
 	if p.asked && p.enrolment.Running() && p.registration == nil {
 		p.again.After(max(silentAfter-p.now.Sub(p.enrolment.Started), statusPause))
 	}
-	if !p.asked || p.enrolment.Running() || p.enrolment.Err != nil {
-		return nil
-	}
-	return c.record(ctx, p, p.enrolment.Result)
+	return nil
 }
 
 // due returns how long GitHub need not be asked, zero when it is time to.
-func due(p *pass, last pool.Call[enrolled], known bool, question string) time.Duration {
+func due(p *pass, last pool.Call[enrolled], known bool) time.Duration {
 	switch {
 	case !known:
 		return 0
 	case last.Running():
 		return checkEvery // its end is news and wakes us
-	case last.Result.question != question:
+	case last.Result.question != p.question:
 		return 0
 	case last.Err != nil:
 		return backOff(last).Sub(p.now)
@@ -132,12 +148,13 @@ func jittered(p *pass) time.Duration {
 }
 
 // enrol has the scale set created, found or updated in the pool.
-func (c *Controller) enrol(ctx context.Context, p *pass, reference credentials.Reference, question string, last pool.Call[enrolled]) error {
+func (c *Controller) enrol(ctx context.Context, p *pass, last pool.Call[enrolled]) error {
 	owners, err := c.owners(ctx, p)
 	if err != nil {
 		return err
 	}
-	outcome := enrolled{question: question, wished: kube.Hash(p.wish), wish: p.wish}
+	reference := credentials.ForAutoscalingRunnerSet(p.set)
+	outcome := enrolled{question: p.question, wished: kube.Hash(p.wish), wish: p.wish}
 	work := enrolment{wish: p.wish, owners: owners}
 	if p.registration != nil && sameURL(p.registration.URL, p.wish.URL) {
 		work.id = p.registration.ID
@@ -191,10 +208,14 @@ func sameURL(a, b string) bool {
 	return left.String() == right.String()
 }
 
-// record writes where the scale set is to the annotations that ARC knows, and to the pass for status.registration. A
-// registration under another address than before becomes a former one, which is left in peace until its runners are done.
-func (c *Controller) record(ctx context.Context, p *pass, answer enrolled) error {
-	now := *answer.registration()
+// record writes where GitHub's answer says the scale set is to the annotations that ARC knows, and to the pass for
+// status.registration. A registration under another address than before becomes a former one, which is left in peace
+// until its runners are done.
+func (c *Controller) record(ctx context.Context, p *pass) error {
+	if !p.answered() || p.enrolment.Err != nil {
+		return nil
+	}
+	now := *p.enrolment.Result.registration()
 	before := p.set.DeepCopy()
 	previous := p.registration
 	if previous != nil && !sameURL(previous.URL, now.URL) {
@@ -209,8 +230,8 @@ func (c *Controller) record(ctx context.Context, p *pass, answer enrolled) error
 		return fmt.Errorf("record the registration: %w", err)
 	}
 	p.registration = &now
-	if h, news := registrationNews(previous, now); news && wrote {
-		kube.Tell(ctx, c.options.Recorder, p.set, nil, h)
+	if event, news := registrationNews(previous, now); news && wrote {
+		kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
 	}
 	return nil
 }

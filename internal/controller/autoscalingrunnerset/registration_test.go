@@ -46,14 +46,14 @@ func TestDue(t *testing.T) {
 		"missed right after": {last: done(time.Second, 0, nil), known: true, question: "q", lost: time.Millisecond, atLeast: recheckPause - time.Second, atMost: recheckPause - time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{set: newSet(), now: now}
+			p := &pass{set: newSet(), now: now, question: test.question}
 			if test.lost > 0 {
 				since := metav1.NewTime(now.Add(-test.lost))
 				p.runnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
 					Listener: &v1alpha1.ListenerStatus{Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since},
 				}}}
 			}
-			if got := max(due(p, test.last, test.known, test.question), 0); got < test.atLeast || got > test.atMost {
+			if got := max(due(p, test.last, test.known), 0); got < test.atLeast || got > test.atMost {
 				t.Errorf("due() = %s, want between %s and %s", got, test.atLeast, test.atMost)
 			}
 		})
@@ -77,7 +77,7 @@ func TestScaleSetDeletedBehindOurBackComesBack(t *testing.T) {
 		f.listening()
 		f.settle()
 		delete(f.github.sets[address], 1)
-		f.elapse(10 * time.Second)
+		controllertest.Elapse(10 * time.Second)
 		runnerSet, since := f.runnerSets()[0], metav1.Now()
 		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since}
 		f.updateStatus(&runnerSet)
@@ -99,7 +99,7 @@ func TestUnreachableGitHubLeavesAWorkingSetAlone(t *testing.T) {
 		f.listening()
 		f.settle()
 		f.github.fail(errors.New("connection refused"))
-		f.elapse(checkEvery * 2)
+		controllertest.Elapse(checkEvery * 2)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
 		if len(f.listeners()) != 1 || len(f.runnerSets()) != 1 {
@@ -116,7 +116,7 @@ func TestFirstRegistrationIsRepeated(t *testing.T) {
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
 		f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonGitHubUnavailable)
 		f.github.fail(nil)
-		f.elapse(retryMost)
+		controllertest.Elapse(retryMost)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
 	})
@@ -132,10 +132,10 @@ func TestSilenceIsToldBeforeTheCallEnds(t *testing.T) {
 		if again := f.reconcile().RequeueAfter; again > silentAfter {
 			t.Errorf("next look after %s", again)
 		}
-		f.elapse(silentAfter)
+		controllertest.Elapse(silentAfter)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
-		f.elapse(2 * time.Minute)
+		controllertest.Elapse(2 * time.Minute)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
 	})
@@ -217,7 +217,7 @@ func TestDroppedLabelsAreSaidOnce(t *testing.T) {
 		}
 		f.github.made()
 		for range 5 {
-			f.elapse(checkEvery * 11 / 10)
+			controllertest.Elapse(checkEvery * 11 / 10)
 			f.reconcile()
 		}
 		for _, call := range f.github.made() {

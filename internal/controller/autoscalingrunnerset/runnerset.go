@@ -70,8 +70,7 @@ func (c *Controller) drainOld(ctx context.Context, p *pass) error {
 
 // remove deletes an object in the background: its own finalizer sees to what belongs to it.
 func (c *Controller) remove(ctx context.Context, object client.Object) error {
-	uid := object.GetUID()
-	err := c.options.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.options.Client.Delete(ctx, object, kube.OnlyThis(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 	}

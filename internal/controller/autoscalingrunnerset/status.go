@@ -31,7 +31,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
 		c.memory.noteStatus(p.key, p.now)
-		for _, event := range turns(p.set.Status.Conditions, after.Status.Conditions) {
+		for _, event := range transitionEvents(p.set.Status.Conditions, after.Status.Conditions) {
 			kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
 		}
 	}

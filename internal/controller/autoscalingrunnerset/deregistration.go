@@ -16,18 +16,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// FarewellTimeout is how long GitHub is asked in vain to delete a scale set before it is left there, said so in an Event,
+// DeregisterTimeout is how long GitHub is asked in vain to delete a scale set before it is left there, said so in an Event,
 // and the finalizer released. It outlasts a restart of GitHub Enterprise Server's services and most incidents, and
 // still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes what is unused for days.
-const FarewellTimeout = 5 * time.Minute
+const DeregisterTimeout = 5 * time.Minute
 
-// parting is the outcome of a farewell.
-type parting struct {
+// deregistration is the outcome of a call that deletes scale sets.
+type deregistration struct {
 	deleted []v1alpha1.ScaleSetRegistration
 }
 
-// bye is what is known about the deletion of registrations.
-type bye struct {
+// deregistrationState is how far the deletion of scale sets is.
+type deregistrationState struct {
 	// over says that nothing more will be tried; left are those that GitHub may still have, and why.
 	over    bool
 	deleted []v1alpha1.ScaleSetRegistration
@@ -37,53 +37,55 @@ type bye struct {
 	again time.Duration
 }
 
-// partFrom has the registrations deleted in the pool, repeatedly if need be, and says how far that is.
-func (c *Controller) partFrom(p *pass, registrations []v1alpha1.ScaleSetRegistration) bye {
+// deregisterAll has the registrations deleted in the pool, repeatedly if need be, and says how far that is.
+func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetRegistration) deregistrationState {
 	if len(registrations) == 0 {
-		return bye{over: true}
+		return deregistrationState{over: true}
 	}
-	since := c.memory.partingSince(p.key, p.now)
-	last, known := c.farewells.Last(p.key)
-	state := judge(last, known, registrations, since, p.now)
+	since := c.memory.deregistrationSince(p.key, p.now)
+	last, known := c.deregistrations.Last(p.key)
+	state := deregistrationStateOf(last, known, registrations, since, p.now)
 	if !state.over && state.again == 0 {
-		c.askToPart(p, registrations) // does nothing while a call runs
+		c.startDeregistration(p, registrations) // does nothing while a call runs
 	}
 	if state.over {
-		c.farewells.Forget(p.key)
-		c.memory.partingOver(p.key)
+		c.deregistrations.Forget(p.key)
+		c.memory.forgetDeregistration(p.key)
 	}
 	return state
 }
 
-// judge decides what the last call means. A running call is awaited: it has a deadline of its own.
-func judge(last pool.Call[parting], known bool, registrations []v1alpha1.ScaleSetRegistration, since, now time.Time) bye {
+// deregistrationStateOf decides what the last call means. A running call is awaited: it has a deadline of its own.
+func deregistrationStateOf(
+	last pool.Call[deregistration], known bool, registrations []v1alpha1.ScaleSetRegistration, since, now time.Time,
+) deregistrationState {
 	if !known || last.Running() {
-		return bye{}
+		return deregistrationState{}
 	}
 	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(last.Result.deleted, r) })
-	deadline := since.Add(FarewellTimeout)
+	deadline := since.Add(DeregisterTimeout)
 	switch {
 	case len(left) == 0 || credentials.Gone(last.Err):
-		return bye{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
+		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	case last.Err == nil: // it was about other registrations
-		return bye{}
+		return deregistrationState{}
 	case !now.Before(deadline):
-		return bye{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
+		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
 	next := last.Finished.Add(pauseAfter(last.Failures))
-	return bye{again: max(min(next.Sub(now), deadline.Sub(now)), 0)}
+	return deregistrationState{again: max(min(next.Sub(now), deadline.Sub(now)), 0)}
 }
 
-// askToPart has all registrations tried in one call, so that one that hangs does not hide how the others went.
-func (c *Controller) askToPart(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
+// startDeregistration has all registrations tried in one call, so that one that hangs does not hide how the others went.
+func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
 	var listener client.ObjectKey
 	if live := p.listener(); live != nil {
 		listener = client.ObjectKeyFromObject(live)
 	}
-	c.farewells.Go(p.group(), p.key, func(ctx context.Context) (parting, error) {
+	c.deregistrations.Go(p.group(), p.key, func(ctx context.Context) (deregistration, error) {
 		ctx = kube.LogAbout(ctx, p.key)
-		var result parting
+		var result deregistration
 		var errs []error
 		for _, registration := range registrations {
 			at := reference

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // want lets the listener ask for runners for one job each.
@@ -38,12 +38,12 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 		for _, runners := range []int{5, 3, 1} {
 			f.want(runners)
 			f.settle()
-			f.elapse(10 * time.Second)
+			controllertest.Elapse(10 * time.Second)
 		}
 		if told := f.events(); len(told) != 0 {
 			t.Errorf("told %q within a minute of the last", told)
 		}
-		f.elapse(scalingPause)
+		controllertest.Elapse(scalingPause)
 		f.settle()
 		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledDown From 2 to 1 runners") {
 			t.Errorf("told %q, want one Event about 2 to 1", told)
@@ -58,7 +58,7 @@ func TestEventNamesTheLimit(t *testing.T) {
 	}
 }
 
-func TestTurns(t *testing.T) {
+func TestTransitionEvents(t *testing.T) {
 	condition := func(about string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: about, Status: status, Reason: reason, Message: "why"}
 	}
@@ -83,7 +83,7 @@ func TestTurns(t *testing.T) {
 			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")},
 			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")}, nil},
 	} {
-		got := turns(test.before, test.after)
+		got := transitionEvents(test.before, test.after)
 		if len(got) != len(test.want) || len(got) == 1 && got[0].Reason != test.want[0] {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
@@ -107,11 +107,10 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue, Reason: "Unschedulable"}}
 		}, "Unschedulable"},
 	} {
-		status := statusOf(healthy(test.change), "1.2.3")
-		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-		if ready.Status != metav1.ConditionTrue || ready.Reason != test.reason {
-			t.Errorf("%s: Ready = %s, want True with reason %s", name, describeCondition(ready), test.reason)
-		}
+		t.Run(name, func(t *testing.T) {
+			status := statusOf(healthy(test.change), "1.2.3")
+			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, test.reason)
+		})
 	}
 }
 
@@ -131,14 +130,14 @@ func TestStationsOfTheStartAreNotTold(t *testing.T) {
 	}
 	starting := listener(metav1.ConditionFalse, "WaitingForListener")
 	for _, reason := range []string{v1alpha1.ReasonListenerPodStarting, v1alpha1.ReasonListenerNotListening} {
-		if told := turns(starting, listener(metav1.ConditionFalse, reason)); len(told) != 0 {
+		if told := transitionEvents(starting, listener(metav1.ConditionFalse, reason)); len(told) != 0 {
 			t.Errorf("told %+v of a set that starts", told)
 		}
-		if told := turns(listener(metav1.ConditionTrue, "Listening"), listener(metav1.ConditionFalse, reason)); len(told) != 1 {
+		if told := transitionEvents(listener(metav1.ConditionTrue, "Listening"), listener(metav1.ConditionFalse, reason)); len(told) != 1 {
 			t.Errorf("told %+v of a set that listened, want that it does no more", told)
 		}
 	}
-	if told := turns(starting, listener(metav1.ConditionFalse, "SessionConflict")); len(told) != 1 {
+	if told := transitionEvents(starting, listener(metav1.ConditionFalse, "SessionConflict")); len(told) != 1 {
 		t.Errorf("told %+v, want the conflict", told)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// turn is a change of a condition that people hear of.
-type turn struct {
+// transition is a change of a condition that people hear of.
+type transition struct {
 	about string
 	to    metav1.ConditionStatus
 	tell  func(reason, action, note string) kube.Event
@@ -24,8 +24,8 @@ type turn struct {
 	reasons bool
 }
 
-// told are the turns. What makes a set stalled is told once, by that.
-var told = []turn{
+// announcedTransitions are all there are. What makes a set stalled is told once, by that.
+var announcedTransitions = []transition{
 	{about: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, tell: kube.Warning, always: true, reasons: true},
 	{about: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, tell: kube.Warning, always: true, reasons: true},
 	{about: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, tell: kube.Warning, always: true},
@@ -36,12 +36,12 @@ var told = []turn{
 	{about: v1alpha1.ConditionReady, to: metav1.ConditionTrue, tell: kube.Normal, always: true},
 }
 
-// turns returns the Events that a change of conditions is worth: the set got stuck, can't reach GitHub, lost its listener,
-// has runners that fail or are refused, or is ready.
-func turns(before, after []metav1.Condition) []kube.Event {
+// transitionEvents returns the Events that a change of conditions is worth: the set got stuck, can't reach GitHub, lost its
+// listener, has runners that fail or are refused, or is ready.
+func transitionEvents(before, after []metav1.Condition) []kube.Event {
 	var events []kube.Event
 	stalled := meta.FindStatusCondition(after, v1alpha1.ConditionStalled)
-	for _, t := range told {
+	for _, t := range announcedTransitions {
 		was, is := meta.FindStatusCondition(before, t.about), meta.FindStatusCondition(after, t.about)
 		if is == nil || is.Status != t.to || !t.news(was, is) {
 			continue
@@ -54,8 +54,8 @@ func turns(before, after []metav1.Condition) []kube.Event {
 	return events
 }
 
-// news says that a condition, being what the turn is to, was not so before.
-func (t *turn) news(was, is *metav1.Condition) bool {
+// news says that a condition, being what the transition is to, was not so before.
+func (t *transition) news(was, is *metav1.Condition) bool {
 	switch {
 	case was == nil || was.Status == metav1.ConditionUnknown:
 		return t.always
