@@ -61,7 +61,7 @@ type Options struct {
 
 // Controller reconciles EphemeralRunners.
 type Controller struct {
-	Options
+	options    Options
 	provisions *pool.Calls[key, int]
 	removals   *pool.Calls[key, struct{}]
 	waker      kube.Waker
@@ -119,7 +119,7 @@ type memory struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
-		Options:  options,
+		options:  options,
 		memories: map[types.UID]*memory{},
 		names:    map[types.NamespacedName]types.UID{},
 		refused:  map[string]time.Time{},
@@ -137,7 +137,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
 		Watches(&corev1.Pod{}, c.urgencies.podEvents()).
 		WatchesRawSource(source.Func(c.waker.Start)).
-		WithOptions(kube.ControllerOptions(c.Workers)).
+		WithOptions(kube.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }
 
@@ -146,7 +146,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	c.begin()
 	defer c.urgencies.seenTo(request.NamespacedName)
 	runner := &v1alpha1.EphemeralRunner{}
-	if err := c.Client.Get(ctx, request.NamespacedName, runner); err != nil {
+	if err := c.options.Client.Get(ctx, request.NamespacedName, runner); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(request.NamespacedName)
 			return ctrl.Result{}, nil
@@ -157,11 +157,11 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r := c.recall(runner, pod)
+	p := c.recall(runner, pod)
 	ctx = kube.LogAbout(ctx, scaleSetOf(runner), jobValues(runner)...)
-	again, err := c.step(ctx, r)
-	marking, notMarked := c.mark(ctx, r)
-	result := kube.At(earlier(earlier(again, marking), c.lost(r)), c.Clock.Now())
+	again, err := c.step(ctx, p)
+	againToMark, notMarked := c.mark(ctx, p)
+	result := kube.At(earlier(earlier(again, againToMark), c.lost(p)), c.options.Clock.Now())
 	result.Priority = ptr.To(patient) // or it would keep that of the event that began the pass
 	return result, errors.Join(err, notMarked)
 }
@@ -181,16 +181,16 @@ func inPool(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Conte
 }
 
 // step does what the runner needs now, and returns when to look again.
-func (c *Controller) step(ctx context.Context, r *run) (time.Time, error) {
+func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 	switch {
-	case !r.DeletionTimestamp.IsZero():
-		return c.finalize(ctx, r)
-	case kube.Older(r.EphemeralRunner, r.memory.written):
-		return c.Clock.Now().Add(lateCache), nil
-	case r.Status.Done():
-		return c.clean(ctx, r)
+	case !p.DeletionTimestamp.IsZero():
+		return c.finalize(ctx, p)
+	case kube.Older(p.EphemeralRunner, p.memory.written):
+		return c.options.Clock.Now().Add(lateCache), nil
+	case p.Status.Done():
+		return c.clean(ctx, p)
 	default:
-		return c.apply(ctx, r, plan(c.situation(r)))
+		return c.apply(ctx, p, plan(c.situation(p)))
 	}
 }
 
@@ -198,11 +198,11 @@ func (c *Controller) step(ctx context.Context, r *run) (time.Time, error) {
 const lateCache = 2 * time.Second
 
 // lost is when the runner's pod, being deleted, has to be taken for lost with its node, zero where that is not to come.
-func (c *Controller) lost(r *run) time.Time {
-	if r.pod == nil || r.pod.DeletionTimestamp == nil {
+func (c *Controller) lost(p *pass) time.Time {
+	if p.pod == nil || p.pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	if due := r.pod.DeletionTimestamp.Add(stuckAfter); c.Clock.Now().Before(due) {
+	if due := p.pod.DeletionTimestamp.Add(stuckAfter); c.options.Clock.Now().Before(due) {
 		return due
 	}
 	return time.Time{}
@@ -216,8 +216,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// run is one runner in one pass.
-type run struct {
+// pass is one reconciliation: the runner, its pod if it has one, and what is remembered of it.
+type pass struct {
 	key key
 	*v1alpha1.EphemeralRunner
 	pod    *corev1.Pod
@@ -227,14 +227,14 @@ type run struct {
 // pod returns the runner's pod, nil where there is none of its own. The cache's word is not enough where a job would be lost
 // with it.
 func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
-	pod, err := ownPod(ctx, c.Client, runner)
+	pod, err := ownPod(ctx, c.options.Client, runner)
 	switch {
 	case err != nil:
 		return nil, err
 	case pod == nil && c.misses(runner):
-		return ownPod(ctx, c.Reader, runner)
-	case pod != nil && doubtful(runner, pod, c.Clock.Now()):
-		return kube.LivePod(ctx, c.Client, pod)
+		return ownPod(ctx, c.options.Reader, runner)
+	case pod != nil && doubtful(runner, pod, c.options.Clock.Now()):
+		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
 		return pod, nil
 	}

@@ -11,12 +11,12 @@ import (
 
 // deregister asks GitHub, in the pool, to remove the runner's registration. Success proves that it will take no job. A
 // runner whose id is not known is looked up by its name.
-func (c *Controller) deregister(r *run) {
+func (c *Controller) deregister(p *pass) {
 	// A copy: the call outlasts the pass, which may go on to write the runner's status.
-	runner, id := r.EphemeralRunner.DeepCopy(), r.memory.registration
-	c.removals.Go(groupOf(runner), r.key, func(ctx context.Context) (struct{}, error) {
+	runner, id := p.EphemeralRunner.DeepCopy(), p.memory.registration
+	c.removals.Go(groupOf(runner), p.key, func(ctx context.Context) (struct{}, error) {
 		ctx = inPool(ctx, runner)
-		github, err := c.GitHub(ctx, credentials.ForEphemeralRunner(runner))
+		github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 		if err != nil {
 			return struct{}{}, registrationFailure(err)
 		}
@@ -51,7 +51,7 @@ func removalFailure(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, actions.ErrJobStillRunning):
-		return &failure{kind: busy, reason: "JobRunning", message: "GitHub does not remove the runner while it runs a job"}
+		return &failure{kind: failureBusy, reason: "JobRunning", message: "GitHub does not remove the runner while it runs a job"}
 	default:
 		f := registrationFailure(err)
 		f.message = fmt.Sprintf("remove the registration: %s", f.message)

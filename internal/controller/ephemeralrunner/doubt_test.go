@@ -56,7 +56,7 @@ func TestPodThatHangsInALateCacheIsNotTakenForLost(t *testing.T) {
 		f.hang()
 		shown := f.pod()
 		f.setPod(exits(0))
-		f.controller.Client = staleCache{f.api, f.runner(), shown}
+		f.controller.options.Client = staleCache{f.api, f.runner(), shown}
 		f.elapse(stuckAfter)
 		f.reconcile()
 		f.elapse(settle)
@@ -78,7 +78,7 @@ func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
 			t.Fatal(err)
 		}
-		f.controller.Client = staleCache{f.api, f.runner(), shown}
+		f.controller.options.Client = staleCache{f.api, f.runner(), shown}
 		f.reconcile()
 		f.wantCalls("jit", "remove 101")
 	}, newRunner())

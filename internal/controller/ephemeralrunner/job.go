@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -45,47 +44,47 @@ const (
 )
 
 // mark tells the pod of its job, and returns when to look again.
-func (c *Controller) mark(ctx context.Context, r *run) (time.Time, error) {
-	now := c.Clock.Now()
-	what, again := planMarking(r, now)
-	if what == markNothing || c.NoJobMetadata || c.refusedLately(r.Namespace, now) {
+func (c *Controller) mark(ctx context.Context, p *pass) (time.Time, error) {
+	now := c.options.Clock.Now()
+	what, again := planMarking(p, now)
+	if what == markNothing || c.options.NoJobMetadata || c.refusedLately(p.Namespace, now) {
 		return again, nil
 	}
-	if c.crowded() && now.Before(r.memory.up.Add(crowdPatience)) {
+	if c.crowded() && now.Before(p.memory.up.Add(crowdPatience)) {
 		return now.Add(crowdPause), nil
 	}
-	annotations, labels := jobMetadata(r.EphemeralRunner)
-	c.protect(r, what, annotations)
+	annotations, labels := jobMetadata(p.EphemeralRunner)
+	c.protect(p, what, annotations)
 	defer c.urgencies.telling()()
-	err := c.patchPod(ctx, r.pod, annotations, labels)
+	err := c.patchPod(ctx, p.pod, annotations, labels)
 	switch {
 	case apierrors.IsForbidden(err):
-		c.tellRefused(ctx, r, now)
+		c.tellRefused(ctx, p, now)
 		return again, nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return again, fmt.Errorf("write the job on pod: %w", err)
 	}
-	r.memory.marked.start = r.pod.UID
+	p.memory.marked.start = p.pod.UID
 	if what == markResult {
-		r.memory.marked.result = r.pod.UID
+		p.memory.marked.result = p.pod.UID
 	}
 	return again, nil
 }
 
 // planMarking decides what a pod has to be told about its job now.
-func planMarking(r *run, now time.Time) (what marking, again time.Time) {
-	pod := r.pod
-	if pod == nil || pod.DeletionTimestamp != nil || !r.Status.HasJob() || r.Status.Done() ||
-		r.memory.podDeleted == pod.UID || outcomeOf(pod, now).state != podRunning {
+func planMarking(p *pass, now time.Time) (what marking, again time.Time) {
+	pod := p.pod
+	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HasJob() || p.Status.Done() ||
+		p.memory.podDeleted == pod.UID || outcomeOf(pod, now).state != podRunning {
 		return markNothing, time.Time{}
 	}
-	started := r.memory.marked.start == pod.UID || pod.Annotations[v1alpha1.AnnotationJobID] != ""
-	ended := r.memory.marked.result == pod.UID || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
+	started := p.memory.marked.start == pod.UID || pod.Annotations[v1alpha1.AnnotationJobID] != ""
+	ended := p.memory.marked.result == pod.UID || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
 	switch {
-	case r.Status.JobCompleted() && ended:
+	case p.Status.JobCompleted() && ended:
 		return markNothing, time.Time{}
-	case r.Status.JobCompleted():
-		if due := endOfJob(&r.Status).Add(outliving); now.Before(due) {
+	case p.Status.JobCompleted():
+		if due := endOfJob(&p.Status).Add(outliving); now.Before(due) {
 			return markNothing, due
 		}
 		return markResult, time.Time{}
@@ -148,13 +147,13 @@ func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
 
 // protect keeps node autoscalers away while the job runs, and lets them come again when it has ended. What the template
 // says about that stays.
-func (c *Controller) protect(r *run, what marking, annotations map[string]any) {
-	if c.NoJobProtection {
+func (c *Controller) protect(p *pass, what marking, annotations map[string]any) {
+	if c.options.NoJobProtection {
 		return
 	}
 	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: "true", v1alpha1.AnnotationSafeToEvict: "false"} {
-		_, ofRunner := r.Annotations[key]
-		_, ofTemplate := r.Spec.PodMetadata.Annotations[key]
+		_, ofRunner := p.Annotations[key]
+		_, ofTemplate := p.Spec.PodMetadata.Annotations[key]
 		switch {
 		case ofRunner || ofTemplate:
 		case what == markStart:
@@ -174,7 +173,7 @@ func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations,
 		return err
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	return c.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	return c.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
 func (c *Controller) refusedLately(namespace string, now time.Time) bool {
@@ -185,14 +184,12 @@ func (c *Controller) refusedLately(namespace string, now time.Time) bool {
 }
 
 // tellRefused says once for a namespace that pods stay without their jobs. Nothing else is lost by that.
-func (c *Controller) tellRefused(ctx context.Context, r *run, now time.Time) {
+func (c *Controller) tellRefused(ctx context.Context, p *pass, now time.Time) {
 	c.mu.Lock()
-	_, told := c.refused[r.Namespace]
-	c.refused[r.Namespace] = now
+	_, told := c.refused[p.Namespace]
+	c.refused[p.Namespace] = now
 	c.mu.Unlock()
 	if !told {
-		c.tell(ctx, r, kube.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
-			"pods of namespace %s don't show their jobs and aren't protected while they run: the manager may not patch pods; "+
-				"grant it the verb, as the chart's Role ending in -pod-metadata does, or run it with --job-pod-metadata=false", r.Namespace)))
+		c.tell(ctx, p, podMetadataForbidden(p.Namespace))
 	}
 }

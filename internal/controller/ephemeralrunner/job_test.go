@@ -108,14 +108,14 @@ func TestTemplateDecidesAboutEviction(t *testing.T) {
 
 func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.NoJobProtection = true
+		f.controller.options.NoJobProtection = true
 		f.working()
 		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || annotations[v1alpha1.AnnotationJobID] == "" {
 			t.Errorf("annotations %v, want the job and no protection", annotations)
 		}
 	}, newRunner())
 	inBubble(t, func(f *fixture) {
-		f.controller.NoJobMetadata = true
+		f.controller.options.NoJobMetadata = true
 		f.working()
 		if got := f.api.sent(); got != "" {
 			t.Errorf("requests %s, want none", got)
@@ -155,8 +155,8 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 			f.settle()
 			f.setStatus(startJob)
 			f.api.refuse = map[string]error{"patch Pod": test.err}
-			r := f.controller.recall(f.runner(), f.pod())
-			if _, err := f.controller.mark(t.Context(), r); (err != nil) != test.fails {
+			p := f.controller.recall(f.runner(), f.pod())
+			if _, err := f.controller.mark(t.Context(), p); (err != nil) != test.fails {
 				t.Errorf("mark() = %v, fails %t wanted", err, test.fails)
 			}
 		}, newRunner())
@@ -180,8 +180,8 @@ func TestOnlyALivingPodIsMarked(t *testing.T) {
 	for what, change := range map[string]func(*corev1.Pod){
 		"has ended": exits(0), "is being deleted": deletedAt(noon), "is pending": noStatus,
 	} {
-		r := &run{EphemeralRunner: newRunner(startJob), pod: podWith(corev1.PodRunning, running, change), memory: &memory{}}
-		if got, _ := planMarking(r, noon); got != markNothing {
+		p := &pass{EphemeralRunner: newRunner(startJob), pod: podWith(corev1.PodRunning, running, change), memory: &memory{}}
+		if got, _ := planMarking(p, noon); got != markNothing {
 			t.Errorf("a pod that %s is marked", what)
 		}
 	}

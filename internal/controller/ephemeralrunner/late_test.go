@@ -31,12 +31,12 @@ func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 		f.setPod(runs)
 		f.github.remove = actions.ErrJobStillRunning
 		f.delete()
-		f.controller.Client = staleCache{f.api, f.runner(), pod}
+		f.controller.options.Client = staleCache{f.api, f.runner(), pod}
 		f.settle()
 		if f.pod() == nil || f.secret() == nil {
 			t.Fatal("the pod of a running job, or its Secret, was deleted")
 		}
-		f.controller.Client = f.api
+		f.controller.options.Client = f.api
 		f.settle()
 		f.wantEvent("Draining")
 		f.github.remove = nil
@@ -56,9 +56,9 @@ func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 				f.setPod(runs)
 				f.github.remove = remove
 				f.restart()
-				f.controller.Client = podlessCache{f.api}
+				f.controller.options.Client = podlessCache{f.api}
 				f.settle()
-				f.controller.Client = f.api
+				f.controller.options.Client = f.api
 				f.settle()
 				f.wantCalls("jit", "jit", "find")
 				if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
@@ -77,7 +77,7 @@ func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 		f.setStatus(hasReportedJob)
 		f.settle()
 		f.restart()
-		f.controller.Client = podlessCache{f.api}
+		f.controller.options.Client = podlessCache{f.api}
 		f.settle()
 		if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 			t.Errorf("pod left %t, status %+v, want Running", f.pod() != nil, status)
@@ -138,7 +138,7 @@ func TestLateCacheRepeatsNothing(t *testing.T) {
 		f.settle() // GitHub was asked, the failure noted
 		f.wantCalls("jit", "remove 101")
 		f.api.sent()
-		f.controller.Client = staleCache{recordingAPI: f.api, runner: late}
+		f.controller.options.Client = staleCache{recordingAPI: f.api, runner: late}
 		f.settle()
 		f.wantCalls()
 		if got := f.api.sent(); got != "" {
@@ -178,7 +178,7 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 					late.pod = f.pod()
 				}
 				f.api.sent()
-				f.controller.Client = late
+				f.controller.options.Client = late
 				f.settle()
 				if got := f.api.sent(); got != test.want {
 					t.Errorf("requests %s\nwant     %s", got, test.want)
@@ -194,7 +194,7 @@ func TestFarewellWaitsForThePodOfALaterAttempt(t *testing.T) {
 		f.settle()
 		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
-		f.controller.Client = podlessCache{f.api}
+		f.controller.options.Client = podlessCache{f.api}
 		f.elapse(retryPauses[0])
 		f.settle()
 		if f.pod() == nil || len(f.runner().Status.Failures) != 1 {
@@ -205,7 +205,7 @@ func TestFarewellWaitsForThePodOfALaterAttempt(t *testing.T) {
 		if f.runner() == nil {
 			t.Fatal("the runner is gone, and leaves its pod")
 		}
-		f.controller.Client = f.api
+		f.controller.options.Client = f.api
 		f.elapse(time.Second)
 		f.settle()
 		f.wantGone()

@@ -38,7 +38,7 @@ func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult =
 // call to GitHub, however often it is looked at.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.Reader = noReader{fixture: f}
+		f.controller.options.Reader = noReader{fixture: f}
 		f.settle()
 		f.setPod(runs)
 		f.settle()

@@ -12,29 +12,29 @@ import (
 )
 
 // recall returns the runner with what is remembered of it, and remembers what is seen now.
-func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *run {
+func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *pass {
 	k := key{client.ObjectKeyFromObject(runner), runner.UID}
 	call, _ := c.provisions.Last(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.Clock.Now()
-	r := &run{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, &runner.Status)}
-	if r.memory.anew {
-		r.memory.anew, r.memory.registration = false, 0
+	now := c.options.Clock.Now()
+	p := &pass{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, &runner.Status)}
+	if p.memory.anew {
+		p.memory.anew, p.memory.registration = false, 0
 	}
-	r.memory.see(r, now)
-	r.memory.measure(r, now)
+	p.memory.see(p, now)
+	p.memory.measure(p, now)
 	if call.Result != 0 {
-		r.memory.registration = call.Result
+		p.memory.registration = call.Result
 	}
-	return r
+	return p
 }
 
 // begin notes that this manager leads from now on.
 func (c *Controller) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first(&c.began, c.Clock.Now())
+	first(&c.began, c.options.Clock.Now())
 }
 
 // memoryOf returns what is remembered of a runner. The caller holds the lock.
@@ -59,25 +59,25 @@ func recorded(status *v1alpha1.EphemeralRunnerStatus) int {
 }
 
 // see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
-func (m *memory) see(r *run, now time.Time) {
-	if r.pod != nil {
-		m.podUID = r.pod.UID
-		if !failureNoted(r.EphemeralRunner, r.pod.UID) && !kube.Older(r.EphemeralRunner, m.written) {
-			m.registration = registrationOf(r.pod, m.registration)
-			m.noteStart(r.pod, now)
+func (m *memory) see(p *pass, now time.Time) {
+	if p.pod != nil {
+		m.podUID = p.pod.UID
+		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.Older(p.EphemeralRunner, m.written) {
+			m.registration = registrationOf(p.pod, m.registration)
+			m.noteStart(p.pod, now)
 		}
 	}
-	if r.DeletionTimestamp.IsZero() {
+	if p.DeletionTimestamp.IsZero() {
 		return
 	}
 	m.abandoned = true
 	first(&m.deleting, now)
-	if outcomeOf(r.pod, now).state != podRunning {
+	if outcomeOf(p.pod, now).state != podRunning {
 		first(&m.stopped, now)
 	} else {
 		m.stopped = time.Time{} // it was about to start
 	}
-	if r.pod == nil || m.podLeft {
+	if p.pod == nil || m.podLeft {
 		first(&m.podGone, now)
 	} else {
 		m.podGone = time.Time{}
@@ -135,10 +135,10 @@ func (c *Controller) noteSecret(k key, secret types.UID) {
 	}
 }
 
-func (c *Controller) knownSecret(r *run) types.UID {
+func (c *Controller) knownSecret(p *pass) types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return r.memory.secret
+	return p.memory.secret
 }
 
 // clockSkew is how far the API server's clock, which dates objects, may be from ours.
@@ -146,10 +146,10 @@ const clockSkew = time.Minute
 
 // unregistered says that GitHub can't have a registration: nobody has asked for one since the runner was made. Of a
 // runner that another manager may have seen nobody knows.
-func (c *Controller) unregistered(r *run) bool {
+func (c *Controller) unregistered(p *pass) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return r.memory.registration == 0 && !r.memory.asked && r.CreationTimestamp.After(c.began.Add(clockSkew))
+	return p.memory.registration == 0 && !p.memory.asked && p.CreationTimestamp.After(c.began.Add(clockSkew))
 }
 
 // forget drops the memory of the runner of that name that is gone.
@@ -164,7 +164,7 @@ func (c *Controller) forget(name types.NamespacedName) {
 // drop forgets everything about a runner. The caller holds the lock.
 func (c *Controller) drop(k key) {
 	if m := c.memories[k.uid]; m != nil {
-		m.waiting.end(c.Clock.Now())
+		m.waiting.end(c.options.Clock.Now())
 	}
 	delete(c.names, k.NamespacedName)
 	delete(c.memories, k.uid)

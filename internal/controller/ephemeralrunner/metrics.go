@@ -37,9 +37,9 @@ type waiting struct {
 }
 
 // measure notes what the pod waits for now. The metrics get the time when that changes.
-func (m *memory) measure(r *run, now time.Time) {
+func (m *memory) measure(p *pass, now time.Time) {
 	reason := ""
-	if pod := outcomeOf(r.pod, now); pod.state == podPending && !failureNoted(r.EphemeralRunner, r.pod.UID) {
+	if pod := outcomeOf(p.pod, now); pod.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
 		reason = pod.reason
 	}
 	if m.waiting != nil && m.waiting.reason == reason {
@@ -51,7 +51,7 @@ func (m *memory) measure(r *run, now time.Time) {
 		return
 	}
 	m.waiting = &waiting{
-		name: r.Labels[v1alpha1.LabelScaleSetName], namespace: r.Labels[v1alpha1.LabelScaleSetNamespace], reason: reason, since: now,
+		name: p.Labels[v1alpha1.LabelScaleSetName], namespace: p.Labels[v1alpha1.LabelScaleSetNamespace], reason: reason, since: now,
 	}
 	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
 }
@@ -65,8 +65,8 @@ func (w *waiting) end(now time.Time) {
 	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
 }
 
-// started counts the start of a runner, once.
-func started(r *run, now time.Time) {
-	startupSeconds.WithLabelValues(r.Labels[v1alpha1.LabelScaleSetName], r.Labels[v1alpha1.LabelScaleSetNamespace]).
-		Observe(max(0, now.Sub(r.CreationTimestamp.Time).Seconds()))
+// countStart counts the start of a runner, once.
+func countStart(p *pass, now time.Time) {
+	startupSeconds.WithLabelValues(p.Labels[v1alpha1.LabelScaleSetName], p.Labels[v1alpha1.LabelScaleSetNamespace]).
+		Observe(max(0, now.Sub(p.CreationTimestamp.Time).Seconds()))
 }

@@ -86,8 +86,8 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	if started {
 		return outcome{state: podRunning, ready: isReady(pod), sidecar: deadSidecar(pod)}
 	}
-	if blocked, found := blocked(status); found {
-		return blocked
+	if o, found := blocked(status); found {
+		return o
 	}
 	reason, message := whyPending(pod, status)
 	return outcome{state: podPending, reason: reason, message: message}

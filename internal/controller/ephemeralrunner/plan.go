@@ -34,41 +34,41 @@ var retryPauses = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.S
 type step int
 
 const (
-	// wait: nothing to do until something changes or the time has come.
-	wait step = iota
-	// provision: register, then create Secret and Pod.
-	provision
-	// provisionAgain: create the Pod with the JIT config that is there already and unused.
-	provisionAgain
-	// reportRunning: the status says that the runner runs.
-	reportRunning
-	// reportPending: the status says why it does not run yet.
-	reportPending
-	// reportSidecar: an Event says that another container has died.
-	reportSidecar
-	// discard: the pod's failure is noted; the pod goes.
-	discard
-	// retry: the attempt failed before the runner started; note it and remove the pod.
-	retry
-	// deregister: the attempt failed after the start; GitHub is asked to remove the registration.
-	deregister
-	// retryAnew: GitHub has removed the registration; note the failure, remove Pod and Secret.
-	retryAnew
-	// clear: the runner has exited. Its pod goes, because that is what occupies a machine; the status waits for the report
+	// stepWait: nothing to do until something changes or the time has come.
+	stepWait step = iota
+	// stepProvision: register, then create Secret and Pod.
+	stepProvision
+	// stepProvisionAgain: create the Pod with the JIT config that is there already and unused.
+	stepProvisionAgain
+	// stepReportRunning: the status says that the runner runs.
+	stepReportRunning
+	// stepReportPending: the status says why it does not run yet.
+	stepReportPending
+	// stepReportSidecar: an Event says that another container has died.
+	stepReportSidecar
+	// stepDiscard: the pod's failure is noted; the pod goes.
+	stepDiscard
+	// stepRetry: the attempt failed before the runner started; note it and remove the pod.
+	stepRetry
+	// stepDeregister: the attempt failed after the start; GitHub is asked to remove the registration.
+	stepDeregister
+	// stepRetryAnew: GitHub has removed the registration; note the failure, remove Pod and Secret.
+	stepRetryAnew
+	// stepClear: the runner has exited. Its pod goes, because that is what occupies a machine; the status waits for the report
 	// of the job's end, and the Secret, of no use to anybody now, goes with what follows.
-	clear
-	// succeed: it has exited, and no report has come.
-	succeed
-	// fail: it has failed for good.
-	fail
-	// failBusy: it has failed for good, and GitHub says that it has a job, which nobody has reported.
-	failBusy
-	// outdate: GitHub refuses its version.
-	outdate
-	// remove: the runner object has done its work.
-	remove
-	// replace: it cannot get its name on GitHub; another runner takes its place.
-	replace
+	stepClear
+	// stepSucceed: it has exited, and no report has come.
+	stepSucceed
+	// stepFail: it has failed for good.
+	stepFail
+	// stepFailBusy: it has failed for good, and GitHub says that it has a job, which nobody has reported.
+	stepFailBusy
+	// stepOutdate: GitHub refuses its version.
+	stepOutdate
+	// stepRemove: the runner object has done its work.
+	stepRemove
+	// stepReplace: it cannot get its name on GitHub; another runner takes its place.
+	stepReplace
 )
 
 // decision is the next step, why, and when to look again.
@@ -76,49 +76,6 @@ type decision struct {
 	step
 	reason, message string
 	again           time.Time
-}
-
-// situation is all that a decision depends on.
-type situation struct {
-	runner  *v1alpha1.EphemeralRunner
-	pod     outcome
-	bound   bool      // the pod has a node
-	started time.Time // when the pod could begin to start: created, or bound to a node if that was later
-	now     time.Time
-
-	// hadPod: a pod of the present attempt was there.
-	hadPod bool
-	// counted: the pod's failure is noted already; it is on its way out.
-	counted bool
-	// registration is the runner's id on GitHub, 0 where it is not known. Where it is known the JIT config may be stored.
-	registration int
-	// provisioning is what became of the last registration in this process.
-	provisioning progress
-	// removal is what GitHub last said to the request to remove the registration.
-	removal progress
-	// up is when the runner container was first seen to run in the present attempt.
-	up time.Time
-	// blocked is when the kubelet was first seen to be unable to start it in the present attempt.
-	blocked time.Time
-	// exited is when the runner was first seen to have exited.
-	exited time.Time
-	// told is when it was last said why the runner does not run.
-	told time.Time
-	// sidecarTold: it was said that a sidecar has died.
-	sidecarTold bool
-	// crowded: other runners wait for their turn to be registered and created, or their finished pods to be deleted.
-	crowded bool
-}
-
-// ran says that the runner container of this attempt has started, so that its JIT config is used.
-func (s *situation) ran() bool {
-	status := &s.runner.Status
-	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob() || !s.up.IsZero()
-}
-
-// deregistered says that GitHub has removed the registration because we asked, which proves that there is no job.
-func (s *situation) deregistered() bool {
-	return !s.runner.Status.HasJob() && s.removal.known && !s.removal.running && s.removal.failure == nil
 }
 
 // progress is how far a call has got.
@@ -142,31 +99,31 @@ func (f *failure) Error() string { return f.message }
 type failureKind int
 
 const (
-	// temporary: try again later.
-	temporary failureKind = iota
-	// invalid: the pod can't be created as it is written.
-	invalid
-	// nameTaken: another scale set has a runner of this name, or somebody else a pod.
-	nameTaken
-	// closed: the namespace is being deleted, so nothing can be made in it any more.
-	closed
-	// busy: GitHub says that the runner has a job.
-	busy
+	// failureTemporary: try again later.
+	failureTemporary failureKind = iota
+	// failureInvalid: the pod can't be created as it is written.
+	failureInvalid
+	// failureNameTaken: another scale set has a runner of this name, or somebody else a pod.
+	failureNameTaken
+	// failureClosed: the namespace is being deleted, so nothing can be made in it any more.
+	failureClosed
+	// failureBusy: GitHub says that the runner has a job.
+	failureBusy
 )
 
 // plan names the next step of a runner that is neither done nor being deleted.
 func plan(s *situation) decision {
 	switch {
 	case s.runner.Status.JobCompleted() && (s.pod.over() || s.pod.state == podMissing):
-		return decision{step: remove}
+		return decision{step: stepRemove}
 	case s.counted:
-		return decision{step: discard}
+		return decision{step: stepDiscard}
 	}
 	switch s.pod.state {
 	case podSucceeded:
 		return planSucceeded(s)
 	case podOutdated:
-		return decision{step: outdate, reason: s.pod.reason, message: s.pod.message}
+		return decision{step: stepOutdate, reason: s.pod.reason, message: s.pod.message}
 	case podNeverStarted:
 		return planEnded(s)
 	case podFailed:
@@ -204,8 +161,7 @@ const reasonPodLost = "PodLost"
 // planLost: the pod was there and is gone. Whether its container had started nobody can tell: that may have been the last
 // thing before the end, or a watch was away meanwhile.
 func planLost(s *situation) decision {
-	s.pod = outcome{reason: reasonPodLost, message: "the pod is gone though the runner had not finished"}
-	return planFailed(s)
+	return planFailed(s.withPod(outcome{reason: reasonPodLost, message: "the pod is gone though the runner had not finished"}))
 }
 
 // planUnseen: the pod was made, or a job was reported, so there is or was a pod, but none was seen. Runners and pods come
@@ -222,31 +178,31 @@ func planEnded(s *situation) decision {
 	if s.ran() {
 		return planFailed(s)
 	}
-	return planRetry(s, retry)
+	return planRetry(s, stepRetry)
 }
 
 // planProvision starts an attempt when the last one's pause is over.
 func planProvision(s *situation) decision {
 	if kube.Container(&s.runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
-		return decision{step: fail, reason: reasonInvalidPod, message: noRunnerContainer}
+		return decision{step: stepFail, reason: reasonInvalidPod, message: noRunnerContainer}
 	}
 	if due := pauseOver(s); s.now.Before(due) {
 		return decision{again: due}
 	}
-	failure := s.provisioning.failure
+	refusal := s.provisioning.failure
 	switch {
-	case failure == nil:
+	case refusal == nil:
 		return planFirstTry(s)
-	case failure.kind == invalid:
-		return decision{step: fail, reason: failure.reason, message: failure.message}
-	case failure.kind == nameTaken:
-		return decision{step: replace, reason: failure.reason, message: failure.message}
-	case failure.kind == busy:
-		return decision{step: failBusy, reason: reasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
-	case failure.kind == closed:
+	case refusal.kind == failureInvalid:
+		return decision{step: stepFail, reason: refusal.reason, message: refusal.message}
+	case refusal.kind == failureNameTaken:
+		return decision{step: stepReplace, reason: refusal.reason, message: refusal.message}
+	case refusal.kind == failureBusy:
+		return decision{step: stepFailBusy, reason: reasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
+	case refusal.kind == failureClosed:
 		return decision{} // its deletion is what comes next
 	case s.now.Before(s.provisioning.due):
-		return planReport(s, failure, s.provisioning.due)
+		return planReport(s, refusal, s.provisioning.due)
 	default:
 		return decision{step: attempt(s)}
 	}
@@ -264,9 +220,9 @@ func planFirstTry(s *situation) decision {
 // Of what another has left nobody knows whether a container has started with it.
 func attempt(s *situation) step {
 	if s.registration != 0 {
-		return provisionAgain
+		return stepProvisionAgain
 	}
-	return provision
+	return stepProvision
 }
 
 // planReport tells what the runner waits for, unless that was told, and comes back at the given time.
@@ -275,14 +231,15 @@ func planReport(s *situation, cause *failure, again time.Time) decision {
 	if status.Reason == cause.reason && (status.Message == cause.message || s.now.Before(s.told.Add(rewordPause))) {
 		return decision{again: again}
 	}
-	return decision{step: reportPending, reason: cause.reason, message: cause.message, again: again}
+	return decision{step: stepReportPending, reason: cause.reason, message: cause.message, again: again}
 }
 
 // planStartedLate: the runner container started after all, when its registration had just been removed: there is no job
 // for it.
 func planStartedLate(s *situation) decision {
-	s.pod.reason, s.pod.message = "StartedLate", "the runner container started after its registration had been removed"
-	return planRetry(s, retryAnew)
+	late := s.pod
+	late.reason, late.message = "StartedLate", "the runner container started after its registration had been removed"
+	return planRetry(s.withPod(late), stepRetryAnew)
 }
 
 func planRunning(s *situation) decision {
@@ -294,7 +251,7 @@ func planRunning(s *situation) decision {
 	due := s.up.Add(readyPatience)
 	switch {
 	case s.pod.sidecar != "" && !s.sidecarTold:
-		return decision{step: reportSidecar, reason: "SidecarFailed", message: s.pod.sidecar}
+		return decision{step: stepReportSidecar, reason: "SidecarFailed", message: s.pod.sidecar}
 	case said && status.Ready == s.pod.ready && status.RunnerID == s.registration:
 		return decision{}
 	case !said && !s.pod.ready && s.now.Before(due):
@@ -302,7 +259,7 @@ func planRunning(s *situation) decision {
 	case !said && s.crowded && s.now.Before(s.up.Add(crowdPatience)):
 		return decision{again: s.now.Add(crowdPause)}
 	default:
-		return decision{step: reportRunning}
+		return decision{step: stepReportRunning}
 	}
 }
 
@@ -324,11 +281,11 @@ func planSucceeded(s *situation) decision {
 func planExited(s *situation) decision {
 	switch {
 	case s.exited.IsZero():
-		return decision{step: clear, again: s.now.Add(settle)}
+		return decision{step: stepClear, again: s.now.Add(settle)}
 	case s.now.Before(s.exited.Add(settle)):
 		return decision{again: s.exited.Add(settle)}
 	default:
-		return decision{step: succeed}
+		return decision{step: stepSucceed}
 	}
 }
 
@@ -337,9 +294,9 @@ func planExited(s *situation) decision {
 func planFailed(s *situation) decision {
 	switch {
 	case s.runner.Status.HasJob():
-		return decision{step: fail, reason: s.pod.reason, message: s.pod.message}
-	case s.removal.failure != nil && s.removal.failure.kind == busy:
-		return decision{step: failBusy, reason: s.pod.reason, message: s.pod.message}
+		return decision{step: stepFail, reason: s.pod.reason, message: s.pod.message}
+	case s.removal.failure != nil && s.removal.failure.kind == failureBusy:
+		return decision{step: stepFailBusy, reason: s.pod.reason, message: s.pod.message}
 	default:
 		return planDeregistered(s)
 	}
@@ -351,18 +308,18 @@ func planDeregistered(s *situation) decision {
 	case s.removal.running:
 		return decision{}
 	case s.deregistered():
-		return planRetry(s, retryAnew)
+		return planRetry(s, stepRetryAnew)
 	case s.now.Before(s.removal.due):
 		return planReport(s, s.removal.failure, s.removal.due)
 	default:
-		return decision{step: deregister}
+		return decision{step: stepDeregister}
 	}
 }
 
 // planRetry tries again, or gives up after the last pause.
 func planRetry(s *situation, how step) decision {
 	if len(s.runner.Status.Failures) >= len(retryPauses) {
-		return decision{step: fail, reason: s.pod.reason, message: s.pod.message}
+		return decision{step: stepFail, reason: s.pod.reason, message: s.pod.message}
 	}
 	return decision{step: how, reason: s.pod.reason, message: s.pod.message}
 }

@@ -30,10 +30,11 @@ func planPending(s *situation) decision {
 	case s.now.Before(due) && s.bound:
 		return decision{again: due}
 	case s.bound:
-		s.pod.message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, s.pod.reason, s.pod.message)
-		s.pod.reason = "PendingTimeout"
+		late := s.pod
+		late.reason = "PendingTimeout"
+		late.message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, s.pod.reason, s.pod.message)
 		// The container may start at this very moment, so GitHub is asked first, as for one that has.
-		return planDeregistered(s)
+		return planDeregistered(s.withPod(late))
 	default:
 		return planUnbound(s, due)
 	}

@@ -19,10 +19,10 @@ func TestWhyAPodHasNoNodeIsSaidEarly(t *testing.T) {
 		want           decision
 	}{
 		"at once":           {after: time.Second, want: decision{again: created.Add(explainAfter)}},
-		"after a while":     {after: explainAfter, want: decision{step: reportPending, reason: "Unschedulable", message: "no node"}},
+		"after a while":     {after: explainAfter, want: decision{step: stepReportPending, reason: "Unschedulable", message: "no node"}},
 		"told":              {after: time.Hour, told: true},
 		"short timeout":     {timeout: 10 * time.Second, after: time.Second, want: decision{again: created.Add(10 * time.Second)}},
-		"short timeout due": {timeout: 10 * time.Second, after: 10 * time.Second, want: decision{step: reportPending, reason: "Unschedulable", message: "no node"}},
+		"short timeout due": {timeout: 10 * time.Second, after: 10 * time.Second, want: decision{step: stepReportPending, reason: "Unschedulable", message: "no node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &situation{

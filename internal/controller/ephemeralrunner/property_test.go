@@ -3,6 +3,7 @@ package ephemeralrunner
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -30,8 +31,9 @@ func anySituation(random *rand.Rand) *situation {
 	}
 	anyProgress := []func(*situation){
 		func(*situation) {}, provisioning, provisioned, agreed, asking,
-		removalFailed(busy, noon.Add(time.Minute)), removalFailed(temporary, noon.Add(time.Minute)),
-		provisioningFailed(temporary, noon.Add(time.Minute)), provisioningFailed(invalid, noon), provisioningFailed(nameTaken, noon),
+		removalFailed(failureBusy, noon.Add(time.Minute)), removalFailed(failureTemporary, noon.Add(time.Minute)),
+		provisioningFailed(failureTemporary, noon.Add(time.Minute)), provisioningFailed(failureInvalid, noon),
+		provisioningFailed(failureNameTaken, noon),
 	}
 	anyProgress[random.IntN(len(anyProgress))](s)
 	if chance(5) {
@@ -43,7 +45,8 @@ func anySituation(random *rand.Rand) *situation {
 // destructive says that a step stops a pod or gives a registration up.
 func destructive(d step) bool {
 	switch d {
-	case retry, retryAnew, clear, succeed, fail, failBusy, outdate, remove, replace, discard, deregister:
+	case stepRetry, stepRetryAnew, stepClear, stepSucceed, stepFail, stepFailBusy, stepOutdate,
+		stepRemove, stepReplace, stepDiscard, stepDeregister:
 		return true
 	default:
 		return false
@@ -76,8 +79,22 @@ func TestNoStepReusesAUsedJITConfig(t *testing.T) {
 	for i := range 100_000 {
 		s := anySituation(random)
 		ran := s.ran()
-		if d := plan(s); ran && (d.step == retry || d.step == provisionAgain || d.step == provision) {
+		if d := plan(s); ran && (d.step == stepRetry || d.step == stepProvisionAgain || d.step == stepProvision) {
 			t.Fatalf("seed %d, situation %d: step %d for a runner that has run: %+v", seed, i, d.step, s)
+		}
+	}
+}
+
+// The same situation leads to the same step, however often it is asked for.
+func TestPlanLeavesTheSituationAsItWas(t *testing.T) {
+	const seed = 5
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 10_000 {
+		s := anySituation(random)
+		before := *s
+		before.runner = s.runner.DeepCopy()
+		if d := plan(s); !reflect.DeepEqual(*s, before) {
+			t.Fatalf("seed %d, situation %d: step %d changed %+v to %+v", seed, i, d.step, before, *s)
 		}
 	}
 }
@@ -90,9 +107,9 @@ func TestNoFarewellEndsWhatMayBeALiveJob(t *testing.T) {
 	for i := range 100_000 {
 		e := endingOf(podPending+podState(random.IntN(3)), lateBy(time.Duration(random.IntN(600))*time.Second))
 		e.hasJob, e.forced, e.unseen = random.IntN(2) == 0, random.IntN(4) == 0, random.IntN(4) == 0
-		kind := failureKind(random.IntN(int(busy) + 1))
+		kind := failureKind(random.IntN(int(failureBusy) + 1))
 		refused(kind, time.Duration(random.IntN(600))*time.Second)(e)
-		late := !e.now.Before(noon.Add(unansweredAtMost)) && !e.hasJob && kind != busy
+		late := !e.now.Before(noon.Add(unansweredAtMost)) && !e.hasJob && kind != failureBusy
 		if f := planFarewell(e); (f.stop || f.release) && !late {
 			t.Fatalf("seed %d, situation %d: %+v for a runner that may have a job: %+v", seed, i, f, e)
 		}
@@ -119,20 +136,20 @@ func TestAnySituationConverges(t *testing.T) {
 // runs for ever. It says whether the runner's story is over.
 func carryOut(s *situation, d decision) bool {
 	switch d.step {
-	case wait, reportSidecar, reportPending, reportRunning:
+	case stepWait, stepReportSidecar, stepReportPending, stepReportRunning:
 		return waitOn(s, d)
-	case provision, provisionAgain:
+	case stepProvision, stepProvisionAgain:
 		s.provisioning, s.registration = progress{known: true, finished: s.now}, 8
 		s.pod, s.hadPod, s.bound = outcome{state: podNeverStarted, reason: "Rejected"}, true, true
-	case deregister:
+	case stepDeregister:
 		s.removal = progress{known: true}
-	case retry, retryAnew:
+	case stepRetry, stepRetryAnew:
 		noteFailure(s)
-	case discard:
+	case stepDiscard:
 		s.counted, s.hadPod, s.pod = false, false, outcome{state: podMissing}
-	case clear:
+	case stepClear:
 		s.exited, s.pod = s.now, outcome{state: podMissing}
-	case succeed, fail, failBusy, outdate, remove, replace:
+	case stepSucceed, stepFail, stepFailBusy, stepOutdate, stepRemove, stepReplace:
 		return true
 	}
 	return false
@@ -142,7 +159,7 @@ func carryOut(s *situation, d decision) bool {
 func waitOn(s *situation, d decision) bool {
 	s.sidecarTold, s.runner.Status.Reason, s.runner.Status.Message, s.told = true, d.reason, d.message, s.now
 	switch {
-	case d.step == reportRunning:
+	case d.step == stepReportRunning:
 		s.runner.Status.Phase, s.runner.Status.Ready, s.runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, s.pod.ready, s.registration
 	case s.provisioning.running:
 		s.provisioning = progress{known: true, failure: &failure{}, due: s.now}
@@ -155,7 +172,7 @@ func waitOn(s *situation, d decision) bool {
 	case s.pod.state == podPending || s.pod.state == podBlocked:
 		s.pod.state, s.bound = podNeverStarted, true
 	default:
-		return d.again.IsZero() && s.provisioning.failure != nil && s.provisioning.failure.kind == closed
+		return d.again.IsZero() && s.provisioning.failure != nil && s.provisioning.failure.kind == failureClosed
 	}
 	return false
 }

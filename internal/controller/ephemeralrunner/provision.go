@@ -30,23 +30,23 @@ const noRunnerContainer = "the pod template has no container named " + v1alpha1.
 
 // provision registers the runner and creates its Secret and Pod, in the pool. Where the registration is known, and
 // its JIT config unused, that is taken from the Secret, if it is there.
-func (c *Controller) provision(r *run, known int) {
-	runner := r.EphemeralRunner
-	c.provisions.Go(groupOf(runner), r.key, func(ctx context.Context) (int, error) {
-		if c.abandoned(r.key) {
+func (c *Controller) provision(p *pass, known int) {
+	runner := p.EphemeralRunner
+	c.provisions.Go(groupOf(runner), p.key, func(ctx context.Context) (int, error) {
+		if c.abandoned(p.key) {
 			return 0, errAbandoned
 		}
 		ctx = inPool(ctx, runner)
-		registered, err := c.register(ctx, r.key, runner, known)
+		registered, err := c.register(ctx, p.key, runner, known)
 		if err != nil {
 			return 0, err
 		}
-		return registered.id, c.materialize(ctx, r.key, runner, registered)
+		return registered.id, c.materialize(ctx, p.key, runner, registered)
 	})
 }
 
 // errAbandoned ends the provision of a runner that is being deleted. Nobody reads it but the runner's farewell.
-var errAbandoned = &failure{kind: closed, reason: "Deleted", message: "the runner is being deleted"}
+var errAbandoned = &failure{kind: failureClosed, reason: "Deleted", message: "the runner is being deleted"}
 
 // materialize creates Secret and Pod of a registered runner, unless it is being deleted by now.
 func (c *Controller) materialize(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, registered *registration) error {
@@ -83,7 +83,7 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 			return stored, err
 		}
 	}
-	github, err := c.GitHub(ctx, credentials.ForEphemeralRunner(runner))
+	github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 	if err != nil {
 		return nil, registrationFailure(err)
 	}
@@ -103,8 +103,8 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 
 // generate asks GitHub for a registration, and measures that.
 func (c *Controller) generate(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*actions.JITConfig, error) {
-	asked := c.Clock.Now()
-	defer func() { jitSeconds.Observe(c.Clock.Since(asked).Seconds()) }()
+	asked := c.options.Clock.Now()
+	defer func() { jitSeconds.Observe(c.options.Clock.Since(asked).Seconds()) }()
 	return github.GenerateJITConfig(ctx, runner.Spec.RunnerScaleSetID, actions.JITConfigRequest{
 		Name: runner.Name, WorkFolder: workFolder(&runner.Spec.PodSpec),
 	})
@@ -122,7 +122,7 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 	case err != nil:
 		return nil, registrationFailure(err)
 	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
-		return nil, &failure{kind: nameTaken, reason: "RunnerNameTaken", message: fmt.Sprintf(
+		return nil, &failure{kind: failureNameTaken, reason: "RunnerNameTaken", message: fmt.Sprintf(
 			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
 	}
 	if used, err := c.usedRegistration(ctx, runner, holder.ID); err != nil || used != nil {
@@ -137,7 +137,7 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 func (c *Controller) usedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	pod, err := ownPod(ctx, c.Reader, runner)
+	pod, err := ownPod(ctx, c.options.Reader, runner)
 	switch {
 	case err != nil:
 		return nil, podUnreadable(runner, err)
@@ -153,7 +153,7 @@ func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
 }
 
 // errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be made there any more.
-var errNamespaceClosed = &failure{kind: closed, reason: "NamespaceTerminating", message: "the namespace is being deleted"}
+var errNamespaceClosed = &failure{kind: failureClosed, reason: "NamespaceTerminating", message: "the namespace is being deleted"}
 
 func isTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -164,7 +164,7 @@ func isTerminating(err error) bool {
 func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	err := c.Client.Create(ctx, newPod(runner, id, c.Version))
+	err := c.options.Client.Create(ctx, newPod(runner, id, c.options.Version))
 	switch {
 	case err == nil:
 		return nil
@@ -173,7 +173,7 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	case isTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		return &failure{kind: invalid, reason: reasonInvalidPod, message: fmt.Sprintf(
+		return &failure{kind: failureInvalid, reason: reasonInvalidPod, message: fmt.Sprintf(
 			"the pod template is not accepted: %v: correct spec.template of the AutoscalingRunnerSet", err)}
 	case isQuota(err):
 		return &failure{reason: v1alpha1.ConditionQuotaExceeded, message: err.Error()}
@@ -195,12 +195,12 @@ func isQuota(err error) bool {
 // answer was lost.
 func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
 	pod := &corev1.Pod{}
-	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
+	err := c.options.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
 	switch {
 	case err != nil:
 		return podUnreadable(runner, err)
 	case !metav1.IsControlledBy(pod, runner):
-		return &failure{kind: nameTaken, reason: "PodNameTaken", message: fmt.Sprintf(
+		return &failure{kind: failureNameTaken, reason: "PodNameTaken", message: fmt.Sprintf(
 			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
 	case pod.DeletionTimestamp != nil:
 		return &failure{reason: "PodTerminating", message: fmt.Sprintf("the former pod %s is being deleted", runner.Name)}

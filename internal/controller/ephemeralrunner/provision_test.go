@@ -253,7 +253,7 @@ func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refusal *failure
-		if err := f.controller.podThere(t.Context(), runner); !errors.As(err, &refusal) || refusal.kind != temporary {
+		if err := f.controller.podThere(t.Context(), runner); !errors.As(err, &refusal) || refusal.kind != failureTemporary {
 			t.Errorf("own pod that is being deleted: %v, want to wait", err)
 		}
 	}, newRunner(), client.Object(newPod(newRunner(), 42, "1")))

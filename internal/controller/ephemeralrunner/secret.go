@@ -27,7 +27,7 @@ func isRunners(secret *corev1.Secret, runner *v1alpha1.EphemeralRunner) bool {
 // readSecret returns the Secret that has the runner's name, nil where there is none.
 func (c *Controller) readSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	err := c.Client.Get(ctx, client.ObjectKeyFromObject(runner), secret)
+	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(runner), secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -70,7 +70,7 @@ func (c *Controller) createSecret(ctx context.Context, k key, runner *v1alpha1.E
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	secret := newSecret(runner, registered)
-	err := c.Client.Create(ctx, secret)
+	err := c.options.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
 		err = c.replaceSecret(ctx, runner, secret)
 	}
@@ -88,13 +88,13 @@ func (c *Controller) replaceSecret(ctx context.Context, runner *v1alpha1.Ephemer
 	case err != nil:
 		return secretUnreadable(runner, err)
 	case former == nil:
-		return c.Client.Create(ctx, secret) // it has gone meanwhile
+		return c.options.Client.Create(ctx, secret) // it has gone meanwhile
 	case !isRunners(former, runner):
-		return &failure{kind: nameTaken, reason: "SecretNameTaken", message: fmt.Sprintf(
+		return &failure{kind: failureNameTaken, reason: "SecretNameTaken", message: fmt.Sprintf(
 			"a Secret %s exists that is not the runner's: another runner takes this one's place; delete the Secret if nobody needs it", runner.Name)}
 	default:
 		secret.UID, secret.ResourceVersion = former.UID, former.ResourceVersion
-		return c.Client.Update(ctx, secret)
+		return c.options.Client.Update(ctx, secret)
 	}
 }
 
@@ -107,7 +107,7 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	case isTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err):
-		return &failure{kind: invalid, reason: "InvalidSecret", message: fmt.Sprintf(
+		return &failure{kind: failureInvalid, reason: "InvalidSecret", message: fmt.Sprintf(
 			"the metadata for the runner's Secret are not accepted: %v: correct ephemeralRunnerConfigSecretMetadata", err)}
 	default:
 		return &failure{reason: "SecretRefused", message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
@@ -115,36 +115,36 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 }
 
 // deleteSecret deletes the runner's Secret once.
-func (c *Controller) deleteSecret(ctx context.Context, r *run) error {
-	if r.memory.secretDeleted {
+func (c *Controller) deleteSecret(ctx context.Context, p *pass) error {
+	if p.memory.secretDeleted {
 		return nil
 	}
-	known, err := c.ownSecret(ctx, r)
+	known, err := c.ownSecret(ctx, p)
 	if err != nil {
 		return err
 	}
 	if known != "" {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
-		err := c.Client.Delete(ctx, secret, client.Preconditions{UID: &known})
-		if err := r.harmless("delete Secret", err); err != nil {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+		err := c.options.Client.Delete(ctx, secret, client.Preconditions{UID: &known})
+		if err := p.harmless("delete Secret", err); err != nil {
 			return err
 		}
 	}
-	c.noteSecret(r.key, "")
-	r.memory.secretDeleted = true
+	c.noteSecret(p.key, "")
+	p.memory.secretDeleted = true
 	return nil
 }
 
 // ownSecret returns the UID of the runner's Secret, empty where it has none.
-func (c *Controller) ownSecret(ctx context.Context, r *run) (types.UID, error) {
-	if known := c.knownSecret(r); known != "" {
+func (c *Controller) ownSecret(ctx context.Context, p *pass) (types.UID, error) {
+	if known := c.knownSecret(p); known != "" {
 		return known, nil
 	}
-	secret, err := c.readSecret(ctx, r.EphemeralRunner)
+	secret, err := c.readSecret(ctx, p.EphemeralRunner)
 	if err != nil {
-		return "", r.harmless("read Secret", err)
+		return "", p.harmless("read Secret", err)
 	}
-	if secret == nil || !isRunners(secret, r.EphemeralRunner) {
+	if secret == nil || !isRunners(secret, p.EphemeralRunner) {
 		return "", nil
 	}
 	return secret.UID, nil

@@ -19,34 +19,84 @@ const (
 	longestRetry = time.Minute
 )
 
+// situation is all that a decision depends on.
+type situation struct {
+	runner  *v1alpha1.EphemeralRunner
+	pod     outcome
+	bound   bool      // the pod has a node
+	started time.Time // when the pod could begin to start: created, or bound to a node if that was later
+	now     time.Time
+
+	// hadPod: a pod of the present attempt was there.
+	hadPod bool
+	// counted: the pod's failure is noted already; it is on its way out.
+	counted bool
+	// registration is the runner's id on GitHub, 0 where it is not known. Where it is known the JIT config may be stored.
+	registration int
+	// provisioning is what became of the last registration in this process.
+	provisioning progress
+	// removal is what GitHub last said to the request to remove the registration.
+	removal progress
+	// up is when the runner container was first seen to run in the present attempt.
+	up time.Time
+	// blocked is when the kubelet was first seen to be unable to start it in the present attempt.
+	blocked time.Time
+	// exited is when the runner was first seen to have exited.
+	exited time.Time
+	// told is when it was last said why the runner does not run.
+	told time.Time
+	// sidecarTold: it was said that a sidecar has died.
+	sidecarTold bool
+	// crowded: other runners wait for their turn to be registered and created, or their finished pods to be deleted.
+	crowded bool
+}
+
+// ran says that the runner container of this attempt has started, so that its JIT config is used.
+func (s *situation) ran() bool {
+	status := &s.runner.Status
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob() || !s.up.IsZero()
+}
+
+// withPod returns a copy of the situation with another outcome of the pod.
+func (s *situation) withPod(pod outcome) *situation {
+	other := *s
+	other.pod = pod
+	return &other
+}
+
+// deregistered says that GitHub has removed the registration because we asked, which proves that there is no job.
+func (s *situation) deregistered() bool {
+	return !s.runner.Status.HasJob() && s.removal.known && !s.removal.running && s.removal.failure == nil
+}
+
 // situation gathers what a decision depends on.
-func (c *Controller) situation(r *run) *situation {
-	now := c.Clock.Now()
-	m := r.memory
+func (c *Controller) situation(p *pass) *situation {
+	now := c.options.Clock.Now()
+	m := p.memory
 	s := &situation{
-		runner: r.EphemeralRunner, pod: outcomeOf(r.pod, now), now: now,
+		runner: p.EphemeralRunner, pod: outcomeOf(p.pod, now), now: now,
 		registration: m.registration, up: m.up, blocked: m.blocked, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
-		provisioning: progressOf(c.provisions.Last(r.key)),
-		removal:      progressOf(c.removals.Last(r.key)),
+		provisioning: progressOf(c.provisions.Last(p.key)),
+		removal:      progressOf(c.removals.Last(p.key)),
 		crowded:      c.crowded(),
 	}
-	s.hadPod = r.hadPod()
-	if r.pod != nil {
-		s.counted = failureNoted(r.EphemeralRunner, m.podUID)
-		s.bound = r.pod.Spec.NodeName != ""
-		s.started = startOf(r.pod)
-		s.pod.disrupted = s.pod.disrupted && m.podDeleted != r.pod.UID
+	s.hadPod = p.hadPod()
+	if p.pod != nil {
+		s.counted = failureNoted(p.EphemeralRunner, m.podUID)
+		s.bound = p.pod.Spec.NodeName != ""
+		s.started = startOf(p.pod)
+		s.pod.disrupted = s.pod.disrupted && m.podDeleted != p.pod.UID
 	}
 	return s
 }
 
 // crowded says that runners wait for their turn to be registered and created, finished pods to be deleted, or that others
 // are telling already. What only tells something has to stand back then: the API server is what all of them wait for.
-func (c *Controller) crowded() bool { return c.Pool.Waiting() > 0 || c.urgencies.any() }
+func (c *Controller) crowded() bool { return c.options.Pool.Waiting() > 0 || c.urgencies.any() }
 
 // hadPod says that a pod of the present attempt was there.
-func (r *run) hadPod() bool {
-	return r.memory.podUID != "" && !failureNoted(r.EphemeralRunner, r.memory.podUID)
+func (p *pass) hadPod() bool {
+	return p.memory.podUID != "" && !failureNoted(p.EphemeralRunner, p.memory.podUID)
 }
 
 // failureNoted says that the failure of the attempt with this pod is noted.
@@ -74,7 +124,7 @@ func progressOf[R any](call pool.Call[R], known bool) progress {
 		p.failure = &failure{reason: "CallFailed", message: call.Err.Error()}
 	}
 	p.due = call.Finished.Add(kube.Doubled(firstRetry, longestRetry, call.Failures))
-	if p.failure.kind == busy {
+	if p.failure.kind == failureBusy {
 		p.due = call.Finished.Add(busyRetry)
 	}
 	if p.failure.until.After(p.due) {

@@ -12,18 +12,18 @@ import (
 )
 
 // reportRunning is the one status patch of a runner that simply works.
-func (c *Controller) reportRunning(ctx context.Context, r *run) error {
-	before := r.EphemeralRunner.DeepCopy()
-	status := &r.Status
+func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
+	before := p.EphemeralRunner.DeepCopy()
+	status := &p.Status
 	if status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
-		started(r, r.memory.up)
+		countStart(p, p.memory.up)
 	}
-	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, outcomeOf(r.pod, c.Clock.Now()).ready
-	status.RunnerID, status.RunnerName = r.memory.registration, r.Name
+	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, outcomeOf(p.pod, c.options.Clock.Now()).ready
+	status.RunnerID, status.RunnerName = p.memory.registration, p.Name
 	status.Reason, status.Message = "", ""
-	c.endTroubles(r)
+	c.endTroubles(p)
 	defer c.urgencies.telling()()
-	return c.patchStatus(ctx, r, before)
+	return c.patchStatus(ctx, p, before)
 }
 
 // readiness sums the status up for kubectl wait and kstatus. A runner that works has Ready alone: every byte of it is
@@ -45,72 +45,72 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []kube.Condition {
 }
 
 // endTroubles sets right the conditions that a trouble has left; a runner without trouble has none.
-func (c *Controller) endTroubles(r *run) {
-	conditions, now := &r.Status.Conditions, c.Clock.Now()
+func (c *Controller) endTroubles(p *pass) {
+	conditions, now := &p.Status.Conditions, c.options.Clock.Now()
 	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionPodStarted) != nil {
-		kube.SetConditions(conditions, r.Generation, now, kube.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
+		kube.SetConditions(conditions, p.Generation, now, kube.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
 	}
 	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionQuotaExceeded) != nil {
-		kube.SetConditions(conditions, r.Generation, now, kube.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
+		kube.SetConditions(conditions, p.Generation, now, kube.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
 	}
 }
 
 // reportSidecar tells, by an Event, of a container that has died beside the runner: its end decides, but a job's failure
 // may have this cause.
-func (c *Controller) reportSidecar(ctx context.Context, r *run, d decision) {
-	r.memory.sidecarTold = true
-	c.tell(ctx, r, kube.Warning(d.reason, actionRun, d.message))
+func (c *Controller) reportSidecar(ctx context.Context, p *pass, d decision) {
+	p.memory.sidecarTold = true
+	c.tell(ctx, p, sidecarFailed(d))
 }
 
 // reportPending says why the runner does not run yet, in the status and once as an Event.
-func (c *Controller) reportPending(ctx context.Context, r *run, d decision) error {
-	before := r.EphemeralRunner.DeepCopy()
-	if r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) error {
+	before := p.EphemeralRunner.DeepCopy()
+	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
 		// One that ran stays Running until GitHub has said what follows: that it ran must not be forgotten.
-		r.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
+		p.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
-	r.Status.Reason, r.Status.Message = d.reason, d.message
+	p.Status.Reason, p.Status.Message = d.reason, d.message
 	if d.reason == v1alpha1.ConditionQuotaExceeded {
-		kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(),
+		kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
 			kube.True(v1alpha1.ConditionQuotaExceeded, "PodForbidden", d.message))
 	}
-	kube.SetConditions(&r.Status.Conditions, r.Generation, c.Clock.Now(),
+	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
 		kube.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
-	r.memory.told = c.Clock.Now()
-	return c.patchStatus(ctx, r, before, kube.Warning(d.reason, actionRun, "the runner waits: "+d.message))
+	p.memory.told = c.options.Clock.Now()
+	return c.patchStatus(ctx, p, before, runnerWaits(d))
 }
 
 // fail ends a runner that did not work out.
-func (c *Controller) fail(ctx context.Context, r *run, d decision) error {
-	news := []kube.Event{kube.Warning(d.reason, actionRun, "the runner failed: "+d.message)}
-	if d.step == failBusy {
-		return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d, news, jobByGitHub)
+func (c *Controller) fail(ctx context.Context, p *pass, d decision) error {
+	news := []kube.Event{runnerFailed(d)}
+	if d.step == stepFailBusy {
+		return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, news, jobByGitHub)
 	}
-	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseFailed, d, news)
+	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, news)
 }
 
 // outdate ends a runner whose version GitHub refuses.
-func (c *Controller) outdate(ctx context.Context, r *run, d decision) error {
-	return c.finish(ctx, r, v1alpha1.EphemeralRunnerPhaseOutdated, d, []kube.Event{kube.Warning(d.reason, actionRun, d.message)})
+func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
+	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []kube.Event{runnerOutdated(d)})
 }
 
 // jobByGitHub remembers a job that only GitHub has spoken of: it refused to remove the registration.
 var jobByGitHub = kube.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
 // hasJob says that the runner has, or had, a job: it was reported, or GitHub has said so.
-func hasJob(r *run) bool {
-	return r.Status.HasJob() || r.memory.busy || meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionDraining)
+func hasJob(p *pass) bool {
+	return p.Status.HasJob() || p.memory.busy || meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 }
 
 // finish writes a phase from which the runner does not come back, then removes what it needs no more.
-func (c *Controller) finish(ctx context.Context, r *run, phase v1alpha1.EphemeralRunnerPhase, d decision, news []kube.Event, conditions ...kube.Condition) error {
-	before := r.EphemeralRunner.DeepCopy()
-	status := &r.Status
+func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision, news []kube.Event, conditions ...kube.Condition) error {
+	before := p.EphemeralRunner.DeepCopy()
+	status := &p.Status
 	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.reason, d.message
-	status.RunnerID, status.RunnerName = r.memory.registration, r.Name
-	kube.SetConditions(&status.Conditions, r.Generation, c.Clock.Now(), conditions...)
-	if err := c.patchStatus(ctx, r, before, news...); err != nil {
+	status.RunnerID, status.RunnerName = p.memory.registration, p.Name
+	kube.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
+	if err := c.patchStatus(ctx, p, before, news...); err != nil {
 		return err
 	}
-	return errors.Join(c.deletePod(ctx, r), c.deleteSecret(ctx, r))
+	return errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))
 }

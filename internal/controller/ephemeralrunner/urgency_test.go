@@ -100,10 +100,10 @@ func TestRunningIsSaidLateInACrowd(t *testing.T) {
 	crowded := func(s *situation) { s.crowded = true }
 	upSince := func(d time.Duration) func(*situation) { return func(s *situation) { s.up = noon.Add(-d) } }
 	runPlanCases(t, map[string]planCase{
-		"just up":          {given(podRunning, crowded, upSince(0)), wait, crowdPause},
-		"up for long":      {given(podRunning, crowded, upSince(crowdPatience)), reportRunning, 0},
-		"nobody waits":     {given(podRunning, upSince(0)), reportRunning, 0},
-		"completed by now": {given(podMissing, crowded, completed), remove, 0},
+		"just up":          {given(podRunning, crowded, upSince(0)), stepWait, crowdPause},
+		"up for long":      {given(podRunning, crowded, upSince(crowdPatience)), stepReportRunning, 0},
+		"nobody waits":     {given(podRunning, upSince(0)), stepReportRunning, 0},
+		"completed by now": {given(podMissing, crowded, completed), stepRemove, 0},
 	})
 }
 

@@ -22,7 +22,7 @@ type farewell struct {
 	unbound bool
 	// deregister: GitHub is asked to remove the registration.
 	deregister bool
-	// drain: the pod stays because it runs a job; message says so.
+	// drain: the pod stays because the runner has a job; the status is to say so.
 	drain bool
 	// forced: the pod goes without GitHub's leave.
 	forced bool
@@ -109,7 +109,7 @@ func (f *farewell) letGo(e *ending, agreed bool) {
 func planDraining(e *ending) farewell {
 	var f farewell
 	f.ask(e)
-	if e.removal.failure != nil && e.removal.failure.kind == busy {
+	if e.removal.failure != nil && e.removal.failure.kind == failureBusy {
 		f.drain = true
 		return f
 	}
@@ -129,7 +129,7 @@ func planDraining(e *ending) farewell {
 // ask asks GitHub to remove the registration unless that is under way or it is too early to ask again. That the runner
 // was busy while it ran says nothing any more once it has stopped.
 func (f *farewell) ask(e *ending) {
-	wasBusy := e.removal.failure != nil && e.removal.failure.kind == busy
+	wasBusy := e.removal.failure != nil && e.removal.failure.kind == failureBusy
 	switch {
 	case e.removal.running:
 	case wasBusy && e.removal.finished.Before(e.stopped):
