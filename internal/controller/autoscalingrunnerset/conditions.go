@@ -25,6 +25,7 @@ const (
 	reasonRegistering          = "Registering"
 	reasonNameTooLong          = "NameTooLong"
 	reasonAccepted             = "Accepted"
+	reasonRead                 = "Read"
 	reasonLabelsAccepted       = "LabelsAccepted"
 	reasonListening            = "Listening"
 	reasonListenerStarting     = "ListenerStarting"
@@ -65,14 +66,29 @@ func credentialsCondition(p *pass) *kube.Condition {
 		condition = kube.False(about, v1alpha1.ReasonVaultUnsupported, p.obstacle.Error())
 	case p.obstacle != nil && credentials.IsVerdict(p.obstacle):
 		condition = kube.False(about, v1alpha1.ReasonCredentialsInvalid, p.obstacle.Error())
-	case p.answered() && p.enrolment.Err == nil:
-		condition = kube.True(about, reasonAccepted, "")
 	case p.answered() && errors.Is(p.enrolment.Err, actions.ErrUnauthorized):
 		condition = kube.False(about, v1alpha1.ReasonUnauthorized, p.enrolment.Err.Error())
+	case p.answered() && (p.enrolment.Err == nil || isAboutTheWish(p.enrolment.Err)):
+		condition = kube.True(about, reasonAccepted, "")
+	case p.question != "" && p.unreadBefore():
+		condition = kube.Unknown(about, reasonRead, "the credentials were read; GitHub has not judged them yet")
 	default:
 		return nil
 	}
 	return &condition
+}
+
+// isAboutTheWish says that GitHub has let the credentials pass and refused what was asked for with them.
+func isAboutTheWish(err error) bool {
+	reason := failureReason(err)
+	return reason == v1alpha1.ReasonRunnerGroupNotFound || reason == v1alpha1.ReasonScaleSetInUse || reason == v1alpha1.ReasonRefusedByGitHub
+}
+
+// unreadBefore says that the status tells of credentials that could not be read, which is over when they are.
+func (p *pass) unreadBefore() bool {
+	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
+	return said != nil && slices.Contains([]string{
+		v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported}, said.Reason)
 }
 
 // registeredCondition returns nil while there is no news about a registration that stands.
@@ -248,15 +264,25 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 		reason, message := p.stage()
 		return p.waiting(reason, message)
 	}
-	for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
-		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status != metav1.ConditionTrue {
-			return kube.UnreadyStates(c.Reason, c.Message, needsUser(c.Reason))
-		}
+	if c := unregistered(conditions); c != nil {
+		return kube.UnreadyStates(c.Reason, c.Message, needsUser(c.Reason))
 	}
 	if !p.registeredHere() || p.runnerSet() == nil || p.runnerSet().DeletionTimestamp != nil {
 		return p.waiting(reasonWaitingForRunnerSets, "the EphemeralRunnerSet is being made")
 	}
 	return p.runs(conditions)
+}
+
+// unregistered is what keeps the set from being on GitHub; what is known comes before what is not.
+func unregistered(conditions []metav1.Condition) *metav1.Condition {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
+		for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
+			if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == status {
+				return c
+			}
+		}
+	}
+	return nil
 }
 
 // runs sums up a set whose parts are all there.
@@ -286,8 +312,8 @@ func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string
 	}
 	spec := &p.runnerSet().Spec
 	switch {
-	case spec.MaxRunners == nil || spec.Replicas < *spec.MaxRunners:
-		return reasonReady, ""
+	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
+		return reasonReady, "" // also where the idle runners of minRunners have no room: no job waits for them
 	case *spec.MaxRunners == 0:
 		return reasonNoRunners, "maxRunners is 0: no job is taken; raise maxRunners to run jobs"
 	}

@@ -17,10 +17,15 @@ type memory struct {
 	shown         map[types.NamespacedName][]trouble
 }
 
-// show publishes the metrics of a set's conditions.
-func (m *memory) show(key types.NamespacedName, conditions []metav1.Condition) {
+// show publishes the metrics of a set's conditions. Nobody has to be called for a set that is on its way out: it has none.
+func (m *memory) show(key types.NamespacedName, conditions []metav1.Condition, deleting bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if deleting {
+		unpublish(key)
+		delete(m.shown, key)
+		return
+	}
 	if m.shown == nil {
 		m.shown = map[types.NamespacedName][]trouble{}
 	}

@@ -33,7 +33,7 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 		{[]metav1.Condition{condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")}, []trouble{{v1alpha1.ConditionRunnersPending, "ImagePullBackOff"}}},
 		{[]metav1.Condition{condition(v1alpha1.ConditionReady, yes, reasonReady)}, nil},
 	} {
-		m.show(set, step.conditions)
+		m.show(set, step.conditions, false)
 		if count := testutil.CollectAndCount(troubles) - others; count != len(step.want) {
 			t.Errorf("%d troubles are shown, want %v", count, step.want)
 		}
@@ -43,9 +43,12 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 			}
 		}
 	}
-	m.show(set, []metav1.Condition{condition(v1alpha1.ConditionDegraded, yes, "OOMKilled")})
-	unpublish(set)
-	if count := testutil.CollectAndCount(troubles) + testutil.CollectAndCount(ready); count != others+series {
-		t.Errorf("%d series of a set that is gone", count-others-series)
+	ended := map[string]func(){"deleted": func() { m.show(set, nil, true) }, "gone": func() { unpublish(set) }}
+	for how, end := range ended {
+		m.show(set, []metav1.Condition{condition(v1alpha1.ConditionDegraded, yes, "OOMKilled")}, false)
+		end()
+		if count := testutil.CollectAndCount(troubles) + testutil.CollectAndCount(ready); count != others+series {
+			t.Errorf("%d series of a set that is %s", count-others-series, how)
+		}
 	}
 }

@@ -27,7 +27,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	}
 	after := p.set.DeepCopy()
 	after.Status = statusOf(p, c.options.Version)
-	c.memory.show(p.key, after.Status.Conditions)
+	c.memory.show(p.key, after.Status.Conditions, p.deleting())
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
 		c.memory.noteStatus(p.key, p.now)

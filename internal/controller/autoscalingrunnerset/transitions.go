@@ -58,7 +58,7 @@ func transitionEvents(before, after []metav1.Condition) []kube.Event {
 func (t *transition) news(was, is *metav1.Condition) bool {
 	switch {
 	case was == nil || was.Status == metav1.ConditionUnknown:
-		return t.always
+		return t.always || t.reasons && !ordinary(is.Reason)
 	case was.Status != t.to:
 		return true
 	default:
@@ -68,8 +68,8 @@ func (t *transition) news(was, is *metav1.Condition) bool {
 
 // ordinary says that a reason is a station on the way to a first session and no trouble.
 func ordinary(reason string) bool {
-	return reason == v1alpha1.ReasonListenerPodStarting || reason == v1alpha1.ReasonListenerNotListening ||
-		reason == string(v1alpha1.ListenerStateStarting)
+	return reason == reasonWaitingForScaleSet || reason == v1alpha1.ReasonListenerPodStarting ||
+		reason == v1alpha1.ReasonListenerNotListening || reason == string(v1alpha1.ListenerStateStarting)
 }
 
 // scalingPause is the shortest time between two Events about scaling: at most 60 are kept of a set, for an Event lives an

@@ -78,7 +78,9 @@ func TestTransitionEvents(t *testing.T) {
 		"other conflict": {
 			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "RateLimited")},
 			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, []string{"SessionConflict"}},
-		"starting": {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet)}, nil},
+		"first image is wrong": {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "ImagePullBackOff")}, []string{"ImagePullBackOff"}},
+		"pod is made":          {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, v1alpha1.ReasonListenerPodStarting)}, nil},
+		"starting":             {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet)}, nil},
 		"the same": {
 			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")},
 			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")}, nil},
@@ -97,8 +99,11 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 	}{
 		"idle": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(2) }, reasonReady},
 		"full": {func(p *pass) {
-			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = ptr.To(2), 2
+			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.AssignedJobs = ptr.To(2), 2
 		}, reasonMaxRunners},
+		"full of idle runners": {func(p *pass) {
+			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = ptr.To(2), 2
+		}, reasonReady},
 		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, reasonNoRunners},
 		"no quota": {func(p *pass) {
 			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
