@@ -62,7 +62,7 @@ func TestDiscovery(t *testing.T) {
 		values      string
 		found, said string
 	}{
-		{"none", nil, "", "", "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). Consider setting controllerServiceAccount.name"},
+		{"none", nil, "", "", "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). Consider setting controllerServiceAccount.name in values.yaml to be explicit if you think the discovery is wrong."},
 		{"one", []map[string]string{accountLabels("a", "")}, "", "a-namespace/a", ""},
 		{"name given", []map[string]string{accountLabels("a", "")}, "controllerServiceAccount: {name: own}", "a-namespace/own", ""},
 		{"namespace given", []map[string]string{accountLabels("a", "")}, "controllerServiceAccount: {namespace: own}", "own/a", ""},

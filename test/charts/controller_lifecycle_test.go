@@ -43,6 +43,26 @@ func TestMissingGroups(t *testing.T) {
 	check(t, "templates", sortedKeys(render(t, controller, "flags:\ncrds:\nuninstallCheck:\nnetworkPolicy:\n")), want)
 }
 
+// Null is what isn't set, which is the default.
+func TestNulls(t *testing.T) {
+	t.Parallel()
+	want, _, err := controller.template(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, values := range []string{
+		"image:", "image: {repository: }", "image: {pullPolicy: , tag: , digest: }",
+		"serviceAccount:", "serviceAccount: {create: }", "serviceAccount: {annotations: , name: }",
+		"crds: {install: , keep: }", "uninstallCheck: {enabled: }", "replicaCount:", "metrics:\nmonitoring:\npprof:",
+	} {
+		got, stderr, err := controller.template(t, values)
+		if err != nil {
+			t.Errorf("%s: %s", values, stderr)
+		}
+		check(t, values, got, want)
+	}
+}
+
 func TestCRDValues(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{"": "keep", "crds: {keep: false}": ""} {
@@ -133,6 +153,40 @@ func TestUninstallCheck(t *testing.T) {
 		check(t, "image", pod.Containers[0].Image, controllerImage)
 	}
 	check(t, "objects when it is off", len(render(t, controller, "uninstallCheck: {enabled: false}")["uninstall_check.yaml"]), 0)
+}
+
+// The pod of the check has to be let in where the controller's is: by quotas, policies and taints. Nothing that selects the
+// controller's pods selects it.
+func TestUninstallCheckPodValues(t *testing.T) {
+	t.Parallel()
+	const values = `
+replicaCount: 2
+podAnnotations: {example.com/a: b}
+podLabels: {example.com/c: d}
+podSecurityContext: {fsGroup: 2000}
+securityContext: {runAsUser: 1000}
+resources: {limits: {memory: 64Mi}}
+priorityClassName: system-cluster-critical
+affinity:
+  nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}
+  podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]}
+`
+	manager := deployment(t, values).Spec.Template.Spec
+	rendered := render(t, controller, values, "podLabels: {app.kubernetes.io/name: gha-rs-controller, app.kubernetes.io/component: controller-manager}")
+	got := decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template
+	container := got.Spec.Containers[0]
+	check(t, "annotations", got.Annotations, map[string]string{"example.com/a": "b"})
+	check(t, "labels", got.Labels, map[string]string{
+		"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "uninstall-check", "example.com/c": "d",
+	})
+	check(t, "pod security", got.Spec.SecurityContext, manager.SecurityContext)
+	check(t, "security", container.SecurityContext, manager.Containers[0].SecurityContext)
+	check(t, "resources", container.Resources, manager.Containers[0].Resources)
+	check(t, "priority class", got.Spec.PriorityClassName, "system-cluster-critical")
+	check(t, "nodes", got.Spec.Affinity, &corev1.Affinity{NodeAffinity: manager.Affinity.NodeAffinity})
+
+	rendered = render(t, controller, "{podSecurityContext: null, securityContext: null}")
+	checkRestricted(t, decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template.Spec)
 }
 
 // checkRestricted fails the test unless the pod satisfies the Pod Security Standard "restricted".

@@ -67,7 +67,7 @@ func TestSecureMetrics(t *testing.T) {
 	if strings.Contains(monitors[1], "https") {
 		t.Error("listeners are read by HTTPS, which they don't serve")
 	}
-	for _, want := range []string{"--metrics-secure", "--metrics-cert-path=/metrics-certificate", "secretName: cert", "mountPath: /metrics-certificate"} {
+	for _, want := range []string{"--metrics-secure", "--metrics-cert-path=/metrics-certificate", `secretName: "cert"`, "mountPath: /metrics-certificate"} {
 		checkContains(t, rendered["deployment.yaml"][0], want)
 	}
 }

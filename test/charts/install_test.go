@@ -96,7 +96,7 @@ func scaleSetWithFinalizers(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const before = "name: {{ .name }}\n"
+	const before = "name: {{ .name | quote }}\n"
 	const finalizer = before + `{{- if ne .kind "autoscalingRunnerSet" }}` + "\nfinalizers: [actions.github.com/cleanup-protection]\n{{- end }}\n"
 	write(t, file, strings.Replace(string(content), before, finalizer, 1), 0o644)
 	check(t, "chart has the finalizer", strings.Contains(string(content), before), true)

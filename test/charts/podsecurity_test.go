@@ -28,6 +28,37 @@ func TestPodsAreRestricted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for name, spec := range productPods(t) {
+		spec.ServiceAccountName = account.Name
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: spec}
+		if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The namespace does refuse what isn't restricted.
+	dind := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: runnerPod(t, mode("dind"))}
+	dind.Spec.ServiceAccountName = account.Name
+	if err := cluster.Client().Create(t.Context(), dind, client.DryRunAll); err == nil {
+		t.Error("a privileged pod was let in")
+	}
+}
+
+// OpenShift's restricted-v2 assigns each namespace its users and refuses pods that name another one; the image's user
+// satisfies runAsNonRoot elsewhere.
+func TestPodsNameNoUser(t *testing.T) {
+	t.Parallel()
+	for name, spec := range productPods(t) {
+		check(t, name+" has a user or group", spec.SecurityContext.RunAsUser != nil || spec.SecurityContext.RunAsGroup != nil, false)
+		for _, container := range spec.Containers {
+			context := container.SecurityContext
+			check(t, "its container has", context.RunAsUser != nil || context.RunAsGroup != nil, false)
+		}
+	}
+}
+
+// productPods returns the pods of the controller, of the uninstall check and of listeners, by a name for messages.
+func productPods(t *testing.T) map[string]corev1.PodSpec {
+	t.Helper()
 	rendered := render(t, controller)
 	pods := map[string]corev1.PodSpec{
 		"controller":      one[appsv1.Deployment](t, rendered, "deployment.yaml").Spec.Template.Spec,
@@ -41,17 +72,5 @@ func TestPodsAreRestricted(t *testing.T) {
 		}
 		pods["listener "+name] = decode[corev1.Pod](t, string(content)).Spec
 	}
-	for name, spec := range pods {
-		spec.ServiceAccountName = account.Name
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: spec}
-		if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	// The namespace does refuse what isn't restricted.
-	dind := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: runnerPod(t, mode("dind"))}
-	dind.Spec.ServiceAccountName = account.Name
-	if err := cluster.Client().Create(t.Context(), dind, client.DryRunAll); err == nil {
-		t.Error("a privileged pod was let in")
-	}
+	return pods
 }

@@ -108,3 +108,31 @@ func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
 	}
 	check(t, "containers", len(got.ListenerTemplate.Spec.Containers), 1)
 }
+
+// Null is how one takes a key of another values file, or of all objects, away.
+func TestNullTakesMetadataAway(t *testing.T) {
+	t.Parallel()
+	const none = "{labels: {gone: null}, annotations: {gone: null}}"
+	for kind, file := range metadataKinds {
+		containerMode := hookTemplate
+		if kind == "noPermissionServiceAccount" {
+			containerMode = mode("none")
+		}
+		global := "labels: {global: a, more: b, gone: null}\nannotations: {global: a, more: b, gone: null}\n"
+		rendered := renderSet(t, scaleSet, containerMode, global+"resourceMeta: {"+kind+": {labels: {global: null}, annotations: {global: null}}}")
+		got := decode[object](t, rendered[file][0]).Metadata
+		check(t, "labels of "+kind, got.Labels, extended(chartLabels("test-runners", components[file]), map[string]string{"more": "b"}))
+		check(t, "annotation of "+kind, got.Annotations["more"], "b")
+		for _, key := range []string{"global", "gone"} {
+			if value, found := got.Annotations[key]; found {
+				t.Errorf("annotation %s of %s is %q", key, kind, value)
+			}
+		}
+	}
+	spec := runnerSet(t, scaleSet, "template: {metadata: "+none+"}", "listenerTemplate: {metadata: "+none+", spec: {nodeSelector: {a: b}}}",
+		"resourceMeta: {ephemeralRunner: "+none+", listenerRole: {labels: {gone: null, a: b}}}").Spec
+	check(t, "runner", spec.Template.ObjectMeta, metav1.ObjectMeta{})
+	check(t, "listener", spec.ListenerTemplate.ObjectMeta, metav1.ObjectMeta{})
+	check(t, "runner object", spec.EphemeralRunnerMetadata, (*v1alpha1.ResourceMeta)(nil))
+	check(t, "listener's role", spec.ListenerRoleMetadata, &v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}})
+}

@@ -51,7 +51,7 @@ func TestControllerAccountIsNeeded(t *testing.T) {
 	for field, other := range map[string]string{"name": "namespace", "namespace": "name"} {
 		said := refusal(t, scaleSet, minimal, "controllerServiceAccount: {"+field+": null, "+other+": a}")
 		checkContains(t, said, "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). "+
-			"Consider setting controllerServiceAccount."+field)
+			"Consider setting controllerServiceAccount."+field+" in values.yaml to be explicit if you think the discovery is wrong.")
 	}
 }
 

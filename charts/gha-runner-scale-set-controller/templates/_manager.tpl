@@ -36,13 +36,13 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 - --auto-scaler-image-pull-secrets={{ .name }}
 {{- end }}
 {{- with $flags }}
-{{- with .logLevel }}
+{{- with include "gha-runner-scale-set-controller.scalar" .logLevel }}
 - --log-level={{ . }}
 {{- end }}
 {{- with .logFormat }}
 - --log-format={{ . }}
 {{- end }}
-{{- with .watchSingleNamespace }}
+{{- with include "gha-runner-scale-set-controller.watched-namespace" $ }}
 - --watch-single-namespace={{ . }}
 {{- end }}
 {{- with .runnerMaxConcurrentReconciles }}

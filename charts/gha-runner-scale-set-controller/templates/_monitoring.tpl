@@ -48,8 +48,8 @@ metadata:
   namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
   labels:
     {{- include "gha-runner-scale-set-controller.labels" .root | nindent 4 }}
-    {{- with .labels }}
-    {{- toYaml . | nindent 4 }}
+    {{- with include "gha-runner-scale-set-controller.strings" .labels }}
+    {{- . | nindent 4 }}
     {{- end }}
 {{- end }}
 
@@ -70,7 +70,7 @@ metadata:
     {{- with .root.Values.metrics.certificateSecret }}
     ca:
       secret:
-        name: {{ . }}
+        name: {{ . | quote }}
         key: ca.crt
     serverName: {{ include "gha-runner-scale-set-controller.fullname" $.root }}.{{ include "gha-runner-scale-set-controller.namespace" $.root }}.svc
     {{- else }}

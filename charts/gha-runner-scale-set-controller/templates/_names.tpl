@@ -8,14 +8,14 @@ gha-rs-controller
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.name" -}}
-{{- .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | toString | trunc 63 | trimSuffix "-" }}
+{{- .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | include "gha-runner-scale-set-controller.scalar" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
 {{/* 63 characters are what a label value can hold, and the name is one. */}}
 {{- define "gha-runner-scale-set-controller.fullname" -}}
-{{- $name := .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | toString }}
+{{- $name := .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | include "gha-runner-scale-set-controller.scalar" }}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | toString | trunc 63 | trimSuffix "-" }}
+{{- .Values.fullnameOverride | include "gha-runner-scale-set-controller.scalar" | trunc 63 | trimSuffix "-" }}
 {{- else if contains $name .Release.Name }}
 {{- .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- else }}
@@ -24,24 +24,30 @@ gha-rs-controller
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.namespace" -}}
-{{- .Values.namespaceOverride | default .Release.Namespace }}
+{{- .Values.namespaceOverride | default .Release.Namespace | include "gha-runner-scale-set-controller.scalar" }}
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.image" -}}
-{{- if .Values.image.digest }}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- $image := .Values.image | default dict }}
+{{- $repository := $image.repository | default "ghcr.io/harrier-ci/gha-runner-scale-set-controller" }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion | toString) }}
+{{- printf "%s:%s" $repository ($image.tag | default .Chart.AppVersion | include "gha-runner-scale-set-controller.scalar") }}
 {{- end }}
 {{- end }}
 
+{{- define "gha-runner-scale-set-controller.pull-policy" -}}
+{{- (.Values.image | default dict).pullPolicy | default "IfNotPresent" }}
+{{- end }}
+
 {{/*
-"true" unless the switch is off. Takes values, a map that may be missing (values kept from an older chart lack it), and
-key. Switches that are on by default only.
+"true" unless the switch is off. Takes values, a map that may be missing (values kept from an older chart lack it, and a
+key with everything under it commented out is null), and key. Switches that are on by default only.
 */}}
 {{- define "gha-runner-scale-set-controller.is-on" -}}
-{{- $values := .values | default dict }}
-{{- if ternary (get $values .key) true (hasKey $values .key) }}true{{ end }}
+{{- $switch := index (.values | default dict) .key }}
+{{- if or $switch (kindIs "invalid" $switch) }}true{{ end }}
 {{- end }}
 
 {{/*
@@ -53,18 +59,26 @@ that showed them. JSON.
 {{- mergeOverwrite dict $misplaced (.Values.flags | default dict) | toJson }}
 {{- end }}
 
+{{/* The one namespace the controller is restricted to; empty when it serves all. */}}
+{{- define "gha-runner-scale-set-controller.watched-namespace" -}}
+{{- with (.Values.flags | default dict).watchSingleNamespace }}
+{{- include "gha-runner-scale-set-controller.scalar" . }}
+{{- end }}
+{{- end }}
+
 {{/*
 The ServiceAccount of the controller. "default" is refused: every pod of the namespace that names no account runs under
 it, and would hold the controller's rights.
 */}}
 {{- define "gha-runner-scale-set-controller.service-account-name" -}}
-{{- if eq (default "" .Values.serviceAccount.name) "default" }}
+{{- $name := (.Values.serviceAccount | default dict).name }}
+{{- if eq (default "" $name) "default" }}
 {{- fail "serviceAccount.name cannot be set to 'default'" }}
 {{- end }}
-{{- if .Values.serviceAccount.create }}
-{{- .Values.serviceAccount.name | default (include "gha-runner-scale-set-controller.fullname" .) }}
-{{- else if .Values.serviceAccount.name }}
-{{- .Values.serviceAccount.name }}
+{{- if $name }}
+{{- $name }}
+{{- else if include "gha-runner-scale-set-controller.is-on" (dict "values" .Values.serviceAccount "key" "create") }}
+{{- include "gha-runner-scale-set-controller.fullname" . }}
 {{- else }}
 {{- fail "serviceAccount.name must be set if serviceAccount.create is false" }}
 {{- end }}
@@ -82,7 +96,7 @@ helm.sh/chart: {{ printf "%s-%s" (include "gha-runner-scale-set-controller.base-
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: {{ include "gha-runner-scale-set-controller.base-name" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- range $key, $value := .Values.labels }}
-{{ $key }}: {{ $value | quote }}
+{{- with include "gha-runner-scale-set-controller.strings" .Values.labels }}
+{{ . }}
 {{- end }}
 {{- end }}

@@ -7,7 +7,7 @@ name, pods (the labels that select them) and metricsAddr (empty without metrics)
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
   labels:
     {{- include "gha-runner-scale-set-controller.labels" .root | nindent 4 }}

@@ -6,17 +6,17 @@ ClusterRole), name (of role and binding alike), for a Role namespace, and for an
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}Binding
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .namespace }}
   namespace: {{ . | quote }}
   {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ .kind }}
-  name: {{ .name }}
+  name: {{ .name | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ .account | default (include "gha-runner-scale-set-controller.service-account-name" .root) }}
+    name: {{ .account | default (include "gha-runner-scale-set-controller.service-account-name" .root) | quote }}
     namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
 {{- end }}
 
@@ -27,7 +27,7 @@ Head of a Role or ClusterRole of the controller; the rules follow. Takes kind, n
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .namespace }}
   namespace: {{ . | quote }}
   {{- end }}
@@ -38,7 +38,7 @@ Namespaces the controller writes Events in when it is restricted to one: its own
 same. A JSON list.
 */}}
 {{- define "gha-runner-scale-set-controller.event-namespaces" -}}
-{{- list (include "gha-runner-scale-set-controller.namespace" .) (.Values.flags | default dict).watchSingleNamespace | uniq | toJson }}
+{{- list (include "gha-runner-scale-set-controller.namespace" .) (include "gha-runner-scale-set-controller.watched-namespace" .) | uniq | toJson }}
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.event-rules" -}}

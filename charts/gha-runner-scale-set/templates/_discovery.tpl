@@ -8,7 +8,7 @@ Labels of the one controller Deployment that serves this namespace. Takes root a
 the search unnecessary. JSON.
 */}}
 {{- define "gha-runner-scale-set.controller-labels" -}}
-{{- $hint := printf "Consider setting %s to be explicit if you think the discovery is wrong." .key }}
+{{- $hint := printf "Consider setting %s in values.yaml to be explicit if you think the discovery is wrong." .key }}
 {{- $namespace := include "gha-runner-scale-set.namespace" .root }}
 {{- $all := list }}
 {{- $single := list }}
@@ -51,7 +51,7 @@ the search unnecessary. JSON.
 {{- $labels := include "gha-runner-scale-set.controller-labels" (dict "root" .root "key" $key) | fromJson }}
 {{- $found := get $labels (printf "actions.github.com/controller-service-account-%s" .field) }}
 {{- if not $found }}
-{{- fail (printf "No service account %s found for gha-rs-controller deployment using label (actions.github.com/controller-service-account-%s). Consider setting %s to be explicit if you think the discovery is wrong." .field .field $key) }}
+{{- fail (printf "No service account %s found for gha-rs-controller deployment using label (actions.github.com/controller-service-account-%s). Consider setting %s in values.yaml to be explicit if you think the discovery is wrong." .field .field $key) }}
 {{- end }}
 {{- $found }}
 {{- end }}
@@ -69,6 +69,6 @@ roleRef:
   name: {{ .name }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "gha-runner-scale-set.controller-service-account" (dict "root" .root "field" "name") }}
+    name: {{ include "gha-runner-scale-set.controller-service-account" (dict "root" .root "field" "name") | quote }}
     namespace: {{ include "gha-runner-scale-set.controller-service-account" (dict "root" .root "field" "namespace") | quote }}
 {{- end }}

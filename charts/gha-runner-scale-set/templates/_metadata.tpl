@@ -4,8 +4,8 @@ Labels and annotations. Their order of precedence, lowest first: the values `lab
 */}}
 
 {{/*
-A scalar as the user wrote it. YAML numbers arrive as floats, and a float of seven digits or more prints as 1.2e+07.
-From 2^53 on a float has lost digits, which nobody would notice in an id.
+A scalar as the user wrote it, "" for null. YAML numbers arrive as floats, and a float of seven digits or more prints as
+1.2e+07. From 2^53 on a float has lost digits, which nobody would notice in an id.
 */}}
 {{- define "gha-runner-scale-set.scalar" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) }}
@@ -13,16 +13,25 @@ From 2^53 on a float has lost digits, which nobody would notice in an id.
 {{- fail (printf "the number %.0f is too long to be kept as it was written: put it in quotes" .) }}
 {{- end }}
 {{- . | int64 }}
-{{- else }}
+{{- else if not (kindIs "invalid" .) }}
 {{- . | toString }}
 {{- end }}
 {{- end }}
 
-{{/* The map given, every value a string. JSON. */}}
+{{/*
+The maps of a list in one, every value a string. Later ones win, and null takes a key away, as it does in Helm's values.
+JSON.
+*/}}
 {{- define "gha-runner-scale-set.strings" -}}
 {{- $strings := dict }}
-{{- range $key, $value := . }}
+{{- range . }}
+{{- range $key, $value := . | default dict }}
+{{- if kindIs "invalid" $value }}
+{{- $_ := unset $strings $key }}
+{{- else }}
 {{- $_ := set $strings $key (include "gha-runner-scale-set.scalar" $value) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- toJson $strings }}
 {{- end }}
@@ -87,18 +96,18 @@ The metadata block of an object. Takes
 {{- $_ := set $reserved "app.kubernetes.io/component" . }}
 {{- end }}
 {{- $global := include "gha-runner-scale-set.allowed-labels" (dict "root" .root "labels" .root.Values.labels) | fromJson }}
-{{- $labels := $meta.labels | default dict }}
-{{- $annotations := mergeOverwrite dict (.root.Values.annotations | default dict) (.formerly | default dict) ($meta.annotations | default dict) }}
+{{- $labels := $meta.labels }}
+{{- $annotations := include "gha-runner-scale-set.strings" (list .root.Values.annotations .formerly $meta.annotations) | fromJson }}
 {{- if .annotations }}
 {{- $labels = include "gha-runner-scale-set.allowed-labels" (dict "root" .root "labels" $labels) | fromJson }}
 {{- $annotations = include "gha-runner-scale-set.allowed-annotations" $annotations | fromJson }}
 {{- end -}}
-name: {{ .name }}
+name: {{ .name | quote }}
 namespace: {{ include "gha-runner-scale-set.namespace" .root | quote }}
 labels:
-  {{- include "gha-runner-scale-set.strings" (mergeOverwrite dict $global $labels $reserved) | fromJson | toYaml | nindent 2 }}
-{{- with mergeOverwrite dict $annotations (.annotations | default dict) }}
+  {{- include "gha-runner-scale-set.strings" (list $global $labels $reserved) | fromJson | toYaml | nindent 2 }}
+{{- with include "gha-runner-scale-set.strings" (list $annotations .annotations) | fromJson }}
 annotations:
-  {{- include "gha-runner-scale-set.strings" . | fromJson | toYaml | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}

@@ -8,7 +8,7 @@ Name of the scale set on GitHub: what workflows write after "runs-on:". 45 chara
 the objects made from it.
 */}}
 {{- define "gha-runner-scale-set.scale-set-name" -}}
-{{- $name := .Values.runnerScaleSetName | default .Release.Name | toString }}
+{{- $name := .Values.runnerScaleSetName | default .Release.Name | include "gha-runner-scale-set.scalar" }}
 {{- if or (empty $name) (gt (len $name) 45) }}
 {{- fail "Name must have up to 45 characters" }}
 {{- end }}
@@ -16,7 +16,7 @@ the objects made from it.
 {{- end }}
 
 {{- define "gha-runner-scale-set.namespace" -}}
-{{- $namespace := .Values.namespaceOverride | default .Release.Namespace | toString }}
+{{- $namespace := .Values.namespaceOverride | default .Release.Namespace | include "gha-runner-scale-set.scalar" }}
 {{- if gt (len $namespace) 63 }}
 {{- fail "Namespace must have up to 63 characters" }}
 {{- end }}

@@ -63,8 +63,8 @@ Metadata that the controller gives the objects it makes: field of the spec, from
     "ephemeralRunnerConfigSecret" "ephemeralRunnerConfigSecretMetadata" }}
 {{- $metadata := dict }}
 {{- range $kind, $field := $fields }}
-{{- with get ($.Values.resourceMeta | default dict) $kind }}
-{{- $_ := set $metadata $field (include "gha-runner-scale-set.labels-and-annotations" . | fromJson) }}
+{{- with include "gha-runner-scale-set.labels-and-annotations" (get ($.Values.resourceMeta | default dict) $kind | default dict) | fromJson }}
+{{- $_ := set $metadata $field . }}
 {{- end }}
 {{- end }}
 {{- with $metadata }}
@@ -76,8 +76,8 @@ Metadata that the controller gives the objects it makes: field of the spec, from
 {{- define "gha-runner-scale-set.labels-and-annotations" -}}
 {{- $metadata := dict }}
 {{- range $field := list "labels" "annotations" }}
-{{- with get $ $field }}
-{{- $_ := set $metadata $field (include "gha-runner-scale-set.strings" . | fromJson) }}
+{{- with include "gha-runner-scale-set.strings" (list (get $ $field)) | fromJson }}
+{{- $_ := set $metadata $field . }}
 {{- end }}
 {{- end }}
 {{- toJson $metadata }}

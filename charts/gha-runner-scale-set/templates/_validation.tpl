@@ -19,8 +19,8 @@ actions-runner-controller where it has one.
 {{- end }}
 {{- end }}
 {{- range .Values.scaleSetLabels }}
-{{- $label := toString . }}
-{{- if or (kindIs "invalid" .) (empty $label) }}
+{{- $label := include "gha-runner-scale-set.scalar" . }}
+{{- if empty $label }}
 {{- fail "scaleSetLabels contains an empty string, each label must be a non-empty string of less than 256 characters" }}
 {{- else if ge (len $label) 256 }}
 {{- fail "scaleSetLabels contains a label that is 256 characters or more, each label must be a non-empty string of less than 256 characters" }}
@@ -62,13 +62,11 @@ A number of runners in digits, "" when none is given. A number in quotes counts;
 limit that is silently dropped is no limit. Takes key and value.
 */}}
 {{- define "gha-runner-scale-set.count" -}}
-{{- if not (kindIs "invalid" .value) }}
 {{- $count := include "gha-runner-scale-set.scalar" .value }}
 {{- if $count }}
 {{- if not (regexMatch "^-?[0-9]{1,9}$" $count) }}
 {{- fail (printf "%s has to be a whole number, not %q" .key $count) }}
 {{- end }}
 {{- $count }}
-{{- end }}
 {{- end }}
 {{- end }}

@@ -20,8 +20,6 @@ const (
 	// gracePeriod lets the listener finish the message in hand (10 s for acquiring jobs, 30 s for a call to GitHub) and
 	// delete its session, so that its successor needn't wait for the session to expire.
 	gracePeriod = 60
-	// user is the one of our image.
-	user = 65532
 	// configVolume is the name of the volume with the configuration.
 	configVolume = "listener-config"
 )
@@ -68,9 +66,9 @@ func (b blueprint) pod() (*corev1.Pod, error) {
 			NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
 			RestartPolicy:                 corev1.RestartPolicyAlways,
 			TerminationGracePeriodSeconds: ptr.To[int64](gracePeriod),
+			// The image names the user: OpenShift refuses pods that name one outside of their namespace's range.
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{b.container()},
 			Volumes: []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{

@@ -1,0 +1,33 @@
+{{/*
+Values as the strings Kubernetes takes, whatever YAML made of what nobody put in quotes.
+*/}}
+
+{{/*
+A scalar as the user wrote it, "" for null. YAML numbers arrive as floats, and a float of seven digits or more prints as
+1.2e+07. From 2^53 on a float has lost digits, which nobody would notice in an id.
+*/}}
+{{- define "gha-runner-scale-set-controller.scalar" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) }}
+{{- if or (ge . 9007199254740992.0) (le . -9007199254740992.0) }}
+{{- fail (printf "the number %.0f is too long to be kept as it was written: put it in quotes" .) }}
+{{- end }}
+{{- . | int64 }}
+{{- else if not (kindIs "invalid" .) }}
+{{- . | toString }}
+{{- end }}
+{{- end }}
+
+{{/*
+The map given, every value a string. null takes a key away, as it does in Helm's values. YAML; empty without keys.
+*/}}
+{{- define "gha-runner-scale-set-controller.strings" -}}
+{{- $strings := dict }}
+{{- range $key, $value := . }}
+{{- if not (kindIs "invalid" $value) }}
+{{- $_ := set $strings $key (include "gha-runner-scale-set-controller.scalar" $value) }}
+{{- end }}
+{{- end }}
+{{- with $strings }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}

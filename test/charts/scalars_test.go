@@ -1,0 +1,110 @@
+package charts
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// What YAML makes of a value that nobody put in quotes is a string again where Kubernetes takes nothing else, and a
+// long number has all of its digits. Null takes a key away.
+const unquoted = "{build: 12345678, spot: true, part: 1.5, gone: null}"
+
+var quoted = map[string]string{"build": "12345678", "spot": "true", "part": "1.5"}
+
+func TestControllersMapsAreStrings(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, controller, "labels: "+unquoted, "serviceAccount: {annotations: "+unquoted+"}", "podAnnotations: "+unquoted,
+		"podLabels: "+unquoted, "nodeSelector: "+unquoted)
+	got, plain := one[appsv1.Deployment](t, rendered, "deployment.yaml"), deployment(t)
+	pod, plainPod := got.Spec.Template, plain.Spec.Template
+	check(t, "labels", got.Labels, extended(plain.Labels, quoted))
+	check(t, "labels of the pod", pod.Labels, extended(plainPod.Labels, quoted))
+	check(t, "annotations of the pod", pod.Annotations, extended(plainPod.Annotations, quoted))
+	check(t, "nodes", pod.Spec.NodeSelector, quoted)
+	check(t, "annotations of the account", one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Annotations, quoted)
+	job := decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template
+	check(t, "nodes of the uninstall check", job.Spec.NodeSelector, quoted)
+	check(t, "its annotations", job.Annotations, quoted)
+}
+
+func TestMonitoringsMapsAreStrings(t *testing.T) {
+	t.Parallel()
+	const metrics = "metrics: {controllerManagerAddr: ':8080', listenerAddr: ':8080', listenerEndpoint: /metrics}"
+	rendered := render(t, controller, metrics, "monitoring: {podMonitor: {enabled: true, labels: "+unquoted+"}, prometheusRule: {enabled: true, labels: "+
+		unquoted+"}, dashboards: {enabled: true, labels: "+unquoted+", annotations: "+unquoted+"}}")
+	for _, file := range []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboards.yaml"} {
+		got := decode[object](t, rendered[file][0]).Metadata
+		for key, value := range quoted {
+			check(t, key+" of "+file, got.Labels[key], value)
+		}
+		_, found := got.Labels["gone"]
+		check(t, file+" has the label with null", found, false)
+	}
+	check(t, "annotations of the dashboards", decode[object](t, rendered["dashboards.yaml"][0]).Metadata.Annotations, quoted)
+}
+
+// A map of nothing but nulls is an empty one.
+func TestControllersMapsOfNulls(t *testing.T) {
+	t.Parallel()
+	const none = "{gone: null}"
+	values := "labels: " + none + "\nserviceAccount: {annotations: " + none + "}\npodAnnotations: " + none + "\npodLabels: " + none + "\nnodeSelector: " + none
+	got, _, err := controller.template(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, _ := controller.template(t)
+	check(t, "render", got, want)
+}
+
+func TestControllersNamesOfDigits(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, controller, "{fullnameOverride: 20261121, namespaceOverride: 20261122, flags: {watchSingleNamespace: 20261123}, image: {tag: 20261124}}")
+	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
+	pod := got.Spec.Template.Spec
+	check(t, "name", got.Namespace+"/"+got.Name, "20261122/20261121")
+	check(t, "image", pod.Containers[0].Image, "ghcr.io/harrier-ci/gha-runner-scale-set-controller:20261124")
+	check(t, "account", pod.ServiceAccountName, one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Name)
+	check(t, "label of the account", got.Labels["actions.github.com/controller-service-account-name"], "20261121")
+	check(t, "label of the watched namespace", got.Labels["actions.github.com/controller-watch-single-namespace"], "20261123")
+	check(t, "watched namespace", pod.Containers[0].Args[3], "--watch-single-namespace=20261123")
+	check(t, "its role", one[rbacv1.Role](t, rendered, "manager_single_namespace_watch_role.yaml").Namespace, "20261123")
+	check(t, "name of nameOverride", deployment(t, "nameOverride: 20261121").Name, "arc-20261121")
+	got = deployment(t, "serviceAccount: {create: false, name: '12'}")
+	check(t, "given account", got.Spec.Template.Spec.ServiceAccountName, "12")
+	check(t, "its label", got.Labels["actions.github.com/controller-service-account-name"], "12")
+}
+
+func TestScaleSetsNamesOfDigits(t *testing.T) {
+	t.Parallel()
+	values := "{runnerScaleSetName: 20261121, namespaceOverride: 20261122, runnerGroup: 20261123, scaleSetLabels: [20261124, 1.5, true]}"
+	rendered := renderSet(t, scaleSet, values)
+	set := runnerSet(t, scaleSet, values)
+	check(t, "name", set.Namespace+"/"+set.Name, "20261122/20261121")
+	check(t, "name on GitHub", set.Spec.RunnerScaleSetName, "20261121")
+	check(t, "group", set.Spec.RunnerGroup, "20261123")
+	check(t, "labels", set.Spec.RunnerScaleSetLabels, []string{"20261124", "1.5", "true"})
+	check(t, "label", set.Labels["actions.github.com/scale-set-name"], "20261121")
+	check(t, "role", one[rbacv1.Role](t, rendered, "manager_role.yaml").Name, "20261121-gha-rs-manager")
+	bound := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, "controllerServiceAccount: {name: '12'}"), "manager_role_binding.yaml")
+	check(t, "bound account", bound.Subjects[0].Name, "12")
+	notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", minimal, values)
+	if err != nil {
+		t.Fatal(stderr)
+	}
+	checkContains(t, notes, "these labels too: 20261124, 1.5, true")
+}
+
+// 0 is a level: the one of info.
+func TestLogLevelZero(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"flags: {logLevel: 0}": "--log-level=0", "flags: {logLevel: '0'}": "--log-level=0", "flags: {logLevel: -1}": "--log-level=-1",
+		"flags: {logLevel: null}": "--log-format=text", "flags: {logLevel: ''}": "--log-format=text",
+	} {
+		check(t, values, manager(t, values).Args[1], want)
+	}
+}
