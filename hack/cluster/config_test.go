@@ -58,16 +58,16 @@ func TestPortsAreDistinctAndWithinTheRange(t *testing.T) {
 }
 
 func TestDirectoryIsResolved(t *testing.T) {
-	real := t.TempDir()
+	target := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Options{Root: "x", Dir: link}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := filepath.EvalSymlinks(real)
+	want, err := filepath.EvalSymlinks(target)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,14 +55,15 @@ func RunnerPrefix(runnerSet string) string {
 }
 
 // Labels returns the union of the label sets, later ones winning, without the keys that start with an excluded prefix.
-// The label the manager's cache selects by can be neither excluded nor overridden, so callers give it in the last set.
+// The labels by which the manager finds what is its own can be neither excluded nor overridden, so callers give them in the
+// last set.
 func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, set := range sets {
 		maps.Copy(merged, set)
 	}
 	maps.DeleteFunc(merged, func(key, _ string) bool {
-		return key != v1alpha1.LabelScaleSetName && hasAnyPrefix(key, excludedPrefixes)
+		return key != v1alpha1.LabelScaleSetName && key != v1alpha1.LabelScaleSetNamespace && hasAnyPrefix(key, excludedPrefixes)
 	})
 	return merged
 }

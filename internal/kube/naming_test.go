@@ -68,11 +68,11 @@ func TestShortenedNamesStayDifferent(t *testing.T) {
 }
 
 func TestLabelsMerge(t *testing.T) {
-	got := Labels([]string{"argocd.", v1alpha1.LabelScaleSetName, ""},
-		map[string]string{"a": "1", "argocd.argoproj.io/instance": "x", v1alpha1.LabelScaleSetName: "template's"},
+	got := Labels([]string{"argocd.", "actions.github.com/", ""},
+		map[string]string{"a": "1", "argocd.argoproj.io/instance": "x", v1alpha1.LabelScaleSetName: "template's", v1alpha1.LabelOrganization: "acme"},
 		map[string]string{"a": "2", "b": "3"},
-		map[string]string{v1alpha1.LabelScaleSetName: "set"})
-	want := map[string]string{"a": "2", "b": "3", v1alpha1.LabelScaleSetName: "set"}
+		map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "team"})
+	want := map[string]string{"a": "2", "b": "3", v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "team"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}

@@ -3,7 +3,7 @@
 //
 // A reconciler that needs something from GitHub asks for it here and returns; when the call has ended the object is
 // reconciled again and finds the answer (see Calls). So neither a worker nor a lock is ever held across a call that
-// another scale set could have to wait for (DESIGN §3.7).
+// another scale set could have to wait for.
 package pool
 
 import (

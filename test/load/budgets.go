@@ -11,12 +11,12 @@ type budget struct {
 	requests, own, shared, gitHub float64
 }
 
-// budgetsOf returns the budget of a scenario. DESIGN §8 allows 12 requests of a runner in a burst, 11 of them its own:
-// creations of runner, Secret and pod, the manager's status patch, two more by the listener, one of the pod, three
-// deletions, the release of the finalizer. The rest is what is written for a set: two statuses at most once a second,
-// and replicas after a poll, of which there are five a second at most. How many of that a runner bears depends on the
-// machine, as does the number of messages that tell of its job; so check, which has to hold everywhere, has a budget by
-// the second, and room for a message of each job.
+// budgetsOf returns the budget of a scenario. docs/performance.md allows 12 requests of a runner in a burst, 11 of them
+// its own: creations of runner, Secret and pod, the manager's status patch, two more by the listener, one of the pod,
+// three deletions, the release of the finalizer. The rest is what is written for a set: two statuses at most once a
+// second, and replicas after a poll, of which there are five a second at most. How many of that a runner bears depends on
+// the machine, as does the number of messages that tell of its job; so check, which has to hold everywhere, has a budget
+// by the second, and room for a message of each job.
 // Jobs that come one at a time share nothing; those of sets of 20 share less than those of a large one.
 func budgetsOf(scenario string) budget {
 	const own, sharedOfASet = 11.1, 8 // 0.1: a few repeated after a conflict

@@ -48,7 +48,7 @@ func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) ti
 			t.Fatal(err)
 		}
 	}
-	clear(t, cluster.Client(), namespace)
+	removeFloor(t, cluster.Client(), namespace)
 	return took
 }
 
@@ -77,8 +77,8 @@ func makeRunner(ctx context.Context, c client.Client, namespace, name string, ji
 	return errors.Join(c.Create(ctx, secret), c.Create(ctx, &corev1.Pod{ObjectMeta: metadata, Spec: spec}))
 }
 
-// clear deletes what the floor has made, so that it costs nothing during the measurement.
-func clear(t *testing.T, c client.Client, namespace string) {
+// removeFloor deletes what the floor has made, so that it costs nothing during the measurement.
+func removeFloor(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	for _, kind := range []client.Object{&v1alpha1.EphemeralRunner{}, &corev1.Secret{}, &corev1.Pod{}} {
 		if err := c.DeleteAllOf(t.Context(), kind, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil {

@@ -80,7 +80,7 @@ type EphemeralRunnerStatus struct {
 	// Name of the runner on GitHub.
 	// +optional
 	RunnerName string `json:"runnerName,omitempty"`
-	// When attempts to run it failed, by the UID of the attempt's pod.
+	// When attempts to run it failed, by the UID of the attempt's pod; by lost-NUMBER where that was never seen.
 	// +optional
 	Failures map[string]metav1.Time `json:"failures,omitempty"`
 

@@ -2,7 +2,7 @@ package azurekeyvault
 
 import (
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // Entra identifies certificates by their SHA-1 thumbprint
+	"crypto/sha1" // Entra identifies certificates by their SHA-1 thumbprint
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -44,7 +44,7 @@ func (v Vault) assertion(audience string) (string, error) {
 		// Dated back a minute, because a token from the future is refused.
 		NotBefore: jwt.NewNumericDate(now.Add(-time.Minute)), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLifetime)),
 	})
-	thumbprint := sha1.Sum(certificate.Raw) //nolint:gosec // see the import
+	thumbprint := sha1.Sum(certificate.Raw)
 	token.Header["x5t"] = base64.RawURLEncoding.EncodeToString(thumbprint[:])
 	signed, err := token.SignedString(key)
 	if err != nil {

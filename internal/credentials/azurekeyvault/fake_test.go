@@ -3,7 +3,7 @@ package azurekeyvault
 import (
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // as the product code
+	"crypto/sha1" // as the product code
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -63,7 +63,7 @@ func (a *azure) problemOf(r *http.Request) string {
 	if err != nil {
 		return "AADSTS700027: " + err.Error()
 	}
-	thumbprint := sha1.Sum(a.certificate.Raw) //nolint:gosec // as the product code
+	thumbprint := sha1.Sum(a.certificate.Raw)
 	switch {
 	case token.Header["x5t"] != base64.RawURLEncoding.EncodeToString(thumbprint[:]):
 		return "unknown certificate"
