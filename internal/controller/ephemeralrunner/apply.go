@@ -104,7 +104,7 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 	if p.Status.Failures == nil {
 		p.Status.Failures = map[string]metav1.Time{}
 	}
-	p.Status.Failures[string(p.memory.podUID)] = metav1.NewTime(c.options.Clock.Now())
+	p.Status.Failures[attemptKey(p)] = metav1.NewTime(c.options.Clock.Now())
 	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.registration
 	p.Status.Reason, p.Status.Message = d.reason, d.message
 	if err := c.patchStatus(ctx, p, before, attemptFailed(d, len(p.Status.Failures))); err != nil {
@@ -115,6 +115,15 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 	c.provisions.Forget(p.key)
 	c.removals.Forget(p.key)
 	return c.deletePod(ctx, p)
+}
+
+// attemptKey is what the failure of the present attempt is noted under: the UID of its pod, or a number where none was seen.
+// What others have noted is never overwritten: attempts are counted by it.
+func attemptKey(p *pass) string {
+	if p.hadPod() {
+		return string(p.memory.podUID)
+	}
+	return fmt.Sprintf("lost-%d", len(p.Status.Failures)+1)
 }
 
 // deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended goes at

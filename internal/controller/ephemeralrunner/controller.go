@@ -82,7 +82,7 @@ type key struct {
 }
 
 // memory is what is remembered of a runner between passes. The runner is reconciled by one worker at a time; only
-// abandoned, asked, anew and secret are touched by a call in the pool too, under the controller's lock.
+// abandoned, asked, anew, secret and unstored are touched by a call in the pool too, under the controller's lock.
 type memory struct {
 	registration int       // id on GitHub
 	podUID       types.UID // of the last pod seen
@@ -110,10 +110,11 @@ type memory struct {
 	waiting *waiting // nil while no pod waits to run
 	marked  markings // what was written on the pod about its job
 
-	abandoned bool      // a registration under way is not to be followed by Secret and Pod
-	asked     bool      // GitHub was asked for a registration
-	anew      bool      // it was since the last pass, so that the one known is void
-	secret    types.UID // of the Secret that is known to be the runner's, empty where none is
+	abandoned bool          // a registration under way is not to be followed by Secret and Pod
+	asked     bool          // GitHub was asked for a registration
+	anew      bool          // it was since the last pass, so that the one known is void
+	secret    types.UID     // of the Secret that is known to be the runner's, empty where none is
+	unstored  *registration // for which no Secret could be made, nil where there is none
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
@@ -161,7 +162,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	ctx = kube.LogAbout(ctx, scaleSetOf(runner), jobValues(runner)...)
 	again, err := c.step(ctx, p)
 	againToMark, notMarked := c.mark(ctx, p)
-	result := kube.At(earlier(earlier(again, againToMark), c.lost(p)), c.options.Clock.Now())
+	result := kube.At(kube.Earlier(kube.Earlier(again, againToMark), c.lost(p)), c.options.Clock.Now())
 	result.Priority = ptr.To(patient) // or it would keep that of the event that began the pass
 	return result, errors.Join(err, notMarked)
 }
@@ -206,14 +207,6 @@ func (c *Controller) lost(p *pass) time.Time {
 		return due
 	}
 	return time.Time{}
-}
-
-// earlier returns the earlier of two moments, of which zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // pass is one reconciliation: the runner, its pod if it has one, and what is remembered of it.

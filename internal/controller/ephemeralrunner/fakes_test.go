@@ -29,8 +29,8 @@ type fakeGitHub struct {
 	jit, find, remove, unresolved error
 	// lost loses the next answer to a registration.
 	lost bool
-	// hold, where it is set, keeps registrations waiting until it is closed.
-	hold chan struct{}
+	// hold and holdRemove, where they are set, keep registrations and removals waiting until they are closed.
+	hold, holdRemove chan struct{}
 }
 
 func newFakeGitHub() *fakeGitHub {
@@ -74,6 +74,9 @@ func (g *fakeGitHub) GetRunnerByName(_ context.Context, name string) (*actions.R
 }
 
 func (g *fakeGitHub) RemoveRunner(_ context.Context, id int) error {
+	if g.holdRemove != nil {
+		<-g.holdRemove
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls = append(g.calls, fmt.Sprintf("remove %d", id))

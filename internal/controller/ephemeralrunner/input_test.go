@@ -29,12 +29,12 @@ func TestImpossibleTemplatesAreExplained(t *testing.T) {
 	}{
 		"no container is the runner": {
 			template: func(r *v1alpha1.EphemeralRunner) { r.Spec.PodSpec.Containers[0].Name = "main" },
-			reason:   reasonInvalidPod, phase: v1alpha1.EphemeralRunnerPhaseFailed,
+			reason:   v1alpha1.ReasonInvalidPod, phase: v1alpha1.EphemeralRunnerPhaseFailed,
 			says: []string{"no container named runner", "spec.template"},
 		},
 		"a field is not accepted": {
 			refuse: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, badImage),
-			reason: reasonInvalidPod, phase: v1alpha1.EphemeralRunnerPhaseFailed,
+			reason: v1alpha1.ReasonInvalidPod, phase: v1alpha1.EphemeralRunnerPhaseFailed,
 			says: []string{name, "spec.containers[0].image", "correct spec.template"},
 		},
 		"a field is forbidden": {

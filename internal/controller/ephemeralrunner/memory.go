@@ -96,7 +96,7 @@ func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 
 // newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
 func (m *memory) newAttempt(anew bool) {
-	m.up, m.blocked, m.told, m.sidecarTold = time.Time{}, time.Time{}, time.Time{}, false
+	m.up, m.blocked, m.exited, m.told, m.sidecarTold = time.Time{}, time.Time{}, time.Time{}, time.Time{}, false
 	if anew {
 		m.registration, m.secretDeleted = 0, false
 	}
@@ -131,8 +131,29 @@ func (c *Controller) noteSecret(k key, secret types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memories[k.uid]; m != nil {
-		m.secret = secret
+		m.secret, m.unstored = secret, nil
 	}
+}
+
+// keepUnstored remembers a registration for which no Secret could be made. No pod is made before there is one, so its JIT
+// config is unused until then, and another registration would cost GitHub four calls for each try.
+func (c *Controller) keepUnstored(k key, registered *registration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.memories[k.uid]; m != nil {
+		m.unstored = registered
+	}
+}
+
+// unstored returns the registration with that id where no Secret could be made for it, else nil.
+func (c *Controller) unstored(k key, id int) *registration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[k.uid]
+	if m == nil || m.unstored == nil || m.unstored.id != id {
+		return nil
+	}
+	return m.unstored
 }
 
 func (c *Controller) knownSecret(p *pass) types.UID {

@@ -141,7 +141,7 @@ func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string)
 		return true, reason, message
 	}
 	if stuck(pod, now) {
-		return true, "NodeLost", fmt.Sprintf("the pod is being deleted, but node %s does not confirm it", pod.Spec.NodeName)
+		return true, v1alpha1.ReasonNodeLost, fmt.Sprintf("the pod is being deleted, but node %s does not confirm it", pod.Spec.NodeName)
 	}
 	return false, "", ""
 }
@@ -172,7 +172,7 @@ func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, 
 	if t.FinishedAt.Time.Before(pod.DeletionTimestamp.Add(-grace)) {
 		return "", ""
 	}
-	return reasonPodLost, "the pod was deleted before the runner had a job"
+	return v1alpha1.ReasonPodLost, "the pod was deleted before the runner had a job"
 }
 
 // collected says that the pod was failed not by its kubelet but by the garbage collector, because its node is gone.
@@ -223,7 +223,7 @@ func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
 		if t := status.State.Terminated; t != nil && t.ExitCode != 0 && !restartable(pod, status.Name) {
-			return "InitContainerFailed", fmt.Sprintf("init container %s exited with code %d: %s",
+			return v1alpha1.ReasonInitContainerFailed, fmt.Sprintf("init container %s exited with code %d: %s",
 				status.Name, t.ExitCode, cmp.Or(t.Message, t.Reason)), true
 		}
 	}
@@ -253,7 +253,7 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 	if status != nil && status.State.Waiting != nil {
 		return status.State.Waiting.Reason, status.State.Waiting.Message
 	}
-	return "Pending", "the pod has not started yet"
+	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
 
 func isReady(pod *corev1.Pod) bool {

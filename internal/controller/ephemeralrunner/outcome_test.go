@@ -94,7 +94,7 @@ func TestOutcomeOf(t *testing.T) {
 		"exit 0":                             {podWith(corev1.PodSucceeded, exited(0, "Completed")), podSucceeded, ""},
 		"exit 0 though the pod failed":       {podWith(corev1.PodFailed, exited(0, "Completed")), podSucceeded, ""},
 		"exit 0 after an eviction":           {podWith(corev1.PodSucceeded, exited(0, "Completed"), disrupted("EvictionByEvictionAPI")), podSucceeded, "EvictionByEvictionAPI"},
-		"exit 0 after the pod was deleted":   {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(90*time.Second)), grace(30)), podSucceeded, reasonPodLost},
+		"exit 0 after the pod was deleted":   {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(90*time.Second)), grace(30)), podSucceeded, v1alpha1.ReasonPodLost},
 		"exit 0 before the pod was deleted":  {podWith(corev1.PodRunning, exited(0, "Completed"), deletedAt(noon.Add(91*time.Second)), grace(30)), podSucceeded, ""},
 		"exit 0 while a sidecar runs":        {podWith(corev1.PodRunning, exited(0, "Completed")), podSucceeded, ""},
 		"exit 7":                             {podWith(corev1.PodFailed, exited(7, "Error")), podOutdated, "Outdated"},

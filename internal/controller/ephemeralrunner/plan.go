@@ -46,7 +46,7 @@ const (
 	stepReportPending
 	// stepReportSidecar: an Event says that another container has died.
 	stepReportSidecar
-	// stepDiscard: the pod's failure is noted; the pod goes.
+	// stepDiscard: the pod's failure is noted; the pod is to go.
 	stepDiscard
 	// stepRetry: the attempt failed before the runner started; note it and remove the pod.
 	stepRetry
@@ -117,7 +117,7 @@ func plan(s *situation) decision {
 	case s.runner.Status.JobCompleted() && (s.pod.over() || s.pod.state == podMissing):
 		return decision{step: stepRemove}
 	case s.counted:
-		return decision{step: stepDiscard}
+		return planDiscard(s)
 	}
 	switch s.pod.state {
 	case podSucceeded:
@@ -142,6 +142,8 @@ func plan(s *situation) decision {
 // planMissing: no pod yet, none any more, or none again.
 func planMissing(s *situation) decision {
 	switch {
+	case !s.exited.IsZero() && s.deregistered():
+		return planStartedLate(s)
 	case !s.exited.IsZero():
 		return planExited(s)
 	case s.provisioning.running:
@@ -155,13 +157,10 @@ func planMissing(s *situation) decision {
 	}
 }
 
-// reasonPodLost says that the pod is gone and nobody has seen its end.
-const reasonPodLost = "PodLost"
-
 // planLost: the pod was there and is gone. Whether its container had started nobody can tell: that may have been the last
 // thing before the end, or a watch was away meanwhile.
 func planLost(s *situation) decision {
-	return planFailed(s.withPod(outcome{reason: reasonPodLost, message: "the pod is gone though the runner had not finished"}))
+	return planFailed(s.withPod(outcome{reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished"}))
 }
 
 // planUnseen: the pod was made, or a job was reported, so there is or was a pod, but none was seen. Runners and pods come
@@ -173,9 +172,11 @@ func planUnseen(s *situation) decision {
 	return planLost(s)
 }
 
-// planEnded: the pod ended and says that the runner container had not started, unless that was seen before.
+// planEnded: the pod ended and says that the runner container had not started, unless that was seen before. Its JIT config
+// is used again unless GitHub was asked to remove the registration, as it is for a pod that was blocked before: what GitHub
+// says decides then, and where its answer was lost nobody knows but GitHub.
 func planEnded(s *situation) decision {
-	if s.ran() {
+	if s.ran() || s.removal.known {
 		return planFailed(s)
 	}
 	return planRetry(s, stepRetry)
@@ -184,7 +185,7 @@ func planEnded(s *situation) decision {
 // planProvision starts an attempt when the last one's pause is over.
 func planProvision(s *situation) decision {
 	if kube.Container(&s.runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
-		return decision{step: stepFail, reason: reasonInvalidPod, message: noRunnerContainer}
+		return decision{step: stepFail, reason: v1alpha1.ReasonInvalidPod, message: noRunnerContainer}
 	}
 	if due := pauseOver(s); s.now.Before(due) {
 		return decision{again: due}
@@ -198,7 +199,7 @@ func planProvision(s *situation) decision {
 	case refusal.kind == failureNameTaken:
 		return decision{step: stepReplace, reason: refusal.reason, message: refusal.message}
 	case refusal.kind == failureBusy:
-		return decision{step: stepFailBusy, reason: reasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
+		return decision{step: stepFailBusy, reason: v1alpha1.ReasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
 	case refusal.kind == failureClosed:
 		return decision{} // its deletion is what comes next
 	case s.now.Before(s.provisioning.due):
@@ -277,11 +278,14 @@ func planSucceeded(s *situation) decision {
 }
 
 // planExited: the runner container exited with 0. The pod goes at once; the object goes when the end of its job is reported,
-// and says that it succeeded where no report comes.
+// and says that it succeeded where no report comes. Where GitHub has still to say whether it has removed the registration
+// it may have exited because of that.
 func planExited(s *situation) decision {
 	switch {
 	case s.exited.IsZero():
 		return decision{step: stepClear, again: s.now.Add(settle)}
+	case s.removal.running:
+		return decision{}
 	case s.now.Before(s.exited.Add(settle)):
 		return decision{again: s.exited.Add(settle)}
 	default:

@@ -3,6 +3,8 @@ package ephemeralrunner
 import (
 	"fmt"
 	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 const (
@@ -17,12 +19,17 @@ const (
 	containerPatience = 5 * time.Second
 )
 
+// pendingTimeout is how long the runner's pod may take to run.
+func (s *situation) pendingTimeout() time.Duration {
+	if s.runner.Spec.PendingTimeout != nil {
+		return s.runner.Spec.PendingTimeout.Duration
+	}
+	return defaultPendingTimeout
+}
+
 // planPending waits for the pod to start, for so long.
 func planPending(s *situation) decision {
-	timeout := defaultPendingTimeout
-	if s.runner.Spec.PendingTimeout != nil {
-		timeout = s.runner.Spec.PendingTimeout.Duration
-	}
+	timeout := s.pendingTimeout()
 	due := s.started.Add(timeout)
 	switch {
 	case s.runner.Status.HasJob():
@@ -31,7 +38,7 @@ func planPending(s *situation) decision {
 		return decision{again: due}
 	case s.bound:
 		late := s.pod
-		late.reason = "PendingTimeout"
+		late.reason = v1alpha1.ReasonPendingTimeout
 		late.message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, s.pod.reason, s.pod.message)
 		// The container may start at this very moment, so GitHub is asked first, as for one that has.
 		return planDeregistered(s.withPod(late))

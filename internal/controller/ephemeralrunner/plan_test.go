@@ -69,6 +69,9 @@ func drained(s *situation)                   { s.pod.disrupted = true }
 func passing(s *situation)                   { s.pod.passing, s.blocked = true, noon }
 func exitedAt(at time.Time) func(*situation) { return func(s *situation) { s.exited = at } }
 func toldAt(at time.Time) func(*situation)   { return func(s *situation) { s.told = at } }
+func terminatingSince(at time.Time) func(*situation) {
+	return func(s *situation) { s.noted, s.terminating = at, at }
+}
 
 type planCase struct {
 	situation *situation
@@ -97,7 +100,10 @@ func TestPlanProvision(t *testing.T) {
 		"after a failure, pause over":    {given(podMissing, failedTimes(2, noon), after(10*time.Second)), stepProvisionAgain, 0},
 		"failure dated in the future":    {given(podMissing, failedTimes(2, noon), after(-3*time.Hour)), stepProvisionAgain, 0},
 		"after five failures":            {given(podMissing, failedTimes(5, noon)), stepWait, 80 * time.Second},
-		"noted pod is on its way out":    {given(podNeverStarted, counted), stepDiscard, 0},
+		"noted pod is to go":             {given(podNeverStarted, counted), stepDiscard, 0},
+		"noted pod is on its way out":    {given(podNeverStarted, counted, terminatingSince(noon)), stepDiscard, defaultPendingTimeout},
+		"noted pod stays":                {given(podNeverStarted, counted, terminatingSince(noon), after(defaultPendingTimeout)), stepFail, 0},
+		"noted pod stays, short timeout": {given(podRunning, counted, terminatingSince(noon), timeoutOf(time.Second), after(2*time.Second)), stepDiscard, stuckAfter},
 		"pod vanished before its start":  {given(podMissing, hadPod), stepDeregister, 0},
 		"pod vanished after its start":   {given(podMissing, hadPod, seenUp), stepDeregister, 0},
 		"restart: pod of a running one":  {given(podMissing, saidRunning), stepDeregister, 0},
@@ -114,6 +120,9 @@ func TestPlanOutcomes(t *testing.T) {
 		"exit 0":                               {given(podSucceeded), stepClear, settle},
 		"exit 0, waits for the report":         {given(podMissing, exitedAt(noon)), stepWait, settle},
 		"exit 0, reported":                     {given(podMissing, exitedAt(noon), completed), stepRemove, 0},
+		"exit 0, GitHub is asked":              {given(podMissing, exitedAt(noon), asking, after(settle)), stepWait, 0},
+		"exit 0, then deregistered":            {given(podMissing, exitedAt(noon), agreed), stepRetryAnew, 0},
+		"exit 0, GitHub is away":               {given(podMissing, exitedAt(noon), removalFailed(failureTemporary, noon), after(settle)), stepSucceed, 0},
 		"exit 0, reported before":              {given(podSucceeded, completed), stepRemove, 0},
 		"exit 0, no report":                    {given(podMissing, exitedAt(noon), after(settle)), stepSucceed, 0},
 		"exit 0, evicted":                      {given(podSucceeded, drained), stepDeregister, 0},
@@ -134,6 +143,10 @@ func TestPlanOutcomes(t *testing.T) {
 		"never started":                        {given(podNeverStarted), stepRetry, 0},
 		"never started, fifth time":            {given(podNeverStarted, failedTimes(4, noon)), stepRetry, 0},
 		"never started, sixth time":            {given(podNeverStarted, failedTimes(5, noon)), stepFail, 0},
+		"never started, GitHub is asked":       {given(podNeverStarted, asking), stepWait, 0},
+		"never started, deregistered":          {given(podNeverStarted, agreed), stepRetryAnew, 0},
+		"never started, busy by GitHub's word": {given(podNeverStarted, removalFailed(failureBusy, noon.Add(busyRetry))), stepFailBusy, 0},
+		"never started, GitHub was away":       {given(podNeverStarted, removalFailed(failureTemporary, noon)), stepDeregister, 0},
 		"says never started, was seen up":      {given(podNeverStarted, seenUp), stepDeregister, 0},
 		"says never started, has a job":        {given(podNeverStarted, withJob), stepFail, 0},
 		"says never started, job completed":    {given(podNeverStarted, completed), stepRemove, 0},

@@ -39,6 +39,9 @@ func anySituation(random *rand.Rand) *situation {
 	if chance(5) {
 		s.exited = noon
 	}
+	if chance(5) {
+		s.noted, s.terminating = noon, noon
+	}
 	return s
 }
 
@@ -81,6 +84,18 @@ func TestNoStepReusesAUsedJITConfig(t *testing.T) {
 		ran := s.ran()
 		if d := plan(s); ran && (d.step == stepRetry || d.step == stepProvisionAgain || d.step == stepProvision) {
 			t.Fatalf("seed %d, situation %d: step %d for a runner that has run: %+v", seed, i, d.step, s)
+		}
+	}
+}
+
+// A JIT config that GitHub was asked to remove is not given to a second pod either, whatever it has answered so far.
+func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
+	const seed = 6
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		s := anySituation(random)
+		if d := plan(s); s.removal.known && d.step == stepRetry {
+			t.Fatalf("seed %d, situation %d: step %d though the registration may be removed: %+v", seed, i, d.step, s)
 		}
 	}
 }

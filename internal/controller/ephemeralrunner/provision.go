@@ -21,9 +21,6 @@ import (
 // writeTimeout bounds a request to the API server that is made in the pool.
 const writeTimeout = 30 * time.Second
 
-// reasonInvalidPod says that the pod can't be made of its template.
-const reasonInvalidPod = "InvalidPod"
-
 // noRunnerContainer is what is wrong with a template whose pod would never be given its JIT config.
 const noRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
 	", so nothing in it would be given the registration: name the container that runs the runner so in spec.template of the AutoscalingRunnerSet"
@@ -78,6 +75,9 @@ type registration struct {
 
 // register returns a registration whose JIT config was never used, or the one that the runner's pod has.
 func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
+	if unstored := c.unstored(k, known); unstored != nil {
+		return unstored, nil
+	}
 	if known != 0 {
 		if stored, err := c.storedRegistration(ctx, k, runner, known); err != nil || stored != nil {
 			return stored, err
@@ -118,11 +118,11 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 	holder, err := github.GetRunnerByName(ctx, runner.Name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
-		return nil, &failure{reason: "RunnerNameTaken", message: fmt.Sprintf("GitHub said that the name %s is taken, but knows no such runner: trying again", runner.Name)}
+		return nil, &failure{reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf("GitHub said that the name %s is taken, but knows no such runner: trying again", runner.Name)}
 	case err != nil:
 		return nil, registrationFailure(err)
 	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
-		return nil, &failure{kind: failureNameTaken, reason: "RunnerNameTaken", message: fmt.Sprintf(
+		return nil, &failure{kind: failureNameTaken, reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf(
 			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
 	}
 	if used, err := c.usedRegistration(ctx, runner, holder.ID); err != nil || used != nil {
@@ -173,15 +173,15 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	case isTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		return &failure{kind: failureInvalid, reason: reasonInvalidPod, message: fmt.Sprintf(
+		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidPod, message: fmt.Sprintf(
 			"the pod template is not accepted: %v: correct spec.template of the AutoscalingRunnerSet", err)}
 	case isQuota(err):
-		return &failure{reason: v1alpha1.ConditionQuotaExceeded, message: err.Error()}
+		return &failure{reason: v1alpha1.ReasonQuotaExceeded, message: err.Error()}
 	case apierrors.IsForbidden(err):
-		return &failure{reason: "PodForbidden", message: fmt.Sprintf(
+		return &failure{reason: v1alpha1.ReasonPodForbidden, message: fmt.Sprintf(
 			"%v: change spec.template of the AutoscalingRunnerSet, or what forbids it in namespace %s", err, runner.Namespace)}
 	default:
-		return &failure{reason: "PodRefused", message: fmt.Sprintf("create pod %s: %v", runner.Name, err)}
+		return &failure{reason: v1alpha1.ReasonPodRefused, message: fmt.Sprintf("create pod %s: %v", runner.Name, err)}
 	}
 }
 
@@ -200,10 +200,10 @@ func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRun
 	case err != nil:
 		return podUnreadable(runner, err)
 	case !metav1.IsControlledBy(pod, runner):
-		return &failure{kind: failureNameTaken, reason: "PodNameTaken", message: fmt.Sprintf(
+		return &failure{kind: failureNameTaken, reason: v1alpha1.ReasonPodNameTaken, message: fmt.Sprintf(
 			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
 	case pod.DeletionTimestamp != nil:
-		return &failure{reason: "PodTerminating", message: fmt.Sprintf("the former pod %s is being deleted", runner.Name)}
+		return &failure{reason: v1alpha1.ReasonPodTerminating, message: fmt.Sprintf("the former pod %s is being deleted", runner.Name)}
 	default:
 		return nil
 	}
@@ -211,7 +211,7 @@ func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRun
 
 // registrationFailure says what kept a runner from being registered.
 func registrationFailure(err error) *failure {
-	f := &failure{reason: "RegistrationFailed", message: err.Error()}
+	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error()}
 	var limited *actions.RateLimitedError
 	switch {
 	case errors.As(err, &limited):

@@ -54,7 +54,7 @@ func TestRegistrationOfAFormerManagerWithAJobFailsTheRunner(t *testing.T) {
 		f.github.remove = actions.ErrJobStillRunning
 		f.settle()
 		status := f.runner().Status
-		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != reasonPodLost || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining) {
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining) {
 			t.Errorf("status %+v, want Failed with a job by GitHub's word", status)
 		}
 	}, newRunner(), storedSecret(newRunner()))

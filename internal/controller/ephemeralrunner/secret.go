@@ -59,7 +59,7 @@ func (c *Controller) storedRegistration(ctx context.Context, k key, runner *v1al
 }
 
 func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
-	return &failure{reason: "SecretUnreadable", message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
+	return &failure{reason: v1alpha1.ReasonSecretUnreadable, message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
 }
 
 // createSecret stores the JIT config. One of an earlier registration is replaced.
@@ -75,6 +75,7 @@ func (c *Controller) createSecret(ctx context.Context, k key, runner *v1alpha1.E
 		err = c.replaceSecret(ctx, runner, secret)
 	}
 	if err != nil {
+		c.keepUnstored(k, registered)
 		return secretFailure(runner, err)
 	}
 	c.noteSecret(k, secret.UID)
@@ -107,10 +108,12 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	case isTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err):
-		return &failure{kind: failureInvalid, reason: "InvalidSecret", message: fmt.Sprintf(
+		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidSecret, message: fmt.Sprintf(
 			"the metadata for the runner's Secret are not accepted: %v: correct ephemeralRunnerConfigSecretMetadata", err)}
+	case isQuota(err):
+		return &failure{reason: v1alpha1.ReasonQuotaExceeded, message: err.Error()}
 	default:
-		return &failure{reason: "SecretRefused", message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
+		return &failure{reason: v1alpha1.ReasonSecretRefused, message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
 	}
 }
 

@@ -29,8 +29,12 @@ type situation struct {
 
 	// hadPod: a pod of the present attempt was there.
 	hadPod bool
-	// counted: the pod's failure is noted already; it is on its way out.
+	// counted: the pod's failure is noted already, since when; it is on its way out.
 	counted bool
+	noted   time.Time
+	// terminating is when the pod had to be gone, zero where it is not being deleted; finalizers are what it waits for then.
+	terminating time.Time
+	finalizers  []string
 	// registration is the runner's id on GitHub, 0 where it is not known. Where it is known the JIT config may be stored.
 	registration int
 	// provisioning is what became of the last registration in this process.
@@ -83,8 +87,10 @@ func (c *Controller) situation(p *pass) *situation {
 	s.hadPod = p.hadPod()
 	if p.pod != nil {
 		s.counted = failureNoted(p.EphemeralRunner, m.podUID)
+		s.noted = p.Status.Failures[string(m.podUID)].Time
 		s.bound = p.pod.Spec.NodeName != ""
 		s.started = startOf(p.pod)
+		s.terminating, s.finalizers = terminationOf(p.pod)
 		s.pod.disrupted = s.pod.disrupted && m.podDeleted != p.pod.UID
 	}
 	return s
@@ -112,6 +118,14 @@ func startOf(pod *corev1.Pod) time.Time {
 		return scheduled.LastTransitionTime.Time
 	}
 	return pod.CreationTimestamp.Time
+}
+
+// terminationOf is when a pod that is being deleted had to be gone, zero for any other, and what it waits for.
+func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
+	if pod.DeletionTimestamp == nil {
+		return time.Time{}, nil
+	}
+	return pod.DeletionTimestamp.Time, pod.Finalizers
 }
 
 // progressOf reads what became of a call.

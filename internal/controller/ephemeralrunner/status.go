@@ -40,7 +40,7 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []kube.Condition {
 		}
 		return []kube.Condition{kube.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, and a container of its pod is not ready")}
 	default:
-		return []kube.Condition{kube.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, "Pending"), status.Message)}
+		return []kube.Condition{kube.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending), status.Message)}
 	}
 }
 
@@ -70,9 +70,9 @@ func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) err
 		p.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
 	p.Status.Reason, p.Status.Message = d.reason, d.message
-	if d.reason == v1alpha1.ConditionQuotaExceeded {
+	if d.reason == v1alpha1.ReasonQuotaExceeded {
 		kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-			kube.True(v1alpha1.ConditionQuotaExceeded, "PodForbidden", d.message))
+			kube.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.message))
 	}
 	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
 		kube.False(v1alpha1.ConditionPodStarted, d.reason, d.message))

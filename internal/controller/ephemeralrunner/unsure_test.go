@@ -176,8 +176,8 @@ func TestIdleRunnerWhosePodIsDeletedGetsANewRegistration(t *testing.T) {
 		f.settle()
 		f.hold()
 		f.settle()
-		if status := f.runner().Status; len(status.Failures) != 1 || status.Reason != reasonPodLost {
-			t.Errorf("status %+v, want one failed attempt, for %s", status, reasonPodLost)
+		if status := f.runner().Status; len(status.Failures) != 1 || status.Reason != v1alpha1.ReasonPodLost {
+			t.Errorf("status %+v, want one failed attempt, for %s", status, v1alpha1.ReasonPodLost)
 		}
 		f.wantNewRegistration()
 	}, newRunner())

@@ -1,0 +1,49 @@
+package ephemeralrunner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Somebody deletes each pod before a pass has seen it, as a policy agent may: that is tried as often as anything else.
+func TestPodsThatAreNeverSeenAreTriedSixTimes(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletePodsUnseen(30 * time.Minute)
+		status := f.runner().Status
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || len(status.Failures) != len(retryPauses) {
+			t.Errorf("status %+v, want Failed for %s after six attempts", status, v1alpha1.ReasonPodLost)
+		}
+	}, newRunner())
+}
+
+// One that was seen counts too, under its UID.
+func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(evict)
+		f.settle()
+		if pods := f.deletePodsUnseen(30 * time.Minute); pods != len(retryPauses) {
+			t.Errorf("%d more pods, want %d", pods, len(retryPauses))
+		}
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || len(status.Failures) != len(retryPauses) {
+			t.Errorf("status %+v, want Failed after six attempts", status)
+		}
+	}, newRunner())
+}
+
+// deletePodsUnseen deletes, for so long, each pod between the pass that made it and the next. It returns how many.
+func (f *fixture) deletePodsUnseen(long time.Duration) (pods int) {
+	f.Helper()
+	for end := time.Now().Add(long); time.Now().Before(end); f.elapse(2 * time.Second) {
+		f.reconcile()
+		if pod := f.pod(); pod != nil {
+			pods++
+			if err := f.api.WithWatch.Delete(f.Context(), pod); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+	return pods
+}

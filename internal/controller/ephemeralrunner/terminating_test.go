@@ -1,0 +1,78 @@
+package ephemeralrunner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// keptBy has the pod fail with finalizers that keep it from then on.
+func (f *fixture) keptBy(finalizers ...string) {
+	f.Helper()
+	f.settle()
+	f.hold(finalizers...)
+	f.setPod(evict)
+	f.settle()
+	f.wantFailures(1, "Evicted")
+}
+
+// Nobody removes the finalizer of a pod that failed: its runner gives its place up, and says why.
+func TestRunnerWhoseFailedPodStaysFails(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.keptBy("example.com/audit", "example.com/billing")
+		again := f.reconcile().RequeueAfter
+		if again <= 0 || again > defaultPendingTimeout {
+			t.Fatalf("again in %s, want to come back within %s", again, defaultPendingTimeout)
+		}
+		f.elapse(defaultPendingTimeout)
+		f.settle()
+		status := f.runner().Status
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
+			t.Fatalf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
+		}
+		for _, words := range []string{name, "example.com/audit, example.com/billing", "remove them"} {
+			if !strings.Contains(status.Message, words) {
+				t.Errorf("message %q does not say %q", status.Message, words)
+			}
+		}
+		f.wantEvent(v1alpha1.ReasonPodTerminating)
+		f.wantCalls("jit", "remove 101") // which was unused
+		if f.secret() != nil {
+			t.Error("the Secret is left")
+		}
+	}, newRunner())
+}
+
+// It comes back by itself as often as it has to: no event of the pod or the runner may follow.
+func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.keptBy("example.com/audit")
+		start := time.Now()
+		for f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
+			again := f.reconcile().RequeueAfter
+			if again == 0 && f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
+				t.Fatalf("nothing more is planned %s after the failure", time.Since(start))
+			}
+			f.elapse(again)
+		}
+		if took := time.Since(start); took > defaultPendingTimeout+stuckAfter {
+			t.Errorf("given up after %s, want %s", took, defaultPendingTimeout)
+		}
+	}, newRunner())
+}
+
+// A finalizer that takes its time is nothing to speak of.
+func TestFailedPodThatGoesInTimeIsFollowedByAnother(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.keptBy("example.com/audit")
+		f.elapse(defaultPendingTimeout - time.Minute)
+		f.settle()
+		f.hold()
+		f.settle()
+		f.wantFailures(1, "Evicted")
+		f.wantPodOf("101")
+		f.wantCalls("jit")
+	}, newRunner())
+}
