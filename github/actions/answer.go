@@ -24,20 +24,21 @@ func (x *exchange) answerError() error {
 	failure := x.answer()
 	now := x.client.clock.Now()
 	until, limited := limitedUntil(failure.StatusCode, x.last.header, now)
-	if !limited && failure.StatusCode == http.StatusTooManyRequests {
-		until, limited = now.Add(limitedPause), true
+	assumed := !limited && failure.StatusCode == http.StatusTooManyRequests
+	if assumed {
+		until = now.Add(limitedPause)
 	}
-	if !limited {
+	if !limited && !assumed {
 		return failure
 	}
 	failure.rateLimited = true
-	return &RateLimitedError{Endpoint: failure.Endpoint, Until: until, Err: failure}
+	return &RateLimitedError{Endpoint: failure.Endpoint, Until: until, Assumed: assumed, Err: failure}
 }
 
 // answer describes the last answer.
 func (x *exchange) answer() *Error {
 	message, typeName := explain(x.last)
-	return &Error{
+	failure := &Error{
 		Endpoint:   x.request.endpoint,
 		StatusCode: x.last.status,
 		TypeName:   typeName,
@@ -47,6 +48,10 @@ func (x *exchange) answer() *Error {
 		Credential: x.request.credential,
 		webPage:    isWebPage(x.last),
 	}
+	if x.redirect != nil {
+		failure.redirect = bare(x.redirect)
+	}
+	return failure
 }
 
 func isWebPage(answer *response) bool {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -52,6 +53,12 @@ func (i RequestInfo) Status() string {
 	return strconv.Itoa(i.StatusCode)
 }
 
+// ShowsExpiry says that GitHub has accepted the credential itself, as it does once an hour: a zero TokenExpires then means
+// that it does not expire, or that GitHub keeps that to itself.
+func (i RequestInfo) ShowsExpiry() bool {
+	return i.Endpoint == EndpointRegistrationToken && i.StatusCode >= 200 && i.StatusCode < 300
+}
+
 // RateLimit is how often a resource of the REST API may still be asked until Reset.
 type RateLimit struct {
 	Resource  string
@@ -70,6 +77,8 @@ type Client struct {
 	observe    func(RequestInfo)
 	limits     limits
 	connection *shared[connection]
+	// renewFrom is when a connection that is still good may be renewed after a failure to, in Unix nanoseconds, 0 for ever.
+	renewFrom atomic.Int64
 }
 
 // limits are the deadlines; tests shorten them.

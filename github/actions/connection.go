@@ -21,6 +21,9 @@ const (
 	unknownLifetime = 5 * time.Minute
 	// longestLifetime bounds what is believed of a token.
 	longestLifetime = 24 * time.Hour
+	// renewalPause is how long the present token does, if it has not ended, after a renewal that failed: else each call of
+	// that minute would wait for one of its own.
+	renewalPause = 10 * time.Second
 )
 
 // connection is where the Actions service is and the admin token for it. A renewal may change both.
@@ -37,13 +40,31 @@ func (c *connection) renewAt() time.Time {
 	return c.expires.Add(-min(renewBefore, c.expires.Sub(c.since)/2))
 }
 
-// currentConnection returns a connection that is good for another minute, or for half of its token's life.
+// currentConnection returns a connection that is good for another minute, or for half of its token's life. When the renewal
+// fails, the one there is does until its token ends.
 func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
-	current := c.connection.get()
-	if current != nil && !c.clock.Now().After(current.renewAt()) {
+	current, now := c.connection.get(), c.clock.Now()
+	switch {
+	case current == nil || !now.Before(current.expires):
+		return c.connection.replace(ctx, current)
+	case !now.After(current.renewAt()) || now.UnixNano() < c.renewFrom.Load():
 		return current, nil
 	}
-	return c.connection.replace(ctx, current)
+	// A renewal that hangs goes on for others; half of the call's time is left for the call itself.
+	limit := c.limits.call
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end))
+	}
+	wait, cancel := withTimeout(ctx, limit/2)
+	defer cancel()
+	fresh, err := c.connection.replace(wait, current)
+	if now = c.clock.Now(); err == nil || ctx.Err() != nil || !now.Before(current.expires) {
+		return fresh, err
+	}
+	if next := now.Add(renewalPause).UnixNano(); c.renewFrom.Swap(next) < now.UnixNano() {
+		c.log.Info("The admin token could not be renewed and is used on", "expires", current.expires, "cause", err.Error())
+	}
+	return current, nil
 }
 
 // connectUnlessLimited returns the function that walks the chain of credentials, except while GitHub wants to be left
@@ -78,7 +99,7 @@ func (c *Client) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.log.Info("connected to the Actions service", "configURL", c.config.String(), "service", fresh.serviceURL.Host, "expires", fresh.expires)
+	c.log.Info("Connected to the Actions service", "configURL", c.config.String(), "service", fresh.serviceURL.Host, "expires", fresh.expires)
 	return fresh, nil
 }
 

@@ -71,6 +71,8 @@ type Error struct {
 	rateLimited bool
 	// webPage is an answer in HTML.
 	webPage bool
+	// redirect is where the answer wanted the call to go on as a GET, empty where it did not.
+	redirect string
 }
 
 // Error names the call, the answer, GitHub's reason, the ids to quote to GitHub's support, and what to check.
@@ -87,7 +89,11 @@ func (e *Error) Error() string {
 	if advice := e.advice(); advice != "" {
 		fmt.Fprintf(&text, "; the %s was refused: %s", e.Credential, advice)
 	}
-	if e.webPage {
+	switch {
+	case e.redirect != "":
+		fmt.Fprintf(&text, "; it redirects to %s, which only a GET can follow: use that address's http:// or https:// and its host (without api.) "+
+			"in githubConfigUrl, or check the proxy or gateway on the way", e.redirect)
+	case e.webPage:
 		text.WriteString("; a web page is no answer of GitHub's API: check the proxy or gateway on the way and the config URL")
 	}
 	return text.String()
@@ -139,12 +145,17 @@ type RateLimitedError struct {
 	Endpoint string
 	// Until is the earliest moment at which asking again makes sense.
 	Until time.Time
+	// Assumed says that GitHub did not say when that is: a caller with back-off of its own may go by that instead.
+	Assumed bool
 	// Err is the answer, with status and request ids.
 	Err error
 }
 
 // Error implements error.
 func (e *RateLimitedError) Error() string {
+	if e.Assumed {
+		return fmt.Sprintf("rate limited by GitHub, which did not say until when: %v", e.Err)
+	}
 	return fmt.Sprintf("rate limited by GitHub until %s: %v", e.Until.UTC().Format(time.RFC3339), e.Err)
 }
 

@@ -60,6 +60,8 @@ type exchange struct {
 	attempt int
 	pause   time.Duration
 	last    *response
+	// redirect is where the last answer wanted the call to go on as another, nil where it did not.
+	redirect *url.URL
 }
 
 // exchange makes a call. It returns an answer with a 2xx status, or *Error, *RateLimitedError or *NetworkError.
@@ -77,7 +79,7 @@ func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
 	layer := retryablehttp.Client{
 		// The transport has no CloseIdleConnections on purpose: after a failure the retry layer would use it to close
 		// the connections of all other calls.
-		HTTPClient:     &http.Client{Transport: x},
+		HTTPClient:     &http.Client{Transport: x, CheckRedirect: x.followRedirect},
 		RetryMax:       r.retries,
 		RequestLogHook: func(_ retryablehttp.Logger, _ *http.Request, repetition int) { x.attempt = repetition + 1 },
 		CheckRetry:     x.shouldRepeat,
@@ -86,14 +88,29 @@ func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
 		PrepareRetry: x.wait,
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
-	// Bodies are in memory, there is nothing to close.
-	if _, err := layer.Do(outgoing); err != nil { //nolint:bodyclose
+	if _, err := layer.Do(outgoing); err != nil { //nolint:bodyclose // bodies are in memory, there is nothing to close
 		return nil, x.networkError(err)
 	}
 	if x.last.status/100 == 2 {
 		return x.last, nil
 	}
 	return nil, x.answerError()
+}
+
+// mostRedirects are followed, as many as net/http follows by itself.
+const mostRedirects = 10
+
+// followRedirect is asked before a redirect is followed. 301, 302 and 303 would turn any call into a GET, whose success
+// says nothing about the deletion, say, that was asked for: such an answer is the call's last.
+func (x *exchange) followRedirect(next *http.Request, before []*http.Request) error {
+	switch {
+	case next.Method != before[len(before)-1].Method:
+		x.redirect = next.URL
+		return http.ErrUseLastResponse
+	case len(before) >= mostRedirects:
+		return fmt.Errorf("stopped after %d redirects", mostRedirects)
+	}
+	return nil
 }
 
 // RoundTrip makes one attempt.
@@ -194,7 +211,7 @@ func (x *exchange) networkError(err error) error {
 	failure := &NetworkError{
 		Endpoint: x.request.endpoint,
 		Method:   x.request.method,
-		URL:      (&url.URL{Scheme: x.request.url.Scheme, Host: x.request.url.Host, Path: x.request.url.Path}).String(),
+		URL:      bare(x.request.url),
 		Attempts: max(1, x.attempt),
 		Err:      err,
 		text:     x.redact(err.Error()),
@@ -203,4 +220,9 @@ func (x *exchange) networkError(err error) error {
 		failure.LastAnswer = x.answer()
 	}
 	return failure
+}
+
+// bare is an address without what may be secret in it: query, user name and password.
+func bare(address *url.URL) string {
+	return (&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String()
 }

@@ -65,7 +65,7 @@ func (r *response) holdsNothing() bool {
 func (s *Session) DeleteMessage(ctx context.Context, messageID int64) error {
 	ctx, cancel := withTimeout(ctx, s.client.limits.call)
 	defer cancel()
-	_, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {
+	answer, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {
 		return s.client.exchange(ctx, request{
 			endpoint:   EndpointDeleteMessage,
 			method:     http.MethodDelete,
@@ -79,7 +79,10 @@ func (s *Session) DeleteMessage(ctx context.Context, messageID int64) error {
 	if errors.Is(err, ErrNotFound) && !errors.Is(err, ErrSessionNotFound) {
 		return nil // deleted before, and the answer was lost
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return answer.acknowledge(EndpointDeleteMessage)
 }
 
 // AcquireJobs takes jobs that were offered, by their runner request ids, and returns the ids that this call acquired.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,7 +33,7 @@ func TestChecklist25LongLimitReturnsAtOnce(t *testing.T) {
 			if !errors.As(err, &limited) {
 				t.Fatalf("got %v, want *RateLimitedError", err)
 			}
-			if !limited.Until.Equal(inTwoMinutes) || limited.Endpoint != EndpointGetScaleSet {
+			if !limited.Until.Equal(inTwoMinutes) || limited.Assumed || limited.Endpoint != EndpointGetScaleSet {
 				t.Errorf("%s until %s, want %s", limited.Endpoint, limited.Until, inTwoMinutes)
 			}
 			var answer *Error
@@ -73,6 +74,9 @@ func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
 	}
 	if want := s.clock.Now().Add(time.Minute); !limited.Until.Equal(want) {
 		t.Errorf("until %s, want %s", limited.Until, want)
+	}
+	if !limited.Assumed || strings.Contains(err.Error(), "until 2026") {
+		t.Errorf("assumed: %t in %q, want it said that GitHub named no time", limited.Assumed, err)
 	}
 }
 

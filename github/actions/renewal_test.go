@@ -149,6 +149,63 @@ func TestRateLimitedRenewalIsNotRepeatedBeforeItsTime(t *testing.T) {
 	}
 }
 
+// In the minute before its end a token is as good as ever: that it can't be renewed fails no call, and not each call tries.
+func TestFailedRenewalFailsNoCallWhileTheTokenIsGood(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	client := s.client()
+	get := func() error {
+		_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	s.on(registrationTokenCall, reply{status: http.StatusNotImplemented})
+	s.clock.Step(time.Hour - 59*time.Second)
+	for range 3 {
+		if err := get(); err != nil {
+			t.Errorf("59 s before the token's end: %v", err)
+		}
+	}
+	if got := len(s.calls(registrationTokenCall)); got != 2 {
+		t.Errorf("%d registrations were begun, want the first and one renewal", got)
+	}
+	s.clock.Step(renewalPause)
+	if err := get(); err != nil || len(s.calls(registrationTokenCall)) != 3 {
+		t.Errorf("after the pause: %v with %d registrations, want none with 3", err, len(s.calls(registrationTokenCall)))
+	}
+	s.clock.Step(49 * time.Second)
+	if err := get(); err == nil {
+		t.Error("a token that has ended is used on")
+	}
+	s.on(registrationTokenCall, reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
+	if err := get(); err != nil || s.registrations() != 2 {
+		t.Errorf("once renewals work: %v with %d registrations, want none with 2", err, s.registrations())
+	}
+}
+
+// A renewal that hangs takes half of a call's time, and none of those that follow.
+func TestHangingRenewalLeavesTimeForTheCall(t *testing.T) {
+	s := newServer(t)
+	s.on(getSetCall, reply{body: `{"id":7}`})
+	client := s.client()
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // CallTimeout would allow the renewal 15 s
+	defer cancel()
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	s.on(registrationTokenCall, reply{do: func(http.ResponseWriter, *http.Request) { <-release }})
+	s.clock.Step(time.Hour - 59*time.Second)
+	for range 2 {
+		if _, err := client.GetRunnerScaleSetByID(ctx, 7); err != nil {
+			t.Errorf("59 s before the token's end: %v", err)
+		}
+	}
+}
+
 // A value that was fetched after the caller got its own counts as the renewal the caller wants.
 func TestReplaceTakesAValueThatIsNewerThanTheCallers(t *testing.T) {
 	var fetches atomic.Int32

@@ -94,10 +94,10 @@ func (x *exchange) wait(outgoing *http.Request) error {
 func (x *exchange) logRepetition(ctx context.Context, answer *http.Response, err error) {
 	log := x.log(ctx, answer).WithValues("pause", x.pause)
 	if err != nil {
-		log.Info("call to GitHub failed and will be repeated", "reason", x.networkError(err).Error())
+		log.Info("Call to GitHub failed and will be repeated", "reason", x.networkError(err).Error())
 		return
 	}
-	log.Info("call to GitHub failed and will be repeated", "status", answer.StatusCode)
+	log.Info("Call to GitHub failed and will be repeated", "status", answer.StatusCode)
 }
 
 // limitedUntil reads how long GitHub wants to be left alone, if it says so: Retry-After (seconds or a date), or a used

@@ -29,7 +29,8 @@ type serviceRequest struct {
 }
 
 // callService calls the Actions service with the admin token, renewing it when due and once when it is refused, and
-// decodes the answer into result unless that is nil or the answer is 204. A service that has moved is followed.
+// decodes the answer into result unless the answer is 204. Where result is nil the answer only has to be GitHub's own. A
+// service that has moved is followed.
 func (c *Client) callService(ctx context.Context, r serviceRequest, result any) error {
 	ctx, cancel := withTimeout(ctx, c.limits.call)
 	defer cancel()
@@ -48,7 +49,10 @@ func (c *Client) callService(ctx context.Context, r serviceRequest, result any) 
 	if err != nil {
 		return err
 	}
-	if result == nil || answer.status == http.StatusNoContent {
+	switch {
+	case result == nil:
+		return answer.acknowledge(r.endpoint)
+	case answer.status == http.StatusNoContent:
 		return nil
 	}
 	return answer.decode(r.endpoint, result)
@@ -126,6 +130,19 @@ func encode(value any) ([]byte, error) {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
 	return text.Bytes(), nil
+}
+
+// acknowledge takes a success without a result for one if it is empty or JSON: a page that a proxy or a gateway shows
+// instead, with status 200, must not pass for a deletion.
+func (r *response) acknowledge(endpoint string) error {
+	if body := bytes.TrimSpace(r.body); len(body) == 0 || json.Valid(body) {
+		return nil
+	}
+	what := "the body is no JSON"
+	if isWebPage(r) {
+		what += " but a web page; check the proxy or gateway on the way"
+	}
+	return unexpected(endpoint, fmt.Errorf("status %d: %s", r.status, what))
 }
 
 // decode reads a success's JSON into result.

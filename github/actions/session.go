@@ -96,7 +96,7 @@ func (s *Session) refresh(ctx context.Context, stale *sessionState) (*sessionSta
 		path: sessionPath(s.scaleSetID, stale.ID),
 	}, stale)
 	if err == nil {
-		s.client.log.Info("message queue token renewed", "scaleSetID", s.scaleSetID, "sessionID", state.ID)
+		s.client.log.Info("Message queue token renewed", "scaleSetID", s.scaleSetID, "sessionID", state.ID)
 	}
 	return state, err
 }

@@ -3,6 +3,8 @@ package listener
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
@@ -29,6 +31,8 @@ type Publication struct {
 // RunnerSet is what the listener reads of its set.
 type RunnerSet struct {
 	Publication
+	// UID tells the set from one of the same name that was there before.
+	UID types.UID
 	// Capacity limits the jobs GitHub may assign while the set can't run them; nil means no such limit.
 	Capacity *int
 	// Listener is what the last listener said of itself.

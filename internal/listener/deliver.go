@@ -2,11 +2,15 @@ package listener
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
 )
+
+// errDeletionsLimited is why a message is not deleted that GitHub was not even asked to delete.
+var errDeletionsLimited = errors.New("GitHub has limited the rate of deletions for longer than a message waits for its own")
 
 // deletion is what is left to do for a message.
 type deletion struct {
@@ -52,7 +56,14 @@ func (l *loop) tell() {
 func (l *loop) deleteMessages(now time.Time) {
 	session := l.link.session
 	for messageID, left := range l.polls.underReport {
-		if session == nil || left.toldAt.IsZero() || left.underWay || l.later(left.retryAt, now) {
+		if session == nil || left.toldAt.IsZero() || left.underWay {
+			continue
+		}
+		if l.polls.deleteFrom.After(now) && l.outOfTime(left, now) {
+			l.letGo(messageID, left, errDeletionsLimited)
+			continue
+		}
+		if l.later(latest(left.retryAt, l.polls.deleteFrom), now) {
 			continue
 		}
 		left.underWay = true
@@ -70,15 +81,28 @@ func (l *loop) deleted(session Session, messageID int64, left *deletion, err err
 	now := l.clock.Now()
 	left.underWay = false
 	if err != nil && session == l.link.session {
+		l.polls.deleteFrom = latest(l.polls.deleteFrom, now.Add(untilAllowed(err, now)))
 		if reason, _ := explain(err); reason == reasonSessionLost {
 			l.sessionLost(now)
 		}
 	}
-	if err != nil && now.Sub(left.toldAt) < reportLimit {
-		left.retryAt = now.Add(left.backoff.next())
+	if err != nil && !l.outOfTime(left, now) {
+		left.retryAt = latest(now.Add(left.backoff.next()), l.polls.deleteFrom)
 		l.log.V(1).Info("Message could not be deleted, trying again", "messageID", messageID, "cause", err.Error(), "at", left.retryAt)
 		return
 	}
+	l.letGo(messageID, left, err)
+}
+
+// outOfTime says that a message has waited for its deletion for reportLimit, or will have before GitHub wants to hear of
+// deletions again while no poll goes out because so many wait.
+func (l *loop) outOfTime(left *deletion, now time.Time) bool {
+	full := len(l.polls.underReport) >= messagesUnderWay
+	return now.Sub(left.toldAt) >= reportLimit || full && l.polls.deleteFrom.Sub(left.toldAt) >= reportLimit
+}
+
+// letGo forgets a message that was deleted, or could not be because of err.
+func (l *loop) letGo(messageID int64, left *deletion, err error) {
 	if err != nil {
 		l.log.Error(err, "Message could not be deleted and will come again", "messageID", messageID)
 	}

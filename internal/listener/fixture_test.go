@@ -71,8 +71,8 @@ func (s *scenario) start() {
 	settings, log := *s.file, s.log
 	d := dependencies{
 		Options: Options{Clock: clock.RealClock{}, Owner: "pod", Connect: s.github.connect},
-		Log:     log, cluster: s.cluster, health: &health{clock: clock.RealClock{}}, metrics: metrics.New(&settings, log),
-		Read: func() (*config.Config, error) {
+		log:     log, cluster: s.cluster, health: &health{clock: clock.RealClock{}}, metrics: metrics.New(&settings, log),
+		read: func() (*config.Config, error) {
 			read := *guarded(&s.github.mu, &s.file)
 			return &read, read.Validate()
 		},
@@ -204,7 +204,7 @@ func (c *scriptedCluster) Publish(_ context.Context, publication Publication) (*
 	defer c.mu.Unlock()
 	c.note("publish %d #%d", publication.Replicas, publication.PatchID-c.set.PatchID)
 	c.published = append(c.published, publication)
-	return &RunnerSet{Publication: publication, Capacity: c.set.Capacity}, nil
+	return &RunnerSet{Publication: publication, UID: c.set.UID, Capacity: c.set.Capacity, Listener: c.set.Listener}, nil
 }
 
 func (c *scriptedCluster) ReportState(_ context.Context, status v1alpha1.ListenerStatus) error {
@@ -216,6 +216,7 @@ func (c *scriptedCluster) ReportState(_ context.Context, status v1alpha1.Listene
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.states = append(c.states, status)
+	c.set.Listener = &status
 	return nil
 }
 

@@ -68,6 +68,7 @@ func proxyOf(config *rest.Config) func(*http.Request) (*url.URL, error) {
 // is absent from a merge patch would keep its old value.
 type setDocument struct {
 	Metadata struct {
+		UID         types.UID         `json:"uid,omitempty"` // of answers only
 		Annotations map[string]string `json:"annotations,omitempty"`
 	} `json:"metadata"`
 	Spec struct {
@@ -135,7 +136,7 @@ func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSe
 	if err != nil {
 		return nil, fmt.Errorf("%s EphemeralRunnerSet %s/%s: %w", verb, k.namespace, k.name, err)
 	}
-	set := &RunnerSet{Capacity: read.Status.Capacity, Listener: read.Status.Listener}
+	set := &RunnerSet{UID: read.Metadata.UID, Capacity: read.Status.Capacity, Listener: read.Status.Listener}
 	set.Replicas, set.PatchID, set.AssignedJobs = read.Spec.Replicas, read.Spec.PatchID, read.Spec.AssignedJobs
 	set.SessionID = read.Metadata.Annotations[v1alpha1.AnnotationListenerSession]
 	return set, nil

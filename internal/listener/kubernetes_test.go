@@ -59,11 +59,12 @@ func TestPublishedNumbersAreExplicit(t *testing.T) {
 }
 
 func TestReadingTheSet(t *testing.T) {
-	cluster, _ := onServer(t, http.StatusOK, `{"metadata":{"annotations":{"actions.github.com/listener-session-id":"abc"}},
+	cluster, _ := onServer(t, http.StatusOK, `{"metadata":{"uid":"1f","annotations":{"actions.github.com/listener-session-id":"abc"}},
 		"spec":{"replicas":2,"patchID":8,"assignedJobs":1,"ephemeralRunnerSpec":{"spec":{"containers":[]}}},"status":{"listener":{"state":"Stopped"}}}`)
 	set, err := cluster.RunnerSet(t.Context())
 	want := &RunnerSet{
 		Publication: Publication{Desired{Replicas: 2, PatchID: 8, AssignedJobs: 1}, "abc"},
+		UID:         "1f",
 		Listener:    &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped},
 	}
 	if diff := cmp.Diff(want, set); diff != "" || err != nil {

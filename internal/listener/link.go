@@ -96,7 +96,7 @@ func (l *loop) opened(client GitHub, session Session, generation int, err error)
 	} else {
 		l.refreshing.at = now // zero jobs must not be concluded from silence
 	}
-	l.findOffers()
+	l.offers.search = search{session: session, backoff: backoff{first: firstPause, most: longestSearchPause}}
 }
 
 func (l *loop) openFailed(err error) {
@@ -121,10 +121,10 @@ func (k *link) pause(err error, now time.Time) time.Duration {
 	return max(k.backoff.next(), untilAllowed(err, now))
 }
 
-// untilAllowed is how long GitHub wants to be left alone, 0 unless the error says so.
+// untilAllowed is how long GitHub wants to be left alone, 0 unless it says so itself.
 func untilAllowed(err error, now time.Time) time.Duration {
 	var limited *actions.RateLimitedError
-	if errors.As(err, &limited) {
+	if errors.As(err, &limited) && !limited.Assumed {
 		return limited.Until.Sub(now)
 	}
 	return 0
@@ -149,6 +149,7 @@ func (l *loop) reconnect(now time.Time) {
 		k.client.CloseIdleConnections()
 	}
 	k.client = nil
+	l.offers.retryAt, l.polls.deleteFrom, l.refreshing.notBefore = time.Time{}, time.Time{}, time.Time{} // limits of the old one
 	l.lose(now)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -41,8 +42,8 @@ type Options struct {
 // dependencies are Options made concrete.
 type dependencies struct {
 	Options
-	Log     logr.Logger
-	Read    func() (*config.Config, error)
+	log     logr.Logger
+	read    func() (*config.Config, error)
 	cluster Cluster
 	metrics *metrics.Metrics
 	health  *health
@@ -60,8 +61,8 @@ func Run(ctx context.Context, options Options) error {
 	log, level := newLogger(options.LogTo, settings)
 	log = log.WithName("listener").WithValues("namespace", settings.EphemeralRunnerSetNamespace, "ephemeralRunnerSet", settings.EphemeralRunnerSetName,
 		"scaleSet", settings.EphemeralRunnerSetNamespace+"/"+settings.RunnerScaleSetName)
-	d := dependencies{Options: options, Log: log, cluster: options.Cluster, health: &health{clock: options.Clock}}
-	d.Read = func() (*config.Config, error) { return config.Read(options.ConfigPath) }
+	d := dependencies{Options: options, log: log, cluster: options.Cluster, health: &health{clock: options.Clock}}
+	d.read = func() (*config.Config, error) { return config.Read(options.ConfigPath) }
 	if d.cluster == nil {
 		if d.cluster, err = NewCluster(options.Kubernetes, settings.EphemeralRunnerSetNamespace, settings.EphemeralRunnerSetName); err != nil {
 			return err
@@ -75,20 +76,27 @@ func Run(ctx context.Context, options Options) error {
 		log.Error(err, "Changes of the configuration are seen only after a refused credential")
 	}
 	d.metrics = metrics.New(settings, log)
-	scraped := &server{name: "metrics", log: log}
+	defer d.serve(settings, level)()
+	listen(ctx, settings, d, changed)
+	return nil
+}
+
+// serve starts the servers of metrics and probes and returns what stops them. It sets apply, by which the log and the
+// metrics take over a changed configuration.
+func (d *dependencies) serve(settings *config.Config, level zap.AtomicLevel) (stop func()) {
+	scraped, probed := &server{name: "metrics", log: d.log}, &server{name: "health", log: d.log}
 	d.apply = func(settings *config.Config) {
 		level.SetLevel(parseLevel(settings.LogLevel))
 		d.metrics.Configure(settings)
-		scraped.serve(metricsAddress(settings, options.MetricsAddress), d.metrics)
+		scraped.serve(metricsAddress(settings, d.MetricsAddress), d.metrics)
 	}
 	d.apply(settings)
-	defer scraped.stop()
-	probed := &server{name: "health", log: log}
-	d.health.turned(options.Clock.Now())
-	probed.serve(options.HealthAddress, d.health.handler())
-	defer probed.stop()
-	listen(ctx, settings, d, changed)
-	return nil
+	d.health.turned(d.Clock.Now())
+	probed.serve(d.HealthAddress, d.health.handler())
+	return func() {
+		probed.stop()
+		scraped.stop()
+	}
 }
 
 func (o Options) withDefaults() Options {
@@ -130,7 +138,7 @@ func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
 			return set, nil
 		}
 		pause := pauses.next()
-		d.Log.Error(err, "The EphemeralRunnerSet can't be read, trying again", "after", pause)
+		d.log.Error(err, "The EphemeralRunnerSet can't be read, trying again", "after", pause)
 		select {
 		case <-d.Clock.After(pause):
 			d.health.turned(d.Clock.Now())

@@ -66,17 +66,17 @@ type loop struct {
 func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
 	pauses := backoff{first: firstPause, most: longestPause}
 	l := &loop{
-		clock: d.Clock, log: d.Log, connect: d.Connect, cluster: d.cluster, metrics: d.metrics, health: d.health,
-		read: d.Read, apply: d.apply, owner: d.Owner, config: settings,
+		clock: d.Clock, log: d.log, connect: d.Connect, cluster: d.cluster, metrics: d.metrics, health: d.health,
+		read: d.read, apply: d.apply, owner: d.Owner, config: settings,
 		scaler:     newScaler(settings.MinRunners, settings.MaxRunners, set.PatchID),
 		link:       link{sessionID: set.SessionID, backoff: pauses},
 		polls:      polls{underReport: map[int64]*deletion{}, backoff: pauses},
 		offers:     offers{backoff: pauses},
-		published:  publishing{backoff: pauses},
+		published:  publishing{uid: set.UID, backoff: pauses},
 		refreshing: refreshing{backoff: pauses},
 		state:      reporting{backoff: pauses},
 		setLimit:   set.Capacity,
-		reporter:   newReporter(d.cluster, d.Clock, d.Log, d.metrics.Dropped),
+		reporter:   newReporter(d.cluster, d.Clock, d.log, d.metrics.Dropped),
 		results:    make(chan func()),
 	}
 	if set.Listener != nil {
@@ -121,6 +121,7 @@ func (l *loop) step(timer clock.Timer) {
 	l.health.turned(now)
 	l.wakeAt = now.Add(heartbeat)
 	l.open(now)
+	l.findOffers(now)
 	l.acquireJobs(now)
 	l.publish(now)
 	l.tell()

@@ -69,18 +69,20 @@ func (n *nursery) RunnerSet(context.Context) (*listener.RunnerSet, error) {
 }
 
 func (n *nursery) Publish(_ context.Context, publication listener.Publication) (*listener.RunnerSet, error) {
+	var answer listener.RunnerSet
 	err := n.locked(func() {
 		if publication.PatchID < n.set.PatchID {
 			n.t.Errorf("patchID went back from %d to %d", n.set.PatchID, publication.PatchID)
 		}
 		n.set.Publication = publication
 		n.fill()
+		answer = n.set
 	})
-	return &listener.RunnerSet{Publication: publication}, err
+	return &answer, err
 }
 
 func (n *nursery) ReportState(_ context.Context, status v1alpha1.ListenerStatus) error {
-	return n.locked(func() { n.status = status.State })
+	return n.locked(func() { n.status, n.set.Listener = status.State, &status })
 }
 
 func (n *nursery) ReportJob(_ context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {

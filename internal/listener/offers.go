@@ -2,6 +2,8 @@ package listener
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"time"
 
@@ -11,12 +13,26 @@ import (
 // acquireLimit ends an attempt to acquire jobs. The offers stay and are tried again.
 const acquireLimit = 10 * time.Second
 
+// longestSearchPause is between questions for open offers: a service may have the call and never an answer.
+const longestSearchPause = time.Minute
+
 // offers are jobs that GitHub offered and we did not acquire yet, oldest first, by request id.
 type offers struct {
 	waiting []int64
 	// underWay are being acquired; an offer of one of them is no news.
 	underWay []int64
 	retryAt  time.Time
+	backoff  backoff
+	// search is for offers made while nobody listened.
+	search search
+}
+
+// search is a question that is asked until it is answered, once per session.
+type search struct {
+	// session is the one it is asked for; nil when it needs no asking any more.
+	session  Session
+	underWay bool
+	at       time.Time
 	backoff  backoff
 }
 
@@ -71,15 +87,18 @@ func (l *loop) acquireJobs(now time.Time) {
 	}
 	l.beside(acquireLimit, func(ctx context.Context) func() {
 		acquired, err := session.AcquireJobs(ctx, requestIDs)
-		return func() { l.acquiredJobs(acquired, err) }
+		return func() { l.acquiredJobs(session, acquired, err) }
 	})
 }
 
-func (l *loop) acquiredJobs(acquired []int64, err error) {
+func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	now := l.clock.Now()
 	if err != nil {
 		l.offers.putBack()
 		l.offers.retryAt = now.Add(l.offers.backoff.next())
+		if session == l.link.session { // a limit of the client before this one is no limit of ours
+			l.offers.retryAt = latest(l.offers.retryAt, now.Add(untilAllowed(err, now)))
+		}
 		l.log.Error(err, "Jobs could not be acquired, trying again", "jobs", len(l.offers.waiting), "at", l.offers.retryAt)
 		return
 	}
@@ -92,19 +111,50 @@ func (l *loop) acquiredJobs(acquired []int64, err error) {
 	l.offers.backoff.reset()
 }
 
-// findOffers asks once per session for offers that were made while nobody listened. A service without this call is no
-// trouble: it assigns jobs by itself or offers them again.
-func (l *loop) findOffers() {
-	client, scaleSetID := l.link.client, l.config.RunnerScaleSetID
+// findOffers asks once per session for offers that were made while nobody listened, until there is an answer: such an offer
+// need not come again. A service without this call is no trouble: it assigns jobs by itself or offers them again.
+func (l *loop) findOffers(now time.Time) {
+	s := &l.offers.search
+	if s.session == nil || s.session != l.link.session || s.underWay || l.stopping || l.later(s.at, now) {
+		return
+	}
+	s.underWay = true
+	client, session, scaleSetID := l.link.client, s.session, l.config.RunnerScaleSetID
 	l.beside(gitHubLimit, func(ctx context.Context) func() {
 		available, err := client.GetAcquirableJobs(ctx, scaleSetID)
 		return func() {
-			if err != nil {
-				l.log.V(1).Info("Open offers are not known", "cause", err.Error())
-			}
-			for _, job := range available {
-				l.offers.add(job.RunnerRequestID)
+			if session == l.offers.search.session { // else another has begun, with the next session
+				l.foundOffers(available, err)
 			}
 		}
 	})
+}
+
+func (l *loop) foundOffers(available []actions.JobAvailable, err error) {
+	s := &l.offers.search
+	s.underWay = false
+	if err != nil && !refusedForGood(err) {
+		now := l.clock.Now()
+		s.at = now.Add(max(s.backoff.next(), untilAllowed(err, now)))
+		l.log.Error(err, "Open offers could not be read, trying again", "at", s.at)
+		return
+	}
+	if err != nil {
+		l.log.V(1).Info("Open offers are not known", "cause", err.Error())
+	}
+	for _, job := range available {
+		l.offers.add(job.RunnerRequestID)
+	}
+	s.session = nil
+}
+
+// refusedForGood says that asking the same again, in the same session, gets the same answer.
+func refusedForGood(err error) bool {
+	var limited *actions.RateLimitedError
+	var network *actions.NetworkError
+	var answer *actions.Error
+	if errors.As(err, &limited) || errors.As(err, &network) || !errors.As(err, &answer) {
+		return false
+	}
+	return rejected(err) || answer.StatusCode == http.StatusNotImplemented
 }

@@ -140,6 +140,49 @@ func TestOffersMadeWhileNobodyListenedAreFound(t *testing.T) {
 	})
 }
 
+// An offer may be made once only: a question that failed is asked again.
+func TestOffersAreSearchedForUntilThereIsAnAnswer(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		failures := []error{&actions.Error{StatusCode: 500}, &actions.NetworkError{Err: errBroken}, &actions.RateLimitedError{Err: errBroken, Until: time.Now().Add(9 * time.Minute)}}
+		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(8)}}
+		asked := 0
+		s.github.onSearch = func() error {
+			if asked++; asked <= len(failures) {
+				return failures[asked-1]
+			}
+			return nil
+		}
+		s.start()
+		s.pass(9*time.Minute - time.Second)
+		if asked != 3 {
+			t.Errorf("asked %d times before the limit's end, want 3", asked)
+		}
+		s.pass(10 * time.Minute)
+		if asked != 4 || s.github.noted("acquire [8]") != 1 {
+			t.Errorf("asked %d times, calls of GitHub: %v; want one more and the job acquired", asked, s.github.calls)
+		}
+	})
+}
+
+func TestASearchThatIsRefusedIsGivenUpForTheSession(t *testing.T) {
+	for _, status := range []int{400, 401, 403, 422, 501} {
+		inBubble(t, func(s *scenario) {
+			asked := 0
+			s.github.onSearch = func() error { asked++; return &actions.Error{StatusCode: status} }
+			s.start()
+			s.pass(5 * time.Minute)
+			if asked != 1 {
+				t.Errorf("%d: asked %d times, want once", status, asked)
+			}
+			s.github.evict()
+			s.pass(5 * time.Minute)
+			if asked != 2 {
+				t.Errorf("%d: asked %d times, want once more in the next session", status, asked)
+			}
+		})
+	}
+}
+
 // After a restart there may be jobs already, and a session may come without statistics: they are read first.
 func TestNothingIsAcquiredBeforeThereAreStatistics(t *testing.T) {
 	inBubble(t, func(s *scenario) {

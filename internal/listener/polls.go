@@ -38,7 +38,9 @@ type polls struct {
 	underReport map[int64]*deletion
 	// waitFor is a message under report that the service delivered again: until it is deleted there is no use polling.
 	waitFor int64
-	backoff backoff
+	// deleteFrom is until when GitHub wants no message deleted.
+	deleteFrom time.Time
+	backoff    backoff
 	// losses counts the sessions lost since a poll went well.
 	losses  int
 	trouble *trouble

@@ -1,10 +1,14 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -23,6 +27,8 @@ var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
 // publishing is what was written into the EphemeralRunnerSet and what is due to be.
 type publishing struct {
 	last Publication
+	// uid is that of the set, empty if it is not known.
+	uid types.UID
 	// lastAt is when, zero before the first time.
 	lastAt   time.Time
 	underWay bool
@@ -67,20 +73,22 @@ func (l *loop) publish(now time.Time) {
 	if want.Replicas != p.last.Replicas || p.lastAt.IsZero() {
 		l.log.Info("Desired runners", "replicas", want.Replicas, "assignedJobs", want.AssignedJobs, "patchID", want.PatchID)
 	}
+	turns := l.state.turns
 	l.beside(kubernetesLimit, func(ctx context.Context) func() {
 		set, err := l.cluster.Publish(ctx, want)
-		return func() { l.publishedResult(want, set, err) }
+		return func() { l.publishedResult(want, turns, set, err) }
 	})
 }
 
-func (l *loop) publishedResult(wrote Publication, set *RunnerSet, err error) {
+// publishedResult takes over what the answer says of the set. Turns is how many there were of reports before it was asked.
+func (l *loop) publishedResult(wrote Publication, turns int, set *RunnerSet, err error) {
 	now := l.clock.Now()
 	p := &l.published
 	p.underWay = false
 	if err != nil {
 		p.force = true
 		p.retryAt = now.Add(p.backoff.next())
-		p.trouble = p.trouble.again(reasonPublishFailed, err, now)
+		p.trouble = p.trouble.again(v1alpha1.ReasonPublishFailed, err, now)
 		l.log.Error(err, "Desired runners could not be published, trying again", "replicas", wrote.Replicas, "at", p.retryAt)
 		return
 	}
@@ -88,6 +96,12 @@ func (l *loop) publishedResult(wrote Publication, set *RunnerSet, err error) {
 	p.last, p.lastAt, p.trouble = wrote, now, nil
 	p.backoff.reset()
 	l.setCapacity(set.Capacity)
+	l.heard(set.Listener, turns)
+	if p.uid != "" && set.UID != "" && p.uid != set.UID {
+		l.log.Info("The EphemeralRunnerSet was made anew, publishing afresh", "uid", set.UID)
+		l.refreshing.at = now
+	}
+	p.uid = cmp.Or(set.UID, p.uid)
 }
 
 // setCapacity takes over what the manager says the set can run; the next poll tells GitHub.
@@ -109,8 +123,10 @@ type refreshing struct {
 	at       time.Time
 	underWay bool
 	// lastAt is when it was last begun.
-	lastAt  time.Time
-	backoff backoff
+	lastAt time.Time
+	// notBefore is until when GitHub wants no such call, whatever makes it due.
+	notBefore time.Time
+	backoff   backoff
 }
 
 // renewOldStatistics says that the statistics are too old to be published and will be read afresh.
@@ -128,7 +144,7 @@ func (l *loop) renewOldStatistics(now time.Time) bool {
 // refresh reads the statistics if that is due. At most once per publishInterval, whatever the length of polls.
 func (l *loop) refresh(now time.Time) {
 	r := &l.refreshing
-	if r.at.IsZero() || r.underWay || l.link.session == nil || l.stopping || l.later(latest(r.at, r.lastAt.Add(publishInterval)), now) {
+	if r.at.IsZero() || r.underWay || l.link.session == nil || l.stopping || l.later(latest(latest(r.at, r.lastAt.Add(publishInterval)), r.notBefore), now) {
 		return
 	}
 	r.underWay, r.lastAt, r.at = true, now, time.Time{}
@@ -153,7 +169,8 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 		err = errNoStatistics
 	}
 	if err != nil {
-		r.at = now.Add(r.backoff.next())
+		r.notBefore = now.Add(untilAllowed(err, now))
+		r.at = latest(now.Add(r.backoff.next()), r.notBefore)
 		l.log.Error(err, "Statistics could not be read, trying again", "at", r.at)
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 var errBroken = errors.New("broken")
@@ -251,6 +253,24 @@ func TestNothingIsConcludedFromSilence(t *testing.T) {
 		s.pass(longestPause)
 		if got := s.cluster.last().Replicas; got != 3 {
 			t.Errorf("replicas = %d, want 3", got)
+		}
+	})
+}
+
+// A set that was deleted by hand comes back under its name, and knows nothing of what the one before was told.
+func TestASetMadeAnewIsToldEverything(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.cluster.set.UID = "first"
+		s.start()
+		s.pass(time.Second)
+		told, read := len(s.cluster.states), s.github.noted("read")
+		s.cluster.set = RunnerSet{UID: "second"}
+		s.pass(2 * pollLength)
+		if got := s.cluster.states[told:]; len(got) != 1 || got[0].State != v1alpha1.ListenerStateListening {
+			t.Errorf("told %+v, want that the listener listens, once", got)
+		}
+		if got := s.github.noted("read") - read; got != 3 {
+			t.Errorf("statistics were read %d times, want after both polls and for the new set", got)
 		}
 	})
 }

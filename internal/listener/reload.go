@@ -91,6 +91,6 @@ func (l *loop) forgetScaleSet() {
 	if l.link.session != nil {
 		l.closeSession(l.link.session)
 	}
-	l.link.sessionID, l.offers.waiting = "", nil
+	l.link.sessionID, l.offers.waiting, l.offers.search = "", nil, search{}
 	clear(l.polls.underReport)
 }

@@ -237,5 +237,5 @@ func (r *reporter) hopeless(err error, started time.Time) (reason string, hopele
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return reasonTimeout, r.clock.Since(started) >= reportLimit && r.answeredAt.After(started)
+	return v1alpha1.ReasonTimeout, r.clock.Since(started) >= reportLimit && r.answeredAt.After(started)
 }

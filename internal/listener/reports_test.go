@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -178,7 +179,7 @@ func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
 		if took := time.Since(begun); took < reportLimit || took > reportLimit+10*time.Second {
 			t.Errorf("given up after %s, want %s", took, reportLimit)
 		}
-		if diff := cmp.Diff([]string{reasonTimeout}, r.reasons); diff != "" {
+		if diff := cmp.Diff([]string{v1alpha1.ReasonTimeout}, r.reasons); diff != "" {
 			t.Errorf("dropped (-want +got):\n%s", diff)
 		}
 	})

@@ -11,6 +11,10 @@ const (
 	// assignmentMemory is how long a message's word that a job is assigned outweighs statistics that do not count it
 	// yet: the service's counters are caught up by then.
 	assignmentMemory = 5 * time.Second
+	// freshAssignment is how old an assignment may be to be news: older ones come again after a listener was killed, and
+	// statistics count them long since. It allows for clocks that differ from GitHub's by less than that; where ours is
+	// farther ahead, statistics alone decide, which is late by one message at most.
+	freshAssignment = time.Minute
 	// acquisitionMemory is how long an acquired job takes up room without being reported assigned. The service assigns
 	// within seconds; later the job was cancelled or given to someone else.
 	acquisitionMemory = time.Minute
@@ -91,7 +95,9 @@ func (s *scaler) jobs() int { return max(s.statistics.TotalAssignedJobs, len(s.a
 // remember takes from a message which jobs are assigned and not started.
 func (s *scaler) remember(message *actions.Message, now time.Time) {
 	for _, job := range message.JobsAssigned {
-		s.assigned[job.RunnerRequestID] = now
+		if job.ScaleSetAssignTime.IsZero() || now.Sub(job.ScaleSetAssignTime) < freshAssignment {
+			s.assigned[job.RunnerRequestID] = now
+		}
 		delete(s.acquired, job.RunnerRequestID)
 	}
 	for _, job := range message.JobsStarted {

@@ -78,6 +78,37 @@ func TestStatisticsAreNotBelowWhatMessagesJustSaid(t *testing.T) {
 	}
 }
 
+// After a listener was killed, messages come again whose jobs may have ended long since.
+func TestOldAssignmentsAreLeftToTheStatistics(t *testing.T) {
+	for name, test := range map[string]struct {
+		assigned time.Time
+		want     int
+	}{
+		"not said":               {time.Time{}, 2},
+		"a moment ago":           {noon.Add(-3 * time.Second), 2},
+		"by a clock ahead":       {noon.Add(time.Hour), 2},
+		"within what clocks err": {noon.Add(-freshAssignment + 1), 2},
+		"a minute ago":           {noon.Add(-freshAssignment), 1},
+		"days ago":               {noon.Add(-48 * time.Hour), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaler(0, 10, 0)
+			s.observe(statistics(0), noon)
+			s.acquire(2, []int64{1, 3}, noon)
+			redelivered := message(1, 0, "assign 1", "assign 2")
+			redelivered.JobsAssigned[0].ScaleSetAssignTime = test.assigned
+			s.remember(redelivered, noon)
+			s.observe(statistics(0), noon)
+			if got := s.desired.Replicas; got != test.want {
+				t.Errorf("replicas = %d, want %d", got, test.want)
+			}
+			if len(s.acquired) != 1 {
+				t.Errorf("acquired and not assigned: %v, want job 3", s.acquired)
+			}
+		})
+	}
+}
+
 func TestAcquiredJobsCountUntilStatisticsCome(t *testing.T) {
 	s := newScaler(0, 10, 0)
 	s.observe(statistics(2), noon)

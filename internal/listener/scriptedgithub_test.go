@@ -36,6 +36,7 @@ type scriptedGitHub struct {
 	onOpen    func() error
 	onPoll    func() error
 	onRead    func() error
+	onSearch  func() error
 	onAcquire func(requestIDs []int64) ([]int64, error)
 	onDelete  func(messageID int64) error
 }
@@ -112,6 +113,11 @@ func (g *scriptedGitHub) GetRunnerScaleSetByID(context.Context, int) (*actions.R
 }
 
 func (g *scriptedGitHub) GetAcquirableJobs(context.Context, int) ([]actions.JobAvailable, error) {
+	if hook := guarded(&g.mu, &g.onSearch); hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
 	return g.acquirable, nil
 }
 

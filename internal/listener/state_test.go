@@ -67,6 +67,21 @@ func TestAStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	})
 }
 
+// A limit that is imposed again has another end, which is what people want to know; other reasons' words may wait.
+func TestNewEndOfARateLimitIsTold(t *testing.T) {
+	for reason, told := range map[string]bool{v1alpha1.ReasonRateLimited: true, v1alpha1.ReasonGitHubUnavailable: false} {
+		before := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: reason, Message: "until noon"}
+		after := before
+		after.Message = "until one"
+		if same(&before, &after) == told {
+			t.Errorf("%s in other words: told %t, want %t", reason, !told, told)
+		}
+		if !same(&before, &before) {
+			t.Errorf("%s in the same words is told again", reason)
+		}
+	}
+}
+
 func TestReasons(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
@@ -78,10 +93,10 @@ func TestReasons(t *testing.T) {
 		"scale set gone":     {actions.ErrScaleSetNotFound, v1alpha1.ReasonScaleSetNotFound, 0},
 		"credential refused": {actions.ErrUnauthorized, v1alpha1.ReasonUnauthorized, 0},
 		"credential useless": {actions.ErrInvalidCredentials, v1alpha1.ReasonCredentialsInvalid, 0},
-		"no certificate":     {errUnusable, reasonInvalidConfig, 0},
+		"no certificate":     {errUnusable, v1alpha1.ReasonInvalidConfiguration, 0},
 		"rate limit":         {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, v1alpha1.ReasonRateLimited, 0},
 		"message":            {&actions.MalformedMessageError{Err: errBroken}, reasonMalformedMessage, patience},
-		"time is up":         {&actions.TimeoutError{}, reasonTimeout, patience},
+		"time is up":         {&actions.TimeoutError{}, v1alpha1.ReasonTimeout, patience},
 		"anything else":      {errBroken, v1alpha1.ReasonGitHubUnavailable, patience},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +104,7 @@ func TestReasons(t *testing.T) {
 			if reason != test.reason {
 				t.Fatalf("reason = %s, want %s", reason, test.reason)
 			}
-			if (reason == reasonTimeout || reason == v1alpha1.ReasonGitHubUnavailable) && !strings.Contains(err.Error(), "check proxy") {
+			if (reason == v1alpha1.ReasonTimeout || reason == v1alpha1.ReasonGitHubUnavailable) && !strings.Contains(err.Error(), "check proxy") {
 				t.Errorf("%q says nothing of what to look at", err)
 			}
 			var troubled *trouble
@@ -170,4 +185,27 @@ func TestTheLoopTurnsWhateverHangs(t *testing.T) {
 			t.Error("ready although no poll came through for 20 min")
 		}
 	})
+}
+
+// The answer to a publication tells what the set has heard, unless a report may have come after it.
+func TestAnAnswerOlderThanAReportSaysNothing(t *testing.T) {
+	listening := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}
+	starting := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStarting}
+	for name, test := range map[string]struct {
+		answer   *v1alpha1.ListenerStatus
+		turns    int
+		underWay bool
+		want     v1alpha1.ListenerState
+	}{
+		"newer than the last report":     {&starting, 2, false, v1alpha1.ListenerStateStarting},
+		"of a set that has heard none":   {nil, 2, false, ""},
+		"asked for before a report":      {&starting, 1, false, v1alpha1.ListenerStateListening},
+		"asked for while one is written": {nil, 2, true, v1alpha1.ListenerStateListening},
+	} {
+		l := &loop{state: reporting{told: listening, turns: 2, underWay: test.underWay}}
+		l.heard(test.answer, test.turns)
+		if got := l.state.told.State; got != test.want {
+			t.Errorf("%s: told %q, want %q", name, got, test.want)
+		}
+	}
 }

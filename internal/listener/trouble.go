@@ -12,16 +12,13 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Reasons of status.listener. The manager repeats them in the AutoscalingRunnerSet's conditions.
+// Reasons of status.listener by which nothing else decides. The manager repeats them in the AutoscalingRunnerSet's conditions.
 const (
 	reasonListening        = "Listening"
 	reasonStarting         = "Starting"
 	reasonStopped          = "Stopped"
 	reasonSessionLost      = "SessionLost"
-	reasonTimeout          = "Timeout"
 	reasonMalformedMessage = "MalformedMessage"
-	reasonPublishFailed    = "PublishFailed"
-	reasonInvalidConfig    = "InvalidConfiguration"
 )
 
 const (
@@ -37,21 +34,32 @@ type trouble struct {
 	reason, message string
 	// since is when it began, last when it was seen last.
 	since, last time.Time
+	// assumed is a rate limit whose end GitHub did not name.
+	assumed bool
 }
 
 // again is the trouble after one more failure: the same reason began when it first came.
 func (t *trouble) again(reason string, err error, now time.Time) *trouble {
-	since := now
-	if t != nil && t.reason == reason {
-		since = t.since
+	next := &trouble{reason: reason, message: err.Error(), since: now, last: now}
+	var limited *actions.RateLimitedError
+	next.assumed = errors.As(err, &limited) && limited.Assumed
+	if t == nil || t.reason != reason {
+		return next
 	}
-	return &trouble{reason: reason, message: err.Error(), since: since, last: now}
+	next.since = t.since
+	if t.assumed && next.assumed {
+		next.message = t.message // nothing but the answer's ids is new
+	}
+	return next
 }
 
 // patience is how long the trouble has to last before it is told: not at all where waiting alone will not help.
 func (t *trouble) patience() time.Duration {
+	if t.assumed {
+		return patience
+	}
 	switch t.reason {
-	case v1alpha1.ReasonUnauthorized, v1alpha1.ReasonCredentialsInvalid, reasonInvalidConfig, v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound:
+	case v1alpha1.ReasonUnauthorized, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration, v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound:
 		return 0
 	case v1alpha1.ReasonSessionConflict:
 		return conflictPatience
@@ -88,7 +96,7 @@ func explain(err error) (reason string, explained error) {
 	case errors.Is(err, actions.ErrInvalidCredentials):
 		return v1alpha1.ReasonCredentialsInvalid, err
 	case errors.Is(err, errUnusable):
-		return reasonInvalidConfig, err
+		return v1alpha1.ReasonInvalidConfiguration, err
 	case errors.As(err, &limited):
 		return v1alpha1.ReasonRateLimited, err
 	case errors.Is(err, actions.ErrUnauthorized):
@@ -96,7 +104,7 @@ func explain(err error) (reason string, explained error) {
 	case errors.As(err, &malformed):
 		return reasonMalformedMessage, err
 	case errors.Is(err, context.DeadlineExceeded):
-		return reasonTimeout, unreached(err)
+		return v1alpha1.ReasonTimeout, unreached(err)
 	}
 	return v1alpha1.ReasonGitHubUnavailable, unreached(err)
 }

@@ -58,7 +58,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,
 		"ask node autoscalers not to evict a pod while its job runs; part of --job-pod-metadata")
 	flags.Var(rateLimiter{}, "workqueue-rate-limiter",
-		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts, failing objects back off from 5 ms to 1000 s with either")
+		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts, failing objects back off from 50 ms to 30 s with either")
 	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is looked at although nothing changed")
 	flags.IntVar(&o.QPS, "k8s-client-rate-limiter-qps", defaultQPS, "requests to the API server a second")
 	flags.IntVar(&o.Burst, "k8s-client-rate-limiter-burst", defaultBurst, "requests to the API server at once")

@@ -105,7 +105,6 @@ func newManager(cluster *rest.Config, options Options, log logr.Logger) (ctrl.Ma
 }
 
 func managerOptions(options Options, log logr.Logger) ctrl.Options {
-	grace, yes := shutdownGrace, true
 	return ctrl.Options{
 		Scheme: newScheme(),
 		Logger: log,
@@ -124,15 +123,15 @@ func managerOptions(options Options, log logr.Logger) ctrl.Options {
 		Metrics:                 options.metricsServer(),
 		PprofBindAddress:        options.PprofAddress,
 		HealthProbeBindAddress:  disabledAddress,
-		GracefulShutdownTimeout: &grace,
+		GracefulShutdownTimeout: ptr.To(shutdownGrace),
 
 		Controller: config.Controller{
 			MaxConcurrentReconciles: setWorkers, // what a controller says itself takes precedence
 			ReconciliationTimeout:   reconcileTimeout,
 			// A manager that stands by fills its caches, so that it acts as soon as it leads.
-			EnableWarmup: &yes,
+			EnableWarmup: ptr.To(true),
 			// Names are constants of different packages. Tests run several managers in one process.
-			SkipNameValidation: &yes,
+			SkipNameValidation: ptr.To(true),
 		},
 	}
 }

@@ -52,8 +52,11 @@ func observeGitHub(configURL string, info actions.RequestInfo) {
 	if limit := info.RateLimit; limit != nil {
 		rateLimit.WithLabelValues(configURL, limit.Resource).Set(float64(limit.Remaining))
 	}
-	if !info.TokenExpires.IsZero() {
+	switch {
+	case !info.TokenExpires.IsZero():
 		credentialExpiry.WithLabelValues(configURL).Set(float64(info.TokenExpires.Unix()))
+	case info.ShowsExpiry():
+		credentialExpiry.DeleteLabelValues(configURL)
 	}
 }
 

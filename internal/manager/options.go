@@ -21,9 +21,9 @@ const (
 )
 
 const (
-	// A runner costs at most 12 requests (DESIGN §8), so 1,000 runners at once are 12,000: 11 s at this rate with the
-	// burst spent first. The API server's own priority and fairness is what protects it; a lower limit here would only
-	// make one scale set's burst wait for another's.
+	// A runner costs at most 12 requests (docs/performance.md), so 1,000 runners at once are 12,000: 11 s at this rate
+	// with the burst spent first. The API server's own priority and fairness is what protects it; a lower limit here would
+	// only make one scale set's burst wait for another's.
 	defaultQPS   = 1000
 	defaultBurst = 2000
 

@@ -24,13 +24,13 @@ const (
 	PathVariable = "LISTENER_CONFIG_PATH"
 	// HealthPort serves /healthz and /readyz, whatever the metrics setting is.
 	HealthPort = 8081
-	// HealthAddressVariable overrides the address of the health server and MetricsAddressVariable that of the metrics
-	// server, for several listeners on one host.
-	HealthAddressVariable  = "LISTENER_HEALTH_ADDR"
+	// HealthAddressVariable overrides the address of the health server, for several listeners on one host.
+	HealthAddressVariable = "LISTENER_HEALTH_ADDR"
+	// MetricsAddressVariable does so for the metrics server.
 	MetricsAddressVariable = "LISTENER_METRICS_ADDR"
-	// MetricsLabelsFew and MetricsLabelsARC are what metrics of jobs are labelled with where nothing else is asked for:
-	// the scale set and the result, or all that ARC has, with its 45 buckets.
+	// MetricsLabelsFew labels metrics of jobs, where nothing else is asked for, with the scale set and the result.
 	MetricsLabelsFew = "few"
+	// MetricsLabelsARC labels them with all that ARC has, and gives them its 45 buckets.
 	MetricsLabelsARC = "arc"
 	// MetricsDisabled as metrics_addr means no metrics, as the empty string does.
 	MetricsDisabled = "0"

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +19,8 @@ import (
 // refuses it with a better message.
 func labelsOfSet(settings *config.Config) prometheus.Labels {
 	labels := prometheus.Labels{
-		labelName:      settings.EphemeralRunnerSetName,
+		// The EphemeralRunnerSet has the same name, unless ARC has made it.
+		labelName:      cmp.Or(settings.RunnerScaleSetName, settings.EphemeralRunnerSetName),
 		labelNamespace: settings.EphemeralRunnerSetNamespace,
 	}
 	if parsed, err := actions.ParseConfigURL(settings.ConfigureURL); err == nil {

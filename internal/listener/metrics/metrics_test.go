@@ -181,7 +181,19 @@ func TestOwnMetrics(t *testing.T) {
 		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 1.7e+09`,
 		`gha_listener_session_up{`+set+`} 1`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
 	m.SessionLost()
-	expect(t, scrape(t, m, "/metrics"), `gha_listener_session_up{`+set+`} 0`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
+	m.Request(actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201}) // another token, without an end
+	expect(t, scrape(t, m, "/metrics"), `gha_listener_session_up{`+set+`} 0`, `gha_listener_credential_expiry_timestamp_seconds{`+set+`} 0`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
+}
+
+// An EphemeralRunnerSet that ARC has made has a name of its own; dashboards know the scale set's.
+func TestSeriesAreNamedAfterTheScaleSet(t *testing.T) {
+	adopted := settings(nil)
+	adopted.RunnerScaleSetName, adopted.EphemeralRunnerSetName = "set", "set-k7x2m"
+	m := New(adopted, logr.Discard())
+	expect(t, scrape(t, m, "/metrics"), `gha_listener_session_up{name="set",namespace="ns"} 0`)
+	if series := scrape(t, m, "/metrics"); strings.Contains(series, "k7x2m") {
+		t.Errorf("the EphemeralRunnerSet's name is a label:\n%s", series)
+	}
 }
 
 func TestChosenMetrics(t *testing.T) {

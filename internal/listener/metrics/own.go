@@ -9,7 +9,7 @@ import (
 )
 
 // own metrics are about the listener itself; listenerMetrics does not choose among them. Each has the labels name and
-// namespace, of its EphemeralRunnerSet, which has the name of its scale set.
+// namespace, of its scale set.
 type own struct {
 	dropped   *prometheus.CounterVec
 	requests  *prometheus.CounterVec
@@ -76,8 +76,11 @@ func (m *Metrics) Request(request actions.RequestInfo) {
 	if limit := request.RateLimit; limit != nil {
 		m.own.remaining.WithLabelValues(limit.Resource).Set(float64(limit.Remaining))
 	}
-	if !request.TokenExpires.IsZero() {
+	switch {
+	case !request.TokenExpires.IsZero():
 		m.own.expires.Set(float64(request.TokenExpires.Unix()))
+	case request.ShowsExpiry():
+		m.own.expires.Set(0)
 	}
 }
 

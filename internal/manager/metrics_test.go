@@ -1,0 +1,27 @@
+package manager
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// A token that expires is replaced by one that does not: the alert about the old one has to end.
+func TestCredentialExpiryGoesWithTheCredential(t *testing.T) {
+	const url = "https://github.com/expiry-test"
+	t.Cleanup(func() { forgetGitHub(url) })
+	asked := actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201, TokenExpires: time.Unix(1700000000, 0)}
+	observeGitHub(url, asked)
+	observeGitHub(url, actions.RequestInfo{Endpoint: actions.EndpointGenerateJITConfig, StatusCode: 200}) // says nothing of it
+	if got := testutil.CollectAndCount(credentialExpiry); got != 1 {
+		t.Fatalf("%d series, want 1", got)
+	}
+	asked.TokenExpires = time.Time{}
+	observeGitHub(url, asked)
+	if got := testutil.CollectAndCount(credentialExpiry); got != 0 {
+		t.Errorf("%d series of a token that does not expire, want none", got)
+	}
+}
