@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -82,13 +83,22 @@ func (g *gathering) deniedManager(ctx context.Context, namespace string) Denial 
 	return *least
 }
 
-// insideManager says that the doctor was started in the manager's pod, whose ServiceAccount may not list Deployments.
+// managerNamespace is the environment variable by which the chart tells a manager its namespace; serviceAccounts begins the
+// user names of ServiceAccounts, which NAMESPACE:NAME follow.
+const (
+	managerNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
+	serviceAccounts  = "system:serviceaccount:"
+)
+
+// insideManager says that the doctor was started in the manager's pod, whose ServiceAccount may not list Deployments. Others'
+// may not either, and need none of the manager's permissions.
 func (g *gathering) insideManager(ctx context.Context) bool {
 	review := &authenticationv1.SelfSubjectReview{}
 	if g.cluster.Reviews == nil || !g.wasUnread("Deployments") || g.cluster.Reviews.Create(ctx, review) != nil {
 		return false
 	}
-	return strings.HasPrefix(review.Status.UserInfo.Username, "system:serviceaccount:")
+	namespace := os.Getenv(managerNamespace)
+	return namespace != "" && strings.HasPrefix(review.Status.UserInfo.Username, serviceAccounts+namespace+":")
 }
 
 func (g *gathering) denied(ctx context.Context, a account, namespace string, needs []authorizationv1.ResourceAttributes) Denial {
@@ -122,7 +132,7 @@ func may(ctx context.Context, reviews Reviews, a account, need authorizationv1.R
 		return review.Status.Allowed, err
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: &need, User: "system:serviceaccount:" + a.namespace + ":" + a.name,
+		ResourceAttributes: &need, User: serviceAccounts + a.namespace + ":" + a.name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + a.namespace, "system:authenticated"},
 	}}
 	err := reviews.Create(ctx, review)

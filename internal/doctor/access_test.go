@@ -35,6 +35,7 @@ func (r reviewer) Create(_ context.Context, object client.Object, _ ...client.Cr
 }
 
 func TestDenials(t *testing.T) {
+	t.Setenv(managerNamespace, "arc-systems")
 	const first, second, listener = "system:serviceaccount:arc-systems:arc", "system:serviceaccount:other:arc", "system:serviceaccount:arc-systems:linux"
 	deployment := func(namespace string) appsv1.Deployment {
 		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "arc"}}
@@ -54,6 +55,7 @@ func TestDenials(t *testing.T) {
 		"neither":                      {managers: both, reviewer: reviewer{denied: []string{first, second}}, want: []string{"arc-systems/arc"}},
 		"the listener":                 {managers: both[:1], reviewer: reviewer{denied: []string{listener}}, want: []string{"arc-systems/linux"}},
 		"in the manager's pod":         {reviewer: reviewer{self: first, denied: []string{first}}, want: []string{"the manager"}},
+		"in a pod of somebody else":    {reviewer: reviewer{self: second, denied: []string{second}}},
 		"by somebody with few rights":  {reviewer: reviewer{self: "jane", denied: []string{"jane"}}},
 		"by somebody who may not look": {managers: both, reviewer: reviewer{err: errors.New("forbidden")}, unread: true},
 	} {

@@ -202,9 +202,9 @@ func limited(s *Set) []Finding {
 	most, runnerSet := s.Spec.MaxRunners, s.runnerSet()
 	switch {
 	case most != nil && *most == 0:
-		return append(findings, s.finding(Problem, "MaxRunnersZero", "maxRunners is 0: the scale set takes no jobs", "raise maxRunners"))
-	case most != nil && runnerSet != nil && runnerSet.Spec.Replicas >= *most:
-		return append(findings, s.finding(Warning, "MaxRunnersReached",
+		return append(findings, s.finding(Problem, v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: the scale set takes no jobs", "raise maxRunners"))
+	case most != nil && runnerSet != nil && runnerSet.Spec.AssignedJobs >= *most:
+		return append(findings, s.finding(Warning, v1alpha1.ReasonMaxRunnersReached,
 			fmt.Sprintf("maxRunners of %d is reached, with %s; more jobs wait on GitHub", *most, counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
 			"raise maxRunners, or wait for a runner to finish"))
 	}
@@ -220,7 +220,7 @@ func unexplained(s *Set) []Finding {
 		return nil
 	}
 	if ended := endedWithoutJob(s); ended > 0 {
-		return []Finding{s.finding(Warning, "RunnerExitedWithoutJob",
+		return []Finding{s.finding(Warning, v1alpha1.ReasonRunnerExitedWithoutJob,
 			fmt.Sprintf("%s with code 0, and no job of theirs is known; GitHub's next answer, within about a minute, says whether they had one",
 				counted(ended, "runner has ended", "runners have ended")),
 			"ask again in a minute; where it comes again, "+ofCommand)}

@@ -39,7 +39,7 @@ func waiting(s *Set) []Finding {
 	for i := range s.Runners {
 		r := &s.Runners[i]
 		said := r.Status.Reason != "" && !r.Status.Done() && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
-		if said && !told[r.Name] && (!quota || r.Status.Reason != v1alpha1.ConditionQuotaExceeded) {
+		if said && !told[r.Name] && (!quota || r.Status.Reason != v1alpha1.ReasonQuotaExceeded) {
 			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
 		}
 	}
@@ -63,7 +63,7 @@ func waiting(s *Set) []Finding {
 
 // passing says that a pod with this reason is on its way.
 func passing(reason string) bool {
-	return slices.Contains([]string{"ContainerCreating", "PodInitializing", "Pending"}, reason)
+	return slices.Contains([]string{"ContainerCreating", "PodInitializing", v1alpha1.ReasonPending}, reason)
 }
 
 // pendingReason is the scheduler's or the kubelet's word for why the pod's containers don't run; empty for one that runs
@@ -84,7 +84,7 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 			}
 		}
 	}
-	return "Pending", "the pod has not started yet"
+	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
 
 // failing tells what runners failed of that are kept as evidence.

@@ -8,8 +8,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -23,8 +26,8 @@ import (
 type values struct {
 	GitHubConfigURL    string                  `json:"githubConfigUrl"`
 	GitHubConfigSecret any                     `json:"githubConfigSecret"`
-	MinRunners         *int                    `json:"minRunners"`
-	MaxRunners         *int                    `json:"maxRunners"`
+	MinRunners         *intstr.IntOrString     `json:"minRunners"`
+	MaxRunners         *intstr.IntOrString     `json:"maxRunners"`
 	Template           *corev1.PodTemplateSpec `json:"template"`
 	ScaleSetLabels     []string                `json:"scaleSetLabels"`
 	ContainerMode      *struct {
@@ -42,6 +45,12 @@ var knownValues = []string{
 	"namespaceOverride", "pendingTimeout", "proxy", "registrationTimeout", "resourceMeta", "runnerGroup", "runnerScaleSetName",
 	"scaleSetLabels", "template",
 }
+
+// ownPrefix begins values that the chart leaves to users, such as anchors.
+const ownPrefix = "x-"
+
+// containerModes are the types that the chart knows; "none" and none at all are the same.
+var containerModes = []string{"", "none", "dind", "kubernetes", "kubernetes-novolume"}
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets by their kind, documents without
 // a kind as values of the chart gha-runner-scale-set; other kinds are passed over. It fails where the file is no YAML.
@@ -94,7 +103,7 @@ func (c *checks) fail(ok bool, reason, message, fix string) {
 func validateValues(document []byte, fields map[string]any, object string) []Finding {
 	c := &checks{object: object}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		c.fail(slices.Contains(knownValues, key), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
+		c.fail(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
 			"correct its spelling; helm show values lists them")
 	}
 	v := values{}
@@ -102,17 +111,15 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 		c.fail(false, "InvalidValues", err.Error(), "correct the type of the value")
 		return c.findings
 	}
-	c.spec(v.GitHubConfigURL, v.MinRunners, v.MaxRunners)
+	c.spec(v.GitHubConfigURL, c.number("minRunners", v.MinRunners), c.number("maxRunners", v.MaxRunners))
 	c.secret(v.GitHubConfigSecret)
 	if v.ContainerMode != nil {
-		switch v.ContainerMode.Type {
-		case "", "dind", "kubernetes", "kubernetes-novolume":
-		default:
-			c.fail(false, "UnknownContainerMode", fmt.Sprintf("containerMode.type is %q", v.ContainerMode.Type), "use dind, kubernetes or kubernetes-novolume, or leave it out")
-		}
+		c.fail(slices.Contains(containerModes, v.ContainerMode.Type), "UnknownContainerMode",
+			fmt.Sprintf("containerMode.type is %q", v.ContainerMode.Type), "use dind, kubernetes or kubernetes-novolume, or leave it out")
 	}
 	const vaultType = string(v1alpha1.VaultTypeAzureKeyVault)
-	c.fail(v.KeyVault == nil || v.KeyVault.Type == vaultType, v1alpha1.ReasonVaultUnsupported, "keyVault.type is not "+vaultType, "use "+vaultType+", or leave keyVault out")
+	c.fail(v.KeyVault == nil || v.KeyVault.Type == "" || v.KeyVault.Type == vaultType,
+		v1alpha1.ReasonVaultUnsupported, "keyVault.type is not "+vaultType, "use "+vaultType+", or leave keyVault out")
 	for _, label := range v.ScaleSetLabels {
 		c.fail(label != "" && len(label) < maxLabel, "InvalidLabel", fmt.Sprintf("scaleSetLabels has %q", label),
 			fmt.Sprintf("give labels 1 to %d characters", maxLabel-1))
@@ -121,6 +128,19 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 		c.template(&v.Template.Spec, true)
 	}
 	return c.findings
+}
+
+// number reads a value that the chart takes in quotes, too. It returns nil where there is none, or none that can be read.
+func (c *checks) number(name string, value *intstr.IntOrString) *int {
+	if value == nil {
+		return nil
+	}
+	number, err := strconv.Atoi(value.String())
+	if err != nil {
+		c.fail(false, "InvalidValues", fmt.Sprintf("%s is %q", name, value.StrVal), "give a number")
+		return nil
+	}
+	return &number
 }
 
 // maxLabel is the length in bytes from which GitHub refuses a label.
