@@ -24,11 +24,11 @@ const (
 	reasonPredecessor   = "WaitingForPredecessor"
 	reasonBackOff       = "BackOff"
 	reasonPodFailed     = "PodFailed"
-	reasonNodeLost      = "NodeLost"
+	reasonNodeLost      = v1alpha1.ReasonNodeLost
 	reasonCrashLoop     = "CrashLoopBackOff"
 	reasonStopping      = "Stopping"
 	reasonUnschedulable = "Unschedulable"
-	reasonNameTaken     = "PodNameTaken"
+	reasonNameTaken     = v1alpha1.ReasonPodNameTaken
 )
 
 // treatment is what is done about a pod.

@@ -22,9 +22,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// reasonExitedWithoutJob says that a runner ended well but never had a job: a wrong image or command must not loop.
-const reasonExitedWithoutJob = "RunnerExitedWithoutJob"
-
 // apply does what was planned: questions first, for they only queue, then writes, in parallel.
 func (c *Controller) apply(ctx context.Context, p *pass) error {
 	m := p.memory
@@ -185,7 +182,7 @@ func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
-		object.Status.Reason = reasonExitedWithoutJob
+		object.Status.Reason = v1alpha1.ReasonRunnerExitedWithoutJob
 		object.Status.Message = "the runner container exited with code 0 before it got a job: check the image and its command"
 		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)

@@ -283,8 +283,8 @@ func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
 		s.publish(1)
 		s.reconcile()
 		s.wantRunners(1) // it is not replaced before it counts as a failure
-		if got := s.runners()[0].Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != reasonExitedWithoutJob {
-			t.Errorf("status %+v, want Failed for %s", got, reasonExitedWithoutJob)
+		if got := s.runners()[0].Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob {
+			t.Errorf("status %+v, want Failed for %s", got, v1alpha1.ReasonRunnerExitedWithoutJob)
 		}
 	}, newSet(1))
 }

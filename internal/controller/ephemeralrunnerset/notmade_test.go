@@ -56,7 +56,7 @@ func TestRunnersThatCannotBeMadeAreACondition(t *testing.T) {
 			inBubble(t, func(s *site) {
 				s.refuseUntilToldSo(test.refusal)
 				degraded := meta.FindStatusCondition(s.set().Status.Conditions, v1alpha1.ConditionDegraded)
-				if degraded == nil || degraded.Reason != reasonNotCreated {
+				if degraded == nil || degraded.Reason != v1alpha1.ReasonRunnersNotCreated {
 					t.Fatalf("condition %+v", degraded)
 				}
 				for _, words := range test.words {

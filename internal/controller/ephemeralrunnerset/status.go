@@ -113,9 +113,6 @@ func (m *memory) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
 	return append(summary, degraded, outdated)
 }
 
-// reasonNotCreated says that runners are wanted and their objects can't be made.
-const reasonNotCreated = "RunnersNotCreated"
-
 // notMade says that runners are wanted and the API server has refused them, or not answered, too often.
 func (m *memory) notMade() bool { return m.lacking && m.refusals >= troubleLimit }
 
@@ -123,7 +120,7 @@ func (m *memory) degraded(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
 	t := &m.trouble
 	switch {
 	case !t.isDegraded() && m.notMade():
-		return kube.True(v1alpha1.ConditionDegraded, reasonNotCreated, fmt.Sprintf(
+		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server does not take the set's runners, which is tried again: %s: correct what it names in the AutoscalingRunnerSet, or what refuses it in namespace %s",
 			strings.ReplaceAll(m.refusal.Error(), "\n", "; "), set.Namespace))
 	case !t.isDegraded():

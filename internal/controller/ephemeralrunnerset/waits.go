@@ -31,7 +31,7 @@ func waitsOf(runners []*runner) (quota, other wait) {
 	}
 	for reason, w := range waits {
 		switch {
-		case reason == v1alpha1.ConditionQuotaExceeded:
+		case reason == v1alpha1.ReasonQuotaExceeded:
 			quota = *w
 		case w.runners > other.runners || w.runners == other.runners && reason < other.reason:
 			other = *w
@@ -45,7 +45,7 @@ func waitConditions(before []metav1.Condition, runners []*runner) []kube.Conditi
 	quota, other := waitsOf(runners)
 	refused := kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
-		refused = kube.True(v1alpha1.ConditionQuotaExceeded, "PodsForbidden", fmt.Sprintf(
+		refused = kube.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
 			"%s because a ResourceQuota refuses their pods; raise the quota or lower maxRunners; the refusal of %s: %s",
 			runnersWait(quota.runners), quota.example, quota.message))
 	}
