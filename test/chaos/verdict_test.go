@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -42,12 +45,30 @@ func (w *world) checkSettles() {
 		case settled:
 			w.logf("settled %.1f s after the last fault: %s", took.Seconds(), seen)
 			return
-		case took-min(blind, blindAtMost) > atMost:
+		case took-min(blind, blindAtMost) > atMost+w.retryPause():
 			w.t.Errorf("%s after the last fault, %s of it blind: %s", took.Round(time.Second), blind.Round(time.Second), seen)
 			return
 		}
 		w.pause(lookInterval)
 	}
+}
+
+// retryPauses are the waits of a runner after its first to fifth failed attempt.
+var retryPauses = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+
+// retryPause is the longest wait of a runner that is there: faults may have hit the same one several times.
+func (w *world) retryPause() time.Duration {
+	var runners v1alpha1.EphemeralRunnerList
+	w.request(func(ctx context.Context) error {
+		return w.cluster.Client().List(ctx, &runners, client.InNamespace(w.rig.RunnerNamespace))
+	})
+	longest := time.Duration(0)
+	for i := range runners.Items {
+		if failures := len(runners.Items[i].Status.Failures); failures > 0 {
+			longest = max(longest, retryPauses[min(failures, len(retryPauses))-1])
+		}
+	}
+	return longest
 }
 
 // checkJobs: every job has ended once, and only those failed whose pod a fault took.

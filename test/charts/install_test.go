@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -131,6 +133,7 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 		rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
 	}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}}}
+	awaitBindings(t, account, system, runners)
 	for _, object := range []client.Object{listener, pod, event(system), event(runners)} {
 		if err := account.Create(t.Context(), object); err != nil {
 			t.Errorf("the controller may not create a %T: %v", object, err)
@@ -150,6 +153,18 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 			t.Errorf("the controller may not delete a %T: %v", object, err)
 		}
 	}
+}
+
+// awaitBindings waits until the API server knows the account's RoleBindings, of which it learns by a watch of its own.
+func awaitBindings(t *testing.T, account client.Client, namespaces ...string) {
+	t.Helper()
+	for _, namespace := range namespaces {
+		gomega.NewWithT(t).Eventually(func() error { return account.Create(t.Context(), event(namespace)) }, time.Minute).
+			Should(gomega.Succeed(), "the controller may not create Events in %s", namespace)
+	}
+	gomega.NewWithT(t).Eventually(func() error {
+		return account.List(t.Context(), &corev1.PodList{}, client.InNamespace(namespaces[len(namespaces)-1]))
+	}, time.Minute).Should(gomega.Succeed(), "the controller may not list pods")
 }
 
 func event(namespace string) *eventsv1.Event {
