@@ -37,7 +37,7 @@ var strikes = []struck{
 		alerts: []string{"HarrierPodsPending", "HarrierJobsWaitWithoutRunner"},
 	}},
 	{"manager without its rights", unbound, symptom{
-		about: v1alpha1.ConditionRunnersPending, status: yes, reason: "SecretUnreadable", finding: "MissingPermission", code: 1,
+		about: v1alpha1.ConditionRunnersPending, status: yes, reason: v1alpha1.ReasonSecretRefused, finding: "MissingPermission", code: 1,
 		words:  []string{"harrier-gha-rs-controller may not get secrets, create secrets, create pods, delete pods", "helm upgrade"},
 		alerts: []string{"HarrierPodsPending", "HarrierJobsWaitWithoutRunner"},
 	}},
