@@ -19,11 +19,8 @@ import (
 // Reasons of conditions.
 const (
 	reasonReady                = "Ready"
-	reasonMaxRunners           = "MaxRunnersReached"
-	reasonNoRunners            = "MaxRunnersZero"
 	reasonRegistered           = "Registered"
 	reasonRegistering          = "Registering"
-	reasonNameTooLong          = "NameTooLong"
 	reasonAccepted             = "Accepted"
 	reasonRead                 = "Read"
 	reasonLabelsAccepted       = "LabelsAccepted"
@@ -97,12 +94,12 @@ func registeredCondition(p *pass) *kube.Condition {
 	var tooLong *NameTooLongError
 	var condition kube.Condition
 	switch {
-	case p.deleting() && p.registration == nil:
+	case p.deleting() && p.registration == nil && !p.searching:
 		condition = kube.False(about, "Deregistered", "the scale set is gone from GitHub, or was given up")
 	case p.deleting():
 		return nil
 	case errors.As(p.obstacle, &tooLong):
-		condition = kube.False(about, reasonNameTooLong, p.obstacle.Error())
+		condition = kube.False(about, v1alpha1.ReasonNameTooLong, p.obstacle.Error())
 	case p.wish.URL == "" && p.obstacle != nil:
 		condition = kube.False(about, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
 	case p.answered():
@@ -305,7 +302,7 @@ func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string
 	for _, about := range []string{v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
 			if about == v1alpha1.ConditionQuotaExceeded {
-				return about, c.Message
+				return v1alpha1.ReasonQuotaExceeded, c.Message
 			}
 			return c.Reason, c.Message
 		}
@@ -315,9 +312,9 @@ func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
 		return reasonReady, "" // also where the idle runners of minRunners have no room: no job waits for them
 	case *spec.MaxRunners == 0:
-		return reasonNoRunners, "maxRunners is 0: no job is taken; raise maxRunners to run jobs"
+		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no job is taken; raise maxRunners to run jobs"
 	}
-	return reasonMaxRunners, fmt.Sprintf(
+	return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
 		"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners)
 }
 
@@ -333,6 +330,6 @@ func (p *pass) waiting(reason, message string) []kube.Condition {
 func needsUser(reason string) bool {
 	return slices.Contains([]string{
 		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported, v1alpha1.ReasonUnauthorized,
-		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, reasonNameTooLong,
+		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong,
 	}, reason)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,7 @@ type Controller struct {
 	// enrolments and deregistrations are what was asked of GitHub, by AutoscalingRunnerSet.
 	enrolments      *pool.Calls[types.NamespacedName, enrolled]
 	deregistrations *pool.Calls[types.NamespacedName, deregistration]
+	searches        *pool.Calls[types.NamespacedName, searched]
 }
 
 // NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
@@ -62,6 +64,7 @@ func NewController(options Options) *Controller {
 	c := &Controller{options: options}
 	c.enrolments = pool.NewCalls[types.NamespacedName, enrolled](options.Pool, options.Clock, c.wake.Wake)
 	c.deregistrations = pool.NewCalls[types.NamespacedName, deregistration](options.Pool, options.Clock, c.wake.Wake)
+	c.searches = pool.NewCalls[types.NamespacedName, searched](options.Pool, options.Clock, c.wake.Wake)
 	return c
 }
 
@@ -110,13 +113,21 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // protect sets the finalizer, without which the set would go before its scale set is deleted on GitHub.
 func (c *Controller) protect(ctx context.Context, p *pass) error {
-	return kube.AddFinalizer(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet)
+	if slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
+		return nil
+	}
+	if err := kube.AddFinalizer(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
+		return err
+	}
+	c.memory.noteBegun(p.key)
+	return nil
 }
 
 // forget drops everything remembered of a set that is gone; a new one of the same name begins anew.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.enrolments.Forget(key)
 	c.deregistrations.Forget(key)
+	c.searches.Forget(key)
 	c.memory.forget(key)
 	unpublish(key)
 }
@@ -132,7 +143,11 @@ type pass struct {
 
 	// registration is where the scale set is on GitHub, nil while it is not known to be anywhere.
 	registration *v1alpha1.ScaleSetRegistration
-	wish         wish
+	// unconfirmed says that only ARC's annotation tells of the registration, and GitHub has not been asked yet.
+	unconfirmed bool
+	// searching says that the end of the deletion waits for GitHub to say whether it has a scale set that was never recorded.
+	searching bool
+	wish      wish
 	// obstacle is what keeps GitHub from being asked at all: a bad address or bad credentials. Only a user can remove it.
 	obstacle error
 	// question is what GitHub is to be asked, empty where an obstacle keeps it from being asked; see questionOf.

@@ -23,6 +23,8 @@ const DeregisterTimeout = 5 * time.Minute
 
 // deregistration is the outcome of a call that deletes scale sets.
 type deregistration struct {
+	// asked are all that the call was about.
+	asked   []v1alpha1.ScaleSetRegistration
 	deleted []v1alpha1.ScaleSetRegistration
 }
 
@@ -42,20 +44,35 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 	if len(registrations) == 0 {
 		return deregistrationState{over: true}
 	}
-	since := c.memory.deregistrationSince(p.key, p.now)
 	last, known := c.deregistrations.Last(p.key)
+	if known && !last.Running() && !last.Result.covers(registrations) {
+		c.abandonDeregistration(p)
+		known = false
+	}
+	since := c.memory.deregistrationSince(p.key, p.now)
 	state := deregistrationStateOf(last, known, registrations, since, p.now)
 	if !state.over && state.again == 0 {
 		c.startDeregistration(p, registrations) // does nothing while a call runs
 	}
 	if state.over {
-		c.deregistrations.Forget(p.key)
-		c.memory.forgetDeregistration(p.key)
+		c.abandonDeregistration(p)
 	}
 	return state
 }
 
-// deregistrationStateOf decides what the last call means. A running call is awaited: it has a deadline of its own.
+// abandonDeregistration gives what is deregistered next attempts and a deadline of its own.
+func (c *Controller) abandonDeregistration(p *pass) {
+	c.deregistrations.Forget(p.key)
+	c.memory.forgetDeregistration(p.key)
+}
+
+// covers says that GitHub was asked to delete all of the registrations.
+func (d deregistration) covers(registrations []v1alpha1.ScaleSetRegistration) bool {
+	return !slices.ContainsFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
+}
+
+// deregistrationStateOf decides what the last call means, which was about all of these registrations if it has ended. A
+// running call is awaited: it has a deadline of its own.
 func deregistrationStateOf(
 	last pool.Call[deregistration], known bool, registrations []v1alpha1.ScaleSetRegistration, since, now time.Time,
 ) deregistrationState {
@@ -67,8 +84,6 @@ func deregistrationStateOf(
 	switch {
 	case len(left) == 0 || credentials.Gone(last.Err):
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
-	case last.Err == nil: // it was about other registrations
-		return deregistrationState{}
 	case !now.Before(deadline):
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
@@ -78,19 +93,19 @@ func deregistrationStateOf(
 
 // startDeregistration has all registrations tried in one call, so that one that hangs does not hide how the others went.
 func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
-	reference := credentials.ForAutoscalingRunnerSet(p.set)
-	var listener client.ObjectKey
-	if live := p.listener(); live != nil {
-		listener = client.ObjectKeyFromObject(live)
+	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerKey()
+	secrets := make([]string, 0, len(registrations))
+	for _, registration := range registrations {
+		secrets = append(secrets, formerSecret(p.set, registration))
 	}
 	c.deregistrations.Go(p.group(), p.key, func(ctx context.Context) (deregistration, error) {
 		ctx = kube.LogAbout(ctx, p.key)
-		var result deregistration
+		result := deregistration{asked: registrations}
 		var errs []error
-		for _, registration := range registrations {
+		for i, registration := range registrations {
 			at := reference
 			at.GitHubConfigURL = registration.URL
-			if err := c.deleteScaleSet(ctx, at, listener, registration.ID); err != nil {
+			if err := c.deleteScaleSet(ctx, at, secrets[i], listener, registration.ID); err != nil {
 				errs = append(errs, err)
 			} else {
 				result.deleted = append(result.deleted, registration)
@@ -100,12 +115,35 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 	})
 }
 
-// deleteScaleSet uses the set's own credentials, and those that the listener was given where the set's are gone (an
+// deleteScaleSet uses the Secret of a former registration first, if it is known and another one than now.
+func (c *Controller) deleteScaleSet(ctx context.Context, at credentials.Reference, former string, listener client.ObjectKey, id int) error {
+	deletion := func(github GitHub) error { return github.DeleteRunnerScaleSet(ctx, id) }
+	if former != "" && former != at.GitHubConfigSecret {
+		then := at
+		then.GitHubConfigSecret = former
+		if github, err := c.options.Connections.GitHub(ctx, then); err == nil && deletion(github) == nil {
+			return nil
+		}
+	}
+	return c.withAnyCredentials(ctx, at, listener, deletion)
+}
+
+// listenerKey is empty where there is no listener.
+func (p *pass) listenerKey() client.ObjectKey {
+	if live := p.listener(); live != nil {
+		return client.ObjectKeyFromObject(live)
+	}
+	return client.ObjectKey{}
+}
+
+// withAnyCredentials uses the set's own credentials, and those that the listener was given where the set's are gone (an
 // uninstall deletes the Secret first) or are refused (they were exchanged together with the address).
-func (c *Controller) deleteScaleSet(ctx context.Context, at credentials.Reference, listener client.ObjectKey, id int) error {
+func (c *Controller) withAnyCredentials(
+	ctx context.Context, at credentials.Reference, listener client.ObjectKey, ask func(GitHub) error,
+) error {
 	github, err := c.options.Connections.GitHub(ctx, at)
 	if err == nil {
-		err = github.DeleteRunnerScaleSet(ctx, id)
+		err = ask(github)
 	}
 	if err == nil || listener.Name == "" || !credentials.Gone(err) && !errors.Is(err, actions.ErrUnauthorized) {
 		return err
@@ -118,5 +156,5 @@ func (c *Controller) deleteScaleSet(ctx context.Context, at credentials.Referenc
 	if err != nil {
 		return err
 	}
-	return github.DeleteRunnerScaleSet(ctx, id)
+	return ask(github)
 }

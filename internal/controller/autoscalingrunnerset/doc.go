@@ -16,7 +16,8 @@
 //  2. autoscalinglistener: its pod goes, condition Ready becomes False with reason Stopped; Secrets and finalizer stay
 //     while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's annotation with the id
 //  3. here: the EphemeralRunnerSets are deleted; they are gone once the last busy runner has finished
-//  4. here: the scale set is deleted on GitHub, status.registration and the annotation are cleared. After
+//  4. here: where none is recorded and one may have been created without an answer, GitHub is asked for it by its name.
+//     The scale set is deleted on GitHub, status.registration and the annotation are cleared. After
 //     DeregisterTimeout they are cleared in any case, with an Event that says what was left
 //  5. autoscalinglistener: Secrets and finalizer go
 //  6. here: ARC's cleanup-protection is stripped, the finalizer is released

@@ -42,6 +42,13 @@ func leftBehind(left []v1alpha1.ScaleSetRegistration, cause error) kube.Event {
 		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v", strings.Join(names, ", "), cause))
 }
 
+// perhapsLeftBehind is the last thing said about a scale set of which it is not known whether it exists.
+func perhapsLeftBehind(w wish, cause error) kube.Event {
+	return kube.Warning("ScaleSetLeftOnGitHub", "Deregister",
+		fmt.Sprintf("Perhaps left on GitHub: scale set %q at %s, if it was created without an answer; delete it there. GitHub could not be asked: %v",
+			w.Name, w.URL, cause))
+}
+
 func listenerReplaced(name string) kube.Event {
 	return kube.Normal("ExtraListenerDeleted", "Reconcile",
 		fmt.Sprintf("AutoscalingListener %s is deleted: a scale set has one listener", name))

@@ -2,6 +2,7 @@ package autoscalingrunnerset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -24,6 +25,10 @@ type fakeGitHub struct {
 	failure error
 	// silence is how long every call takes.
 	silence time.Duration
+	// loseCreation makes scale sets and answers nothing.
+	loseCreation bool
+	// refusedSecrets are the names of Secrets whose credentials are refused, by address.
+	refusedSecrets map[string]string
 	// singleLabel drops all labels but the first.
 	singleLabel bool
 	// unresolved is what reading the credentials fails with; listenerResolved says that the listener's Secret has them.
@@ -59,6 +64,9 @@ func (g *fakeGitHub) FromListener(_ context.Context, listener client.ObjectKey) 
 func (g *fakeGitHub) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
 	if _, err := g.Resolve(ctx, reference); err != nil {
 		return nil, err
+	}
+	if g.refusedSecrets[reference.GitHubConfigURL] == reference.GitHubConfigSecret {
+		return nil, actions.ErrUnauthorized
 	}
 	return at{g, reference.GitHubConfigURL}, nil
 }
@@ -135,6 +143,9 @@ func (a at) CreateRunnerScaleSet(_ context.Context, wanted *actions.RunnerScaleS
 		set.ID = a.nextID
 		a.nextID++
 		made = a.store(sets, set)
+		if a.loseCreation {
+			return errors.New("the answer is lost")
+		}
 		return nil
 	})
 }

@@ -24,7 +24,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 		p.released = true
 		return nil
 	}
-	steps := []func(context.Context, *pass) (bool, error){c.stopListeners, c.drainRunnerSets, c.deregister, c.awaitListeners, c.release}
+	steps := []func(context.Context, *pass) (bool, error){c.stopListeners, c.drainRunnerSets, c.settle, c.search, c.deregister, c.awaitListeners, c.release}
 	for _, step := range steps {
 		if done, err := step(ctx, p); err != nil || !done {
 			return err
@@ -62,9 +62,6 @@ func (c *Controller) drainRunnerSets(ctx context.Context, p *pass) (bool, error)
 
 // deregister is done when GitHub has no scale set of ours any more, or DeregisterTimeout is over.
 func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
-	if !c.settleEnrolment(p) {
-		return false, nil
-	}
 	registrations, err := c.ownRegistrations(ctx, p)
 	if err != nil {
 		return false, err
@@ -76,7 +73,7 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	if !state.over {
 		return false, nil
 	}
-	if p.registration == nil && len(registrations) == 0 {
+	if p.registration == nil && len(registrations) == 0 && p.set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {
 		return true, nil
 	}
 	if err := c.forgetRegistration(ctx, p); err != nil {
@@ -86,25 +83,33 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// settleEnrolment waits for a registration that is still under way, so that nothing comes to be after the deletion, and
-// takes over one that was answered and not recorded yet.
-func (c *Controller) settleEnrolment(p *pass) bool {
+// settle waits for a registration that is still under way, so that nothing comes to be after the deletion, and takes over
+// one that was answered and not recorded yet.
+func (c *Controller) settle(_ context.Context, p *pass) (bool, error) {
 	last, known := c.enrolments.Last(p.key)
 	if known && last.Running() {
-		return false
+		return false, nil
 	}
-	if p.registration == nil && last.Result.set != nil {
-		p.registration = last.Result.registration()
+	if (p.registration == nil || p.unconfirmed) && last.Result.set != nil {
+		p.registration, p.unconfirmed = last.Result.registration(), false
 	}
-	return true
+	return true, nil
 }
 
-// ownRegistrations leaves out what another AutoscalingRunnerSet holds as well: that one still needs it.
+// ownRegistrations are the former ones and the present one.
 func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.ScaleSetRegistration, error) {
-	registrations := formerOf(p.set)
+	registrations := registrationsOf(formerOf(p.set))
 	if p.registration != nil {
+		registrations = slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return sameScaleSet(r, *p.registration) })
 		registrations = append(registrations, *p.registration)
 	}
+	return c.heldByNobodyElse(ctx, p, registrations)
+}
+
+// heldByNobodyElse leaves out what another AutoscalingRunnerSet holds as well: that one still needs it.
+func (c *Controller) heldByNobodyElse(
+	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
+) ([]v1alpha1.ScaleSetRegistration, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	if err := c.options.Client.List(ctx, &sets); err != nil {
 		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
@@ -112,7 +117,7 @@ func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.
 	return slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool {
 		return slices.ContainsFunc(sets.Items, func(other v1alpha1.AutoscalingRunnerSet) bool {
 			held := registrationOf(&other)
-			return other.UID != p.set.UID && held != nil && held.ID == r.ID && sameURL(held.URL, r.URL)
+			return other.UID != p.set.UID && held != nil && sameScaleSet(*held, r)
 		})
 	}), nil
 }
@@ -123,6 +128,7 @@ func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
 	before := p.set.DeepCopy()
 	delete(p.set.Annotations, v1alpha1.AnnotationRunnerScaleSetID)
 	setFormer(p.set, nil)
+	kube.SetAnnotation(p.set, annotationDeregistered, string(p.set.UID))
 	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
@@ -131,8 +137,9 @@ func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
 	if _, err := kube.PatchStatus(ctx, c.options.Client, p.set, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
-	p.registration = nil
+	p.registration, p.unconfirmed = nil, false
 	c.enrolments.Forget(p.key)
+	c.searches.Forget(p.key)
 	return nil
 }
 
@@ -199,6 +206,8 @@ func (p *pass) stage() (reason, message string) {
 		return "StoppingListener", "the listener ends its session"
 	case len(p.runnerSets) > 0:
 		return "DrainingRunners", fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", currentRunners(p.runnerSets))
+	case p.searching:
+		return "Deregistering", fmt.Sprintf("GitHub is asked, for %s at most, which scale set is there", DeregisterTimeout.Round(time.Second))
 	case p.registration != nil:
 		return "Deregistering", fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, DeregisterTimeout.Round(time.Second))
 	}

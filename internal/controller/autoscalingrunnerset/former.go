@@ -20,9 +20,16 @@ const annotationFormer = "actions.github.com/former-registrations"
 // formerCheck is how often it is looked whether the last runner of a former registration is gone.
 const formerCheck = 30 * time.Second
 
+// formerRegistration also remembers the credentials it was made with: those of the new address may not reach the old one.
+type formerRegistration struct {
+	v1alpha1.ScaleSetRegistration
+	// Secret is the former spec.githubConfigSecret, empty where it is not known.
+	Secret string `json:"githubConfigSecret,omitempty"`
+}
+
 // formerOf returns none where the annotation can't be read: a guess could delete what belongs to somebody else.
-func formerOf(set *v1alpha1.AutoscalingRunnerSet) []v1alpha1.ScaleSetRegistration {
-	var former []v1alpha1.ScaleSetRegistration
+func formerOf(set *v1alpha1.AutoscalingRunnerSet) []formerRegistration {
+	var former []formerRegistration
 	if json.Unmarshal([]byte(set.Annotations[annotationFormer]), &former) != nil {
 		return nil // absent, or edited by hand beyond recognition
 	}
@@ -30,14 +37,52 @@ func formerOf(set *v1alpha1.AutoscalingRunnerSet) []v1alpha1.ScaleSetRegistratio
 }
 
 // addFormer adds a registration once: a pass that fails after this is repeated.
-func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) {
-	if former := formerOf(set); !slices.Contains(former, registration) {
+func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistration) {
+	former := formerOf(set)
+	if !slices.ContainsFunc(former, func(f formerRegistration) bool { return f.ScaleSetRegistration == registration.ScaleSetRegistration }) {
 		setFormer(set, append(former, registration))
 	}
 }
 
+// dropFormer takes the scale set out: the set has gone back to where it is.
+func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetRegistration) {
+	former := formerOf(set)
+	if rest := slices.DeleteFunc(slices.Clone(former), func(f formerRegistration) bool {
+		return sameScaleSet(f.ScaleSetRegistration, present)
+	}); len(rest) < len(former) {
+		setFormer(set, rest)
+	}
+}
+
+// sameScaleSet compares without regard to name and group, which can be changed on GitHub.
+func sameScaleSet(a, b v1alpha1.ScaleSetRegistration) bool {
+	return a.ID == b.ID && sameURL(a.URL, b.URL)
+}
+
+// formerSecret returns the name of the Secret that a former registration was made with, empty where it is not known.
+func formerSecret(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) string {
+	for _, former := range formerOf(set) {
+		if former.ScaleSetRegistration == registration {
+			return former.Secret
+		}
+	}
+	return ""
+}
+
+// secretAt returns the name of the Secret that the listener or the runners use for an address, which is the former one
+// until they are told of the new address.
+func (p *pass) secretAt(address string) string {
+	if listener := p.listener(); listener != nil && sameURL(listener.Spec.GitHubConfigUrl, address) {
+		return listener.Spec.GitHubConfigSecret
+	}
+	if runnerSet := p.runnerSet(); runnerSet != nil && sameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, address) {
+		return runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigSecret
+	}
+	return ""
+}
+
 // setFormer leaves no empty annotation behind.
-func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []v1alpha1.ScaleSetRegistration) {
+func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []formerRegistration) {
 	if len(former) == 0 {
 		delete(set.Annotations, annotationFormer)
 		return
@@ -50,6 +95,7 @@ func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []v1alpha1.ScaleSetReg
 func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 	former := formerOf(p.set)
 	if len(former) == 0 {
+		c.abandonDeregistration(p)
 		return nil
 	}
 	p.again.After(formerCheck)
@@ -58,12 +104,13 @@ func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 	if err != nil {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
-	unused := slices.DeleteFunc(slices.Clone(former), func(r v1alpha1.ScaleSetRegistration) bool {
-		return p.listensTo(r) || slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
+	unused := slices.DeleteFunc(registrationsOf(former), func(r v1alpha1.ScaleSetRegistration) bool {
+		return p.present(r) || p.listensTo(r) || slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
 			return runner.Spec.RunnerScaleSetID == r.ID && sameURL(runner.Spec.GitHubConfigUrl, r.URL)
 		})
 	})
 	if len(unused) == 0 {
+		c.abandonDeregistration(p)
 		return nil
 	}
 	state := c.deregisterAll(p, unused)
@@ -73,7 +120,27 @@ func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 	if !state.over {
 		return nil
 	}
-	return c.forgetFormer(ctx, p, state, slices.DeleteFunc(former, func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(unused, r) }))
+	return c.forgetFormer(ctx, p, state, slices.DeleteFunc(former, func(f formerRegistration) bool {
+		return slices.Contains(unused, f.ScaleSetRegistration)
+	}))
+}
+
+// registrationsOf returns the registrations without their credentials.
+func registrationsOf(former []formerRegistration) []v1alpha1.ScaleSetRegistration {
+	registrations := make([]v1alpha1.ScaleSetRegistration, 0, len(former))
+	for _, f := range former {
+		registrations = append(registrations, f.ScaleSetRegistration)
+	}
+	return registrations
+}
+
+// present says that a registration is in use again, or may be: the set is on its way back to the address, and it is not
+// known yet which scale set it will find there.
+func (p *pass) present(r v1alpha1.ScaleSetRegistration) bool {
+	if p.registration != nil && sameScaleSet(r, *p.registration) {
+		return true
+	}
+	return sameURL(r.URL, p.wish.URL) && (p.registration == nil || !sameURL(p.registration.URL, p.wish.URL))
 }
 
 // listensTo says that the listener has not been told of the new address yet.
@@ -85,7 +152,7 @@ func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 }
 
 // forgetFormer drops what is dealt with and says how it ended.
-func (c *Controller) forgetFormer(ctx context.Context, p *pass, state deregistrationState, rest []v1alpha1.ScaleSetRegistration) error {
+func (c *Controller) forgetFormer(ctx context.Context, p *pass, state deregistrationState, rest []formerRegistration) error {
 	before := p.set.DeepCopy()
 	setFormer(p.set, rest)
 	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); err != nil {
@@ -95,16 +162,18 @@ func (c *Controller) forgetFormer(ctx context.Context, p *pass, state deregistra
 	return nil
 }
 
-// tellDeregistration says what was deleted and what was left. The Event about what was left goes to the listener too: in
-// a namespace that is itself being deleted no Event can be created.
+// tellDeregistration says what was deleted and what was left.
 func (c *Controller) tellDeregistration(ctx context.Context, p *pass, state deregistrationState) {
 	for _, registration := range state.deleted {
 		kube.Tell(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
 	}
-	if len(state.left) == 0 {
-		return
+	if len(state.left) > 0 {
+		c.tellLeft(ctx, p, leftBehind(state.left, state.cause))
 	}
-	event := leftBehind(state.left, state.cause)
+}
+
+// tellLeft tells the listener too: in a namespace that is itself being deleted no Event can be created.
+func (c *Controller) tellLeft(ctx context.Context, p *pass, event kube.Event) {
 	kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
 	if listener := p.listener(); listener != nil {
 		kube.Tell(ctx, c.options.Recorder, listener, p.set, event)

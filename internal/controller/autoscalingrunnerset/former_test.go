@@ -1,14 +1,17 @@
 package autoscalingrunnerset
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 const newAddress = "https://github.com/new-org"
@@ -79,7 +82,7 @@ func TestDeletionTakesFormerRegistrationsAlong(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
-			setFormer(s, []v1alpha1.ScaleSetRegistration{{URL: newAddress, ID: 77}})
+			setFormer(s, []formerRegistration{{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 77}}})
 		})
 		f.drained()
 		f.settle()
@@ -101,9 +104,134 @@ func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
 	set := newSet()
 	first, second := v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 1}, v1alpha1.ScaleSetRegistration{URL: newAddress, ID: 2}
 	for _, registration := range []v1alpha1.ScaleSetRegistration{first, second, second, first} {
-		addFormer(set, registration)
+		addFormer(set, formerRegistration{ScaleSetRegistration: registration})
 	}
 	if former := formerOf(set); len(former) != 2 {
 		t.Errorf("former registrations %v, want two", former)
+	}
+}
+
+// busy makes a runner of scale set 1 at the first address.
+func (f *fixture) busy() *v1alpha1.EphemeralRunner {
+	f.Helper()
+	runner := &v1alpha1.EphemeralRunner{
+		ObjectMeta: metav1.ObjectMeta{Namespace: setNamespace, Name: "busy", Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}},
+		Spec:       v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: address, RunnerScaleSetID: 1},
+	}
+	f.create(runner)
+	return runner
+}
+
+func (f *fixture) move(address string) {
+	f.Helper()
+	f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = address })
+}
+
+// TestWayBackKeepsTheScaleSet: it is no former one any more, however the set came back to it and whatever goes next.
+func TestWayBackKeepsTheScaleSet(t *testing.T) {
+	for name, early := range map[string]bool{"runner ends before the answer": true, "runner ends later": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.create(newSet())
+				f.settle()
+				runner := f.busy()
+				f.move(newAddress)
+				f.settle()
+				f.move(address)
+				if !early {
+					f.settle()
+				}
+				if err := f.client.Delete(t.Context(), runner); err != nil {
+					t.Fatal(err)
+				}
+				f.settle()
+				listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
+				for _, object := range []client.Object{&listener, &runnerSet} { // as a user who wants them made anew
+					if err := f.client.Delete(t.Context(), object); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.settle()
+				if calls := f.github.made(); slices.Contains(calls, "delete 1") {
+					t.Errorf("calls %q: the live scale set was deleted", calls)
+				}
+				if got := f.set().Status.Registration; got.URL != address || got.ID != 1 || len(formerOf(f.set())) > 0 {
+					t.Errorf("registration %+v, former %v", got, formerOf(f.set()))
+				}
+			})
+		})
+	}
+}
+
+// TestLiveScaleSetThatIsListedAsFormerStays: earlier versions left such lists.
+func TestLiveScaleSetThatIsListedAsFormerStays(t *testing.T) {
+	p := &pass{registration: &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}}
+	if !p.present(v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}) {
+		t.Error("the live scale set counts as unused")
+	}
+	p.wish.URL = address
+	if p.present(v1alpha1.ScaleSetRegistration{URL: address, ID: 2}) {
+		t.Error("one that a former group had there is kept for ever")
+	}
+}
+
+// TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn: a former address that could not be reached until its deadline was over
+// takes nothing from it.
+func TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
+		listener.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
+		runnerSet.Finalizers = []string{v1alpha1.FinalizerEphemeralRunnerSet}
+		for _, object := range []client.Object{&listener, &runnerSet} {
+			if err := f.client.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.move(newAddress)
+		f.reconcile()
+		f.github.fail(errors.New("the former address is away"))
+		f.settle()
+		f.settle()
+		f.delete()
+		f.settle()
+		f.stopListener()
+		controllertest.Elapse(2 * DeregisterTimeout) // the last job ends
+		f.settle()
+		f.github.fail(nil)
+		f.release(&f.runnerSets()[0])
+		f.settle()
+		if left := len(f.github.sets[address]) + len(f.github.sets[newAddress]); left > 0 {
+			t.Errorf("%d scale sets are left, told: %q", left, f.events())
+		}
+	})
+}
+
+// TestFormerScaleSetIsDeletedWithItsOwnSecret: the new organization's credentials are refused by the old one.
+func TestFormerScaleSetIsDeletedWithItsOwnSecret(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.github.refusedSecrets = map[string]string{address: "of-new-org"}
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Spec.GitHubConfigUrl, s.Spec.GitHubConfigSecret = newAddress, "of-new-org"
+		})
+		f.settle()
+		f.settle()
+		if len(f.github.sets[address]) > 0 || len(formerOf(f.set())) > 0 {
+			t.Errorf("old scale sets %+v, remembered %v", f.github.sets[address], formerOf(f.set()))
+		}
+	})
+}
+
+func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
+	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+		s.Annotations = map[string]string{annotationFormer: `[{"url":"` + address + `","name":"set","id":1}]`} // of an earlier version
+	})
+	former := formerOf(set)
+	if len(former) != 1 || former[0].ID != 1 || formerSecret(set, former[0].ScaleSetRegistration) != "" {
+		t.Errorf("former registrations %+v", former)
 	}
 }

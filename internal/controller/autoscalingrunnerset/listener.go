@@ -24,6 +24,9 @@ func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 		return err
 	}
 	wanted, live := c.listener(p, runnerSet.Name), p.listener()
+	if live == nil && p.unconfirmed {
+		return nil // it could take the session of somebody else's listener
+	}
 	if live == nil {
 		_, err := kube.Apply(ctx, c.options.Client, wanted, nil)
 		return err

@@ -15,6 +15,7 @@ type memory struct {
 	deregistering map[types.NamespacedName]time.Time
 	scaling       map[types.NamespacedName]scaling
 	shown         map[types.NamespacedName][]trouble
+	begun         map[types.NamespacedName]bool
 }
 
 // show publishes the metrics of a set's conditions. Nobody has to be called for a set that is on its way out: it has none.
@@ -87,6 +88,23 @@ func (m *memory) forgetDeregistration(key types.NamespacedName) {
 	delete(m.deregistering, key)
 }
 
+// noteBegun is told of a set that no manager has served before.
+func (m *memory) noteBegun(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.begun == nil {
+		m.begun = map[types.NamespacedName]bool{}
+	}
+	m.begun[key] = true
+}
+
+// begunHere says that nobody but this process has ever asked anything of GitHub for the set.
+func (m *memory) begunHere(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begun[key]
+}
+
 func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,4 +112,5 @@ func (m *memory) forget(key types.NamespacedName) {
 	delete(m.scaling, key)
 	delete(m.deregistering, key)
 	delete(m.shown, key)
+	delete(m.begun, key)
 }

@@ -17,6 +17,7 @@ import (
 // observe gathers what there is of the set, all of it from the cache.
 func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (*pass, error) {
 	p := &pass{key: client.ObjectKeyFromObject(set), set: set, now: c.options.Clock.Now(), registration: registrationOf(set)}
+	p.unconfirmed = p.registration != nil && set.Status.Registration == nil
 	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace}
 
 	var runnerSets v1alpha1.EphemeralRunnerSetList

@@ -35,6 +35,8 @@ type enrolled struct {
 	// wished is a hash of the wish alone.
 	wished string
 	wish   wish
+	// posted says that this or an earlier call may have created a scale set, be it that no answer came.
+	posted bool
 	// set is GitHub's answer, nil where the call failed.
 	set *actions.RunnerScaleSet
 }
@@ -154,12 +156,15 @@ func (c *Controller) enrol(ctx context.Context, p *pass, last pool.Call[enrolled
 		return err
 	}
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
-	outcome := enrolled{question: p.question, wished: kube.Hash(p.wish), wish: p.wish}
+	outcome := enrolled{question: p.question, wished: kube.Hash(p.wish), wish: p.wish, posted: last.Result.posted}
 	work := enrolment{wish: p.wish, owners: owners}
-	if p.registration != nil && sameURL(p.registration.URL, p.wish.URL) {
+	switch here := p.registration != nil && sameURL(p.registration.URL, p.wish.URL); {
+	case here && !p.unconfirmed:
 		work.id = p.registration.ID
-	} else if last.Result.set != nil && sameURL(last.Result.wish.URL, p.wish.URL) {
+	case last.Result.set != nil && sameURL(last.Result.wish.URL, p.wish.URL):
 		work.id = last.Result.set.ID // made for a wish that changed before the answer could be recorded
+	case here:
+		work.id, work.named = p.registration.ID, &p.registration.Name
 	}
 	if last.Result.wished == outcome.wished {
 		work.settled = last.Result.set
@@ -172,6 +177,7 @@ func (c *Controller) enrol(ctx context.Context, p *pass, last pool.Call[enrolled
 		}
 		work.github = github
 		outcome.set, err = work.run(ctx)
+		outcome.posted = outcome.posted || work.posted
 		return outcome, err
 	})
 	return nil
@@ -219,8 +225,9 @@ func (c *Controller) record(ctx context.Context, p *pass) error {
 	before := p.set.DeepCopy()
 	previous := p.registration
 	if previous != nil && !sameURL(previous.URL, now.URL) {
-		addFormer(p.set, *previous)
+		addFormer(p.set, formerRegistration{ScaleSetRegistration: *previous, Secret: p.secretAt(previous.URL)})
 	}
+	dropFormer(p.set, now)
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerGroupName, now.Group)
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
@@ -229,7 +236,10 @@ func (c *Controller) record(ctx context.Context, p *pass) error {
 	if err != nil {
 		return fmt.Errorf("record the registration: %w", err)
 	}
-	p.registration = &now
+	if p.unconfirmed && previous.ID != now.ID {
+		previous = nil // the scale set that the annotation names is none of ours, or gone
+	}
+	p.registration, p.unconfirmed = &now, false
 	if event, news := registrationNews(previous, now); news && wrote {
 		kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
 	}

@@ -181,7 +181,7 @@ func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	set.Name += "a"
 	_, err := wishOf(set)
 	condition := registeredCondition(&pass{set: set, obstacle: err})
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != reasonNameTooLong || !needsUser(condition.Reason) {
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong || !needsUser(condition.Reason) {
 		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
 	}
 	for _, part := range []string{"64 characters", "may have 63", "create it under a shorter one"} {

@@ -83,6 +83,9 @@ type enrolment struct {
 	wish   wish
 	// id is that of the scale set as far as we know, 0 when we don't.
 	id int
+	// named is the name that the scale set with the id must have to be ours, nil where that is certain. An annotation alone
+	// proves nothing: it may have been copied.
+	named *string
 	// settled is GitHub's last answer to the same wish, nil when there is none: what GitHub made of the wish then it
 	// would make of it again, so it isn't asked for a second time.
 	settled *actions.RunnerScaleSet
@@ -90,6 +93,8 @@ type enrolment struct {
 	owners map[int]string
 
 	groupID int
+	// posted says that GitHub was asked to create a scale set.
+	posted bool
 }
 
 // run returns the scale set as it now is. It fails with actions.ErrRunnerGroupNotFound, *InUseError, or as GitHub does.
@@ -111,7 +116,9 @@ func (e *enrolment) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 func (e *enrolment) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if e.id > 0 {
 		current, err := e.github.GetRunnerScaleSetByID(ctx, e.id)
-		if !errors.Is(err, actions.ErrScaleSetNotFound) {
+		switch {
+		case errors.Is(err, actions.ErrScaleSetNotFound):
+		case err != nil || e.named == nil || strings.EqualFold(current.Name, *e.named):
 			return current, err
 		}
 	}
@@ -128,6 +135,7 @@ func (e *enrolment) create(ctx context.Context) (*actions.RunnerScaleSet, error)
 	if err != nil {
 		return nil, err
 	}
+	e.posted = true
 	created, err := e.github.CreateRunnerScaleSet(ctx, e.wish.scaleSet(group))
 	if errors.Is(err, actions.ErrScaleSetExists) {
 		return e.github.GetRunnerScaleSet(ctx, group, e.wish.Name)

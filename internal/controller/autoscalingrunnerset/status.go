@@ -31,23 +31,33 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
 		c.memory.noteStatus(p.key, p.now)
-		for _, event := range transitionEvents(p.set.Status.Conditions, after.Status.Conditions) {
-			kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
-		}
+		c.tellTransitions(ctx, p, after)
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// tellTransitions says what has changed. Of a set that is being deleted what comes to an end is no trouble.
+func (c *Controller) tellTransitions(ctx context.Context, p *pass, after *v1alpha1.AutoscalingRunnerSet) {
+	if p.deleting() {
+		return
+	}
+	for _, event := range transitionEvents(p.set.Status.Conditions, after.Status.Conditions) {
+		kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
+	}
 }
 
 // moved says that the status names another registration than the present one.
 func (p *pass) moved() bool {
 	recorded := p.set.Status.Registration
-	return p.registration != nil && (recorded == nil || *recorded != *p.registration)
+	return p.registration != nil && !p.unconfirmed && (recorded == nil || *recorded != *p.registration)
 }
 
 // statusOf is what the pass has found out, on top of what the status said before.
 func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	status := *p.set.Status.DeepCopy()
-	status.Registration = p.registration
+	if !p.unconfirmed {
+		status.Registration = p.registration
+	}
 	status.ObservedGeneration = p.set.Generation
 	status.CurrentRunners = currentRunners(p.runnerSets)
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0

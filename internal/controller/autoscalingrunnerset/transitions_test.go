@@ -100,14 +100,14 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 		"idle": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(2) }, reasonReady},
 		"full": {func(p *pass) {
 			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.AssignedJobs = ptr.To(2), 2
-		}, reasonMaxRunners},
+		}, v1alpha1.ReasonMaxRunnersReached},
 		"full of idle runners": {func(p *pass) {
 			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = ptr.To(2), 2
 		}, reasonReady},
-		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, reasonNoRunners},
+		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, v1alpha1.ReasonMaxRunnersZero},
 		"no quota": {func(p *pass) {
 			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
-		}, v1alpha1.ConditionQuotaExceeded},
+		}, v1alpha1.ReasonQuotaExceeded},
 		"no node": {func(p *pass) {
 			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue, Reason: "Unschedulable"}}
 		}, "Unschedulable"},

@@ -12,6 +12,7 @@ import (
 const (
 	reasonVersionMatches = "VersionMatches"
 	reasonVersionForeign = "VersionDiffers"
+	reasonNoVersion      = "NoVersionLabel"
 )
 
 var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9]\d*))?$`)
@@ -20,11 +21,11 @@ var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9
 // what the user wrote goes on working, and the next `helm upgrade` of the set settles it.
 func versionCondition(labels map[string]string, manager string) kube.Condition {
 	chart := labels[v1alpha1.LabelVersion]
-	if versionSupported(chart, manager) {
+	switch {
+	case chart == "":
+		return kube.True(v1alpha1.ConditionVersionSupported, reasonNoVersion, "no chart has made it")
+	case versionSupported(chart, manager):
 		return kube.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
-	}
-	if chart == "" {
-		chart = "unknown"
 	}
 	return kube.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
 		"made by a chart of version %s, the manager is %s; it is served all the same. Upgrade the scale set's chart to the manager's version", chart, manager))

@@ -1,0 +1,107 @@
+package autoscalingrunnerset
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+// annotated returns a set as ARC leaves it, or as a copy of such a set: annotations, and no status.
+func annotated(name string) *v1alpha1.AutoscalingRunnerSet {
+	return newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+		s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1", v1alpha1.AnnotationRunnerScaleSetName: name}
+	})
+}
+
+func TestCopiedAnnotationTakesOverNothing(t *testing.T) {
+	for name, outage := range map[string]error{"GitHub answers": nil, "GitHub answers later": errors.New("connection refused")} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}
+				f.github.nextID = 2
+				f.github.fail(outage)
+				f.create(annotated("set"))
+				f.settle()
+				f.github.fail(nil)
+				f.restart(nil)
+				f.settle()
+				if got := f.github.sets[address][1]; got.Name != "victim" {
+					t.Errorf("scale set 1 is now %+v", got)
+				}
+				if got := f.set().Status.Registration; got == nil || got.ID != 2 {
+					t.Errorf("registration = %+v, want scale set 2", got)
+				}
+				if told := f.events(); slices.ContainsFunc(told, func(e string) bool { return strings.Contains(e, "ScaleSetRecreated") }) {
+					t.Errorf("somebody else's scale set is told to be gone: %q", told)
+				}
+			})
+		})
+	}
+}
+
+func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}
+		f.github.fail(errors.New("connection refused"))
+		copied := annotated("set")
+		copied.Finalizers = []string{"example.com/hold"}
+		f.create(copied)
+		f.settle()
+		if len(f.listeners()) > 0 {
+			t.Error("a listener is made for a scale set of which nobody knows whose it is")
+		}
+		f.github.fail(nil)
+		f.restart(nil)
+		f.github.made()
+		f.delete()
+		f.settle()
+		if diff := cmp.Diff([]string{"get", "find"}, f.github.made()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if f.set().Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
+			t.Error("the listener waits for a deregistration that won't come")
+		}
+	})
+}
+
+// TestRenamedInTheSpecAfterARC: the name that ARC has recorded proves that the id is ours, whatever the spec says now.
+func TestRenamedInTheSpecAfterARC(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "before", 1, "before")}
+		f.create(annotated("Before"))
+		f.settle()
+		if sets := f.github.sets[address]; len(sets) != 1 || sets[1].Name != "set" {
+			t.Errorf("scale sets %+v, want the first one renamed", sets)
+		}
+	})
+}
+
+func TestARCsScaleSetIsDeletedBeforeItWasConfirmed(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "set", 1, "set")}
+		f.github.fail(errors.New("connection refused"))
+		f.create(annotated("set"))
+		f.settle()
+		f.github.fail(nil)
+		f.delete()
+		for range 10 {
+			controllertest.Elapse(max(f.reconcile().RequeueAfter, DeregisterTimeout/100))
+			for _, listener := range f.listeners() {
+				f.release(&listener)
+			}
+			if f.gone() {
+				break
+			}
+		}
+		if len(f.github.sets[address]) > 0 {
+			t.Errorf("scale sets %+v are left", f.github.sets[address])
+		}
+	})
+}

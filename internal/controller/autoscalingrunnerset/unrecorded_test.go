@@ -1,0 +1,210 @@
+package autoscalingrunnerset
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// unrecorded makes a set whose scale set was created by a manager that was killed before it recorded that. The next one
+// can't reach GitHub.
+func (f *fixture) unrecorded() {
+	f.Helper()
+	f.create(newSet())
+	f.reconcile()
+	if f.set().Status.Registration != nil || len(f.github.sets[address]) != 1 {
+		f.Fatal("want a scale set that is not recorded")
+	}
+	f.restart(nil)
+	f.github.fail(errors.New("connection refused"))
+	f.reconcile()
+	f.github.made()
+	f.delete()
+}
+
+func (f *fixture) delete() {
+	f.Helper()
+	if err := f.client.Delete(f.Context(), f.set()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// finalizing reconciles until the set is gone, and returns how long that took.
+func (f *fixture) finalizing() time.Duration {
+	f.Helper()
+	start := time.Now()
+	for !f.gone() && time.Since(start) < 3*DeregisterTimeout {
+		controllertest.Elapse(max(f.reconcile().RequeueAfter, 100*time.Millisecond))
+	}
+	return time.Since(start)
+}
+
+func TestDeletionFindsWhatWasCreatedAndNotRecorded(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.unrecorded()
+		f.reconcile()
+		f.wantCondition(v1alpha1.ConditionReady, "False", "Deregistering")
+		f.github.fail(nil)
+		f.finalizing()
+		if !f.gone() || len(f.github.sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		}
+		wantEvent(t, f.events(), "ScaleSetDeleted")
+	})
+}
+
+// Another cluster has a scale set of that name at the same address, and had it before.
+func TestDeletionLeavesAnOlderScaleSetOfTheNameAlone(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.unrecorded()
+		for id, set := range f.github.sets[address] {
+			set.CreatedOn = f.set().CreationTimestamp.Add(-time.Hour)
+			f.github.sets[address][id] = set
+		}
+		f.github.fail(nil)
+		f.finalizing()
+		if !f.gone() || len(f.github.sets[address]) != 1 {
+			t.Errorf("gone %t, scale sets left: %+v, want somebody else's", f.gone(), f.github.sets[address])
+		}
+	})
+}
+
+func TestDeletionAfterALostAnswerSurvivesRestarts(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.unrecorded()
+		f.github.fail(nil)
+		for range 10 {
+			f.restart(nil)
+			f.reconcile()
+			if f.gone() {
+				break
+			}
+			f.reconcile()
+			if f.gone() {
+				break
+			}
+		}
+		if !f.gone() || len(f.github.sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		}
+	})
+}
+
+func TestDeletionAfterALostAnswerInTheSameProcess(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.loseCreation = true
+		f.create(newSet())
+		f.settle()
+		f.delete()
+		f.finalizing()
+		if !f.gone() || len(f.github.sets[address]) > 0 {
+			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		}
+	})
+}
+
+func TestSearchForTheUnrecordedHasADeadline(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.unrecorded()
+		if waited := f.finalizing(); waited < DeregisterTimeout-time.Second || waited > DeregisterTimeout+5*time.Second {
+			t.Errorf("gave up after %s, want %s", waited, DeregisterTimeout)
+		}
+		if calls := len(f.github.made()); calls < 5 || calls > 15 {
+			t.Errorf("%d attempts, want them to be repeated with growing pauses", calls)
+		}
+		wantEvent(t, f.events(), "ScaleSetLeftOnGitHub")
+	})
+}
+
+func TestUnrecordedScaleSetOfAnotherSetIsLeftAlone(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.unrecorded()
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Name, s.UID = "other", "other-uid"
+			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1"}
+		}))
+		f.github.fail(nil)
+		f.finalizing()
+		if diff := cmp.Diff([]string{"find"}, f.github.made()); diff != "" || !f.gone() {
+			t.Errorf("gone %t, calls (-want +got):\n%s", f.gone(), diff)
+		}
+	})
+}
+
+// TestWhatWasNeverCreatedHoldsNothingUp: the user corrects a mistake by deleting the set, and waits for nothing.
+func TestWhatWasNeverCreatedHoldsNothingUp(t *testing.T) {
+	missing := &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
+	for name, test := range map[string]struct {
+		failure, unresolved error
+		restarted           bool
+	}{
+		"Secret never there":                  {unresolved: missing},
+		"Secret never there, manager anew":    {unresolved: missing, restarted: true},
+		"token refused":                       {failure: actions.ErrUnauthorized},
+		"token refused, manager anew":         {failure: actions.ErrUnauthorized, restarted: true},
+		"runner group unknown, manager anew":  {failure: actions.ErrRunnerGroupNotFound, restarted: true},
+		"no such organization, manager anew":  {failure: actions.ErrNotFound, restarted: true},
+		"GitHub was out of reach all the way": {failure: errors.New("no such host")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.failure, f.github.unresolved = test.failure, test.unresolved
+				f.create(newSet())
+				f.settle()
+				if test.restarted {
+					f.restart(nil)
+				}
+				f.events()
+				f.delete()
+				if waited := f.finalizing(); waited > 5*time.Second {
+					t.Errorf("the deletion took %s", waited)
+				}
+				if told := strings.Join(f.events(), "\n"); strings.Contains(told, "ScaleSetLeftOnGitHub") {
+					t.Errorf("a false alarm:\n%s", told)
+				}
+			})
+		})
+	}
+}
+
+// TestSecretGoneWithTheAnswerIsTold: nobody can look any more, and something may be there.
+func TestSecretGoneWithTheAnswerIsTold(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.unrecorded()
+		f.github.mu.Lock()
+		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
+		f.github.mu.Unlock()
+		if waited := f.finalizing(); waited > 5*time.Second {
+			t.Errorf("the deletion took %s", waited)
+		}
+		wantEvent(t, f.events(), "ScaleSetLeftOnGitHub")
+	})
+}
+
+// TestWhatWasGivenUpIsNotSearchedFor: the listener is slow to go, and the manager is started anew meanwhile.
+func TestWhatWasGivenUpIsNotSearchedFor(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		f.github.mu.Lock()
+		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
+		f.github.mu.Unlock()
+		f.drained()
+		f.settle()
+		f.github.mu.Lock()
+		f.github.unresolved = nil
+		f.github.mu.Unlock()
+		f.restart(nil)
+		f.settle()
+		if calls := f.github.made(); len(calls) > 0 {
+			t.Errorf("calls = %v after it was given up", calls)
+		}
+	})
+}
