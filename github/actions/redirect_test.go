@@ -90,7 +90,8 @@ func TestWhatPassesForADeletion(t *testing.T) {
 		"null":           {reply{body: "null"}, false},
 		"JSON after BOM": {reply{body: "\xef\xbb\xbf{}"}, false},
 		"a web page":     {reply{body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}}, true},
-		"a text":         {reply{body: "maintenance", header: map[string]string{"Content-Type": "text/plain"}}, true},
+		"a text":         {reply{body: "maintenance", header: map[string]string{"Content-Type": "text/plain"}}, false},
+		"empty page":     {reply{header: map[string]string{"Content-Type": "text/html"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)

@@ -132,17 +132,13 @@ func encode(value any) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// acknowledge takes a success without a result for one if it is empty or JSON: a page that a proxy or a gateway shows
-// instead, with status 200, must not pass for a deletion.
+// acknowledge takes a success without a result for one unless it is a page that a proxy or a gateway shows instead, with
+// status 200: that must not pass for a deletion. GitHub answers 204; a server that says "ok" is believed.
 func (r *response) acknowledge(endpoint string) error {
-	if body := bytes.TrimSpace(r.body); len(body) == 0 || json.Valid(body) {
-		return nil
+	if !bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("<")) {
+		return nil // an empty page, too: some frameworks call every answer text/html
 	}
-	what := "the body is no JSON"
-	if isWebPage(r) {
-		what += " but a web page; check the proxy or gateway on the way"
-	}
-	return unexpected(endpoint, fmt.Errorf("status %d: %s", r.status, what))
+	return unexpected(endpoint, fmt.Errorf("status %d: the body is a web page; check the proxy or gateway on the way", r.status))
 }
 
 // decode reads a success's JSON into result.
