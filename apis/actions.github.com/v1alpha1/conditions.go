@@ -26,7 +26,7 @@ const (
 	ConditionVersionSupported = "VersionSupported"
 	// ConditionPodStarted: the runner's pod runs; while False the message is the scheduler's or kubelet's own.
 	ConditionPodStarted = "PodStarted"
-	// ConditionQuotaExceeded: a ResourceQuota refuses the runner's pod; it is tried again.
+	// ConditionQuotaExceeded: a ResourceQuota refuses the runner's pod or Secret; it is tried again.
 	ConditionQuotaExceeded = "QuotaExceeded"
 	// ConditionRunnersPending: runners that were asked for wait, for another reason than a ResourceQuota; the message has
 	// the commonest reason, which is the scheduler's, the kubelet's, GitHub's or the API server's own.

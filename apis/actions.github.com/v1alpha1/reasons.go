@@ -84,9 +84,9 @@ const (
 	ReasonInvalidPod = "InvalidPod"
 	// ReasonPodForbidden: a policy, a missing right of the manager, or a ResourceQuota forbids the runner's pod.
 	ReasonPodForbidden = "PodForbidden"
-	// ReasonPodsForbidden: a ResourceQuota forbids the pods of some of the set's runners.
+	// ReasonPodsForbidden: a ResourceQuota forbids the pods or Secrets of some of the set's runners.
 	ReasonPodsForbidden = "PodsForbidden"
-	// ReasonQuotaExceeded: a ResourceQuota has no room for the runner's pod.
+	// ReasonQuotaExceeded: a ResourceQuota has no room for the runner's pod or Secret.
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonPodRefused: the API server refused the runner's pod, for none of the reasons above.
 	ReasonPodRefused = "PodRefused"

@@ -46,7 +46,7 @@ func waitConditions(before []metav1.Condition, runners []*runner) []kube.Conditi
 	refused := kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
 		refused = kube.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
-			"%s because a ResourceQuota refuses their pods; raise the quota or lower maxRunners; the refusal of %s: %s",
+			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of %s: %s",
 			runnersWait(quota.runners), quota.example, quota.message))
 	}
 	pending := kube.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner says that it waits")
