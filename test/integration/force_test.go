@@ -49,8 +49,10 @@ func force(t *testing.T, r *rig.Rig, kind client.ObjectList, namespace string) {
 		// The uid keeps the patch from the object that takes its place.
 		patch := fmt.Sprintf(`{"metadata": {"uid": %q, "finalizers": null}}`, object.GetUID())
 		gomega.NewWithT(t).Eventually(func() bool {
-			err := c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
-			return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+			_ = c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
+			now := object.DeepCopyObject().(client.Object)
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(object), now)
+			return apierrors.IsNotFound(err) || err == nil && now.GetUID() != object.GetUID()
 		}, rig.Patience).Should(gomega.BeTrue(), "%T %s is still there", object, object.GetName())
 	}
 }
