@@ -56,8 +56,11 @@ func (x *exchange) answer() *Error {
 
 func isWebPage(answer *response) bool {
 	mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type"))
-	return mediaType == "text/html" || bytes.HasPrefix(bytes.TrimSpace(answer.body), []byte("<"))
+	return mediaType == "text/html" || answer.hasMarkup()
 }
+
+// hasMarkup says that the body is a page, whatever its headers call it.
+func (r *response) hasMarkup() bool { return bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("<")) }
 
 // redact takes the request's credential out of a foreign text: a proxy's or debugging server's error page may echo it.
 func (x *exchange) redact(text string) string {

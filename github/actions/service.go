@@ -135,7 +135,7 @@ func encode(value any) ([]byte, error) {
 // acknowledge takes a success without a result for one unless it is a page that a proxy or a gateway shows instead, with
 // status 200: that must not pass for a deletion. GitHub answers 204; a server that says "ok" is believed.
 func (r *response) acknowledge(endpoint string) error {
-	if !bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("<")) {
+	if !r.hasMarkup() {
 		return nil // an empty page, too: some frameworks call every answer text/html
 	}
 	return unexpected(endpoint, fmt.Errorf("status %d: the body is a web page; check the proxy or gateway on the way", r.status))

@@ -22,12 +22,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// deletable makes a ready set whose listener and EphemeralRunnerSet have their finalizers, and deletes it.
-func (f *fixture) deletable(change ...func(*v1alpha1.AutoscalingRunnerSet)) {
+// holdDependents gives the listener and the EphemeralRunnerSet the finalizers that their controllers would.
+func (f *fixture) holdDependents() {
 	f.Helper()
-	f.create(newSet(change...))
-	f.settle()
-	f.listening()
 	listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
 	listener.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
 	runnerSet.Finalizers = []string{v1alpha1.FinalizerEphemeralRunnerSet}
@@ -36,6 +33,15 @@ func (f *fixture) deletable(change ...func(*v1alpha1.AutoscalingRunnerSet)) {
 			f.Fatal(err)
 		}
 	}
+}
+
+// deletable makes a ready set whose listener and EphemeralRunnerSet have their finalizers, and deletes it.
+func (f *fixture) deletable(change ...func(*v1alpha1.AutoscalingRunnerSet)) {
+	f.Helper()
+	f.create(newSet(change...))
+	f.settle()
+	f.listening()
+	f.holdDependents()
 	f.settle()
 	f.github.made()
 	f.events()

@@ -182,14 +182,7 @@ func TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.listening()
-		listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
-		listener.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
-		runnerSet.Finalizers = []string{v1alpha1.FinalizerEphemeralRunnerSet}
-		for _, object := range []client.Object{&listener, &runnerSet} {
-			if err := f.client.Update(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
-		}
+		f.holdDependents()
 		f.move(newAddress)
 		f.reconcile()
 		f.github.fail(errors.New("the former address is away"))
