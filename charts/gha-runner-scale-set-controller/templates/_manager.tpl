@@ -131,10 +131,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 
-{{/*
-Takes the address they are answered at. Ready is asked often, because `helm install --wait` and rollouts wait for the
-answer; 15 failures are the 30 s that three were at every 10 s.
-*/}}
+{{/* Takes the address they are answered at. */}}
 {{- define "gha-runner-scale-set-controller.probes" -}}
 {{- $port := include "gha-runner-scale-set-controller.port" . }}
 livenessProbe:
@@ -147,9 +144,8 @@ readinessProbe:
   httpGet:
     path: /readyz
     port: {{ $port }}
-  initialDelaySeconds: 1
-  periodSeconds: 2
-  failureThreshold: 15
+  initialDelaySeconds: 5
+  periodSeconds: 10
 {{- end }}
 
 {{/*
