@@ -133,7 +133,7 @@ flags:
 	check(t, "liveness probe", got.LivenessProbe.HTTPGet.Path+got.LivenessProbe.HTTPGet.Port.String(), "/healthz8082")
 	check(t, "its times", []int32{got.LivenessProbe.InitialDelaySeconds, got.LivenessProbe.PeriodSeconds}, []int32{15, 20})
 	check(t, "readiness probe", got.ReadinessProbe.HTTPGet.Path+got.ReadinessProbe.HTTPGet.Port.String(), "/readyz8082")
-	check(t, "its times", []int32{got.ReadinessProbe.InitialDelaySeconds, got.ReadinessProbe.PeriodSeconds}, []int32{1, 2})
+	check(t, "its times", []int32{got.ReadinessProbe.InitialDelaySeconds, got.ReadinessProbe.PeriodSeconds}, []int32{5, 10})
 }
 
 // The address "0" turns off the metrics of the one program and not of the other.
