@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -154,40 +153,6 @@ func (c *Cluster) run(program string, arguments []string) error {
 }
 
 func (c *Cluster) logPath(program string) string { return c.path(program + ".log") }
-
-// StopAPIServer kills the API server as a crash would: connections and watches break, nothing answers its port.
-// Etcd keeps the data.
-func (c *Cluster) StopAPIServer() error {
-	c.mutex.Lock()
-	running := c.processes["kube-apiserver"]
-	delete(c.processes, "kube-apiserver")
-	c.mutex.Unlock()
-	if running == nil {
-		return nil
-	}
-	return running.Stop(0)
-}
-
-// PauseAPIServer freezes the API server: connections stay open and nothing answers, until the returned function is called.
-func (c *Cluster) PauseAPIServer() (resume func() error, err error) {
-	c.mutex.Lock()
-	running := c.processes["kube-apiserver"]
-	c.mutex.Unlock()
-	if running == nil {
-		return nil, errors.New("pause the API server: it isn't running")
-	}
-	return func() error { return running.Signal(syscall.SIGCONT) }, running.Signal(syscall.SIGSTOP)
-}
-
-// StartAPIServer starts the API server, on the same port as before, and returns when it is ready.
-func (c *Cluster) StartAPIServer(ctx context.Context) error {
-	if err := c.run("kube-apiserver", c.apiServerArguments()); err != nil {
-		return err
-	}
-	return c.await(ctx, "kube-apiserver", func(ctx context.Context) (bool, error) {
-		return c.apiServerReady(ctx), nil
-	})
-}
 
 // apiServerReady also covers what the API server does after its start, such as making the default Roles.
 func (c *Cluster) apiServerReady(ctx context.Context) bool {

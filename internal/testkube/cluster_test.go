@@ -1,8 +1,10 @@
 package testkube_test
 
 import (
+	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
@@ -135,4 +137,54 @@ func TestAPIServerComesBackWithItsData(t *testing.T) {
 	if err := cluster.Client().Get(t.Context(), key, &corev1.Namespace{}); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestEtcdComesBackWithItsData(t *testing.T) {
+	cluster := testkube.Start(t, testkube.Options{})
+	namespace := cluster.NewNamespace(t)
+	if err := cluster.StopEtcd(); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKey{Name: namespace}
+	late, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := cluster.Client().Get(late, key, &corev1.Namespace{}); err == nil {
+		t.Error("an API server without etcd has read an object")
+	}
+	if err := cluster.StartEtcd(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.AwaitAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	NewWithT(t).Eventually(func() error {
+		return cluster.Client().Get(t.Context(), key, &corev1.Namespace{})
+	}, "30s").Should(Succeed())
+}
+
+func TestRequestsHangWhileEtcdIsFrozen(t *testing.T) {
+	cluster := testkube.Start(t, testkube.Options{})
+	namespace := cluster.NewNamespace(t)
+	resume, err := cluster.PauseEtcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := cluster.Client().Create(late, configMap(namespace)); err == nil {
+		t.Error("a frozen etcd has stored an object")
+	}
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.AwaitAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Client().Create(t.Context(), configMap(namespace)); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Error(err)
+	}
+}
+
+func configMap(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sample"}}
 }

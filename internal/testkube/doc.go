@@ -12,6 +12,6 @@
 //		...
 //	}
 //
-// A test that stops the API server or counts requests starts one of its own with Start. The programs are those that
+// A test that stops the API server or etcd, or counts requests, starts one of its own with Start. The programs are those that
 // hack/kubernetes.sh builds; the environment variable HARRIER_KUBERNETES names a directory that has them already.
 package testkube

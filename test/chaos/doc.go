@@ -1,5 +1,6 @@
 // Package chaos tests that no order of faults loses a job or leaves anything behind. Each run has a cluster of its own
-// with the real programs (package rig), 60 jobs that come over a minute, and eight faults at times that follow from a seed.
+// with the real programs (package rig), 60 jobs that come over a minute, and eight faults at times that follow from a seed:
+// of the programs, the pods, their nodes, GitHub, the API server and, below it, etcd, which is frozen or killed for a while.
 // Beside them operators delete runner objects and change the scale set while reports of jobs are lost, so that GitHub has
 // to be asked about runners that have a job:
 //

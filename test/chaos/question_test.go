@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// requestTime is how long a request of a fault's may take.
-	requestTime = 10 * time.Second
+	// requestTime is how long a request of a fault's may take: on a busy machine, and with an API server that etcd has just
+	// come back to, which it may notice seconds later for one kind than for another.
+	requestTime = 30 * time.Second
 	// busyWithin is how long a question waits for a runner with a job to ask about.
 	busyWithin = 10 * time.Second
 )

@@ -30,6 +30,7 @@ const (
 	killListener  kind = "kill listener"
 	apiServerDown kind = "API server down"
 	apiServerHang kind = "API server hangs"
+	etcdAway      kind = "etcd away"
 	expireTokens  kind = "expire tokens"
 	endSessions   kind = "end sessions"
 	storm         kind = "storm of refusals"
@@ -63,6 +64,7 @@ var profiles = []profile{
 	{kind: killListener},
 	{kind: apiServerDown, shortest: 2 * time.Second, longest: longestOutage},
 	{kind: apiServerHang, shortest: 2 * time.Second, longest: 10 * time.Second},
+	{kind: etcdAway, shortest: 2 * time.Second, longest: 15 * time.Second, variants: []string{etcdFrozen, etcdKilled}},
 	{kind: expireTokens},
 	{kind: endSessions, variants: []string{sessionsEvicted, sessionsExpired}},
 	{kind: storm, shortest: 2 * time.Second, longest: 10 * time.Second, variants: []string{"500", "502", "429"}},
@@ -103,6 +105,8 @@ const (
 const (
 	sessionsEvicted = "evicted"
 	sessionsExpired = "expired with their tokens"
+	etcdFrozen      = "frozen"
+	etcdKilled      = "killed"
 	containerKilled = "killed"
 	containerOOM    = "out of memory"
 	ofRunners       = "runners"
@@ -168,7 +172,7 @@ type schedule struct {
 }
 
 // stream is one of PCG's with which the first twenty seeds have every fault in every variant.
-const stream = 2
+const stream = 44
 
 // newSchedule derives a run from its seed.
 func newSchedule(seed uint64) schedule {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ var strikes = map[kind]func(*world, fault){
 	},
 	apiServerDown: (*world).stopAPIServer,
 	apiServerHang: (*world).hangAPIServer,
+	etcdAway:      (*world).takeEtcd,
 	expireTokens:  func(w *world, _ fault) { w.rig.GitHub.ExpireAdminTokens(); w.rig.GitHub.ExpireQueueTokens() },
 	endSessions:   (*world).endSessions,
 	storm:         (*world).storm,
@@ -88,6 +90,27 @@ func (w *world) hangAPIServer(f fault) {
 	if err := resume(); err != nil {
 		w.t.Error(err)
 	}
+}
+
+// takeEtcd leaves an API server that runs and can neither read nor write. What was asked of a frozen etcd may be done after
+// its answer was given up.
+func (w *world) takeEtcd(f fault) {
+	w.apiServer.Lock()
+	defer w.apiServer.Unlock()
+	giveBack, err := w.cluster.PauseEtcd()
+	if f.variant == etcdKilled {
+		giveBack, err = w.cluster.StartEtcd, w.cluster.StopEtcd()
+	}
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.pause(f.lasts)
+	// Not the test's context: without etcd nothing can be cleaned up.
+	if err := errors.Join(giveBack(), w.cluster.AwaitAPIServer(context.Background())); err != nil {
+		w.t.Error(err)
+	}
+	w.logf("etcd is back")
 }
 
 func (w *world) endSessions(f fault) {

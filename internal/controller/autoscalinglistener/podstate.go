@@ -60,6 +60,9 @@ const unwanted = "unwanted"
 func assess(pod *corev1.Pod, hash string, now time.Time) podState {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)
+	if gone < -lostAfter {
+		gone = lostAfter // our clock is behind, or was set back, perhaps by hours: jobs must not wait for it
+	}
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return assessTerminating(pod, lost, now)

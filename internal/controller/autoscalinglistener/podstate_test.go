@@ -52,12 +52,14 @@ func TestAssess(t *testing.T) {
 		change func(*corev1.Pod)
 		want   podState
 	}{
-		"ready":           {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
-		"of another spec": {func(p *corev1.Pod) { p.Annotations = nil }, podState{treatment: replace, reason: reasonReplacing}},
-		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{treatment: discard, reason: "Evicted"}},
-		"exited":          {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{treatment: discard, reason: reasonPodFailed}},
-		"node just lost":  {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, again: 6 * time.Second}},
-		"node lost":       {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{treatment: abandon, reason: reasonNodeLost}},
+		"ready":                            {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
+		"of another spec":                  {func(p *corev1.Pod) { p.Annotations = nil }, podState{treatment: replace, reason: reasonReplacing}},
+		"evicted":                          {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{treatment: discard, reason: "Evicted"}},
+		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{treatment: discard, reason: reasonPodFailed}},
+		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, again: 6 * time.Second}},
+		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, podState{treatment: abandon, reason: reasonNodeLost}},
+		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, podState{reason: reasonNodeLost, again: lostAfter + time.Second}},
+		"node lost":                        {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{treatment: abandon, reason: reasonNodeLost}},
 		"readiness gate": {func(p *corev1.Pod) {
 			losesNode(p, time.Hour)
 			p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1)

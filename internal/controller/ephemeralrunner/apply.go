@@ -133,7 +133,7 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 		return nil
 	}
 	options := []client.DeleteOption{kube.OnlyThis(p.pod)}
-	hangs := stuck(p.pod, c.options.Clock.Now())
+	hangs := stuck(p.pod, p.memory.clockOf(p.pod, c.options.Clock.Now()))
 	over := p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 	if !hangs && (p.pod.DeletionTimestamp != nil || p.memory.podDeleted == p.pod.UID) {
 		return nil

@@ -100,6 +100,7 @@ type memory struct {
 	deleted       bool // the runner's object
 	released      bool // its finalizers
 
+	dying    time.Time // its pod first seen with a deletionTimestamp
 	deleting time.Time // first seen with a deletionTimestamp
 	stopped  time.Time // first seen without a running container since then
 	podGone  time.Time // first seen without a pod since then
@@ -203,8 +204,9 @@ func (c *Controller) lost(p *pass) time.Time {
 	if p.pod == nil || p.pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	if due := p.pod.DeletionTimestamp.Add(stuckAfter); c.options.Clock.Now().Before(due) {
-		return due
+	now := c.options.Clock.Now()
+	if left := p.pod.DeletionTimestamp.Add(stuckAfter).Sub(p.memory.clockOf(p.pod, now)); left > 0 {
+		return now.Add(left)
 	}
 	return time.Time{}
 }
@@ -226,7 +228,7 @@ func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) 
 		return nil, err
 	case pod == nil && c.misses(runner):
 		return ownPod(ctx, c.options.Reader, runner)
-	case pod != nil && doubtful(runner, pod, c.options.Clock.Now()):
+	case pod != nil && doubtful(runner, pod, c.clockOf(runner, pod)):
 		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
 		return pod, nil

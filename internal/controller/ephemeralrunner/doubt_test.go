@@ -57,6 +57,7 @@ func TestPodThatHangsInALateCacheIsNotTakenForLost(t *testing.T) {
 		shown := f.pod()
 		f.setPod(exits(0))
 		f.controller.options.Client = staleCache{f.api, f.runner(), shown}
+		f.reconcile()
 		f.elapse(stuckAfter)
 		f.reconcile()
 		f.elapse(settle)

@@ -52,7 +52,7 @@ func (c *Controller) ending(p *pass) *ending {
 	if c.options.Removed.Has(p.UID, p.memory.registration) {
 		removal = progress{known: true} // its set has asked
 	}
-	pod := outcomeOf(p.pod, now)
+	pod := outcomeOf(p.pod, p.memory.clockOf(p.pod, now))
 	if p.memory.podLeft {
 		pod.state = podMissing
 	}

@@ -75,7 +75,7 @@ func (c *Controller) mark(ctx context.Context, p *pass) (time.Time, error) {
 func planMarking(p *pass, now time.Time) (what marking, again time.Time) {
 	pod := p.pod
 	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HasJob() || p.Status.Done() ||
-		p.memory.podDeleted == pod.UID || outcomeOf(pod, now).state != podRunning {
+		p.memory.podDeleted == pod.UID || outcomeOf(pod, p.memory.clockOf(pod, now)).state != podRunning {
 		return markNothing, time.Time{}
 	}
 	started := p.memory.marked.start == pod.UID || pod.Annotations[v1alpha1.AnnotationJobID] != ""

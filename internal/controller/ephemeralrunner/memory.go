@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -43,7 +44,9 @@ func (c *Controller) memoryOf(k key, status *v1alpha1.EphemeralRunnerStatus) *me
 		c.drop(key{k.NamespacedName, former})
 	}
 	if c.memories[k.uid] == nil {
-		c.memories[k.uid] = &memory{registration: recorded(status)}
+		// One that is there from the beginning another manager may have registered, whenever by the API server's clock it was made.
+		asked := c.options.Clock.Now().Before(c.began.Add(clockSkew))
+		c.memories[k.uid] = &memory{registration: recorded(status), asked: asked}
 		c.names[k.NamespacedName] = k.uid
 	}
 	return c.memories[k.uid]
@@ -60,6 +63,7 @@ func recorded(status *v1alpha1.EphemeralRunnerStatus) int {
 
 // see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
 func (m *memory) see(p *pass, now time.Time) {
+	m.noteDying(p.pod, now)
 	if p.pod != nil {
 		m.podUID = p.pod.UID
 		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.Older(p.EphemeralRunner, m.written) {
@@ -72,7 +76,7 @@ func (m *memory) see(p *pass, now time.Time) {
 	}
 	m.abandoned = true
 	first(&m.deleting, now)
-	if outcomeOf(p.pod, now).state != podRunning {
+	if outcomeOf(p.pod, m.clockOf(p.pod, now)).state != podRunning {
 		first(&m.stopped, now)
 	} else {
 		m.stopped = time.Time{} // it was about to start
@@ -82,6 +86,40 @@ func (m *memory) see(p *pass, now time.Time) {
 	} else {
 		m.podGone = time.Time{}
 	}
+}
+
+// noteDying notes since when the pod, which may be another one than before, is seen to be deleted.
+func (m *memory) noteDying(pod *corev1.Pod, now time.Time) {
+	switch {
+	case pod == nil || pod.DeletionTimestamp == nil:
+		m.dying = time.Time{}
+	case m.podUID != pod.UID:
+		m.dying = now
+	default:
+		first(&m.dying, now)
+	}
+}
+
+// clockOf is the time by the clock that has dated the deletion of the pod: when that began, and what has passed here since
+// it was seen. Our own clock may differ from the API server's or be set, and a busy runner whose pod has been given an hour
+// to end must not lose it by that.
+func (m *memory) clockOf(pod *corev1.Pod, now time.Time) time.Time {
+	if pod == nil || pod.DeletionTimestamp == nil || m.podUID != pod.UID || m.dying.IsZero() {
+		return now
+	}
+	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	return pod.DeletionTimestamp.Add(now.Sub(m.dying) - grace)
+}
+
+// clockOf is the same before the pass has seen the pod.
+func (c *Controller) clockOf(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.options.Clock.Now()
+	if m := c.memories[runner.UID]; m != nil && !m.dying.IsZero() {
+		return m.clockOf(pod, now)
+	}
+	return (&memory{podUID: pod.UID, dying: now}).clockOf(pod, now)
 }
 
 func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {

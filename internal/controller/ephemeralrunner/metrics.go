@@ -39,7 +39,7 @@ type waiting struct {
 // measure notes what the pod waits for now. The metrics get the time when that changes.
 func (m *memory) measure(p *pass, now time.Time) {
 	reason := ""
-	if pod := outcomeOf(p.pod, now); pod.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
+	if pod := outcomeOf(p.pod, m.clockOf(p.pod, now)); pod.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
 		reason = pod.reason
 	}
 	if m.waiting != nil && m.waiting.reason == reason {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -86,6 +87,10 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	if started {
 		return outcome{state: podRunning, ready: isReady(pod), sidecar: deadSidecar(pod)}
 	}
+	if pod.Status.Phase == corev1.PodSucceeded {
+		// Its node does not say how, as some virtual ones don't.
+		return terminated(pod, &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)})
+	}
 	if o, found := blocked(status); found {
 		return o
 	}
@@ -146,7 +151,7 @@ func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string)
 	return false, "", ""
 }
 
-// stuck says that the pod hangs in its deletion.
+// stuck says that the pod hangs in its deletion. The time is that of the pod: see clockOf.
 func stuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter))
 }

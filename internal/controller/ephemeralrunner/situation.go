@@ -78,7 +78,7 @@ func (c *Controller) situation(p *pass) *situation {
 	now := c.options.Clock.Now()
 	m := p.memory
 	s := &situation{
-		runner: p.EphemeralRunner, pod: outcomeOf(p.pod, now), now: now,
+		runner: p.EphemeralRunner, pod: outcomeOf(p.pod, m.clockOf(p.pod, now)), now: now,
 		registration: m.registration, up: m.up, blocked: m.blocked, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
 		provisioning: progressOf(c.provisions.Last(p.key)),
 		removal:      progressOf(c.removals.Last(p.key)),
