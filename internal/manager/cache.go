@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -54,6 +55,15 @@ func (o Options) cacheOptions() cache.Options {
 			Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelScaleSetNamespace: o.WatchNamespace}),
 		}
 	}
+	return options
+}
+
+// bindingCacheOptions are those of a cache that holds the RoleBinding of the manager in the namespace that it watches. It is
+// no part of a scale set, so the manager's cache doesn't have it, and that selects a kind by one set of labels only.
+func (o Options) bindingCacheOptions() cache.Options {
+	options := o.cacheOptions()
+	options.DefaultNamespaces = map[string]cache.Config{o.WatchNamespace: {}}
+	options.ByObject = map[client.Object]cache.ByObject{&rbacv1.RoleBinding{}: {Label: watchednamespace.Selector(o.Namespace)}}
 	return options
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -57,6 +58,20 @@ func TestCacheLeavesOutListenersOfNamespacesThatAreNotWatched(t *testing.T) {
 		return
 	}
 	t.Error("all listeners of the manager's namespace are cached")
+}
+
+// The RoleBinding that outlives the watched namespace bears no label of a scale set, and is looked for there only.
+func TestCacheOfTheManagersOwnRoleBinding(t *testing.T) {
+	options := Options{Namespace: "harrier", WatchNamespace: "runners"}.bindingCacheOptions()
+	if got := slices.Collect(maps.Keys(options.DefaultNamespaces)); !slices.Equal(got, []string{"runners"}) {
+		t.Errorf("namespaces %v, want the watched one", got)
+	}
+	want := labels.Set{v1alpha1.LabelComponent: "single-namespace-deletion", "app.kubernetes.io/namespace": "harrier"}
+	for object, selection := range options.ByObject {
+		if _, binding := object.(*rbacv1.RoleBinding); !binding || len(options.ByObject) > 1 || !selection.Label.Matches(want) {
+			t.Errorf("%T is selected by %s", object, selection.Label)
+		}
+	}
 }
 
 func TestCacheStripsManagedFields(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -38,7 +39,8 @@ type parts struct {
 	recorder events.EventRecorder
 }
 
-// addControllers adds the four controllers, the pool of their slow calls, and the caches that all of them stand on.
+// addControllers adds the four controllers, the pool of their slow calls, and the caches that all of them stand on. A manager
+// that is restricted to a namespace gets a fifth.
 func addControllers(ctx context.Context, manager ctrl.Manager, options Options) error {
 	if err := fillCaches(ctx, manager.GetCache()); err != nil {
 		return err
@@ -63,6 +65,30 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 		if err := controller.SetupWithManager(manager); err != nil {
 			return fmt.Errorf("set up the controller of %s: %w", name, err)
 		}
+	}
+	return p.outliveNamespace()
+}
+
+// outliveNamespace has a manager that is restricted to a namespace keep its rights there until the last scale set is gone.
+// Its own namespace takes the manager itself along.
+func (p parts) outliveNamespace() error {
+	if p.options.WatchNamespace == "" || p.options.WatchNamespace == p.options.Namespace {
+		return nil
+	}
+	options := p.options.bindingCacheOptions()
+	options.Scheme, options.Mapper, options.HTTPClient = p.manager.GetScheme(), p.manager.GetRESTMapper(), p.manager.GetHTTPClient()
+	bindings, err := cache.New(p.manager.GetConfig(), options)
+	if err != nil {
+		return fmt.Errorf("set up the cache of the manager's own RoleBinding: %w", err)
+	}
+	if err := p.manager.Add(bindings); err != nil {
+		return fmt.Errorf("add the cache of the manager's own RoleBinding: %w", err)
+	}
+	err = watchednamespace.NewController(watchednamespace.Options{
+		Client: p.manager.GetClient(), Bindings: bindings, Namespace: p.options.WatchNamespace,
+	}).SetupWithManager(p.manager)
+	if err != nil {
+		return fmt.Errorf("set up the controller of the watched namespace: %w", err)
 	}
 	return nil
 }

@@ -128,7 +128,9 @@ func TestUninstallCheck(t *testing.T) {
 		arguments                       []string
 	}{
 		{"", "ClusterRole", "", []string{"--check-uninstall"}},
-		{singleNamespace, "Role", "team-a", []string{"--check-uninstall", "--watch-single-namespace=team-a"}},
+		// The watched namespace may be gone, in which no Role could be made.
+		{singleNamespace, "ClusterRole", "", []string{"--check-uninstall", "--watch-single-namespace=team-a"}},
+		{noClusterRoles + singleNamespace, "Role", "team-a", []string{"--check-uninstall", "--watch-single-namespace=team-a"}},
 	} {
 		documents := render(t, controller, test.values)["uninstall_check.yaml"]
 		if len(documents) != 4 {

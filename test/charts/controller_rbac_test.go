@@ -159,6 +159,7 @@ func TestControllerTemplatesByMode(t *testing.T) {
 	cluster := []string{"manager_cluster_role.yaml", "manager_cluster_role_binding.yaml"}
 	single := []string{
 		"manager_single_namespace_controller_role.yaml", "manager_single_namespace_controller_role_binding.yaml",
+		"manager_single_namespace_deletion.yaml",
 		"manager_single_namespace_watch_role.yaml", "manager_single_namespace_watch_role_binding.yaml",
 	}
 	several := []string{"leader_election_role.yaml", "leader_election_role_binding.yaml", "poddisruptionbudget.yaml"}

@@ -2,9 +2,15 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/hack/site"
@@ -15,23 +21,99 @@ import (
 func TestControllerOfASingleNamespaceServesThatOneOnly(t *testing.T) {
 	const name = "single"
 	inside := prepare(t, serve(t, fakegithub.Options{}), name, 1, 2)
-	// The chart puts Roles into the watched namespace, so it has to be there.
-	inside.makeNamespace()
 	// Checked after the controller's own Roles have gone from the namespace with the return to all namespaces.
 	t.Cleanup(func() { inside.awaitNothing(context.WithoutCancel(t.Context())) })
-	reconfigureController(t, func(values site.Values) { values["flags"].(site.Values)["watchSingleNamespace"] = inside.namespace })
-	inside.expectNoClusterRole()
+	inside.restrictController()
 	inside.install()
 	inside.awaitIdle(1)
 	inside.awaitSuccess(inside.queue(3, time.Second))
 	inside.expectOthersRefused()
 	inside.withdraw(t.Context())
-	inside.await(t.Context(), "the scale set to be gone from GitHub", func() (string, error) {
-		if set := inside.onGitHub(t.Context()); set != nil {
-			return set.Name + " is there", nil
+	inside.awaitReleased()
+}
+
+// The namespace takes the manager's Role along in the second in which its deletion begins. What lives in it is taken off GitHub
+// all the same, here by a manager that was started after that. Then there is nothing that keeps the controller.
+func TestWatchedNamespaceCanBeDeleted(t *testing.T) {
+	s := prepare(t, serve(t, fakegithub.Options{}), "watched", 2, 3)
+	s.restrictController()
+	s.install()
+	s.awaitSuccess(s.queue(1, time.Second))
+	s.awaitIdle(2)
+	id, err := s.github.AddFault(t.Context(), fakegithub.Fault{Endpoint: "remove-runner", Status: http.StatusServiceUnavailable})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.deleteNamespace("--wait=false")
+	s.awaitNoRoles()
+	kill(t, managers(t, 1)[0])
+	managers(t, 1)
+	if err := s.github.RemoveFault(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	s.deleteNamespace("--ignore-not-found", "--timeout="+limit.String())
+	s.awaitNothing(t.Context())
+	if err := place.Uninstall(t.Context(), site.ControllerName, site.SystemNamespace); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restrictController makes the set's namespace, into which the controller's chart puts Roles, the only one that is watched.
+func (s *scaleSet) restrictController() {
+	s.t.Helper()
+	s.makeNamespace()
+	reconfigureController(s.t, func(values site.Values) { values["flags"].(site.Values)["watchSingleNamespace"] = s.namespace })
+	s.expectNoClusterRole()
+}
+
+// awaitReleased waits until nothing of the set is left but what the controller's chart has in its namespace, none of it held
+// by a finalizer.
+func (s *scaleSet) awaitReleased() {
+	s.t.Helper()
+	s.await(s.t.Context(), "the scale set to be gone", func() (string, error) {
+		if set := s.onGitHub(s.t.Context()); set != nil {
+			return set.Name + " is on GitHub", nil
+		}
+		if _, err := s.object(s.t.Context()); !apierrors.IsNotFound(err) {
+			return s.name + " is in the cluster", err
+		}
+		for _, binding := range s.roleBindings() {
+			if len(binding.Finalizers) > 0 {
+				return fmt.Sprintf("RoleBinding %s waits for %v", binding.Name, binding.Finalizers), nil
+			}
 		}
 		return "", nil
 	})
+}
+
+// awaitNoRoles waits until of what binds the manager to a role the deletion of the namespace has left only what is held.
+func (s *scaleSet) awaitNoRoles() {
+	s.t.Helper()
+	s.await(s.t.Context(), "the namespace to have lost the manager's Role", func() (string, error) {
+		bindings := s.roleBindings()
+		if len(bindings) == 1 && bindings[0].RoleRef.Kind == "ClusterRole" && bindings[0].DeletionTimestamp != nil {
+			return "", nil
+		}
+		return fmt.Sprintf("%d RoleBindings are there, want the one of the ClusterRole, being deleted", len(bindings)), nil
+	})
+}
+
+func (s *scaleSet) roleBindings() []rbacv1.RoleBinding {
+	s.t.Helper()
+	var bindings rbacv1.RoleBindingList
+	if err := kube.List(s.t.Context(), &bindings, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	return bindings.Items
+}
+
+// deleteNamespace deletes the set's namespace, and the release with it.
+func (s *scaleSet) deleteNamespace(options ...string) {
+	s.t.Helper()
+	s.installed = false
+	if _, err := place.Kubectl(s.t.Context(), append([]string{"delete", "namespace", s.namespace}, options...)...); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // expectOthersRefused: Helm says at once that nobody would serve a set in another namespace.

@@ -20,11 +20,7 @@ func TestDeletedNamespaceTakesItsRunnersOffGitHub(t *testing.T) {
 	t.Parallel()
 	s := install(t, "namespace", 2, 2)
 	s.awaitIdle(2)
-	s.installed = false
-	_, err := place.Kubectl(t.Context(), "delete", "namespace", s.namespace, "--timeout="+limit.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.deleteNamespace("--timeout=" + limit.String())
 	s.awaitNothing(t.Context())
 }
 

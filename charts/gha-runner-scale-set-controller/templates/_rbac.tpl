@@ -1,14 +1,19 @@
 {{/*
 One binding of the controller's ServiceAccount, or of another one in its namespace. Takes root, kind (Role or
-ClusterRole), name (of role and binding alike), for a Role namespace, and for another ServiceAccount account.
+ClusterRole), name (of role and binding alike), for another ServiceAccount account, and where it is for one namespace
+only, namespace. labels may be given as well.
 */}}
 {{- define "gha-runner-scale-set-controller.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ .kind }}Binding
+kind: {{ ternary "RoleBinding" "ClusterRoleBinding" (not (empty .namespace)) }}
 metadata:
   name: {{ .name | quote }}
   {{- with .namespace }}
   namespace: {{ . | quote }}
+  {{- end }}
+  {{- with .labels }}
+  labels:
+    {{- toYaml . | nindent 4 }}
   {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
@@ -45,4 +50,80 @@ same. A JSON list.
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create", "patch"]
+{{- end }}
+
+{{/*
+"true" unless the installer may make no ClusterRole. Then whatever takes one is refused, with what to change.
+*/}}
+{{- define "gha-runner-scale-set-controller.cluster-roles" -}}
+{{- $allowed := include "gha-runner-scale-set-controller.is-on" (dict "values" .Values.rbac "key" "clusterRoles") }}
+{{- if not $allowed }}
+{{- if not (include "gha-runner-scale-set-controller.watched-namespace" .) }}
+{{- fail "Values.rbac.clusterRoles is false, but a controller of all namespaces needs a ClusterRole; set Values.flags.watchSingleNamespace, or Values.rbac.clusterRoles to true" }}
+{{- end }}
+{{- if include "gha-runner-scale-set-controller.metrics-secure" . }}
+{{- fail "Values.rbac.clusterRoles is false, but Values.metrics.secure needs a ClusterRole; set the former to true or the latter to false" }}
+{{- end }}
+{{- end }}
+{{- $allowed }}
+{{- end }}
+
+{{/*
+Name of the ClusterRole that outlives the watched namespace, and of its RoleBinding; empty where there are none. The
+controller's own namespace takes the controller along, whatever its rights. It ends in the watched namespace, so that
+releases of one name don't meet, and a RoleBinding left in a namespace that was watched formerly grants nothing any more.
+*/}}
+{{- define "gha-runner-scale-set-controller.single-namespace-deletion" -}}
+{{- $watched := include "gha-runner-scale-set-controller.watched-namespace" . }}
+{{- if and (include "gha-runner-scale-set-controller.cluster-roles" .) $watched (ne $watched (include "gha-runner-scale-set-controller.namespace" .)) }}
+{{- printf "%s-single-namespace-deletion.%s" (include "gha-runner-scale-set-controller.fullname" .) $watched }}
+{{- end }}
+{{- end }}
+
+{{/*
+What the controller watches and owns in the one namespace it is restricted to.
+*/}}
+{{- define "gha-runner-scale-set-controller.watched-namespace-rules" -}}
+- apiGroups: ["actions.github.com"]
+  resources: ["autoscalingrunnersets"]
+  verbs: ["list", "patch", "watch"]
+- apiGroups: ["actions.github.com"]
+  resources: ["autoscalingrunnersets/finalizers"]
+  verbs: ["update"]
+- apiGroups: ["actions.github.com"]
+  resources: ["autoscalingrunnersets/status"]
+  verbs: ["patch"]
+- apiGroups: ["actions.github.com"]
+  resources: ["ephemeralrunnersets"]
+  verbs: ["create", "delete", "get", "list", "patch", "watch"]
+- apiGroups: ["actions.github.com"]
+  resources: ["ephemeralrunnersets/status"]
+  verbs: ["patch"]
+- apiGroups: ["actions.github.com"]
+  resources: ["ephemeralrunnersets/finalizers"]
+  verbs: ["update"]
+- apiGroups: ["actions.github.com"]
+  resources: ["ephemeralrunners"]
+  verbs: ["create", "delete", "list", "patch", "watch"]
+- apiGroups: ["actions.github.com"]
+  resources: ["ephemeralrunners/finalizers"]
+  verbs: ["update"]
+- apiGroups: ["actions.github.com"]
+  resources: ["ephemeralrunners/status"]
+  verbs: ["patch"]
+- apiGroups: ["actions.github.com"]
+  resources: ["autoscalinglisteners"]
+  verbs: ["list", "watch"]
+- apiGroups: [""]
+  resources: ["pods"]
+  verbs: ["list", "watch"]
+- apiGroups: [""]
+  resources: ["serviceaccounts"]
+  verbs: ["list", "watch"]
+- apiGroups: ["rbac.authorization.k8s.io"]
+  resources: ["rolebindings"]
+  verbs: ["list", "watch"]
+- apiGroups: ["rbac.authorization.k8s.io"]
+  resources: ["roles"]
+  verbs: ["list", "watch", "patch"]
 {{- end }}
