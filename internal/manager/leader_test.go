@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 )
 
 func TestALeaderIsMissedForLessThan15SecondsAndThereAreNeverTwo(t *testing.T) {
-	options := managerOptions(defaults(), logr.Discard())
+	options := managerOptions(&rest.Config{}, defaults(), logr.Discard())
 	lease, renew, retry := *options.LeaseDuration, *options.RenewDeadline, *options.RetryPeriod
 	const jitter = 2.2 // client-go adds up to 1.2 of the period
 	late := time.Duration(jitter * float64(retry))

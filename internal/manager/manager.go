@@ -97,23 +97,25 @@ func limited(cluster *rest.Config, options Options) *rest.Config {
 }
 
 func newManager(cluster *rest.Config, options Options, log logr.Logger) (ctrl.Manager, error) {
-	manager, err := ctrl.NewManager(cluster, managerOptions(options, log))
+	manager, err := ctrl.NewManager(cluster, managerOptions(cluster, options, log))
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}
 	return manager, nil
 }
 
-func managerOptions(options Options, log logr.Logger) ctrl.Options {
+func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl.Options {
 	return ctrl.Options{
-		Scheme: newScheme(),
-		Logger: log,
-		Cache:  options.cacheOptions(),
-		Client: clientOptions(),
+		Scheme:   newScheme(),
+		Logger:   log,
+		Cache:    options.cacheOptions(),
+		NewCache: newCache,
+		Client:   clientOptions(),
 
 		LeaderElection:          options.LeaderElection,
 		LeaderElectionID:        options.LeaderElectionID,
 		LeaderElectionNamespace: options.Namespace,
+		LeaderElectionConfig:    apart(cluster),
 		LeaseDuration:           ptr.To(leaseDuration),
 		RenewDeadline:           ptr.To(leaseRenewDeadline),
 		RetryPeriod:             ptr.To(leaseRetryPeriod),
