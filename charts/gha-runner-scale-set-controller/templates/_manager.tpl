@@ -110,7 +110,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
   valueFrom:
     fieldRef:
       fieldPath: metadata.namespace
-{{- with .Values.env }}
+{{- with (include "gha-runner-scale-set-controller.without-nulls" .Values.env | fromJson).value }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -153,7 +153,7 @@ What the user asked for and, from two replicas on, one node each if there are en
 the pods keep apart.
 */}}
 {{- define "gha-runner-scale-set-controller.affinity" -}}
-{{- $affinity := deepCopy (.Values.affinity | default dict) }}
+{{- $affinity := (include "gha-runner-scale-set-controller.without-nulls" .Values.affinity | fromJson).value | default dict }}
 {{- if and (gt (int (default 1 .Values.replicaCount)) 1) (not (hasKey $affinity "podAntiAffinity")) }}
 {{- $_ := set $affinity "podAntiAffinity" (include "gha-runner-scale-set-controller.keep-apart" . | fromYaml) }}
 {{- end }}

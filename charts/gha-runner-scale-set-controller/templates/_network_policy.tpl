@@ -3,7 +3,7 @@ A NetworkPolicy that lets nobody in but readers of metrics; the kubelet's probes
 name, pods (the labels that select them) and metricsAddr (empty without metrics).
 */}}
 {{- define "gha-runner-scale-set-controller.network-policy" -}}
-{{- $policy := .root.Values.networkPolicy -}}
+{{- $policy := (include "gha-runner-scale-set-controller.without-nulls" .root.Values.networkPolicy | fromJson).value -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:

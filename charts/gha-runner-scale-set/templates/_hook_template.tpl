@@ -4,11 +4,16 @@ ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE names into every pod they start; the char
 or the user's.
 */}}
 
+{{/* The chart's own template; empty without one. JSON. */}}
+{{- define "gha-runner-scale-set.hook-template" -}}
+{{- (include "gha-runner-scale-set.without-nulls" (.Values.containerMode | default dict).kubernetesModeHookTemplate | fromJson).value | default dict | toJson }}
+{{- end }}
+
 {{/* Where it comes from: name and key of a ConfigMap; empty without a template. JSON. */}}
 {{- define "gha-runner-scale-set.hook-template-source" -}}
 {{- $mode := .Values.containerMode | default dict }}
 {{- $source := dict }}
-{{- if $mode.kubernetesModeHookTemplate }}
+{{- if include "gha-runner-scale-set.hook-template" . | fromJson }}
 {{- $source = dict "name" (include "gha-runner-scale-set.hook-extension-name" .) "key" "extension" }}
 {{- else if $mode.kubernetesModeHookTemplateFrom }}
 {{- $source = $mode.kubernetesModeHookTemplateFrom.configMapKeyRef }}
@@ -31,7 +36,7 @@ runners have to be replaced to get a new one. JSON.
 */}}
 {{- define "gha-runner-scale-set.hook-template-annotation" -}}
 {{- $annotation := dict }}
-{{- with (.Values.containerMode | default dict).kubernetesModeHookTemplate }}
+{{- with include "gha-runner-scale-set.hook-template" . | fromJson }}
 {{- $_ := set $annotation "checksum/hook-template" (toJson . | sha256sum | trunc 63) }}
 {{- end }}
 {{- toJson $annotation }}
@@ -39,13 +44,14 @@ runners have to be replaced to get a new one. JSON.
 
 {{/* Given in a mode without hooks, or twice, it would be ignored without a word. */}}
 {{- define "gha-runner-scale-set.validate-hook-template" -}}
-{{- $mode := .Values.containerMode | default dict }}
+{{- $from := (.Values.containerMode | default dict).kubernetesModeHookTemplateFrom }}
+{{- $given := dict "kubernetesModeHookTemplate" (include "gha-runner-scale-set.hook-template" . | fromJson) "kubernetesModeHookTemplateFrom" $from }}
 {{- range $key := list "kubernetesModeHookTemplate" "kubernetesModeHookTemplateFrom" }}
-{{- if and (get $mode $key) (not (include "gha-runner-scale-set.is-kubernetes-mode" $)) }}
+{{- if and (get $given $key) (not (include "gha-runner-scale-set.is-kubernetes-mode" $)) }}
 {{- fail (printf "containerMode.%s has an effect only where containerMode.type is kubernetes or kubernetes-novolume" $key) }}
 {{- end }}
 {{- end }}
-{{- if and $mode.kubernetesModeHookTemplate $mode.kubernetesModeHookTemplateFrom }}
+{{- if and $given.kubernetesModeHookTemplate $from }}
 {{- fail "containerMode.kubernetesModeHookTemplate and containerMode.kubernetesModeHookTemplateFrom exclude each other" }}
 {{- end }}
 {{- end }}

@@ -158,7 +158,7 @@ items:
   - name: work
     ephemeral:
       volumeClaimTemplate:
-        {{- with .Values.containerMode.kubernetesModeWorkVolumeClaim }}
+        {{- with (include "gha-runner-scale-set.without-nulls" .Values.containerMode.kubernetesModeWorkVolumeClaim | fromJson).value }}
         spec:
           {{- toYaml . | nindent 10 }}
         {{- else }} {}
@@ -178,7 +178,7 @@ without, and tests of values files rely on that.
 */}}
 {{- define "gha-runner-scale-set.require-work-volume" -}}
 {{- if and (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes") (.Capabilities.APIVersions.Has "actions.github.com/v1alpha1") }}
-{{- $named := .Values.containerMode.kubernetesModeWorkVolumeClaim }}
+{{- $named := (include "gha-runner-scale-set.without-nulls" .Values.containerMode.kubernetesModeWorkVolumeClaim | fromJson).value }}
 {{- range .Values.template.spec.volumes }}
 {{- $named = or $named (eq .name "work") }}
 {{- end }}
@@ -201,7 +201,7 @@ without, and tests of values files rely on that.
 
 {{/*
 All containers. In the default mode they stay in the user's order; in the others the runner comes first, and in dind
-mode a container the user named dind gives way to ours.
+mode a container the user named dind gives way to ours. Where containers is null or empty the runner is that of values.yaml.
 */}}
 {{- define "gha-runner-scale-set.containers" -}}
 {{- $mode := include "gha-runner-scale-set.container-mode" . }}
@@ -223,6 +223,9 @@ mode a container the user named dind gives way to ours.
 {{- $first = append $first (ternary $runner . (eq .name "runner")) }}
 {{- end }}
 {{- end }}
+{{- if not $first }}
+{{- $first = list $runner }}
+{{- end }}
 {{- dict "items" $first | toJson }}
 {{- end }}
 
@@ -243,5 +246,5 @@ mode a container the user named dind gives way to ours.
 {{- if or $volumes (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes-novolume") }}
 {{- $_ := set $spec "volumes" ($volumes | default list) }}
 {{- end }}
-{{- toYaml $spec }}
+{{- toYaml (include "gha-runner-scale-set.without-nulls" $spec | fromJson).value }}
 {{- end }}

@@ -9,9 +9,10 @@ value. YAML.
 {{- define "gha-runner-scale-set.proxy" -}}
 {{- $proxy := dict }}
 {{- range $scheme := list "http" "https" }}
-{{- with get $ $scheme }}
-{{- $_ := set $proxy $scheme (dict "url" .url) }}
-{{- with .credentialSecretRef }}
+{{- $server := get $ $scheme | default dict }}
+{{- if $server.url }}
+{{- $_ := set $proxy $scheme (dict "url" $server.url) }}
+{{- with $server.credentialSecretRef }}
 {{- $_ := set (get $proxy $scheme) "credentialSecretRef" . }}
 {{- end }}
 {{- end }}
@@ -42,8 +43,8 @@ them so, in snake case; there, the proxy was shown inside of the vault. Takes ke
 {{- $_ := set $vault $key $value }}
 {{- end }}
 {{- $config := dict "type" .type "azureKeyVault" $vault }}
-{{- with $proxy }}
-{{- $_ := set $config "proxy" (include "gha-runner-scale-set.proxy" . | fromYaml) }}
+{{- with include "gha-runner-scale-set.proxy" ($proxy | default dict) | fromYaml }}
+{{- $_ := set $config "proxy" . }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}
@@ -106,7 +107,7 @@ ours needs none of them, actions-runner-controller's does, should somebody go ba
 {{- define "gha-runner-scale-set.runner-set-annotations" -}}
 {{- $role := include "gha-runner-scale-set.manager-role-name" . }}
 {{- $annotations := dict
-    "actions.github.com/values-hash" (toJson .Values | sha256sum | trunc 63)
+    "actions.github.com/values-hash" ((include "gha-runner-scale-set.without-nulls" .Values | fromJson).value | toJson | sha256sum | trunc 63)
     "actions.github.com/cleanup-manager-role-binding" $role
     "actions.github.com/cleanup-manager-role-name" $role }}
 {{- if not (kindIs "string" .Values.githubConfigSecret) }}

@@ -1,0 +1,184 @@
+package charts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// steps lead to a value: keys of maps and indices of lists.
+type steps []any
+
+// nullable is a chart whose values are set to null in turn.
+type nullable struct {
+	chart chart
+	// refused are values without which nothing is rendered; null is refused, too. Of defaulted ones null takes away what
+	// values.yaml has: Helm does that before the chart sees it.
+	refused, defaulted []string
+}
+
+var nullables = []nullable{
+	{chart: scaleSet, refused: []string{
+		"[githubConfigUrl]", "[githubConfigSecret]", "[githubConfigSecret github_token]", "[containerMode type]", "[template]", "[template spec]",
+		"[template spec initContainers 0 name]", "[template spec volumes 0 name]", "[template spec containers 0 name]",
+		"[listenerTemplate spec containers 0 name]", "[controllerServiceAccount]", "[controllerServiceAccount name]",
+		"[controllerServiceAccount namespace]", "[proxy http url]", "[keyVault proxy https url]", "[keyVault azureKeyVault]",
+		"[keyVault azureKeyVault url]", "[keyVault azureKeyVault tenantId]", "[keyVault azureKeyVault clientId]",
+		"[keyVault azureKeyVault certificatePath]", "[githubServerTLS certificateFrom]",
+		"[githubServerTLS certificateFrom configMapKeyRef]", "[githubServerTLS certificateFrom configMapKeyRef name]",
+		"[githubServerTLS certificateFrom configMapKeyRef key]",
+	}},
+	{chart: controller, refused: []string{"[imagePullSecrets 0 name]", "[metrics controllerManagerAddr]"}, defaulted: []string{
+		"[podSecurityContext]", "[securityContext]", "[securityContext capabilities]", "[securityContext capabilities drop]",
+		"[flags]", "[flags logLevel]", "[flags logFormat]", "[flags runnerMaxConcurrentReconciles]",
+	}},
+}
+
+// A null is what isn't set: of every value, at any depth, it gives what the chart renders without the key, or is refused by its
+// name. testdata/nulls has the values. So that this takes seconds, one of each key of the first level are null at a time.
+func TestNullIsWhatIsNotSet(t *testing.T) {
+	t.Parallel()
+	for _, n := range nullables {
+		content, err := os.ReadFile(filepath.Join("testdata", "nulls", n.chart.name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken, refused := n.paths(t, content)
+		for _, path := range refused {
+			t.Run(fmt.Sprint(n.chart.name, path), func(t *testing.T) {
+				t.Parallel()
+				checkContains(t, refusal(t, n.chart, changed(t, content, true, path)), fmt.Sprint(path[len(path)-1]))
+			})
+		}
+		for i, round := range rounds(taken) {
+			t.Run(fmt.Sprint(n.chart.name, i), func(t *testing.T) {
+				t.Parallel()
+				checkNulls(t, n.chart, changed(t, content, true, round...), changed(t, content, false, round...))
+			})
+		}
+	}
+}
+
+// Maps of nothing but nulls, and of maps of such, are not set either.
+func TestMapsOfNulls(t *testing.T) {
+	t.Parallel()
+	for _, values := range []string{
+		"proxy: {http: {url: null, credentialSecretRef: null}, https: null, noProxy: null}", "githubServerTLS: {runnerMountPath: null}",
+		"keyVault: {type: null, azureKeyVault: {url: null}, proxy: {http: null}}", "containerMode: {kubernetesModeHookTemplate: {spec: null}}",
+		"listenerTemplate: {metadata: null, spec: null}", "listenerMetrics: {counters: null, gauges: null, histograms: null}",
+		"template: {metadata: {labels: null}, spec: {containers: null, nodeSelector: null}}",
+	} {
+		checkNulls(t, scaleSet, minimal+values, minimal)
+	}
+	const vault = minimal + "keyVault: {type: azure_key_vault, azureKeyVault: {url: u, tenantId: t, clientId: c, certificatePath: p, " +
+		"proxy: {http: {url: 'http://proxy'}}}, proxy: %s}"
+	checkNulls(t, scaleSet, fmt.Sprintf(vault, "{http: null, noProxy: null}"), fmt.Sprintf(vault, "{}"))
+}
+
+// paths are those of the values that may be null, and of those that may not.
+func (n nullable) paths(t *testing.T, content []byte) (taken, refused []steps) {
+	t.Helper()
+	for _, path := range paths(parsed(t, content), nil) {
+		switch name := fmt.Sprint(path); {
+		case slices.Contains(n.refused, name):
+			refused = append(refused, path)
+		case !slices.Contains(n.defaulted, name):
+			taken = append(taken, path)
+		}
+	}
+	if len(refused) != len(n.refused) {
+		t.Errorf("%d of %d values that are to be refused are there", len(refused), len(n.refused))
+	}
+	return taken, refused
+}
+
+// valuesHash is an annotation by which values that give the same may differ: Helm takes a key of values.yaml away for null.
+var valuesHash = regexp.MustCompile(`actions.github.com/values-hash: .*`)
+
+// checkNulls compares the renders of values with nulls and values without these keys.
+func checkNulls(t *testing.T, c chart, nulls, absent string) {
+	t.Helper()
+	got, stderr, err := c.template(t, nulls)
+	if err != nil {
+		t.Fatal(stderr)
+	}
+	want, stderr, err := c.template(t, absent)
+	if err != nil {
+		t.Fatal(stderr)
+	}
+	check(t, "render", valuesHash.ReplaceAllString(got, ""), valuesHash.ReplaceAllString(want, ""))
+}
+
+// rounds puts paths together of which no two begin with the same key.
+func rounds(all []steps) (rounds [][]steps) {
+	next := map[any]int{}
+	for _, path := range all {
+		round := next[path[0]]
+		next[path[0]]++
+		if round == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[round] = append(rounds[round], path)
+	}
+	return rounds
+}
+
+// paths are those of all keys of a value.
+func paths(value any, at steps) (all []steps) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(value) {
+			path := append(slices.Clone(at), key)
+			all = append(append(all, path), paths(value[key], path)...)
+		}
+	case []any:
+		for i := range value {
+			all = append(all, paths(value[i], append(slices.Clone(at), i))...)
+		}
+	}
+	return all
+}
+
+func parsed(t *testing.T, content []byte) (values map[string]any) {
+	t.Helper()
+	if err := yaml.Unmarshal(content, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// changed returns the values with null at these paths, or without their keys.
+func changed(t *testing.T, content []byte, null bool, at ...steps) string {
+	t.Helper()
+	values := parsed(t, content)
+	for _, path := range at {
+		last := path[len(path)-1].(string)
+		parent := follow(values, path[:len(path)-1]).(map[string]any)
+		delete(parent, last)
+		if null {
+			parent[last] = nil
+		}
+	}
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func follow(value any, path steps) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			value = value.(map[string]any)[step]
+		case int:
+			value = value.([]any)[step]
+		}
+	}
+	return value
+}
