@@ -59,7 +59,7 @@ func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
 		_, err := client.GetRunner(ctx, 5)
 		result <- err
 	}()
-	gomega.NewWithT(t).Eventually(still.HasWaiters).Should(gomega.BeTrue())
+	gomega.NewWithT(t).Eventually(still.HasWaiters).WithTimeout(patience).Should(gomega.BeTrue())
 	cancel()
 	err := <-result
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "overloaded") {

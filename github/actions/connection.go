@@ -137,7 +137,7 @@ func (c *Client) createRegistrationToken(ctx context.Context, token, kind string
 
 func (c *Client) createToken(ctx context.Context, r request) (string, error) {
 	var answer tokenAnswer
-	if err := c.callREST(ctx, r, &answer); err != nil {
+	if _, err := c.callREST(ctx, r, &answer); err != nil {
 		return "", err
 	}
 	if answer.Token == "" {
@@ -160,7 +160,7 @@ func (c *Client) register(ctx context.Context, registrationToken string) (*conne
 		URL   string `json:"url"`
 		Token string `json:"token"`
 	}
-	err = c.callREST(ctx, request{
+	given, err := c.callREST(ctx, request{
 		endpoint:            EndpointRegister,
 		url:                 c.config.restURL("actions", "runner-registration"),
 		header:              c.restHeader("RemoteAuth "+registrationToken, "application/json"),
@@ -179,17 +179,17 @@ func (c *Client) register(ctx context.Context, registrationToken string) (*conne
 		return nil, unexpected(EndpointRegister, errors.New("the answer has no token"))
 	}
 	now := c.clock.Now()
-	return &connection{serviceURL: service, token: answer.Token, since: now, expires: expiry(answer.Token, now)}, nil
+	return &connection{serviceURL: service, token: answer.Token, since: now, expires: expiry(answer.Token, given.header, now)}, nil
 }
 
 // callREST makes a POST to GitHub's REST API.
-func (c *Client) callREST(ctx context.Context, r request, result any) error {
+func (c *Client) callREST(ctx context.Context, r request, result any) (*response, error) {
 	r.method, r.timeout, r.retries = http.MethodPost, c.limits.attempt, maxRetries
 	answer, err := c.exchange(ctx, r)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", c.config, err)
+		return nil, fmt.Errorf("connect to %s: %w", c.config, err)
 	}
-	return answer.decode(r.endpoint, result)
+	return answer, answer.decode(r.endpoint, result)
 }
 
 func (c *Client) restHeader(authorization, contentType string) http.Header {
@@ -208,15 +208,16 @@ type expiryClaim struct {
 // Valid implements jwt.Claims.
 func (expiryClaim) Valid() error { return nil }
 
-// expiry reads when a token ends, without verifying it: that is GitHub's business. Tokens that don't say so, or are
-// no JWT at all, get unknownLifetime.
-func expiry(token string, now time.Time) time.Time {
+// expiry reads when a token ends that came with this header, without verifying it: that is GitHub's business. Tokens that
+// don't say so, or are no JWT at all, get unknownLifetime.
+func expiry(token string, header http.Header, now time.Time) time.Time {
 	var claims expiryClaim
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil {
 		return now.Add(unknownLifetime)
 	}
-	if latest := now.Add(longestLifetime); claims.ExpiresAt.After(latest) {
+	ends := onOurClock(claims.ExpiresAt.Time, header, now)
+	if latest := now.Add(longestLifetime); ends.After(latest) {
 		return latest
 	}
-	return claims.ExpiresAt.Time
+	return ends
 }

@@ -29,6 +29,8 @@ const (
 	servicePath  = "/tenant/"
 	scaleSetsURL = "/tenant/_apis/runtime/runnerscalesets"
 	runnersURL   = "/tenant/_apis/distributedtask/pools/0/agents"
+	// patience is how long something may take that takes milliseconds on a free machine.
+	patience = 30 * time.Second
 )
 
 // Tests called TestChecklistNN… check line NN of the checklist that ends the description of the protocol. Lines 16
@@ -136,6 +138,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.replies[call] = queue[1:]
 	}
 	s.mu.Unlock()
+	w.Header().Set("Date", s.clock.Now().UTC().Format(http.TimeFormat))
 	if len(queue) == 0 {
 		http.Error(w, "the test expects no "+call, http.StatusTeapot)
 		return

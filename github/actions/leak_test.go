@@ -32,7 +32,7 @@ func TestNothingRunsOnAfterTheCalls(t *testing.T) {
 	s.CloseClientConnections() // what the callers have left, a renewal, ends with its connection
 	session.client.CloseIdleConnections()
 	s.Close()
-	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(30*time.Second).
+	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(patience).
 		Should(gomega.BeNumerically("<=", before), func() string {
 			stacks := make([]byte, 1<<20)
 			return string(stacks[:runtime.Stack(stacks, true)])

@@ -2,11 +2,14 @@ package actions
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/golang-jwt/jwt/v4"
 )
 
 // Checklist line 25: Retry-After can be long.
@@ -77,6 +80,32 @@ func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
 	}
 	if !limited.Assumed || strings.Contains(err.Error(), "until 2026") {
 		t.Errorf("assumed: %t in %q, want it said that GitHub named no time", limited.Assumed, err)
+	}
+}
+
+// What a server says by its own clock is reckoned by ours from now on: neither a clock that differs nor one that is set
+// makes a pause, or a token's life, longer or shorter.
+func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
+	now := time.Now()
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		sent := now.Add(ahead).UTC().Truncate(time.Second)
+		date := map[string][]string{"Date": {sent.Format(http.TimeFormat)}}
+		inTwoMinutes := sent.Add(2 * time.Minute)
+		for name, header := range map[string]http.Header{
+			"date":  {"Retry-After": {inTwoMinutes.Format(http.TimeFormat)}},
+			"reset": {"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
+		} {
+			maps.Copy(header, date)
+			until, limited := limitedUntil(http.StatusTooManyRequests, header, now)
+			// With ==, so that it holds by the clock that nobody sets, too.
+			if want := now.Add(2 * time.Minute); !limited || until != want {
+				t.Errorf("server %s ahead, %s: got %s, %t; want %s", ahead, name, until, limited, want)
+			}
+		}
+		token := adminToken(t, jwt.MapClaims{"exp": inTwoMinutes.Unix()})
+		if got, want := expiry(token, date, now), now.Add(2*time.Minute); got != want {
+			t.Errorf("server %s ahead: the token ends at %s, want %s", ahead, got, want)
+		}
 	}
 }
 

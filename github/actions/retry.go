@@ -108,10 +108,10 @@ func limitedUntil(status int, header http.Header, now time.Time) (until time.Tim
 	default:
 		return time.Time{}, false
 	}
-	until, limited = parseRetryAfter(header.Get("Retry-After"), now)
+	until, limited = parseRetryAfter(header, now)
 	if !limited && header.Get("X-Ratelimit-Remaining") == "0" && status != http.StatusServiceUnavailable {
 		reset, err := strconv.ParseInt(header.Get("X-Ratelimit-Reset"), 10, 64)
-		until, limited = time.Unix(reset, 0), err == nil
+		until, limited = onOurClock(time.Unix(reset, 0), header, now), err == nil
 	}
 	if latest := now.Add(longestPause); until.After(latest) {
 		until = latest
@@ -119,11 +119,22 @@ func limitedUntil(status int, header http.Header, now time.Time) (until time.Tim
 	return until, limited
 }
 
-func parseRetryAfter(value string, now time.Time) (time.Time, bool) {
+func parseRetryAfter(header http.Header, now time.Time) (time.Time, bool) {
+	value := header.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
 		seconds = min(seconds, int64(longestPause/time.Second)) // the product below must not overflow
 		return now.Add(time.Duration(seconds) * time.Second), seconds >= 0
 	}
 	date, err := http.ParseTime(value)
-	return date, err == nil
+	return onOurClock(date, header, now), err == nil
+}
+
+// onOurClock returns the time here at what is at that time on the server, whose own time an answer carries: clocks differ,
+// and what is reckoned from now on is not touched when ours is set.
+func onOurClock(at time.Time, header http.Header, now time.Time) time.Time {
+	sent, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		sent = now
+	}
+	return now.Add(at.Sub(sent))
 }

@@ -166,7 +166,7 @@ func TestHangingAttemptIsRepeated(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{do: hang}, reply{body: `{"id":7}`})
 	client := s.connected()
-	client.limits.attempt = 50 * time.Millisecond
+	client.limits.attempt = 2 * time.Second // enough for the second one where processors are busy
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Error(err)
 	}

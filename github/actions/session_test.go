@@ -236,7 +236,7 @@ func TestPollInFlightHoldsUpNothing(t *testing.T) {
 		_, err := session.GetMessage(ctx, 0, 1)
 		polled <- err
 	}()
-	gomega.NewWithT(t).Eventually(func() int { return len(s.calls(pollCall)) }).Should(gomega.Equal(1))
+	gomega.NewWithT(t).Eventually(func() int { return len(s.calls(pollCall)) }).WithTimeout(patience).Should(gomega.Equal(1))
 	if err := session.DeleteMessage(t.Context(), 1); err != nil {
 		t.Error(err)
 	}

@@ -65,7 +65,7 @@ func TestUnexpectedEndIsAFailureWithTheLog(t *testing.T) {
 	p, _ := started(t, "sh", "-c", "sleep 0.1; echo out of luck; exit 3")
 	select {
 	case <-p.ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the end was not noticed")
 	}
 	for _, want := range []string{"program", "exit status 3", "out of luck"} {

@@ -28,7 +28,7 @@ func runInBackground(ctx context.Context, j jit, opts fakegithub.RunnerOptions) 
 // untilRunner waits until the service sees the runner as wanted.
 func (c *client) untilRunner(name string, online, busy bool) {
 	c.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		for _, r := range c.server.Snapshot().Runners {
 			if r.Name == name && r.Online == online && r.Busy == busy {

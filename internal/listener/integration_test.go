@@ -139,23 +139,25 @@ func TestLimitsAreReadAgain(t *testing.T) {
 	s.until(func(g Gomega) { g.Expect(s.cluster.alive()).To(Equal(3)) })
 }
 
-func TestProbesAndMetricsAreServed(t *testing.T) { // not parallel: its ports must stay its own
+func TestProbesAndMetricsAreServed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{})
 	s.start()
 	s.until(func(g Gomega) {
-		g.Expect(s.get(s.healthAddress, "/healthz")).To(Equal("200 ok\n"))
-		g.Expect(s.get(s.healthAddress, "/readyz")).To(Equal("200 ok\n"))
-		g.Expect(s.get(s.metricsAddress, "/metrics")).To(ContainSubstring(
+		g.Expect(s.get("health", "/healthz")).To(Equal("200 ok\n"))
+		g.Expect(s.get("health", "/readyz")).To(Equal("200 ok\n"))
+		g.Expect(s.get("metrics", "/metrics")).To(ContainSubstring(
 			`gha_max_runners{enterprise="",name="set",namespace="runners",organization="org",repository=""} 40`))
 	})
 }
 
-func TestAHangingPollIsNoReasonToRestart(t *testing.T) { // not parallel: its ports must stay its own
+func TestAHangingPollIsNoReasonToRestart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, fakegithub.Options{})
 	s.fault(fakegithub.Fault{Endpoint: "get-message", Hang: true})
 	s.start()
 	s.queue(2)
-	s.until(func(g Gomega) { g.Expect(s.get(s.healthAddress, "/healthz")).To(Equal("200 ok\n")) })
+	s.until(func(g Gomega) { g.Expect(s.get("health", "/healthz")).To(Equal("200 ok\n")) })
 	s.github.RemoveFault("")
 	s.allDone(2)
 }

@@ -39,6 +39,8 @@ func (s *server) serve(address string, handler http.Handler) {
 		return
 	}
 	s.address = address
+	// What was bound, not what was asked for: port 0 is any that is free.
+	s.log.V(1).Info("Server listens", "server", s.name, "address", listener.Addr().String())
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: shutdownLimit}
 	serving := s.http
 	go func() {

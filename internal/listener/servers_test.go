@@ -2,12 +2,12 @@ package listener
 
 import (
 	"bytes"
-	"net"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
@@ -37,35 +37,48 @@ func TestDefaultsComeFromTheEnvironment(t *testing.T) {
 }
 
 func TestAServerThatMoves(t *testing.T) {
-	s := &server{name: "test", log: logr.Discard()}
+	bound := ""
+	s := &server{name: "test", log: funcr.New(func(_, line string) { bound = boundAddress(line) }, funcr.Options{Verbosity: 1})}
 	defer s.stop()
 	hello := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { _, _ = answer.Write([]byte("hello")) })
-	first, second := freePort(t), freePort(t)
-	for _, address := range []string{first, second} {
+	var places []string
+	for _, address := range []string{"127.0.0.1:0", "localhost:0"} { // any free port, under two names
 		s.serve(address, hello)
-		answer, err := http.Get("http://" + address)
-		if err != nil {
-			t.Fatal(err)
+		places = append(places, bound)
+		if got := ask(bound); got != "hello" {
+			t.Errorf("at %s: %s", bound, got)
 		}
-		_ = answer.Body.Close()
 	}
-	if _, err := net.Dial("tcp", first); err == nil {
+	if got := ask(places[0]); got == "hello" {
 		t.Error("the old address still answers")
 	}
 	s.serve("no address", hello)
 	s.serve("", hello)
-	if _, err := net.Dial("tcp", second); err == nil {
+	if got := ask(places[1]); got == "hello" {
 		t.Error("a server that was stopped still answers")
 	}
 }
 
-func freePort(t *testing.T) string {
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
+// boundAddress is the address in a line about a server that listens.
+func boundAddress(line string) string {
+	_, after, _ := strings.Cut(line, `"address"="`)
+	address, _, _ := strings.Cut(after, `"`)
+	return address
+}
+
+// ask returns what is served at the address: of somebody else, where the port is free and taken again.
+func ask(address string) string {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + address)
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
-	defer probe.Close()
-	return probe.Addr().String()
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
 }
 
 func TestTheLogLevelCanChange(t *testing.T) {

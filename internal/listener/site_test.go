@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -30,9 +30,8 @@ type site struct {
 	file    string
 	config  config.Config
 
-	healthAddress, metricsAddress string
-
 	process *process
+	log     *safeBuffer
 	// stop asks the listener to stop.
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -50,8 +49,7 @@ func newSite(t *testing.T, options fakegithub.Options) *site {
 	check(t, err)
 	s := &site{
 		t: t, github: github, client: client, file: filepath.Join(t.TempDir(), config.FileName),
-		cluster:       newNursery(t, client, set.ID),
-		healthAddress: freeAddress(t), metricsAddress: freeAddress(t),
+		cluster: newNursery(t, client, set.ID),
 		config: config.Config{
 			ConfigureURL: url + "/org", RunnerScaleSetID: set.ID, MaxRunners: 40, MetricsAddr: ":1", LogLevel: "debug",
 			EphemeralRunnerSetNamespace: "runners", EphemeralRunnerSetName: "set",
@@ -69,13 +67,6 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func freeAddress(t *testing.T) string {
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer probe.Close()
-	return probe.Addr().String()
-}
-
 // write changes the configuration file as a mounted Secret changes: by a rename.
 func (s *site) write(change func(*config.Config)) {
 	s.t.Helper()
@@ -90,11 +81,11 @@ func (s *site) write(change func(*config.Config)) {
 func (s *site) start() {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop, s.process, s.ended = stop, &process{Cluster: s.cluster}, make(chan struct{})
-	log, ended := new(safeBuffer), s.ended
+	s.stop, s.process, s.log, s.ended = stop, &process{Cluster: s.cluster}, new(safeBuffer), make(chan struct{})
+	log, ended := s.log, s.ended
 	options := listener.Options{
 		ConfigPath: s.file, Cluster: s.process, Connect: s.process.connect, LogTo: log, Owner: "pod",
-		HealthAddress: s.healthAddress, MetricsAddress: s.metricsAddress,
+		HealthAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
 	}
 	go func() {
 		defer close(ended)
@@ -169,8 +160,13 @@ func (s *site) allDone(jobs int) {
 	}
 }
 
-func (s *site) get(address, path string) string {
-	answer, err := http.Get(fmt.Sprintf("http://%s%s", address, path))
+// get asks one of the listener's servers, health or metrics, whose log says where it listens.
+func (s *site) get(server, path string) string {
+	listening := regexp.MustCompile(`"server": "` + server + `", "address": "([^"]+)"`).FindStringSubmatch(s.log.String())
+	if listening == nil {
+		return "no server for " + server
+	}
+	answer, err := http.Get(fmt.Sprintf("http://%s%s", listening[1], path))
 	if err != nil {
 		return err.Error()
 	}

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
+	"regexp"
 	"sync"
 	"testing"
 
@@ -18,8 +19,8 @@ import (
 
 // process is a manager that runs in this process.
 type process struct {
-	address string
-	stop    func() error
+	log  *output
+	stop func() error
 }
 
 // startManager starts a manager as the user manager, in the namespace default.
@@ -27,39 +28,36 @@ func startManager(t *testing.T, cluster *testkube.Cluster, log *output) *process
 	t.Helper()
 	options := defaults()
 	options.Namespace, options.LeaderElection = "default", true
-	options.MetricsAddress, options.HealthAddress = "0", freeAddress(t)
+	options.MetricsAddress, options.HealthAddress = "0", "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done, own := make(chan error, 1), &output{}
 	config := cluster.ConfigFor(t, testkube.User("manager"))
-	go func() { done <- run(ctx, config, options, NewLogger(options, log)) }()
+	go func() { done <- run(ctx, config, options, NewLogger(options, io.MultiWriter(own, log))) }()
 	stop := sync.OnceValue(func() error {
 		cancel()
 		return <-done
 	})
 	t.Cleanup(func() { _ = stop() })
-	return &process{address: options.HealthAddress, stop: stop}
+	return &process{log: own, stop: stop}
 }
+
+// serving is the line of the log that says where probes are answered.
+var serving = regexp.MustCompile(`Serving health checks.*"address": ?"([^"]+)"`)
 
 // probe returns a function that asks as the kubelet does. It returns 0 while nobody answers.
 func (p *process) probe(path string) func() int {
 	return func() int {
-		response, err := http.Get("http://" + p.address + path)
+		place := serving.FindStringSubmatch(p.log.String())
+		if place == nil {
+			return 0
+		}
+		response, err := http.Get("http://" + place[1] + path)
 		if err != nil {
 			return 0
 		}
 		_ = response.Body.Close()
 		return response.StatusCode
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // grantChartPermissions lets the user manager do what our charts allow: the controller's in cluster mode with leader

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -98,7 +99,7 @@ func (h *health) alive(*http.Request) error {
 }
 
 // serve answers at the address until stop is called. An address that means no server is served by nobody.
-func (h *health) serve(address string) (stop func(), err error) {
+func (h *health) serve(address string, log logr.Logger) (stop func(), err error) {
 	if !serves(address) {
 		return func() {}, nil
 	}
@@ -106,6 +107,8 @@ func (h *health) serve(address string) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve health checks; change --health-probe-bind-address: %w", err)
 	}
+	// What was bound, not what was asked for: port 0 is any that is free.
+	log.Info("Serving health checks", "address", listener.Addr().String())
 	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: headerTimeout}
 	done := make(chan struct{})
 	go func() {

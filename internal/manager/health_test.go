@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -60,16 +61,16 @@ func TestLivenessFailsWithAStuckWorker(t *testing.T) {
 func TestHealthServer(t *testing.T) {
 	h := newHealth(prometheus.NewRegistry())
 	for _, off := range []string{"", "0"} {
-		stop, err := h.serve(off)
+		stop, err := h.serve(off, logr.Discard())
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop()
 	}
-	if _, err := h.serve("256.0.0.1:1"); err == nil {
+	if _, err := h.serve("256.0.0.1:1", logr.Discard()); err == nil {
 		t.Error("an impossible address is no error")
 	}
-	stop, err := h.serve("127.0.0.1:0")
+	stop, err := h.serve("127.0.0.1:0", logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestManagerStarts(t *testing.T) {
 	}
 	g.Eventually(log.String).WithTimeout(startTimeout).Should(gomega.ContainSubstring("lack AutoscalingListener, AutoscalingRunnerSet"))
 
-	crds := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "apis", "crds")}, ErrorIfPathMissing: true}
+	crds := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "apis", "crds")}, ErrorIfPathMissing: true, MaxTime: startTimeout}
 	if _, err := envtest.InstallCRDs(cluster.Config(), crds); err != nil {
 		t.Fatal(err)
 	}

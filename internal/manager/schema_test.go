@@ -81,7 +81,7 @@ func TestAwaitSchemaWaitsUntilTheCRDsAreRight(t *testing.T) {
 		done <- awaitSchema(t.Context(), check, clock, logr.Discard(), func(err error) { reported = append(reported, err) })
 	}()
 	for range len(answers) - 1 {
-		gomega.NewWithT(t).Eventually(clock.HasWaiters).WithTimeout(10 * time.Second).WithPolling(time.Millisecond).Should(gomega.BeTrue())
+		gomega.NewWithT(t).Eventually(clock.HasWaiters).WithTimeout(startTimeout).WithPolling(time.Millisecond).Should(gomega.BeTrue())
 		clock.Step(schemaMaxPause)
 	}
 	if err := <-done; err != nil {

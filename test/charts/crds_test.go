@@ -91,7 +91,7 @@ func createRunnerSet(t *testing.T, cluster *testkube.Cluster, namespace string) 
 	set.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "set"}
 	// An API server serves a kind a moment after it has taken the CRD.
 	create := func() error { return cluster.Client().Create(t.Context(), &set) }
-	gomega.NewWithT(t).Eventually(create).WithTimeout(30 * time.Second).Should(gomega.Succeed())
+	gomega.NewWithT(t).Eventually(create).WithTimeout(time.Minute).Should(gomega.Succeed())
 	return &set
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
@@ -162,9 +163,17 @@ func awaitBindings(t *testing.T, account client.Client, namespaces ...string) {
 		gomega.NewWithT(t).Eventually(func() error { return account.Create(t.Context(), event(namespace)) }, time.Minute).
 			Should(gomega.Succeed(), "the controller may not create Events in %s", namespace)
 	}
-	gomega.NewWithT(t).Eventually(func() error {
-		return account.List(t.Context(), &corev1.PodList{}, client.InNamespace(namespaces[len(namespaces)-1]))
-	}, time.Minute).Should(gomega.Succeed(), "the controller may not list pods")
+	runners := namespaces[len(namespaces)-1]
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "absent"}}
+	for verb, request := range map[string]func() error{ // one of each binding
+		"list":   func() error { return account.List(t.Context(), &corev1.PodList{}, client.InNamespace(runners)) },
+		"delete": func() error { return client.IgnoreNotFound(account.Delete(t.Context(), pod.DeepCopy())) },
+		"patch": func() error {
+			return client.IgnoreNotFound(account.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte("{}"))))
+		},
+	} {
+		gomega.NewWithT(t).Eventually(request, time.Minute).Should(gomega.Succeed(), "the controller may not %s pods", verb)
+	}
 }
 
 func event(namespace string) *eventsv1.Event {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/test/rig"
@@ -30,9 +29,9 @@ func TestQuickstart(t *testing.T) {
 	for _, script := range blocks[:last] {
 		n.run(script)
 	}
-	ids := r.QueueJobsFor("my-runners", 1, 2*time.Second)
+	ids := r.QueueJobsFor("my-runners", 1, rig.Held)
 	n.look()
-	r.WaitDone(ids)
+	r.EndJobs(ids)
 	n.run(blocks[last])
 	r.AwaitNothing()
 }

@@ -5,7 +5,6 @@ package doctor
 import (
 	"flag"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -41,34 +40,37 @@ func TestInstallations(t *testing.T) {
 	}
 }
 
-// ask returns the reasons that the doctor gives with a severity.
-func ask(t *testing.T, r *rig.Rig, severity doctor.Severity) []string {
-	t.Helper()
-	report, _ := consult(t, r, rig.DefaultSet)
-	var reasons []string
-	for _, finding := range report.Findings {
-		if finding.Severity == severity {
-			reasons = append(reasons, finding.Reason)
+// reasons has a poll ask the doctor for the reasons that it gives with a severity.
+func reasons(t *testing.T, r *rig.Rig, severity doctor.Severity) func() ([]string, error) {
+	return func() (reasons []string, err error) {
+		report, _, err := consult(t.Context(), r, rig.DefaultSet)
+		for _, finding := range report.Findings {
+			if finding.Severity == severity {
+				reasons = append(reasons, finding.Reason)
+			}
 		}
+		return reasons, err
 	}
-	return reasons
 }
 
 // A healthy set without jobs is told what a job needs to reach it; one without a manager that it has none.
 func doctorOnAnInstallation(t *testing.T, cluster *testkube.Cluster) {
 	r := rig.Start(t, cluster, rig.Options{})
 	metrics := observe(t, r)
-	eventually := NewWithT(t).Eventually
-	eventually(func() []string { return ask(t, r, doctor.Info) }).WithTimeout(20 * time.Second).Should(ContainElement("NoJobAssigned"))
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(rig.Patience)
+	g.SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+	problems := reasons(t, r, doctor.Problem)
+	g.Eventually(reasons(t, r, doctor.Info)).Should(ContainElement("NoJobAssigned"))
 	// The manager's probes have a period of 10 s, and its Deployment follows them.
-	eventually(func() []string { return ask(t, r, doctor.Problem) }).WithTimeout(time.Minute).Should(BeEmpty())
+	g.Eventually(problems).Should(BeEmpty())
 	restore := ageCRD(t, r)
-	eventually(func() []string { return ask(t, r, doctor.Problem) }).WithTimeout(20 * time.Second).Should(ContainElement("OutdatedCRDs"))
+	g.Eventually(problems).Should(ContainElement("OutdatedCRDs"))
 	restore()
-	eventually(func() []string { return ask(t, r, doctor.Problem) }).WithTimeout(20 * time.Second).Should(BeEmpty())
+	g.Eventually(problems).Should(BeEmpty())
 	r.StopManager()
-	eventually(func() bool { return slices.Contains(ask(t, r, doctor.Problem), "ManagerNotRunning") }).WithTimeout(20 * time.Second).Should(BeTrue())
-	eventually(func() (bool, error) { return metrics.alerts("HarrierManagerDown", "") }).WithTimeout(rig.Patience).Should(BeTrue())
+	g.Eventually(problems).Should(ContainElement("ManagerNotRunning"))
+	g.Eventually(func() (bool, error) { return metrics.alerts("HarrierManagerDown", "") }).Should(BeTrue())
 	r.StartManager()
 }
 

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,20 +38,28 @@ func healthyObjects(t *testing.T, cluster *testkube.Cluster) {
 			_, err := r.Kubectl("wait", "-n", namespace, kind, "--all", "--for=condition=Ready", "--timeout=30s")
 			return err
 		}, rig.Patience, time.Second).Should(Succeed(), "kubectl wait --for=condition=Ready %s", kind)
-		table := tableOf(t, r.Cluster.Config(), namespace, kind)
-		if len(table.Rows) != 1 {
-			t.Errorf("%d lines of %s, want 1", len(table.Rows), kind)
-		}
-		for _, row := range table.Rows {
-			for i, column := range table.ColumnDefinitions {
-				if cell := row.Cells[i]; (cell == nil || cell == "") && !slices.Contains(empty, column.Name) {
-					t.Errorf("%s: column %s is empty", kind, column.Name)
-				}
-			}
-		}
+		NewWithT(t).Eventually(func() ([]string, error) { return emptyColumns(t.Context(), r, namespace, kind, empty) }, rig.Patience, time.Second).
+			Should(BeEmpty(), "columns of %s without a value", kind)
 		output, err := r.Kubectl("get", "-n", namespace, kind, "-o", "wide")
 		t.Logf("%s%v", output, err)
 	}
+}
+
+// emptyColumns are those of the one line that kubectl get prints for a kind, but for those that may be empty.
+func emptyColumns(ctx context.Context, r *rig.Rig, namespace, kind string, mayBe []string) (empty []string, err error) {
+	table, err := tableOf(ctx, r.Cluster.Config(), namespace, kind)
+	if err != nil {
+		return nil, err
+	}
+	if len(table.Rows) != 1 {
+		return nil, fmt.Errorf("%d lines of %s, want 1", len(table.Rows), kind)
+	}
+	for i, column := range table.ColumnDefinitions {
+		if cell := table.Rows[0].Cells[i]; (cell == nil || cell == "") && !slices.Contains(mayBe, column.Name) {
+			empty = append(empty, column.Name)
+		}
+	}
+	return empty, nil
 }
 
 // Whoever knows a job finds its pod, and what its pod costs whom; runners that succeed leave no Event.
@@ -57,39 +67,39 @@ func jobsAreFound(t *testing.T, cluster *testkube.Cluster) {
 	const jobs = 10
 	r := rig.Start(t, cluster, rig.Options{})
 	ids := r.Queue(fakegithub.JobRequest{
-		Count: jobs, ScaleSet: rig.DefaultSet, Duration: fakegithub.Duration(30 * time.Second), Name: "test (linux)",
+		Count: jobs, ScaleSet: rig.DefaultSet, Duration: fakegithub.Duration(rig.Held), Name: "test (linux)",
 		Owner: "org", Repository: "web", WorkflowRef: "org/web/.github/workflows/ci.yml@refs/heads/main",
 	})
 	eventually := NewWithT(t).Eventually
-	eventually(func() int { return len(podsOf(t, r, v1alpha1.LabelJobRepository+"=org_web")) }, rig.Patience, 200*time.Millisecond).Should(Equal(jobs))
+	eventually(func() ([]string, error) { return podsOf(r, v1alpha1.LabelJobRepository+"=org_web") }, rig.Patience, 200*time.Millisecond).
+		Should(HaveLen(jobs))
 	checkAnnotations(t, r)
 	for _, job := range r.GitHub.Jobs("")[:2] {
-		if pods := podsOf(t, r, v1alpha1.LabelJobID+"="+job.JobID); len(pods) != 1 || pods[0] != job.Runner {
-			t.Errorf("job %s runs on %s; kubectl finds %v", job.JobID, job.Runner, pods)
+		if pods, err := podsOf(r, v1alpha1.LabelJobID+"="+job.JobID); err != nil || len(pods) != 1 || pods[0] != job.Runner {
+			t.Errorf("job %s runs on %s; kubectl finds %v, %v", job.JobID, job.Runner, pods, err)
 		}
-		if pods := podsOf(t, r, v1alpha1.LabelJobRunID+"="+strconv.FormatInt(job.RunID, 10)); !slices.Contains(pods, job.Runner) {
-			t.Errorf("run %d has runner %s; kubectl finds %v", job.RunID, job.Runner, pods)
+		if pods, err := podsOf(r, v1alpha1.LabelJobRunID+"="+strconv.FormatInt(job.RunID, 10)); err != nil || !slices.Contains(pods, job.Runner) {
+			t.Errorf("run %d has runner %s; kubectl finds %v, %v", job.RunID, job.Runner, pods, err)
 		}
 	}
-	r.WaitDone(ids)
+	r.EndJobs(ids)
 	r.AwaitQuiet()
-	if told := eventsOf(t, r, "EphemeralRunner", ""); len(told) > 0 {
+	if told, err := eventsOf(t.Context(), r, "EphemeralRunner", ""); err != nil {
+		t.Error(err)
+	} else if len(told) > 0 {
 		t.Errorf("%d Events about runners that succeeded, the first: %s %s", len(told), told[0].Reason, told[0].Message)
 	}
-	// Registered, ready, scaled up and, a minute later at the earliest, down.
-	if told := eventsOf(t, r, "AutoscalingRunnerSet", rig.DefaultSet); len(told) > 4 {
-		t.Errorf("%d Events about a set that had one burst: %v", len(told), told)
+	// Registered, ready, and of scaling one a minute at most.
+	most := 4 + int(time.Since(r.Started)/time.Minute)
+	if told, err := eventsOf(t.Context(), r, "AutoscalingRunnerSet", rig.DefaultSet); err != nil || len(told) > most {
+		t.Errorf("%d Events about a set that had one burst: %v %v", len(told), told, err)
 	}
 }
 
 // podsOf returns the names of the pods that kubectl finds by a label.
-func podsOf(t *testing.T, r *rig.Rig, selector string) []string {
-	t.Helper()
+func podsOf(r *rig.Rig, selector string) ([]string, error) {
 	output, err := r.Kubectl("get", "pods", "-A", "-l", selector, "-o", "name")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Fields(strings.ReplaceAll(output, "pod/", ""))
+	return strings.Fields(strings.ReplaceAll(output, "pod/", "")), err
 }
 
 // checkAnnotations looks at the pods while their jobs run.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -62,12 +63,12 @@ func TestStruckInstallationsSayWhatIsWrong(t *testing.T) {
 			s.await(t, r, metrics, rig.DefaultSet)
 			mend()
 			r.WaitDone(ids)
-			NewWithT(t).Eventually(func() string {
-				seen := look(t, r, metrics, rig.DefaultSet)
-				if len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" && seen.columns["Pending Runners"] == "0" {
-					return ""
+			NewWithT(t).Eventually(func() (string, error) {
+				seen, err := look(t.Context(), r, metrics, rig.DefaultSet)
+				if err != nil || len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" && seen.columns["Pending Runners"] == "0" {
+					return "", err
 				}
-				return seen.String()
+				return seen.String(), nil
 			}, 2*rig.Patience, time.Second).Should(BeEmpty(), "what is left after %s", s.name)
 		})
 	}
@@ -102,7 +103,8 @@ func fullQuota(t *testing.T, r *rig.Rig) func() {
 	return func() { drop(t, r, quota) }
 }
 
-// unbound takes the manager's RoleBinding in the runners' namespace away.
+// unbound takes the manager's RoleBinding in the runners' namespace away, and waits until that has taken its rights: the API
+// server learns of it a moment later, which may be enough for the runners that are to wait.
 func unbound(t *testing.T, r *rig.Rig) func() {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{}
@@ -111,6 +113,14 @@ func unbound(t *testing.T, r *rig.Rig) func() {
 		t.Fatal(err)
 	}
 	drop(t, r, binding)
+	NewWithT(t).Eventually(func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               testkube.ServiceAccountUser(r.SystemNamespace, rig.ControllerAccount),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.RunnerNamespace, Verb: "create", Resource: "pods"},
+		}}
+		err := r.Cluster.Client().Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}, rig.Patience).Should(BeFalse(), "the manager still has its rights")
 	return func() {
 		binding.ResourceVersion, binding.UID = "", ""
 		if err := r.Cluster.Client().Create(t.Context(), binding); err != nil {

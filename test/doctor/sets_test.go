@@ -171,8 +171,13 @@ func takeSession(t *testing.T, r *rig.Rig, set string) (release func()) {
 // await waits until all there is to see of the set tells of the trouble.
 func (s *symptom) await(t *testing.T, r *rig.Rig, metrics *observer, name string) {
 	t.Helper()
-	NewWithT(t).Eventually(func() string { return s.missing(look(t, r, metrics, name)) }, cmp.Or(s.patience, rig.Patience), time.Second).
-		Should(BeEmpty(), "what %s has to show and does not", name)
+	NewWithT(t).Eventually(func() (string, error) {
+		seen, err := look(t.Context(), r, metrics, name)
+		if err != nil {
+			return "", err
+		}
+		return s.missing(seen), nil
+	}, cmp.Or(s.patience, rig.Patience), time.Second).Should(BeEmpty(), "what %s has to show and does not", name)
 }
 
 // missing says what there is not to see, with all that there is.

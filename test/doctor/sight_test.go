@@ -2,12 +2,12 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,41 +50,43 @@ func (s *sight) String() string {
 	return text.String()
 }
 
-// look returns what there is to see of a set of the rig.
-func look(t testing.TB, r *rig.Rig, metrics *observer, name string) *sight {
-	t.Helper()
+// look returns what there is to see of a set of the rig. It fails where something can't be read, which may be there when it is
+// asked again.
+func look(ctx context.Context, r *rig.Rig, metrics *observer, name string) (*sight, error) {
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := r.Cluster.Client().Get(t.Context(), types.NamespacedName{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
-		t.Fatal(err)
+	if err := r.Cluster.Client().Get(ctx, types.NamespacedName{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
+		return nil, err
 	}
-	s := &sight{set: name, metrics: metrics, conditions: set.Status.Conditions, events: eventsOf(t, r, "AutoscalingRunnerSet", name)}
+	s := &sight{set: name, metrics: metrics, conditions: set.Status.Conditions}
 	var err error
-	if s.troubles, err = metrics.of("gha_controller_scale_set_trouble", name); err != nil {
-		t.Fatal(err)
+	if s.events, err = eventsOf(ctx, r, "AutoscalingRunnerSet", name); err != nil {
+		return nil, err
 	}
-	s.columns = columns(t, r.Cluster.Config(), r.RunnerNamespace, "autoscalingrunnersets", name)
-	s.report, s.code = consult(t, r, name)
-	return s
+	if s.troubles, err = metrics.of("gha_controller_scale_set_trouble", name); err != nil {
+		return nil, err
+	}
+	if s.columns, err = columns(ctx, r.Cluster.Config(), r.RunnerNamespace, "autoscalingrunnersets", name); err != nil {
+		return nil, err
+	}
+	s.report, s.code, err = consult(ctx, r, name)
+	return s, err
 }
 
 // consult runs the doctor's command line.
-func consult(t testing.TB, r *rig.Rig, name string) (doctor.Report, int) {
-	t.Helper()
+func consult(ctx context.Context, r *rig.Rig, name string) (report doctor.Report, code int, err error) {
 	output, trouble := &bytes.Buffer{}, &bytes.Buffer{}
-	code := doctor.Main(t.Context(), []string{"doctor", "-kubeconfig", r.Cluster.AdminKubeconfig(), "-n", r.RunnerNamespace, "-o", "json", name}, output, trouble)
-	report := doctor.Report{}
+	code = doctor.Main(ctx, []string{"doctor", "-kubeconfig", r.Cluster.AdminKubeconfig(), "-n", r.RunnerNamespace, "-o", "json", name}, output, trouble)
 	if err := json.Unmarshal(output.Bytes(), &report); err != nil {
-		t.Fatalf("the doctor ended with %d: %s%s: %v", code, output, trouble, err)
+		return report, code, fmt.Errorf("the doctor ended with %d: %s%s: %w", code, output, trouble, err)
 	}
-	return report, code
+	return report, code, nil
 }
 
 // eventsOf returns the Events about one object, or about all of a kind where the name is empty.
-func eventsOf(t testing.TB, r *rig.Rig, kind, name string) []corev1.Event {
-	t.Helper()
+func eventsOf(ctx context.Context, r *rig.Rig, kind, name string) ([]corev1.Event, error) {
 	list := &corev1.EventList{}
-	if err := r.Cluster.Client().List(t.Context(), list, client.InNamespace(r.RunnerNamespace)); err != nil {
-		t.Fatal(err)
+	if err := r.Cluster.Client().List(ctx, list, client.InNamespace(r.RunnerNamespace)); err != nil {
+		return nil, err
 	}
 	var about []corev1.Event
 	for i := range list.Items {
@@ -92,15 +94,17 @@ func eventsOf(t testing.TB, r *rig.Rig, kind, name string) []corev1.Event {
 			about = append(about, list.Items[i])
 		}
 	}
-	return about
+	return about, nil
 }
 
 // columns are the cells of one object's line as the API server prints it, hidden ones included, by the column's name.
-func columns(t testing.TB, config *rest.Config, namespace, resource, name string) map[string]string {
-	t.Helper()
-	table := tableOf(t, config, namespace, resource+"/"+name)
+func columns(ctx context.Context, config *rest.Config, namespace, resource, name string) (map[string]string, error) {
+	table, err := tableOf(ctx, config, namespace, resource+"/"+name)
+	if err != nil {
+		return nil, err
+	}
 	if len(table.Rows) != 1 {
-		t.Fatalf("%d lines for %s %s", len(table.Rows), resource, name)
+		return nil, fmt.Errorf("%d lines for %s %s", len(table.Rows), resource, name)
 	}
 	cells := map[string]string{}
 	for i, column := range table.ColumnDefinitions {
@@ -110,36 +114,35 @@ func columns(t testing.TB, config *rest.Config, namespace, resource, name string
 		}
 		cells[column.Name] = fmt.Sprint(cell)
 	}
-	return cells
+	return cells, nil
 }
 
 // tableOf asks the API server for the table that kubectl get prints.
-func tableOf(t testing.TB, config *rest.Config, namespace, path string) *metav1.Table {
-	t.Helper()
+func tableOf(ctx context.Context, config *rest.Config, namespace, path string) (*metav1.Table, error) {
 	connection, err := rest.HTTPClientFor(config)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	address := fmt.Sprintf("%s/apis/%s/namespaces/%s/%s", config.Host, v1alpha1.GroupVersion, namespace, path)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	answer, err := connection.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	content, err := io.ReadAll(answer.Body)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s\n%s", path, answer.Status, content)
 	}
 	table := &metav1.Table{}
-	if err := json.Unmarshal(content, table); err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s %v\n%s", path, answer.Status, err, content)
-	}
-	return table
+	return table, json.Unmarshal(content, table)
 }
 
 // has says that the condition is as wanted.

@@ -40,8 +40,9 @@ func TestIdleRunnersAreKeptOnTopOfThoseAtWork(t *testing.T) {
 	t.Parallel()
 	s := install(t, "idle", 2, 5)
 	s.awaitIdle(2)
-	ids := s.queue(2, 5*time.Second)
+	ids := s.queue(2, longJob)
 	s.awaitJobs(ids, state.Running)
 	s.awaitIdle(2)
+	s.endJobs()
 	s.awaitSuccess(ids)
 }

@@ -74,7 +74,7 @@ func checkUnchanged(t *testing.T, r *rig.Rig, wanted *unstructured.Unstructured)
 			unstructured.RemoveNestedField(object.Object, "status")
 		}
 		return cmp.Diff(live.Object, applied.Object), nil
-	}, 5*time.Second).Should(gomega.BeEmpty(), "applying %s again changes it", name)
+	}, rig.Patience).Should(gomega.BeEmpty(), "applying %s again changes it", name)
 }
 
 // checkStatuses waits until all objects that have a status of ours are what kstatus calls current.

@@ -57,18 +57,18 @@ func TestRotatedToken(t *testing.T) {
 func TestMaximumReachesTheListener(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 1})
 	before := r.ListenerPod()
-	ids := r.QueueJobs(3, 5*time.Second)
+	ids := r.QueueJobs(3, rig.Held)
 	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"maxRunners": 3})
 	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.BeNumerically(">", 1))
-	r.WaitDone(ids)
-	after := r.ListenerPod()
-	if after == nil || after.UID != before.UID {
-		t.Fatal("the listener was replaced")
-	}
 	const told = "actions.github.com/listener-config-hash"
-	if after.Annotations[told] == before.Annotations[told] {
-		t.Error("the pod was not told of the new configuration")
+	gomega.NewWithT(t).Eventually(func() bool {
+		pod := r.ListenerPod()
+		return pod != nil && pod.Annotations[told] != before.Annotations[told]
+	}, rig.Patience).Should(gomega.BeTrue(), "the pod was not told of the new configuration")
+	r.EndJobs(ids)
+	if after := r.ListenerPod(); after == nil || after.UID != before.UID {
+		t.Error("the listener was replaced")
 	}
 }
 

@@ -30,10 +30,12 @@ func TestDeleteScaleSet(t *testing.T) {
 func TestUninstallScaleSet(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
-	ids := r.QueueJobs(1, 6*time.Second)
-	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
+	ids := r.QueueJobs(1, rig.Held)
+	g := gomega.NewWithT(t)
+	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	r.UninstallSet(rig.DefaultSet)
-	r.WaitDone(ids)
+	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{0, 1}))
+	r.EndJobs(ids)
 	r.AwaitNothing()
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
 		t.Error(anomalies)

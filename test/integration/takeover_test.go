@@ -2,7 +2,6 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +14,6 @@ import (
 	"github.com/harrier-ci/harrier/test/arc"
 	"github.com/harrier-ci/harrier/test/rig"
 )
-
-// arcJob is how long the job runs that ARC's runner has when the managers change: long enough on a busy machine.
-const arcJob = 15 * time.Second
 
 // A scale set that ARC 0.14.2 made is served under its id: its runner finishes the job it has, its listener makes room for
 // ours, which takes the jobs that come, and when it is uninstalled, ARC's finalizers keep nothing.
@@ -37,7 +33,7 @@ func TestTakesOverFromARC(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.AwaitListening(arc.Name)
-	ids := r.QueueJobsFor(arc.Name, 1, arcJob)
+	ids := r.QueueJobsFor(arc.Name, 1, rig.Held)
 	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	former := listenerPods(t, r, arc.Name)
 
@@ -46,7 +42,7 @@ func TestTakesOverFromARC(t *testing.T) {
 		pods := listenerPods(t, r, arc.Name)
 		return len(pods) == 1 && pods[0].UID != former[0].UID
 	}, rig.Patience).Should(gomega.BeTrue(), "there is not one listener of ours")
-	r.WaitDone(append(ids, r.QueueJobsFor(arc.Name, 2, 0)...))
+	r.EndJobs(append(ids, r.QueueJobsFor(arc.Name, 2, 0)...))
 	checkRanOnARCs(t, r, ids[0])
 	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != set.ScaleSet {
 		t.Errorf("on GitHub there are %+v, and not scale set %d alone", sets, set.ScaleSet)

@@ -17,7 +17,8 @@ type Requests struct {
 	Manager, Listener map[string]int
 	// Created counts objects created, by resource.
 	Created map[string]int
-	// Refused lists requests that the API server answered with 403, which means that the charts grant too little.
+	// Refused lists requests that the API server answered with 403 to the last, which means that the charts grant too little.
+	// It learns of a Role a moment after it has made it, so the first request under one may be refused and its repetition isn't.
 	Refused []string
 }
 
@@ -30,10 +31,33 @@ func (r *Rig) Requests() Requests {
 		r.t.Fatal(err)
 	}
 	counted := Requests{Manager: map[string]int{}, Listener: map[string]int{}, Created: map[string]int{}}
+	refused := refusals{}
 	for _, event := range events {
-		counted.add(event, r.countsFor(event, counted))
+		if counts := r.countsFor(event, counted); counts != nil {
+			counted.add(event, counts)
+			refused.note(event)
+		}
 	}
+	counted.Refused = refused.requests()
 	return counted
+}
+
+// refusals say of each request whether its last answer was 403.
+type refusals map[string]bool
+
+func (r refusals) note(event testkube.AuditEvent) {
+	// Parameters are left out: rights don't depend on them, and a repetition may have others.
+	path, _, _ := strings.Cut(event.RequestURI, "?")
+	r[fmt.Sprintf("%s: %s %s", event.User.Username, event.Verb, path)] = event.Response.Code == http.StatusForbidden
+}
+
+func (r refusals) requests() (refused []string) {
+	for _, request := range slices.Sorted(maps.Keys(r)) {
+		if r[request] {
+			refused = append(refused, request)
+		}
+	}
+	return refused
 }
 
 // countsFor returns the counter of the program that made the request, nil for one that isn't the product's.
@@ -51,9 +75,6 @@ func (r *Rig) countsFor(event testkube.AuditEvent, counted Requests) map[string]
 }
 
 func (c *Requests) add(event testkube.AuditEvent, counts map[string]int) {
-	if counts == nil {
-		return
-	}
 	what := event.Verb + " " + event.Object.Resource
 	if event.Object.Subresource != "" {
 		what += "/" + event.Object.Subresource
@@ -61,9 +82,6 @@ func (c *Requests) add(event testkube.AuditEvent, counts map[string]int) {
 	counts[what]++
 	if event.Verb == "create" && event.Response.Code == http.StatusCreated {
 		c.Created[event.Object.Resource]++
-	}
-	if event.Response.Code == http.StatusForbidden {
-		c.Refused = append(c.Refused, fmt.Sprintf("%s: %s %s", event.User.Username, event.Verb, event.RequestURI))
 	}
 }
 
@@ -78,11 +96,11 @@ func (c Requests) Total() int {
 	return total
 }
 
-// Minus returns what came after an earlier count.
+// Minus returns what came after an earlier count. What is refused to the last stays.
 func (c Requests) Minus(earlier Requests) Requests {
 	return Requests{
 		Manager: minus(c.Manager, earlier.Manager), Listener: minus(c.Listener, earlier.Listener),
-		Created: minus(c.Created, earlier.Created), Refused: c.Refused[len(earlier.Refused):],
+		Created: minus(c.Created, earlier.Created), Refused: c.Refused,
 	}
 }
 

@@ -16,6 +16,9 @@ const Patience = 90 * time.Second
 // interval is how often it looks.
 const interval = 100 * time.Millisecond
 
+// Held is the duration of a job that lasts until the test ends it (see EndJobs), however slow the machine is.
+const Held = time.Hour
+
 // QueueJobs queues jobs for the default set that take their durations in turn, and returns their ids.
 func (r *Rig) QueueJobs(count int, durations ...time.Duration) []int64 {
 	r.t.Helper()
@@ -55,6 +58,17 @@ func (r *Rig) WaitDone(ids []int64) []fakegithub.Job {
 		}
 	}
 	return jobs
+}
+
+// EndJobs ends the jobs, those that don't run yet as soon as they do, and does the same as WaitDone. Jobs that are not named
+// end as well.
+func (r *Rig) EndJobs(ids []int64) []fakegithub.Job {
+	r.t.Helper()
+	gomega.NewWithT(r.t).Eventually(func() int {
+		r.GitHub.EndJobs()
+		return len(ids) - len(r.completed(ids))
+	}, Patience, interval).Should(gomega.BeZero(), "jobs not completed")
+	return r.WaitDone(ids)
 }
 
 // AwaitCompleted waits until at least that many of the jobs are completed: the middle of a burst.

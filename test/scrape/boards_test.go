@@ -34,35 +34,35 @@ func boards(t *testing.T) []dashboards.Board {
 // empty are parts of queries about what does not happen where all is well.
 var empty = []string{"gha_listener_dropped_reports_total", "gha_controller_scale_set_trouble", `gha_controller_runners{state="pending", reason!=""`}
 
-// askAll has Prometheus answer all queries of the dashboards, each for the default set. A rate needs two scrapes.
-func (p *observer) askAll(t *testing.T) {
+// askAll has Prometheus answer all queries of the dashboards, each for the default set, once what they are about was scraped.
+// A rate needs two scrapes.
+func (p *observer) askAll(t *testing.T, namespace string) {
 	t.Helper()
-	NewWithT(t).Eventually(func() (float64, error) { return p.Value("min(count_over_time(up[1m]))") }).
-		WithTimeout(30 * time.Second).Should(BeNumerically(">=", 3))
-	sets, err := p.Query(`gha_controller_scale_set_ready{name="` + rig.DefaultSet + `"}`)
-	if err != nil || len(sets) != 1 {
-		t.Fatalf("scale sets: %v, %v", sets, err)
-	}
-	variables := map[string]string{"__rate_interval": "1m", "name": rig.DefaultSet, "namespace": sets[0].Metric["namespace"]}
+	variables := map[string]string{"__rate_interval": "1m", "name": rig.DefaultSet, "namespace": namespace}
+	var queries []string
 	for _, board := range boards(t) {
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {
-				p.askOne(t, dashboards.Resolve(target.Expr, variables))
+				queries = append(queries, dashboards.Resolve(target.Expr, variables))
 			}
 		}
 	}
+	NewWithT(t).Eventually(func() ([]string, error) { return p.unanswered(queries) }).WithTimeout(rig.Patience).WithPolling(time.Second).
+		Should(BeEmpty(), "queries that find no series")
 }
 
-func (p *observer) askOne(t *testing.T, query string) {
-	t.Helper()
-	found, err := p.Query(query)
-	if err != nil {
-		t.Error(err)
-		return
+// unanswered are the queries that find nothing and should.
+func (p *observer) unanswered(queries []string) (unanswered []string, err error) {
+	for _, query := range queries {
+		found, err := p.Query(query)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 && !slices.ContainsFunc(empty, func(part string) bool { return strings.Contains(query, part) }) {
+			unanswered = append(unanswered, query)
+		}
 	}
-	if len(found) == 0 && !slices.ContainsFunc(empty, func(part string) bool { return strings.Contains(query, part) }) {
-		t.Errorf("no series: %s", query)
-	}
+	return unanswered, nil
 }
 
 // span is the time that pictures show.

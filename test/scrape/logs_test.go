@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -25,6 +27,9 @@ func loggingRig(t *testing.T) *rig.Rig {
 func parse(t *testing.T, log string) (lines logged) {
 	t.Helper()
 	for text := range strings.Lines(log) {
+		if !strings.HasSuffix(text, "\n") {
+			continue // it is being written
+		}
 		line := map[string]any{}
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Errorf("no JSON: %s", text)
@@ -62,6 +67,9 @@ func TestLogsOfABurst(t *testing.T) {
 	quiet := len(parse(t, r.ManagerLog()).with(info)) + len(parse(t, r.ListenerLog()).with(info))
 	r.WaitDone(r.QueueJobs(burst, 200*time.Millisecond))
 	r.AwaitQuiet()
+	// A runner goes when its container has ended, which may be before the listener hears of it.
+	completed := func() int { return strings.Count(r.ListenerLog(), `"message":"Job completed"`) }
+	NewWithT(t).Eventually(completed).WithTimeout(rig.Patience).Should(BeNumerically(">=", burst), "jobs that the listener logged as completed")
 	manager, listener := parse(t, r.ManagerLog()), parse(t, r.ListenerLog())
 	if got := len(manager.with(info)) + len(listener.with(info)) - quiet; got > burst*linesPerRunner {
 		t.Errorf("%d lines at info for %d runners, want at most %d each:\n%v\n%v", got, burst, linesPerRunner, manager.with(info), listener.with(info))

@@ -5,11 +5,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/harrier-ci/harrier/test/prometheus"
+	"github.com/harrier-ci/harrier/test/rig"
 )
 
 const chart = "../../charts/gha-runner-scale-set-controller"
@@ -32,7 +32,7 @@ func startPrometheus(t *testing.T, targets []target, token string) *observer {
 		"global": map[string]any{"scrape_interval": "2s"}, "rule_files": []string{alerts}, "scrape_configs": scrapes(targets, token),
 	})}
 	NewWithT(t).Eventually(func() (float64, error) { return p.Value("count(up == 1)") }).
-		WithTimeout(time.Minute).Should(BeNumerically("==", len(targets)))
+		WithTimeout(rig.Patience).Should(BeNumerically("==", len(targets)))
 	return p
 }
 
@@ -55,5 +55,5 @@ func scrapes(targets []target, token string) (configs []any) {
 func (p *observer) expect(t *testing.T, query string, want float64) {
 	t.Helper()
 	NewWithT(t).Eventually(func() (float64, error) { return p.Value(query) }).
-		WithTimeout(30*time.Second).Should(BeNumerically("==", want), query)
+		WithTimeout(rig.Patience).Should(BeNumerically("==", want), query)
 }

@@ -57,7 +57,7 @@ func TestMetricsOfJobsThatRan(t *testing.T) {
 		t.Errorf("%g series of one scale set, %v; want few", series, err)
 	}
 	t.Logf("%g series of one scale set", series)
-	p.askAll(t)
+	p.askAll(t, s.RunnerNamespace)
 }
 
 // failOnce has GitHub refuse the next runner, which ends without a job and is replaced.
@@ -89,17 +89,17 @@ func TestSeriesOfADeletedSetDisappear(t *testing.T) {
 	s.InstallSet(second, nil)
 	s.AwaitListening(second)
 	s.WaitDone(s.QueueJobsFor(second, 2, 0))
-	series := func() []string {
-		_, body := read(t, s.manager(t), s.reader)
-		return linesWith(body, `name="`+second)
+	manager := s.manager(t)
+	series := func() ([]string, error) {
+		_, body, err := fetch(t.Context(), manager, s.reader)
+		return linesWith(body, `name="`+second), err
 	}
 	// Ready and listening, three counts of ARC's, runners by four states, and what was measured.
-	if got := series(); len(got) < 10 {
-		t.Fatalf("series of the set while it is there: %q", got)
-	}
+	NewWithT(t).Eventually(series).WithTimeout(rig.Patience).
+		Should(WithTransform(func(lines []string) int { return len(lines) }, BeNumerically(">=", 10)), "series of the set while it is there")
 	s.UninstallSet(second)
 	NewWithT(t).Eventually(series).WithTimeout(rig.Patience).Should(BeEmpty())
-	if _, body := read(t, s.manager(t), s.reader); len(linesWith(body, `name="`+rig.DefaultSet)) < 5 {
+	if _, body := read(t, manager, s.reader); len(linesWith(body, `name="`+rig.DefaultSet)) < 5 {
 		t.Error("the series of the other set are gone as well")
 	}
 }

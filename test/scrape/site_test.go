@@ -104,27 +104,33 @@ func (s *site) addresses(t *testing.T, component string) (found []string) {
 // read asks a target for its metrics, with a token where one is given. A target that does not answer fails the test.
 func read(t *testing.T, from target, token string) (status int, body string) {
 	t.Helper()
+	status, body, err := fetch(t.Context(), from, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, body
+}
+
+// fetch is read for what is asked until it is as it should be.
+func fetch(ctx context.Context, from target, token string) (status int, body string, err error) {
 	scheme := "http"
 	if from.secure {
 		scheme = "https"
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+from.address+"/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+from.address+"/metrics", nil)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	answer, err := reading.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(content)
+	return answer.StatusCode, string(content), err
 }
 
 // reading takes the certificate that the manager has made for itself.

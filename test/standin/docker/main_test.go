@@ -21,7 +21,7 @@ func TestDaemonAnswersUntilItIsAskedToEnd(t *testing.T) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, socket, os.Getgid()) }()
-	g.Eventually(func() error { return info(t.Context()) }).WithTimeout(10 * time.Second).Should(gomega.Succeed())
+	g.Eventually(func() error { return info(t.Context()) }).WithTimeout(time.Minute).Should(gomega.Succeed())
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
