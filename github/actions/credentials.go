@@ -45,8 +45,8 @@ var credentialAdvice = map[string]string{
 		"or administration (repository); also check the config URL",
 	CredentialRegistrationToken: "GitHub issued it a moment ago; if this lasts, check that the config URL names what the token was made for " +
 		"and that self-hosted runners are allowed there",
-	CredentialAdminToken: "it was renewed and refused again; check that the personal access token or GitHub App was not revoked",
-	CredentialQueueToken: "it was renewed and refused again; the session may be gone",
+	CredentialAdminToken: "check that the personal access token or GitHub App was not revoked",
+	CredentialQueueToken: "the session may be gone",
 }
 
 // Validate says whether the credentials are complete and well-formed. It fails with ErrInvalidCredentials.

@@ -71,9 +71,13 @@ type Error struct {
 	rateLimited bool
 	// webPage is an answer in HTML.
 	webPage bool
+	// renewed says that the credential was renewed before the call, because GitHub had refused the one before.
+	renewed bool
 	// redirect is where the answer wanted the call to go on as a GET, empty where it did not.
 	redirect string
 }
+
+const webPageAdvice = "; a web page is no answer of GitHub's API: check the proxy or gateway on the way and the config URL"
 
 // Error names the call, the answer, GitHub's reason, the ids to quote to GitHub's support, and what to check.
 func (e *Error) Error() string {
@@ -94,7 +98,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&text, "; it redirects to %s, which only a GET can follow: use that address's http:// or https:// and its host (without api.) "+
 			"in githubConfigUrl, or check the proxy or gateway on the way", e.redirect)
 	case e.webPage:
-		text.WriteString("; a web page is no answer of GitHub's API: check the proxy or gateway on the way and the config URL")
+		text.WriteString(webPageAdvice)
 	}
 	return text.String()
 }
@@ -133,10 +137,14 @@ func (e *Error) meaning() error {
 
 // advice says what to check about a refused credential.
 func (e *Error) advice() string {
-	if !errors.Is(e, ErrUnauthorized) {
+	advice := credentialAdvice[e.Credential]
+	switch {
+	case advice == "" || !errors.Is(e, ErrUnauthorized):
 		return ""
+	case e.renewed:
+		return "it was renewed and refused again; " + advice
 	}
-	return credentialAdvice[e.Credential]
+	return advice
 }
 
 // RateLimitedError says that GitHub wants to be left alone until a moment that lies beyond the call's deadline, or
@@ -203,19 +211,31 @@ type TimeoutError struct {
 	After time.Duration
 }
 
-// UnexpectedResponseError is a success that lacks what the protocol promises.
+// UnexpectedResponseError is a success that lacks what the protocol promises. It matches ErrForeignAnswer where it is a web page.
 type UnexpectedResponseError struct {
 	Endpoint string
 	Err      error
 }
 
-// Error implements error.
+// Error implements error. A web page, which says itself what to check, is not called GitHub's.
 func (e *UnexpectedResponseError) Error() string {
+	if errors.Is(e.Err, ErrForeignAnswer) {
+		return fmt.Sprintf("%s: %v", describe(e.Endpoint), e.Err)
+	}
 	return fmt.Sprintf("%s: GitHub's answer breaks the protocol: %v", describe(e.Endpoint), e.Err)
 }
 
 // Unwrap returns what is wrong with the answer.
 func (e *UnexpectedResponseError) Unwrap() error { return e.Err }
+
+// webPageError is a success that is a web page.
+type webPageError struct{ status int }
+
+func (e *webPageError) Error() string {
+	return fmt.Sprintf("the answer was %d %s%s", e.status, http.StatusText(e.status), webPageAdvice)
+}
+
+func (e *webPageError) Unwrap() error { return ErrForeignAnswer }
 
 func unexpected(endpoint string, err error) error {
 	return &UnexpectedResponseError{Endpoint: endpoint, Err: err}

@@ -20,7 +20,7 @@ const heldAtLeast = time.Second
 //
 // A refused queue token is renewed once and the poll repeated once; where the renewed one ends
 // while the poll is held, no message came. Failures: ErrSessionNotFound (create a new session), *MalformedMessageError, ErrTruncated,
-// *RateLimitedError, *NetworkError, *Error.
+// *UnexpectedResponseError, *RateLimitedError, *NetworkError, *Error.
 func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapacity int) (*Message, error) {
 	clock := s.client.clock
 	var sent time.Time
@@ -43,6 +43,9 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 		return nil, nil // GitHub took the renewed token and had no message while it was good; the next poll renews it
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := answer.acknowledge(EndpointGetMessage); err != nil {
 		return nil, err
 	}
 	if answer.holdsNothing() {

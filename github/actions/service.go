@@ -132,17 +132,20 @@ func encode(value any) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// acknowledge takes a success without a result for one unless it is a page that a proxy or a gateway shows instead, with
-// status 200: that must not pass for a deletion. GitHub answers 204; a server that says "ok" is believed.
+// acknowledge takes a success for one unless it is a page that a proxy or a gateway shows instead, with status 200: that
+// must not pass for a deletion. GitHub answers 204 where there is no result; a server that says "ok" is believed.
 func (r *response) acknowledge(endpoint string) error {
-	if !r.hasMarkup() {
-		return nil // an empty page, too: some frameworks call every answer text/html
+	if r.hasMarkup() { // an empty page has none: some frameworks call every answer text/html
+		return unexpected(endpoint, &webPageError{r.status})
 	}
-	return unexpected(endpoint, fmt.Errorf("status %d: the body is a web page; check the proxy or gateway on the way", r.status))
+	return nil
 }
 
 // decode reads a success's JSON into result.
 func (r *response) decode(endpoint string, result any) error {
+	if err := r.acknowledge(endpoint); err != nil {
+		return err
+	}
 	err := json.NewDecoder(bytes.NewReader(r.body)).Decode(result)
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the body is empty")

@@ -78,7 +78,12 @@ func withRenewal[T any](ctx context.Context, values *shared[T], value *T, creden
 	if err != nil {
 		return nil, err
 	}
-	return call(value)
+	answer, err = call(value)
+	var refused *Error
+	if errors.As(err, &refused) && refused.Credential == credential {
+		refused.renewed = true
+	}
+	return answer, err
 }
 
 func isRefused(err error, credential string) bool {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -105,8 +107,13 @@ func (k *kubernetes) ReportState(ctx context.Context, status v1alpha1.ListenerSt
 	return nil
 }
 
-// ReportJob implements Cluster.
+// ReportJob implements Cluster. A name that can't stand in a request's path is answered here as the API server answers what
+// is wrong with a request: none would ever go out.
 func (k *kubernetes) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
+	if wrong := rest.IsValidPathSegmentName(runner); len(wrong) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("no EphemeralRunner of namespace %s can be called %q, as a name %s: "+
+			"the job had no runner of this scale set, look at it on GitHub", k.namespace, runner, strings.Join(wrong, ", ")))
+	}
 	if _, err := k.patch(ctx, runners, runner, map[string]any{"status": status}, "status"); err != nil {
 		return fmt.Errorf("patch status of EphemeralRunner %s/%s: %w", k.namespace, runner, err)
 	}

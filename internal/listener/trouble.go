@@ -102,7 +102,8 @@ func explain(err error) (reason string, explained error) {
 	case errors.Is(err, actions.ErrUnauthorized):
 		return v1alpha1.ReasonUnauthorized, err
 	case errors.As(err, &malformed):
-		return reasonMalformedMessage, err
+		return reasonMalformedMessage, fmt.Errorf("%w; it is asked for again without end, as it can't be deleted without its id; "+
+			"check the proxy or gateway on the way, and tell GitHub's support if it stays", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return v1alpha1.ReasonTimeout, unreached(err)
 	}

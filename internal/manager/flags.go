@@ -8,7 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// Names of flags that are also needed where their values are checked.
+const (
+	watchNamespaceFlag       = "watch-namespace"
+	watchSingleNamespaceFlag = "watch-single-namespace"
 )
 
 // ParseOptions makes options from the command line and the environment. Usage goes to output. It fails with
@@ -29,16 +37,30 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 	if flags.NArg() > 0 {
 		return Options{}, fmt.Errorf("unexpected argument %q; flags begin with --", flags.Arg(0))
 	}
+	wrong := checkNamespaces(flags) // before one flag's value replaces the other's
 	if *singleNamespace != "" {
 		options.WatchNamespace = *singleNamespace
 	}
-	return options, options.validate()
+	return options, errors.Join(wrong, options.validate())
+}
+
+// checkNamespaces refuses what no namespace is called: the caches of such a one would never be filled.
+func checkNamespaces(flags *flag.FlagSet) error {
+	var wrong []error
+	for _, name := range []string{watchNamespaceFlag, watchSingleNamespaceFlag} {
+		value := flags.Lookup(name).Value.String()
+		if problems := validation.IsDNS1123Label(value); value != "" && len(problems) > 0 {
+			wrong = append(wrong, fmt.Errorf("--%s=%q is no namespace: %s; name the one of the scale sets",
+				name, value, strings.Join(problems, ", ")))
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 // register defines the flags. It returns the value of --watch-single-namespace, which wins over --watch-namespace.
 func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
-	flags.StringVar(&o.WatchNamespace, "watch-namespace", "", "watch scale sets of this namespace only")
-	singleNamespace = flags.String("watch-single-namespace", "", "the same as --watch-namespace, and wins over it")
+	flags.StringVar(&o.WatchNamespace, watchNamespaceFlag, "", "watch scale sets of this namespace only")
+	singleNamespace = flags.String(watchSingleNamespaceFlag, "", "the same as --watch-namespace, and wins over it")
 	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "take part in the election of a leader; needed from two replicas on")
 	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the leader holds")
 	o.registerMetricsServer(flags)

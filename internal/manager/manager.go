@@ -24,6 +24,8 @@ import (
 const (
 	// shutdownGrace lets reconciles end and the Lease be released within the 10 s that the chart gives the pod.
 	shutdownGrace = 8 * time.Second
+	// stopLimit ends a manager that has not ended by itself, still within those 10 s.
+	stopLimit = shutdownGrace + time.Second
 	// reconcileTimeout ends the context of a reconcile. None waits for GitHub; one that creates a thousand objects takes
 	// some seconds.
 	reconcileTimeout = time.Minute
@@ -34,6 +36,10 @@ const (
 	// about 20 MiB, so that saves 10 MiB for less than 1 ms of CPU per runner. The environment variable GOGC wins.
 	garbagePercent = 50
 )
+
+// errNotStopped is the end of a manager whose caches were never filled.
+var errNotStopped = fmt.Errorf("the manager has not ended within %s of being asked to, and is ended now: "+
+	"most often its caches could not be filled; the lines above say what the API server answered", stopLimit)
 
 // Run runs the manager, or the check that --check-uninstall asks for, until the context ends. The cluster is the one
 // that KUBECONFIG names or the pod is in. It returns nil after an ordinary end.
@@ -62,7 +68,7 @@ func run(ctx context.Context, cluster *rest.Config, options Options, log logr.Lo
 	log.Info("Starting", "version", build.Version, "commit", build.CommitSHA, "options", options)
 	cluster = limited(cluster, options)
 	health := newHealth(metrics.Registry)
-	stop, err := health.serve(options.HealthAddress)
+	stop, err := health.serve(options.HealthAddress, log)
 	if err != nil {
 		return err
 	}
@@ -82,10 +88,31 @@ func run(ctx context.Context, cluster *rest.Config, options Options, log logr.Lo
 		return err
 	}
 	health.started(manager.GetCache().WaitForCacheSync)
-	if err := manager.Start(ctx); err != nil {
-		return fmt.Errorf("run the manager: %w", err)
+	return runUntilStopped(ctx, manager.Start)
+}
+
+// runUntilStopped runs start until it returns, or for stopLimit after the context has ended. While caches can't be filled,
+// controller-runtime's Start does not heed its context and keeps a processor busy; nothing is led then, so nothing is lost.
+func runUntilStopped(ctx context.Context, start func(context.Context) error) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := start(ctx)
+		if err != nil {
+			err = fmt.Errorf("run the manager: %w", err)
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
 	}
-	return nil
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(stopLimit):
+		return errNotStopped
+	}
 }
 
 // limited returns a copy of the configuration with the client's limits and name.

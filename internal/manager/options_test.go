@@ -3,6 +3,7 @@ package manager
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -113,6 +114,23 @@ func TestParseOptionsRefuses(t *testing.T) {
 	}
 	if _, err := ParseOptions([]string{"--help"}, environment, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("--help: got %v", err)
+	}
+}
+
+// The caches of a namespace that can't exist would never be filled, so the manager would start for ever.
+func TestANamespaceThatCannotExistIsRefused(t *testing.T) {
+	for _, name := range []string{"watch-namespace", "watch-single-namespace"} {
+		for _, value := range []string{"Bad NS", "Runners", "a.b", "-a", strings.Repeat("a", 64)} {
+			_, err := ParseOptions([]string{"--" + name + "=" + value, "--sync-period=0s"}, environment, io.Discard)
+			if err != nil && strings.Count(err.Error(), "is no namespace") != 1 {
+				t.Errorf("got error %v, want the flag that was given", err)
+			}
+			for _, part := range []string{fmt.Sprintf("--%s=%q", name, value), "positive"} {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("got error %v, want one that says %q", err, part)
+				}
+			}
+		}
 	}
 }
 

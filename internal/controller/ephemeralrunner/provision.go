@@ -85,7 +85,7 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 	}
 	github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 	if err != nil {
-		return nil, registrationFailure(err)
+		return nil, notRegistered(err)
 	}
 	c.noteAsked(k)
 	config, err := c.generate(ctx, github, runner)
@@ -96,7 +96,7 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 		config, err = c.generate(ctx, github, runner)
 	}
 	if err != nil {
-		return nil, registrationFailure(err)
+		return nil, notRegistered(err)
 	}
 	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
 }
@@ -120,7 +120,7 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 	case errors.Is(err, actions.ErrRunnerNotFound):
 		return nil, &failure{reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf("GitHub said that the name %s is taken, but knows no such runner: trying again", runner.Name)}
 	case err != nil:
-		return nil, registrationFailure(err)
+		return nil, notRegistered(err)
 	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
 		return nil, &failure{kind: failureNameTaken, reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf(
 			"runner %s exists on GitHub in scale set %d: another runner takes this one's place", runner.Name, holder.RunnerScaleSetID)}
@@ -209,7 +209,35 @@ func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRun
 	}
 }
 
-// registrationFailure says what kept a runner from being registered.
+// notRegistered says what keeps a runner from being registered, and what follows from it.
+func notRegistered(err error) *failure {
+	f := registrationFailure(err)
+	switch f.reason {
+	case v1alpha1.ReasonScaleSetNotFound:
+		f.message += "; the manager makes the scale set anew: see the AutoscalingRunnerSet"
+	case v1alpha1.ReasonRegistrationFailed:
+		f.message += "; it is tried again" + whatToCheck(err)
+	}
+	return f
+}
+
+// whatToCheck depends on who has answered: GitHub, something on the way to it, or nobody. What went wrong before GitHub was
+// asked says so itself.
+func whatToCheck(err error) string {
+	var refused *actions.Error
+	var unexpected *actions.UnexpectedResponseError
+	var unreached *actions.NetworkError
+	answered := errors.As(err, &refused)
+	switch {
+	case answered && refused.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
+		return "; correct what GitHub names"
+	case answered || errors.As(err, &unexpected) || errors.As(err, &unreached):
+		return "; if it stays so, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
+	}
+	return ""
+}
+
+// registrationFailure says why a call about a runner's registration failed.
 func registrationFailure(err error) *failure {
 	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error()}
 	var limited *actions.RateLimitedError

@@ -106,20 +106,27 @@ type VaultProxy struct {
 	CGI        bool
 }
 
+// unreadable is the next step for a file that is not there, or is none of the manager's.
+const unreadable = "it is the file that the manager writes and " + PathVariable + " names: correct that, or see the manager's log"
+
 // Read reads and validates the file at path.
 func Read(path string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read listener configuration: %w", err)
+		return nil, fmt.Errorf("read listener configuration: %w; %s", err, unreadable)
 	}
-	return Parse(content)
+	config, err := Parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return config, nil
 }
 
 // Parse decodes and validates what a file holds. An error never repeats content, which holds secrets.
 func Parse(content []byte) (*Config, error) {
 	config := new(Config)
 	if err := json.Unmarshal(content, config); err != nil {
-		return nil, fmt.Errorf("decode listener configuration: %w", err)
+		return nil, fmt.Errorf("decode listener configuration: %w; %s", err, unreadable)
 	}
 	if err := config.Validate(); err != nil {
 		return nil, err

@@ -80,10 +80,10 @@ func (m *Metrics) usable(name string, known, given bool) bool {
 	return known && given
 }
 
-// add logs why a metric could not be made: its labels are no label names, or one is there twice.
+// add logs why a metric could not be made: its labels are no label names, or one is there twice, or its buckets don't ascend.
 func (m *Metrics) add(name string, err error) {
 	if err != nil {
-		m.log.Error(err, "A metric of listenerMetrics can't be exported, correct its labels", "metric", name)
+		m.log.Error(err, "A metric can't be exported, correct it in listenerMetrics", "metric", name)
 	}
 }
 

@@ -1,0 +1,86 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A proxy that wants a login shows its page with status 200: it is no success, says nothing of what was asked for, and is
+// neither a message nor GitHub's.
+func TestAWebPageInPlaceOfAResult(t *testing.T) {
+	for name, page := range map[string]reply{
+		"by its type": {body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}},
+		"as JSON":     {body: "\n<!DOCTYPE html><title>please log in</title>"},
+		"accepted":    {status: http.StatusAccepted, body: "<html>please log in</html>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			session := s.session()
+			for _, call := range []string{getSetCall, pollCall, acquireCall} {
+				s.on(call, page)
+			}
+			_, reading := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+			_, polling := session.GetMessage(t.Context(), 0, 1)
+			_, acquiring := session.AcquireJobs(t.Context(), []int64{11})
+			for _, err := range []error{reading, polling, acquiring} {
+				wantWebPage(t, err)
+			}
+		})
+	}
+}
+
+func TestAWebPageInPlaceOfARegistration(t *testing.T) {
+	for _, call := range []string{registrationTokenCall, registerCall} {
+		s := newServer(t)
+		s.on(call, reply{status: http.StatusCreated, body: "<html>"})
+		_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+		wantWebPage(t, err)
+	}
+}
+
+func wantWebPage(t *testing.T, err error) {
+	t.Helper()
+	var malformed *MalformedMessageError
+	var unexpected *UnexpectedResponseError
+	if !errors.Is(err, ErrForeignAnswer) || !errors.As(err, &unexpected) || errors.As(err, &malformed) || errors.Is(err, ErrNotFound) {
+		t.Fatalf("got %v, want an *UnexpectedResponseError that matches ErrForeignAnswer", err)
+	}
+	if text := err.Error(); !strings.Contains(text, webPageAdvice) || strings.Contains(text, "breaks the protocol") {
+		t.Errorf("%q does not say whose answer it may be and what to check", text)
+	}
+}
+
+// Only after 401 a token is renewed, so only then the error may say that it was.
+func TestRenewalIsToldWhereThereWasOne(t *testing.T) {
+	const told = "it was renewed and refused again"
+	for name, test := range map[string]struct {
+		replies []reply
+		renewed bool
+	}{
+		"refused":                   {[]reply{{status: http.StatusUnauthorized}}, true},
+		"forbidden":                 {[]reply{{status: http.StatusForbidden}}, false},
+		"forbidden after a renewal": {[]reply{{status: http.StatusUnauthorized}, {status: http.StatusForbidden}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			session := s.session()
+			s.on(refreshSessionCall, reply{body: s.sessionBody("next-token", nil)})
+			for call, run := range map[string]func(context.Context) error{
+				pollCall:   func(ctx context.Context) error { _, err := session.GetMessage(ctx, 0, 1); return err },
+				getSetCall: func(ctx context.Context) error { _, err := s.client().GetRunnerScaleSetByID(ctx, 7); return err },
+			} {
+				s.on(call, test.replies...)
+				err := run(t.Context())
+				if !errors.Is(err, ErrUnauthorized) || strings.Contains(err.Error(), told) != test.renewed {
+					t.Errorf("%s: got %v, want a refused credential, renewed before: %t", call, err, test.renewed)
+				}
+				if !strings.Contains(err.Error(), " token was refused: ") {
+					t.Errorf("%s: %v does not say what to check", call, err)
+				}
+			}
+		})
+	}
+}

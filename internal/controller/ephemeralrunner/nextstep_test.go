@@ -1,0 +1,53 @@
+package ephemeralrunner
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// Whoever reads why a runner waits reads what follows from it, too.
+func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
+	const check = "; it is tried again; if it stays so, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
+	for name, test := range map[string]struct {
+		err  error
+		next string
+	}{
+		"no scale set":    {actions.ErrScaleSetNotFound, "; the manager makes the scale set anew: see the AutoscalingRunnerSet"},
+		"a web page":      {&actions.UnexpectedResponseError{Err: actions.ErrForeignAnswer}, check},
+		"no JIT config":   {&actions.UnexpectedResponseError{Err: errGitHubAway}, check},
+		"nobody":          {&actions.NetworkError{Err: errGitHubAway}, check},
+		"5xx":             {&actions.Error{StatusCode: http.StatusBadGateway}, check},
+		"4xx":             {&actions.Error{StatusCode: http.StatusBadRequest}, "; it is tried again; correct what GitHub names"},
+		"never asked":     {errGitHubAway, "; it is tried again"},
+		"has its own":     {&credentials.MissingError{Kind: "Secret", Name: "github"}, "AutoscalingRunnerSet"},
+		"says until when": {&actions.RateLimitedError{Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}, ""},
+	} {
+		wrapped := fmt.Errorf("register: %w", test.err)
+		if got := notRegistered(wrapped).message; !strings.HasPrefix(got, wrapped.Error()) || !strings.HasSuffix(got, test.next) {
+			t.Errorf("%s: %q does not end in %q", name, got, test.next)
+		}
+	}
+}
+
+// It is also what the runner's status says.
+func TestTheNextStepIsToldToTheUser(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.jit = actions.ErrScaleSetNotFound
+		f.settle()
+		if got := f.runner().Status.Message; !strings.Contains(got, "the manager makes the scale set anew") {
+			t.Errorf("message %q, want what follows", got)
+		}
+	}, newRunner())
+}
+
+// A removal may be the last that was tried, so its failure does not promise another try.
+func TestARemovalThatFailedPromisesNothing(t *testing.T) {
+	if got := removalFailure(errGitHubAway).Error(); strings.Contains(got, "tried again") {
+		t.Errorf("%q promises another try", got)
+	}
+}
