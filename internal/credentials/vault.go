@@ -84,6 +84,9 @@ func vaultValues(ctx context.Context, from vault, name string) (map[string]strin
 	if errors.Is(err, azurekeyvault.ErrNotFound) {
 		return nil, &MissingError{Kind: kindVaultSecret, Name: name}
 	}
+	if errors.Is(err, azurekeyvault.ErrAddress) {
+		return nil, &InvalidError{Key: "spec.vaultConfig.azureKeyVault.url", Reason: azurekeyvault.ErrAddress.Error()}
+	}
 	var certificate *azurekeyvault.CertificateError
 	if errors.As(err, &certificate) {
 		return nil, &InvalidError{Key: "spec.vaultConfig.azureKeyVault.certificatePath", Reason: certificate.Error()}

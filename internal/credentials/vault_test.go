@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -112,6 +114,23 @@ func TestUnusableCertificateOfTheVaultsClientIsForTheUserToMend(t *testing.T) {
 	var invalid *InvalidError
 	if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.certificatePath" {
 		t.Errorf("got %v, want an InvalidError about the certificate's path", err)
+	}
+}
+
+// TestUnusableAddressOfTheVaultIsForTheUserToMend also tells which field it is in.
+func TestUnusableAddressOfTheVaultIsForTheUserToMend(t *testing.T) {
+	for _, address := range []string{"", "::::", "http://my-vault.vault.azure.net"} {
+		f := newFixture(t)
+		f.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
+			return openAzureKeyVault(config, proxy, clock.RealClock{})
+		}
+		reference := vaultReference()
+		reference.Vault.AzureKeyVault.URL = address
+		_, err := f.Resolve(t.Context(), reference)
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.url" || !strings.Contains(err.Error(), "https://NAME") {
+			t.Errorf("%q: got %v, want an InvalidError about the vault's address", address, err)
+		}
 	}
 }
 

@@ -48,6 +48,9 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 	if live != nil && live.GetAnnotations()[v1alpha1.AnnotationIntegrityHash] == hash && holds(live, configuration) {
 		return false, nil
 	}
+	if live != nil {
+		dropEmptied(configuration.Object, contentOf(live))
+	}
 	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(FieldOwner), client.ForceOwnership)
 	if err != nil {
 		return false, fmt.Errorf("apply %s %s: %w", configuration.GetKind(), client.ObjectKeyFromObject(wanted), err)
@@ -58,8 +61,8 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 // holds says that live has everything that we would apply. They are compared as what is sent, because there "not ours"
 // differs from zero: counts of a status, or the replicas that a listener writes.
 func holds(live client.Object, configuration *unstructured.Unstructured) bool {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-	if err != nil {
+	content := contentOf(live)
+	if content == nil {
 		return false // applying tells what is wrong
 	}
 	wanted := configuration.DeepCopy().Object
@@ -67,6 +70,33 @@ func holds(live client.Object, configuration *unstructured.Unstructured) bool {
 	delete(wanted, "kind")
 	delete(wanted, "apiVersion")
 	return equality.Semantic.DeepDerivative(wanted, content)
+}
+
+// contentOf returns an object as it would be sent, nil where it can't be.
+func contentOf(live client.Object) map[string]any {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return nil
+	}
+	return content
+}
+
+// dropEmptied leaves out the maps that are wanted empty and have something in them still. The API server makes null of a
+// map whose last field goes while the map itself is applied, and then refuses that null where the schema wants an object,
+// this time and every time after. Left out, the map goes with its fields; where {} differs from none the next pass applies
+// it, since nothing in it has to go by then.
+func dropEmptied(wanted, live map[string]any) {
+	for key, value := range wanted {
+		within, isMap := value.(map[string]any)
+		had, _ := live[key].(map[string]any)
+		if !isMap || len(had) == 0 {
+			continue
+		}
+		dropEmptied(within, had)
+		if len(within) == 0 {
+			delete(wanted, key)
+		}
+	}
 }
 
 // applyConfiguration returns the object as the fields we want to own: without status, server-set metadata, and what is

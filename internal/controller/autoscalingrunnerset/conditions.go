@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -149,9 +151,22 @@ func answerCondition(p *pass) *kube.Condition {
 		return nil
 	default:
 		reason := failureReason(err)
-		condition = kube.False(v1alpha1.ConditionScaleSetRegistered, reason, err.Error()+nextSteps[reason])
+		condition = kube.False(v1alpha1.ConditionScaleSetRegistered, reason, abridged(err.Error())+nextSteps[reason])
 	}
 	return &condition
+}
+
+// quoted is how many characters of what others wrote a message repeats: half of what a message may have, so that the next
+// step, which comes last, is never cut off.
+const quoted = 512
+
+// abridged leaves out the middle of a text that is too long: what was done is at its beginning, what came of it at its end.
+func abridged(text string) string {
+	runes := []rune(text)
+	if len(runes) <= quoted {
+		return text
+	}
+	return string(runes[:quoted/2]) + "…" + string(runes[len(runes)-quoted/2:])
 }
 
 // nextSteps follow GitHub's words where those don't say what to do.
@@ -212,7 +227,22 @@ func labelsCondition(p *pass) *kube.Condition {
 // droppedMessage names the versions from which scale sets have several labels.
 func droppedMessage(labels []string) string {
 	return fmt.Sprintf("GitHub did not take the labels %s; scale sets have one label before GitHub Enterprise Server 3.18, "+
-		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled", strings.Join(labels, ", "))
+		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled", someOf(labels))
+}
+
+// someOf lists as many names as there is room for, one at least.
+func someOf(names []string) string {
+	text, shown := "", 0
+	for _, name := range names {
+		if shown > 0 && len(text)+len(name) > quoted {
+			return fmt.Sprintf("%s and %d more", text, len(names)-shown)
+		}
+		if shown++; shown > 1 {
+			text += ", "
+		}
+		text += name
+	}
+	return text
 }
 
 // listenerCondition is the pod's trouble where there is some, else what the listener says of itself.
@@ -284,6 +314,9 @@ func unregistered(conditions []metav1.Condition) *metav1.Condition {
 
 // runs sums up a set whose parts are all there.
 func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
+	if message := p.refusal(); message != "" {
+		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, message, false)
+	}
 	for _, about := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
 			// A new image ends the one, the runners' own luck may end the other.
@@ -294,6 +327,23 @@ func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
 		return p.waiting(c.Reason, c.Message)
 	}
 	return kube.ReadyStates(p.unhindered(conditions))
+}
+
+// refusal says what the API server refuses, and will refuse again: what runs is not what the spec asks for. It is empty where
+// a request just failed, which passes. A pass that didn't come as far as the refused request takes nothing back.
+func (p *pass) refusal() string {
+	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
+		return "" // all of the namespace goes
+	case apierrors.IsBadRequest(p.failure):
+		return p.failure.Error() + "; correct what it names in the AutoscalingRunnerSet"
+	case apierrors.IsInvalid(p.failure), apierrors.IsForbidden(p.failure):
+		return kube.Explained(p.failure)
+	case p.cutShort && said != nil && said.Reason == v1alpha1.ReasonReconcileFailed:
+		return said.Message
+	}
+	return ""
 }
 
 // unhindered returns reason and message of a set that is ready: why there are not more runners, where that is not for

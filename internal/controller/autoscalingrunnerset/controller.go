@@ -105,6 +105,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		steps = []func(context.Context, *pass) error{c.finalize}
 	}
 	err = kube.InOrder(ctx, p, steps...)
+	p.cutShort = err != nil
 	if !kube.IsBehind(err) {
 		p.failure = err
 	}
@@ -155,8 +156,9 @@ type pass struct {
 	// enrolment is the last call to GitHub, asked whether there was one for the present wish.
 	enrolment pool.Call[enrolled]
 	asked     bool
-	// failure is what a step failed with.
-	failure error
+	// failure is what a step failed with; cutShort says that steps were left out, be it only because the cache was behind.
+	failure  error
+	cutShort bool
 	// released says that the finalizer is gone, and so perhaps the object.
 	released bool
 

@@ -1,12 +1,16 @@
 package autoscalingrunnerset
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -102,6 +106,90 @@ func TestARCsScaleSetIsDeletedBeforeItWasConfirmed(t *testing.T) {
 		}
 		if len(f.github.sets[address]) > 0 {
 			t.Errorf("scale sets %+v are left", f.github.sets[address])
+		}
+	})
+}
+
+// copiedFormer is a second set, with an annotation that lists the scale set of the first as a former one.
+func (f *fixture) copiedFormer(former formerRegistration) {
+	f.Helper()
+	text, err := json.Marshal([]formerRegistration{former})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+		s.Name, s.UID, s.CreationTimestamp = "copy", "copy-uid", metav1.NewTime(time.Now().Add(time.Hour))
+		s.Annotations = map[string]string{annotationFormer: string(text)}
+	}))
+	key := types.NamespacedName{Namespace: setNamespace, Name: "copy"}
+	for range 5 {
+		controllertest.Reconcile(f, f.controller, key)
+		controllertest.Elapse(2 * statusPause)
+	}
+}
+
+// TestCopiedListOfFormerScaleSetsDeletesNothing: neither the one that another set uses, nor one that its busy runners need.
+func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
+	for name, uid := range map[string]types.UID{"of this version": "set-uid", "of an earlier version": ""} {
+		for state, moved := range map[string]bool{"in use": false, "left": true} {
+			t.Run(name+", "+state, func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					f.create(newSet())
+					f.settle()
+					runner := f.busy()
+					if moved {
+						f.move(newAddress)
+						f.settle()
+					}
+					listed := formerRegistration{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}, UID: uid}
+					f.copiedFormer(listed)
+					if calls := f.github.made(); slices.Contains(calls, "delete 1") {
+						t.Errorf("calls %q: another set's scale set was deleted", calls)
+					}
+					if err := f.client.Delete(t.Context(), runner); err != nil {
+						t.Fatal(err)
+					}
+					f.settle()
+					if calls := f.github.made(); slices.Contains(calls, "delete 1") != moved {
+						t.Errorf("calls %q: the set deletes what it left, and only that", calls)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing: there nobody can be asked who holds what.
+func TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.copiedFormer(formerRegistration{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 7, Name: "set"}, UID: "set-uid"})
+		if calls := f.github.made(); slices.Contains(calls, "delete 7") {
+			t.Errorf("calls %q: another cluster's scale set was deleted", calls)
+		}
+	})
+}
+
+// TestFormerScaleSetThatAnotherSetFoundStays: it is made for the address that the first has left, and finds its scale set.
+func TestFormerScaleSetThatAnotherSetFoundStays(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		runner := f.busy()
+		f.move(newAddress)
+		f.settle()
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Name, s.UID, s.Spec.RunnerScaleSetName = "heir", "heir-uid", setKey.Name
+		}))
+		for range 5 {
+			controllertest.Reconcile(f, f.controller, types.NamespacedName{Namespace: setNamespace, Name: "heir"})
+			controllertest.Elapse(2 * statusPause)
+		}
+		if err := f.client.Delete(t.Context(), runner); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		if calls := f.github.made(); slices.Contains(calls, "delete 1") {
+			t.Errorf("calls %q: the heir's scale set was deleted", calls)
 		}
 	})
 }

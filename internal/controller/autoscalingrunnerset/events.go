@@ -49,6 +49,13 @@ func perhapsLeftBehind(w wish, cause error) kube.Event {
 			w.Name, w.URL, cause))
 }
 
+// unproven is told of a registration that the status alone tells of: it may be ours, or written by hand.
+func unproven(registration v1alpha1.ScaleSetRegistration) kube.Event {
+	return kube.Warning("ScaleSetLeftOnGitHub", "Deregister",
+		fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither listener nor runners of this set are there, so no credentials "+
+			"are sent there; delete it on GitHub if it was this set's", registration.Name, registration.ID, registration.URL))
+}
+
 func listenerReplaced(name string) kube.Event {
 	return kube.Normal("ExtraListenerDeleted", "Reconcile",
 		fmt.Sprintf("AutoscalingListener %s is deleted: a scale set has one listener", name))

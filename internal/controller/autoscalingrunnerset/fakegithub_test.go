@@ -199,6 +199,6 @@ func (a at) GetRunnerGroupByName(_ context.Context, name string) (found *actions
 				return nil
 			}
 		}
-		return actions.ErrRunnerGroupNotFound
+		return fmt.Errorf("find runner group %q: %w", name, actions.ErrRunnerGroupNotFound)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -76,6 +77,9 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	if p.registration == nil && len(registrations) == 0 && p.set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {
 		return true, nil
 	}
+	if p.registration != nil && !c.wasAt(p, p.registration.URL) {
+		c.tellUnproven(ctx, p, *p.registration)
+	}
 	if err := c.forgetRegistration(ctx, p); err != nil {
 		return false, err
 	}
@@ -96,10 +100,10 @@ func (c *Controller) settle(_ context.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// ownRegistrations are the former ones and the present one.
+// ownRegistrations are the former ones, and the present one unless only the status tells of it.
 func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.ScaleSetRegistration, error) {
 	registrations := registrationsOf(formerOf(p.set))
-	if p.registration != nil {
+	if p.registration != nil && c.wasAt(p, p.registration.URL) {
 		registrations = slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return sameScaleSet(r, *p.registration) })
 		registrations = append(registrations, *p.registration)
 	}
@@ -116,10 +120,18 @@ func (c *Controller) heldByNobodyElse(
 	}
 	return slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool {
 		return slices.ContainsFunc(sets.Items, func(other v1alpha1.AutoscalingRunnerSet) bool {
-			held := registrationOf(&other)
-			return other.UID != p.set.UID && held != nil && sameScaleSet(*held, r)
+			return other.UID != p.set.UID && holds(&other, p.set, r)
 		})
 	}), nil
+}
+
+// holds says that a scale set is the other's: its present one, or a former one of both where the other is older, so that
+// exactly one of the two deletes it.
+func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
+	if held := registrationOf(other); held != nil && sameScaleSet(*held, r) {
+		return true
+	}
+	return older(other, set) && slices.ContainsFunc(formerOf(other), func(f formerRegistration) bool { return sameScaleSet(f.ScaleSetRegistration, r) })
 }
 
 // forgetRegistration clears everything that says where the scale set is, which tells the listener that its Secrets are
@@ -178,7 +190,8 @@ func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	}
 	var objects []client.Object
 	for _, n := range named {
-		if name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation]); name != "" {
+		name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation])
+		if len(validation.IsDNS1123Subdomain(name)) == 0 { // under any other there is nothing, and the API server can't be asked
 			n.object.SetNamespace(set.Namespace)
 			n.object.SetName(name)
 			objects = append(objects, n.object)
@@ -194,9 +207,15 @@ func (c *Controller) unprotect(ctx context.Context, object client.Object) error 
 	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
 	err := c.options.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("strip %s from %T %s: %w", v1alpha1.FinalizerCleanupProtection, object, object.GetName(), err)
+		return fmt.Errorf("strip %s from %s: %w", v1alpha1.FinalizerCleanupProtection, c.nameOf(object), err)
 	}
 	return nil
+}
+
+// nameOf returns kind, namespace and name for people.
+func (c *Controller) nameOf(object client.Object) string {
+	kind, _ := c.options.Client.GroupVersionKindFor(object) // no kind of ours is unknown to the scheme
+	return kind.Kind + " " + client.ObjectKeyFromObject(object).String()
 }
 
 // stage names what a deletion waits for.

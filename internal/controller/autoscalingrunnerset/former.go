@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -25,6 +26,9 @@ type formerRegistration struct {
 	v1alpha1.ScaleSetRegistration
 	// Secret is the former spec.githubConfigSecret, empty where it is not known.
 	Secret string `json:"githubConfigSecret,omitempty"`
+	// UID is that of the set, empty where an earlier version wrote the annotation. A copy of the set has another one: what
+	// the annotation lists there is not the copy's to delete.
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // formerOf returns none where the annotation can't be read: a guess could delete what belongs to somebody else.
@@ -33,13 +37,14 @@ func formerOf(set *v1alpha1.AutoscalingRunnerSet) []formerRegistration {
 	if json.Unmarshal([]byte(set.Annotations[annotationFormer]), &former) != nil {
 		return nil // absent, or edited by hand beyond recognition
 	}
-	return former
+	return slices.DeleteFunc(former, func(f formerRegistration) bool { return f.UID != "" && f.UID != set.UID })
 }
 
 // addFormer adds a registration once: a pass that fails after this is repeated.
 func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistration) {
 	former := formerOf(set)
 	if !slices.ContainsFunc(former, func(f formerRegistration) bool { return f.ScaleSetRegistration == registration.ScaleSetRegistration }) {
+		registration.UID = set.UID
 		setFormer(set, append(former, registration))
 	}
 }
@@ -70,15 +75,42 @@ func formerSecret(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.Scal
 }
 
 // secretAt returns the name of the Secret that the listener or the runners use for an address, which is the former one
-// until they are told of the new address.
-func (p *pass) secretAt(address string) string {
+// until they are told of the new address, and whether there are such.
+func (p *pass) secretAt(address string) (string, bool) {
 	if listener := p.listener(); listener != nil && sameURL(listener.Spec.GitHubConfigUrl, address) {
-		return listener.Spec.GitHubConfigSecret
+		return listener.Spec.GitHubConfigSecret, true
 	}
 	if runnerSet := p.runnerSet(); runnerSet != nil && sameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, address) {
-		return runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigSecret
+		return runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigSecret, true
 	}
-	return ""
+	return "", false
+}
+
+// wasAt says that more than the status, which can be edited by hand, shows the set to have been at an address. Credentials
+// are sent nowhere else.
+func (c *Controller) wasAt(p *pass, address string) bool {
+	if _, there := p.secretAt(address); there || sameURL(address, p.set.Spec.GitHubConfigUrl) {
+		return true
+	}
+	last, known := c.enrolments.Last(p.key)
+	return known && last.Result.set != nil && sameURL(last.Result.wish.URL, address)
+}
+
+// leave lists the registration at another address as a former one, unless only the status tells of it.
+func (c *Controller) leave(ctx context.Context, p *pass, previous v1alpha1.ScaleSetRegistration) {
+	if !c.wasAt(p, previous.URL) {
+		c.tellUnproven(ctx, p, previous)
+		return
+	}
+	secret, _ := p.secretAt(previous.URL)
+	addFormer(p.set, formerRegistration{ScaleSetRegistration: previous, Secret: secret})
+}
+
+// tellUnproven is silent about what is listed as a former one: that was proven when it was left.
+func (c *Controller) tellUnproven(ctx context.Context, p *pass, registration v1alpha1.ScaleSetRegistration) {
+	if !slices.ContainsFunc(registrationsOf(formerOf(p.set)), func(r v1alpha1.ScaleSetRegistration) bool { return sameScaleSet(r, registration) }) {
+		c.tellLeft(ctx, p, unproven(registration))
+	}
 }
 
 // setFormer leaves no empty annotation behind.
@@ -91,7 +123,7 @@ func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []formerRegistration) 
 	kube.SetAnnotation(set, annotationFormer, string(text))
 }
 
-// leaveFormer deletes the scale sets of former addresses whose runners are gone.
+// leaveFormer deletes the scale sets of former addresses whose runners are gone, and which no other set has found since.
 func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 	former := formerOf(p.set)
 	if len(former) == 0 {
@@ -109,6 +141,10 @@ func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 			return runner.Spec.RunnerScaleSetID == r.ID && sameURL(runner.Spec.GitHubConfigUrl, r.URL)
 		})
 	})
+	unused, err = c.heldByNobodyElse(ctx, p, unused)
+	if err != nil {
+		return err
+	}
 	if len(unused) == 0 {
 		c.abandonDeregistration(p)
 		return nil

@@ -1,6 +1,7 @@
 package autoscalingrunnerset_test
 
 import (
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -164,4 +165,24 @@ func TestListenerDeletedByHandComesBack(t *testing.T) {
 		now := w.listener()
 		return now != nil && now.UID != before.UID && w.exists(&corev1.Pod{}, w.system, now.Name) && w.exists(&corev1.Secret{}, w.system, now.Name+"-config")
 	}).Should(isTrue)
+}
+
+// TestLastLabelOfTheTemplateGoes together with what else was changed.
+func TestLastLabelOfTheTemplateGoes(t *testing.T) {
+	w := newWorld(t)
+	set := w.install()
+	change := func(labels map[string]string, image string) {
+		before := set.DeepCopy()
+		set.Spec.Template.Labels, set.Spec.Template.Spec.Containers[0].Image = labels, image
+		if err := w.client.Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		w.Eventually(func() bool {
+			now := &v1alpha1.EphemeralRunnerSet{} // a new one each time: reading into one leaves what is absent
+			spec := &now.Spec.EphemeralRunnerSpec
+			return w.exists(now, w.runners, "set") && spec.PodSpec.Containers[0].Image == image && maps.Equal(spec.PodMetadata.Labels, labels)
+		}).Should(isTrue)
+	}
+	change(map[string]string{"team": "a"}, "runner:2")
+	change(nil, "runner:3")
 }

@@ -77,8 +77,8 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 			AutoscalingRunnerSetNamespace: p.set.Namespace,
 			AutoscalingRunnerSetName:      p.set.Name,
 			EphemeralRunnerSetName:        runnerSet,
-			MaxRunners:                    spec.EffectiveMaxRunners(),
-			MinRunners:                    spec.EffectiveMinRunners(),
+			MaxRunners:                    min(spec.EffectiveMaxRunners(), v1alpha1.MaxRunnersUnlimited), // the service knows no larger number
+			MinRunners:                    min(spec.EffectiveMinRunners(), v1alpha1.MaxRunnersUnlimited),
 			Image:                         c.options.ListenerImage,
 			ImagePullSecrets:              imagePullSecrets(c.options.ListenerImagePullSecrets),
 			Proxy:                         spec.Proxy,

@@ -225,7 +225,7 @@ func (c *Controller) record(ctx context.Context, p *pass) error {
 	before := p.set.DeepCopy()
 	previous := p.registration
 	if previous != nil && !sameURL(previous.URL, now.URL) {
-		addFormer(p.set, formerRegistration{ScaleSetRegistration: *previous, Secret: p.secretAt(previous.URL)})
+		c.leave(ctx, p, *previous)
 	}
 	dropFormer(p.set, now)
 	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))

@@ -72,7 +72,7 @@ func (c *Controller) drainOld(ctx context.Context, p *pass) error {
 func (c *Controller) remove(ctx context.Context, object client.Object) error {
 	err := c.options.Client.Delete(ctx, object, kube.OnlyThis(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %T %s: %w", object, client.ObjectKeyFromObject(object), err)
+		return fmt.Errorf("delete %s: %w", c.nameOf(object), err)
 	}
 	return nil
 }

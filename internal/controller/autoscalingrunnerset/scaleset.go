@@ -21,7 +21,7 @@ type wish struct {
 	URL   string
 	Group string
 	Name  string
-	// Labels are the name first and then those of the spec, each once.
+	// Labels are the name first and then those of the spec, each once without regard to case, as GitHub matches runs-on.
 	Labels []string
 }
 
@@ -49,7 +49,7 @@ func wishOf(set *v1alpha1.AutoscalingRunnerSet) (wish, error) {
 		w.Name = set.Name
 	}
 	for _, label := range append([]string{w.Name}, set.Spec.RunnerScaleSetLabels...) {
-		if !slices.Contains(w.Labels, label) {
+		if !slices.ContainsFunc(w.Labels, func(known string) bool { return strings.EqualFold(known, label) }) {
 			w.Labels = append(w.Labels, label)
 		}
 	}

@@ -87,7 +87,7 @@ func TestEnrolmentRefusesWhatAnotherSetHolds(t *testing.T) {
 func TestWish(t *testing.T) {
 	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Spec.GitHubConfigUrl, s.Spec.RunnerScaleSetName = address+"/", "ci"
-		s.Spec.RunnerScaleSetLabels = []string{"linux", "ci", "linux"}
+		s.Spec.RunnerScaleSetLabels = []string{"linux", "ci", "linux", "Linux", "CI"}
 	})
 	got, err := wishOf(set)
 	want := wish{URL: address, Name: "ci", Labels: []string{"ci", "linux"}}

@@ -23,6 +23,9 @@ import (
 // ErrNotFound says that the vault has no secret of that name.
 var ErrNotFound = errors.New("not found in the vault")
 
+// ErrAddress says that Vault.URL is no address of a vault.
+var ErrAddress = errors.New("it is not the address of a vault; use https://NAME.vault.azure.net")
+
 const (
 	// apiVersion of the vault's REST interface; every sovereign cloud has it.
 	apiVersion = "7.4"
@@ -76,12 +79,12 @@ func cloudOf(host string) (authority, scope string) {
 	return clouds[0].authority, clouds[0].scope
 }
 
-// Secret returns the current version of a secret. It fails with ErrNotFound, *Error, *CertificateError, or the
-// network's own error.
+// Secret returns the current version of a secret. It fails with ErrNotFound, ErrAddress, *Error,
+// *CertificateError, or the network's own error.
 func (v Vault) Secret(ctx context.Context, name string) (string, error) {
 	address, err := url.Parse(v.URL)
 	if err != nil || address.Scheme != "https" || address.Host == "" {
-		return "", errors.New("the vault's address is not usable; use https://NAME.vault.azure.net")
+		return "", ErrAddress
 	}
 	token, err := v.accessToken(ctx, address.Hostname())
 	if err != nil {
