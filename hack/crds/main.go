@@ -10,16 +10,22 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
 // maxSize is the largest compact JSON form of a CRD in bytes: client-side apply has 262,144 for all annotations, and the
 // chart adds some of its own.
 const maxSize = 200 << 10
+
+// quantityPattern is of what Go reads as a quantity. That of controller-gen has an exponent without limit: one of 19 digits is
+// no quantity to Go, so that nobody can list the kind any more, and one of nine is computed for minutes.
+const quantityPattern = `^(\+|-)?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`
 
 // podTemplates are the fields of a spec that hold a whole pod template.
 var podTemplates = []string{"template", "listenerTemplate"}
@@ -40,24 +46,42 @@ func rewriteAll(dir string) error {
 	if err != nil {
 		return err
 	}
+	definitions := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	var pod apiextensionsv1.JSONSchemaProps
 	for _, file := range files {
-		if err := rewrite(file); err != nil {
+		crd, err := readDefinition(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		definitions[file] = crd
+		if crd.Spec.Names.Kind == "AutoscalingRunnerSet" {
+			pod = crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["template"].Properties["spec"]
+		}
+	}
+	for file, crd := range definitions {
+		limitQuantities(crd, pod)
+		if err := write(file, crd); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-func rewrite(file string) error {
+// readDefinition returns the definition in a file, trimmed.
+func readDefinition(file string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(raw, crd); err != nil {
-		return err
+		return nil, err
 	}
 	trim(crd)
+	return crd, nil
+}
+
+func write(file string, crd *apiextensionsv1.CustomResourceDefinition) error {
 	encoded, err := encode(crd)
 	if err != nil {
 		return err
@@ -104,6 +128,7 @@ func trim(crd *apiextensionsv1.CustomResourceDefinition) {
 func trimmed(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 	schema.Description = ""
 	schema.XValidations = nil
+	schema = readable(schema)
 	for name, property := range schema.Properties {
 		if name == "claims" {
 			property = withoutListType(property)
@@ -115,6 +140,18 @@ func trimmed(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaP
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
 		*schema.AdditionalProperties.Schema = trimmed(*schema.AdditionalProperties.Schema)
+	}
+	return schema
+}
+
+// readable returns the schema without values that the API server takes and Go can't decode: a port or a percentage is an
+// int32 or a string to Go, a quantity a string or any number.
+func readable(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+	switch {
+	case schema.XIntOrString && schema.Pattern != "":
+		schema.Pattern = quantityPattern
+	case schema.Minimum == nil && (schema.XIntOrString || schema.Format == "int32"):
+		schema.Minimum, schema.Maximum = ptr.To[float64](math.MinInt32), ptr.To[float64](math.MaxInt32)
 	}
 	return schema
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -120,7 +121,8 @@ func (d descriptions) below(kind, path string, field apiextensionsv1.JSONSchemaP
 	case field.AdditionalProperties != nil && field.AdditionalProperties.Schema != nil:
 		found = object{path: path + ".NAME", schema: *field.AdditionalProperties.Schema}
 	}
-	if len(found.schema.Properties) == 0 || summed(found.schema) {
+	// What is known of an object that may hold anything are limits, not its fields.
+	if len(found.schema.Properties) == 0 || summed(found.schema) || ptr.Deref(found.schema.XPreserveUnknownFields, false) {
 		return object{}, ""
 	}
 	content := fingerprint(found.schema)

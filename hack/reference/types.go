@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 )
 
 // kindOf says what a field holds, in words for people who write YAML.
@@ -43,8 +44,9 @@ func summed(field apiextensionsv1.JSONSchemaProps) bool {
 }
 
 func isPodTemplate(field apiextensionsv1.JSONSchemaProps) bool {
-	_, found := field.Properties["spec"].Properties["containers"]
-	return found
+	spec := field.Properties["spec"]
+	_, found := spec.Properties["containers"]
+	return found && !ptr.Deref(spec.XPreserveUnknownFields, false)
 }
 
 // isConditions recognizes the list and what is in it.

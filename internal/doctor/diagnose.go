@@ -94,7 +94,21 @@ func installation(s *Snapshot) []Finding {
 			findings = append(findings, notRunning(manager))
 		}
 	}
-	return append(findings, unread(s)...)
+	return append(append(findings, unreadable(s)...), unread(s)...)
+}
+
+// unreadable tells which objects the manager leaves as they are. A runner is one of many; of the other kinds a set has one.
+func unreadable(s *Snapshot) (findings []Finding) {
+	for _, object := range s.Unreadable {
+		severity := Problem
+		if object.Kind == "EphemeralRunner" {
+			severity = Warning
+		}
+		findings = append(findings, Finding{Severity: severity, Object: object.Kind + " " + object.Namespace + "/" + object.Name, Reason: "Unreadable",
+			Message: "a field holds what the manager can't read, so the object is left as it is: " + object.Cause,
+			Fix:     "correct the field with kubectl edit, or delete the object"})
+	}
+	return findings
 }
 
 // notRunning is about a manager without a pod that is ready; the conditions of scale sets are then those of the last one.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // healthy is a snapshot in which nothing is wrong and one job runs.
@@ -142,6 +143,8 @@ func TestDiagnose(t *testing.T) {
 		"warned long ago":      {[]func(*Snapshot){warned(time.Hour)}, "", ""},
 		"no job":               {[]func(*Snapshot){noJob}, "NoJobAssigned", Info},
 		"not read":             {[]func(*Snapshot){func(s *Snapshot) { s.Unread["Pods"] = errors.New("forbidden") }}, "NotRead", Info},
+		"unreadable set":       {[]func(*Snapshot){unreadableObject("AutoscalingRunnerSet")}, "Unreadable", Problem},
+		"unreadable runner":    {[]func(*Snapshot){unreadableObject("EphemeralRunner")}, "Unreadable", Warning},
 		"problem before limit": {[]func(*Snapshot){full, condition(v1alpha1.ConditionListenerReady, no, "RateLimited")}, "RateLimited", Problem},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,5 +195,11 @@ func TestFindingsOfOneReasonAreCounted(t *testing.T) {
 	findings := Diagnose(healthy(pod("Unschedulable"), pod("Unschedulable"), pod("ImagePullBackOff")))
 	if len(findings) != 2 || !strings.HasPrefix(findings[1].Message, "2 runners wait, for example linux-runner-1: 0/3 nodes") {
 		t.Errorf("found %+v, want one finding for each reason, with its count", findings)
+	}
+}
+
+func unreadableObject(kind string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.Unreadable = append(s.Unreadable, &kube.UnreadableError{Kind: kind, Namespace: "runners", Name: "linux", Cause: "no duration"})
 	}
 }

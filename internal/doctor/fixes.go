@@ -19,7 +19,7 @@ var fixes = map[string]string{
 	v1alpha1.ReasonScaleSetNotFound:     "wait: the manager creates it again",
 	"CrashLoopBackOff":                  "kubectl logs of the listener's pod in the manager's namespace",
 	"Unschedulable":                     "make room for the listener's pod: its listenerTemplate may ask for a node that is not there",
-	v1alpha1.ReasonReconcileFailed:      "grant the manager what the message says it lacks; the charts' Roles do",
+	v1alpha1.ReasonReconcileFailed:      "correct the value that the message names, or grant the manager what it lacks; the charts' Roles do",
 	v1alpha1.ReasonNameTooLong:          "create the scale set again under a shorter name; runnerScaleSetName may keep the one that jobs ask for",
 	v1alpha1.ReasonRunnersNotCreated:    "correct what the API server refuses: a field of the template, a policy or webhook of the namespace, or a right that the manager lacks",
 	v1alpha1.ReasonInvalidConfiguration: "correct what the message names in the scale set; the listener takes it over without a restart",
@@ -86,7 +86,7 @@ var ofPods = map[string]string{
 	v1alpha1.ReasonInitContainerFailed:    "kubectl logs of the pod's init container; correct it in the template",
 	v1alpha1.ReasonPodLost:                "see who deletes pods: node autoscaler, eviction, or somebody by hand",
 	v1alpha1.ReasonRunnerNameTaken:        "nothing: another runner takes its place",
-	v1alpha1.ReasonRegistrationFailed:     "the message is GitHub's own; wait, and look at https://www.githubstatus.com",
+	v1alpha1.ReasonRegistrationFailed:     "the message says what failed: correct what it names, or wait, and look at https://www.githubstatus.com",
 	v1alpha1.ReasonQuotaExceeded:          "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 

@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -39,6 +41,8 @@ type Snapshot struct {
 	OutdatedCRDs error
 	// Unread are kinds that the caller may not read, and why.
 	Unread map[string]error
+	// Unreadable are objects of which something can't be decoded; of a set there is the rest.
+	Unreadable []*kube.UnreadableError
 }
 
 // Set is a scale set with what belongs to it.
@@ -78,7 +82,7 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	g.read(ctx, deployments, "Deployments", client.MatchingLabels{v1alpha1.LabelPartOf: partOfController})
 	g.Managers = deployments.Items
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
-	err := cluster.List(ctx, sets, client.InNamespace(namespace))
+	err := g.list(ctx, sets, client.InNamespace(namespace))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		g.NotInstalled = true
 		return g.Snapshot, nil
@@ -213,10 +217,26 @@ func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRu
 
 // read lists what there is, and notes where it may not.
 func (g *gathering) read(ctx context.Context, list client.ObjectList, what string, options ...client.ListOption) {
-	if err := g.cluster.List(ctx, list, options...); !meta.IsNoMatchError(err) {
+	if err := g.list(ctx, list, options...); !meta.IsNoMatchError(err) {
 		g.note(what, err)
 	}
 }
+
+// list lists what can be decoded, and notes the rest.
+func (g *gathering) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	unreadable, err := kube.ListReadable(ctx, g.cluster, ourKinds(), list, options...)
+	g.unread.Lock()
+	defer g.unread.Unlock()
+	g.Unreadable = append(g.Unreadable, unreadable...)
+	return err
+}
+
+// ourKinds are those whose objects may be other than Go wants them; the API server decodes its own into the same types.
+var ourKinds = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme)) // no input makes it fail
+	return scheme
+})
 
 // note keeps why a kind was not read, where there was an error.
 func (g *gathering) note(what string, err error) {

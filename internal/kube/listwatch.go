@@ -44,7 +44,7 @@ func persist[T any](ctx context.Context, clk clock.Clock, request func() (T, err
 			return answer, err
 		}
 		if !said {
-			log.FromContext(ctx).Info("The API server does not answer a list or watch: trying again until it does", "cause", err.Error())
+			sayAway(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -52,6 +52,16 @@ func persist[T any](ctx context.Context, clk clock.Clock, request func() (T, err
 		case <-clk.After(pauses.Step()):
 		}
 	}
+}
+
+// sayAway logs why a request has to be repeated.
+func sayAway(ctx context.Context, err error) {
+	if undecodable(err) {
+		log.FromContext(ctx).Error(err, "The API server's answer to a list or watch can't be read: trying again until it can; correct or delete the object, "+
+			"which the doctor names")
+		return
+	}
+	log.FromContext(ctx).Info("The API server does not answer a list or watch: trying again until it does", "cause", err.Error())
 }
 
 // away says that the API server did not answer, or that it can't serve anybody now.

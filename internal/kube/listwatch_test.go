@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -93,4 +94,28 @@ func TestPersistentEndsWithItsContext(t *testing.T) {
 			t.Error("a list that was canceled succeeded")
 		}
 	})
+}
+
+// An answer that can't be read is not taken for an API server that is away.
+func TestPersistentSaysWhatItWaitsFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"away":       {syscall.ECONNREFUSED, "does not answer"},
+		"unreadable": {errors.New("json: cannot unmarshal"), "can't be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, lines := logged(t)
+				o := &outage{until: time.Now().Add(time.Minute), err: test.err}
+				if _, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).ListWithContext(ctx, metav1.ListOptions{}); err != nil {
+					t.Error(err)
+				}
+				if said := lines.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, test.want) {
+					t.Errorf("the log is %q, want one line with %q", said, test.want)
+				}
+			})
+		})
+	}
 }

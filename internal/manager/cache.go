@@ -12,6 +12,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,9 +97,17 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	return slimmed
 }
 
-// newInformer returns one that is not blind for longer than the API server is away.
+// newInformer returns one that is not blind for longer than the API server is away, nor for an object that can't be decoded:
+// what can't be read of it stays as the informer has it.
 func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	return toolscache.NewSharedIndexInformer(kube.Persistent(source, clock.RealClock{}), object, resync, indexers)
+	var informer toolscache.SharedIndexInformer
+	last := func(key string) (any, bool) {
+		known, found, err := informer.GetStore().GetByKey(key)
+		return known, found && err == nil
+	}
+	source = kube.Persistent(kube.Readable(source, object, last), clock.RealClock{})
+	informer = toolscache.NewSharedIndexInformer(source, object, resync, indexers)
+	return informer
 }
 
 // scaleSetSelector selects what bears the label that everything we create bears, whatever its value.
@@ -109,6 +118,12 @@ func scaleSetSelector() labels.Selector {
 	utilruntime.Must(err) // the requirement is a constant
 	return selector
 }
+
+// careful hands out a client that refuses what the cache has of objects that can't be decoded.
+type careful struct{ ctrl.Manager }
+
+// GetClient returns the client of the controllers.
+func (m careful) GetClient() client.Client { return kube.RefuseUnreadable(m.Manager.GetClient()) }
 
 // clientOptions keep Secrets and ConfigMaps out of the cache: to cache them is to list and watch every one of them.
 func clientOptions() client.Options {

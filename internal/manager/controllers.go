@@ -45,7 +45,7 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 	if err := fillCaches(ctx, manager.GetCache()); err != nil {
 		return err
 	}
-	p := parts{manager: manager, options: options}
+	p := parts{manager: careful{manager}, options: options}
 	p.recorder = kube.LimitEvents(manager.GetEventRecorder(recorderName), p.clock)
 	p.pool, p.removed = pool.New(pool.Limit, p.clock), pool.NewRemoved(p.clock)
 	if err := manager.Add(p.pool); err != nil {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/internal/build"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -120,6 +121,7 @@ func limited(cluster *rest.Config, options Options) *rest.Config {
 	cluster = rest.CopyConfig(cluster)
 	cluster.QPS, cluster.Burst = float32(options.QPS), options.Burst
 	cluster.UserAgent = "harrier-manager/" + build.Version
+	cluster.Wrap(kube.MendAnswers) // of the caches: see newInformer
 	return cluster
 }
 

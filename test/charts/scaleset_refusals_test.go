@@ -94,6 +94,8 @@ func TestUnknownKeys(t *testing.T) {
 		{"maxRunners: many", "/maxRunners"},
 		{"maxRunners: 1.5", "/maxRunners"},
 		{"pendingTimeout: 10", "/pendingTimeout"},
+		{"pendingTimeout: 9999999h", "/pendingTimeout"},
+		{"registrationTimeout: 999999999999h", "/registrationTimeout"},
 		{"template: {spec: {containers: [{image: i}]}}", "/template/spec/containers/0"},
 		{"githubServerTLS: {runnerMountPath: /ca}", "/githubServerTLS"},
 		{"template: {spec: []}", "/template/spec"},

@@ -73,19 +73,6 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 	}
 }
 
-// A duration that Go cannot read would break the manager's watch of all sets, so the schema must refuse it.
-func TestUnreadableDurationIsRefused(t *testing.T) {
-	cluster := testkube.Shared(t)
-	set := newSet(cluster.NewNamespace(t))
-	if err := cluster.Client().Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"pendingTimeout":"soon"}}`))
-	if err := cluster.Client().Patch(t.Context(), set, patch); err == nil || !strings.Contains(err.Error(), "spec.pendingTimeout") {
-		t.Errorf("error %v, want one that names spec.pendingTimeout", err)
-	}
-}
-
 func TestGoodSetsAreTaken(t *testing.T) {
 	cluster := testkube.Shared(t)
 	namespace := cluster.NewNamespace(t)

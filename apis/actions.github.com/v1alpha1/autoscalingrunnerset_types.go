@@ -90,11 +90,13 @@ type AutoscalingRunnerSetSpec struct {
 	// Most runners at a time, with and without a job. Absent means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	MaxRunners *int `json:"maxRunners,omitempty"`
 
 	// Idle runners to keep ready on top of those with a job.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	MinRunners *int `json:"minRunners,omitempty"`
 
 	RunnerTimeouts `json:",inline"`
@@ -102,6 +104,7 @@ type AutoscalingRunnerSetSpec struct {
 	// How many runners that failed without a job are kept to look at. Default 3. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	FailedHistoryLimit *int `json:"failedHistoryLimit,omitempty"`
 }
 
@@ -111,12 +114,16 @@ type RunnerTimeouts struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h, a year"
 	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
 
 	// How long a running runner may stay without a job while jobs wait before it is replaced. Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h, a year"
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
 }
 

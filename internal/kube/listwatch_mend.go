@@ -1,0 +1,150 @@
+package kube
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watchDecoding is the cause that client-go gives for an event that can't be decoded. It has no constant for it.
+const watchDecoding metav1.CauseType = "ClientWatchDecoding"
+
+// Readable returns a source that goes on where Go can't decode an object that the API server holds: a schema takes more than
+// Go's types do, and one such object would hide all of its kind, in all namespaces. From the first one on, answers are mended
+// by MendAnswers, which the transport below the source has to be wrapped in: what can't be read of an object keeps its value in
+// last, else it is left out, and Unreadable knows the object. object is any of its kind.
+func Readable(source cache.ListerWatcher, object runtime.Object, last func(key string) (any, bool)) cache.ListerWatcher {
+	s := &readable{source: cache.ToListerWatcherWithContext(source), mender: newMender(object, last)}
+	return &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
+}
+
+type readable struct {
+	source cache.ListerWatcherWithContext
+	mender *mender
+	// met says that there was an object that can't be decoded, so there may be more.
+	met atomic.Bool
+}
+
+func (r *readable) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	answer, err := r.source.ListWithContext(ctx, options)
+	if !undecodable(err) {
+		return answer, err
+	}
+	r.met.Store(true)
+	return r.source.ListWithContext(r.mending(ctx), options)
+}
+
+func (r *readable) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if r.met.Load() {
+		return r.source.WatchWithContext(r.mending(ctx), options)
+	}
+	events, err := r.source.WatchWithContext(ctx, options)
+	if err != nil {
+		return events, err
+	}
+	// A watch that just ends is begun again behind the last event that could be decoded, and then it is mended.
+	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+		if event.Type == watch.Error && apierrors.HasStatusCause(apierrors.FromObject(event.Object), watchDecoding) {
+			r.met.Store(true)
+			return event, false
+		}
+		return event, true
+	}), nil
+}
+
+// undecodable says that the API server answered and that its answer could not be decoded.
+func undecodable(err error) bool {
+	var status apierrors.APIStatus
+	var unanswered net.Error // *url.Error is one
+	return err != nil && !errors.As(err, &status) && !errors.As(err, &unanswered) &&
+		!errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, context.Canceled) && !meta.IsNoMatchError(err)
+}
+
+// menderKey is that of the mender in the context of a request whose answer it is to mend.
+type menderKey struct{}
+
+func (r *readable) mending(ctx context.Context) context.Context {
+	return context.WithValue(ctx, menderKey{}, r.mender)
+}
+
+// MendAnswers wraps the transport of a source for Readable. Other requests pass.
+func MendAnswers(next http.RoundTripper) http.RoundTripper { return mending{next} }
+
+type mending struct{ http.RoundTripper }
+
+// WrappedRoundTripper is for who looks for the transport itself.
+func (m mending) WrappedRoundTripper() http.RoundTripper { return m.RoundTripper }
+
+// RoundTrip mends the answer where the request's context bears a mender.
+func (m mending) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := m.RoundTripper.RoundTrip(request)
+	mender, asked := request.Context().Value(menderKey{}).(*mender)
+	if err != nil || !asked || answer.StatusCode != http.StatusOK || !isJSON(answer) {
+		return answer, err
+	}
+	if watches, _ := strconv.ParseBool(request.URL.Query().Get("watch")); watches {
+		answer.Body = &mendedEvents{ctx: request.Context(), body: answer.Body, lines: bufio.NewReader(answer.Body), mender: mender}
+		return answer, nil
+	}
+	return answer, mendList(request.Context(), answer, mender)
+}
+
+func isJSON(answer *http.Response) bool {
+	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	return err == nil && kind == runtime.ContentTypeJSON
+}
+
+// mendList replaces the answer's body with one whose items can be decoded.
+func mendList(ctx context.Context, answer *http.Response, mender *mender) error {
+	content, err := io.ReadAll(answer.Body)
+	if closing := answer.Body.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return err
+	}
+	content = mender.list(ctx, content)
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
+	answer.Header.Set("Content-Length", strconv.Itoa(len(content)))
+	return nil
+}
+
+// mendedEvents are the events of a watch, one a line, with objects that can be decoded.
+type mendedEvents struct {
+	ctx    context.Context //nolint:containedctx // that of the request whose answer this is
+	body   io.ReadCloser
+	lines  *bufio.Reader
+	rest   []byte
+	mender *mender
+}
+
+// Read returns the next bytes of a mended event.
+func (e *mendedEvents) Read(into []byte) (int, error) {
+	if len(e.rest) == 0 {
+		line, err := e.lines.ReadBytes('\n')
+		if len(line) == 0 {
+			return 0, err
+		}
+		e.rest = e.mender.event(e.ctx, line)
+	}
+	count := copy(into, e.rest)
+	e.rest = e.rest[count:]
+	return count, nil
+}
+
+// Close ends the watch.
+func (e *mendedEvents) Close() error { return e.body.Close() }

@@ -1,0 +1,203 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// annotationUnreadable is on an object in memory of which something could not be read, and says why. It is never written.
+const annotationUnreadable = "actions.github.com/unreadable"
+
+// longestCause is the most of a decoder's error that is repeated, in bytes: some repeat the value.
+const longestCause = 500
+
+// UnreadableError says that the API server holds an object that Go can't decode.
+type UnreadableError struct {
+	// Kind, Namespace and Name are the object's.
+	Kind, Namespace, Name string
+	// Cause is the decoder's.
+	Cause string
+}
+
+// Error names the object, the cause and the next step.
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("%s %s/%s can't be read: %s; correct the field with kubectl edit, or delete the object: it is left as it is until then",
+		e.Kind, e.Namespace, e.Name, e.Cause)
+}
+
+func nothingKnown(string) (any, bool) { return nil, false }
+
+// mender makes objects readable that Go can't decode: of their fields it leaves out the smallest that can't be read, or
+// keeps their last readable values. So they are still there for whoever counts them.
+type mender struct {
+	// empty returns a new object of the kind.
+	empty func() any
+	// last returns the object as it was when it could be read.
+	last func(key string) (any, bool)
+
+	mutex sync.Mutex
+	// said are the causes that were logged, by NAMESPACE/NAME.
+	said map[string]string
+}
+
+func newMender(object runtime.Object, last func(key string) (any, bool)) *mender {
+	kind := reflect.TypeOf(object).Elem()
+	empty := func() any { return reflect.New(kind).Interface() }
+	return &mender{empty: empty, last: last, said: map[string]string{}}
+}
+
+// list returns the content of a list with items that can be decoded.
+func (m *mender) list(ctx context.Context, content []byte) []byte {
+	whole, items := map[string]json.RawMessage{}, []json.RawMessage{}
+	if json.Unmarshal(content, &whole) != nil || json.Unmarshal(whole["items"], &items) != nil {
+		return content
+	}
+	for i := range items {
+		items[i] = m.object(ctx, items[i])
+	}
+	return encoded(whole, "items", items, content)
+}
+
+// event returns a line of a watch with an object that can be decoded.
+func (m *mender) event(ctx context.Context, line []byte) []byte {
+	whole := map[string]json.RawMessage{}
+	if json.Unmarshal(line, &whole) != nil {
+		return line
+	}
+	switch string(whole["type"]) {
+	case `"ADDED"`, `"MODIFIED"`, `"DELETED"`:
+		return append(encoded(whole, "object", m.object(ctx, whole["object"]), line), '\n')
+	default: // a bookmark, or an error
+		return line
+	}
+}
+
+// encoded returns whole with another value of a field, or what there was.
+func encoded(whole map[string]json.RawMessage, field string, value any, before []byte) []byte {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return before
+	}
+	whole[field] = content
+	if content, err = json.Marshal(whole); err != nil {
+		return before
+	}
+	return content
+}
+
+// object returns the object itself where it can be decoded, else what can be read of it.
+func (m *mender) object(ctx context.Context, content json.RawMessage) json.RawMessage {
+	cause := m.cause(content)
+	m.say(ctx, content, cause)
+	if cause == nil {
+		return content
+	}
+	return m.mended(content, cause)
+}
+
+// mended returns what can be read of an object, with the annotation.
+func (m *mender) mended(content []byte, cause *UnreadableError) json.RawMessage {
+	fields := map[string]any{}
+	if utiljson.Unmarshal(content, &fields) != nil {
+		return content
+	}
+	m.mend(fields, m.known(cause.Namespace+"/"+cause.Name), nil)
+	if err := unstructured.SetNestedField(fields, cause.Cause, "metadata", "annotations", annotationUnreadable); err != nil {
+		return content
+	}
+	mended, err := json.Marshal(fields)
+	if err != nil {
+		return content
+	}
+	return mended
+}
+
+// cause returns why the object can't be decoded.
+func (m *mender) cause(content []byte) *UnreadableError {
+	err := utiljson.Unmarshal(content, m.empty())
+	if err == nil {
+		return nil
+	}
+	known := metav1.PartialObjectMetadata{}
+	_ = utiljson.Unmarshal(content, &known) // the API server keeps no object with other metadata
+	text := err.Error()
+	return &UnreadableError{Kind: known.Kind, Namespace: known.Namespace, Name: known.Name, Cause: text[:min(len(text), longestCause)]}
+}
+
+// say logs an object that can't be read once, and again when it is for another cause.
+func (m *mender) say(ctx context.Context, content []byte, cause *UnreadableError) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if cause == nil {
+		m.forget(content)
+		return
+	}
+	key := cause.Namespace + "/" + cause.Name
+	if m.said[key] == cause.Cause {
+		return
+	}
+	m.said[key] = cause.Cause
+	log.FromContext(ctx).Error(cause, "An object can't be read: its kind is served without it", "kind", cause.Kind, "object", key)
+}
+
+// forget lets an object be logged again that could be read meanwhile.
+func (m *mender) forget(content []byte) {
+	known := metav1.PartialObjectMetadata{}
+	if len(m.said) > 0 && utiljson.Unmarshal(content, &known) == nil {
+		delete(m.said, known.Namespace+"/"+known.Name)
+	}
+}
+
+// known returns the fields of the object as it was when it could be read, nil where it never was.
+func (m *mender) known(key string) map[string]any {
+	object, found := m.last(key)
+	if !found {
+		return nil
+	}
+	content, err := json.Marshal(object)
+	fields := map[string]any{}
+	if err != nil || utiljson.Unmarshal(content, &fields) != nil {
+		return nil
+	}
+	return fields
+}
+
+// mend gives fields, which stand at the path, the values of last where their own can't be read, or drops them.
+func (m *mender) mend(fields, last map[string]any, path []string) {
+	for name, value := range fields {
+		at := append(slices.Clone(path), name)
+		if m.readable(at, value) {
+			continue
+		}
+		former, known := last[name]
+		nested, deeper := value.(map[string]any)
+		if deeper && m.readable(at, map[string]any{}) {
+			below, _ := former.(map[string]any)
+			m.mend(nested, below, at)
+			continue
+		}
+		delete(fields, name)
+		if known {
+			fields[name] = former
+		}
+	}
+}
+
+// readable says whether an object with nothing but the value at the path can be decoded.
+func (m *mender) readable(path []string, value any) bool {
+	for _, name := range slices.Backward(path) {
+		value = map[string]any{name: value}
+	}
+	content, err := json.Marshal(value)
+	return err == nil && utiljson.Unmarshal(content, m.empty()) == nil
+}

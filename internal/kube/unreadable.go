@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// RefuseUnreadable returns a client that does not hand out an object that couldn't be read as a whole, so that nobody acts on
+// the rest. One that is being deleted is handed out: what there is of it is enough to finalize it, and lists have it, too.
+func RefuseUnreadable(c client.Client) client.Client { return refusing{c} }
+
+type refusing struct{ client.Client }
+
+// Get fails with *UnreadableError for an object of which something could not be read.
+func (r refusing) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if err := r.Client.Get(ctx, key, object, options...); err != nil {
+		return err
+	}
+	cause, unreadable := object.GetAnnotations()[annotationUnreadable]
+	if !unreadable || object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	kind, err := r.GroupVersionKindFor(object)
+	if err != nil {
+		return err
+	}
+	return &UnreadableError{Kind: kind.Kind, Namespace: key.Namespace, Name: key.Name, Cause: cause}
+}
+
+// ListReadable lists into list what can be decoded, and returns what can't: of that, list has the rest. scheme knows the kind.
+func ListReadable(
+	ctx context.Context, reader client.Reader, scheme *runtime.Scheme, list client.ObjectList, options ...client.ListOption,
+) ([]*UnreadableError, error) {
+	err := reader.List(ctx, list, options...)
+	if !undecodable(err) {
+		return nil, err
+	}
+	kind, unknown := apiutil.GVKForObject(list, scheme)
+	if unknown != nil {
+		return nil, err
+	}
+	raw := &unstructured.UnstructuredList{}
+	raw.SetGroupVersionKind(kind)
+	if reader.List(ctx, raw, options...) != nil {
+		return nil, err
+	}
+	return decodeItems(raw, list)
+}
+
+// decodeItems fills list with what can be read of raw.
+func decodeItems(raw *unstructured.UnstructuredList, list client.ObjectList) (unreadable []*UnreadableError, err error) {
+	items, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return nil, err
+	}
+	kind := reflect.TypeOf(items).Elem().Elem()
+	decoded := make([]runtime.Object, 0, len(raw.Items))
+	for i := range raw.Items {
+		object := reflect.New(kind).Interface().(runtime.Object)
+		mender := newMender(object, nothingKnown)
+		content, err := raw.Items[i].MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		if cause := mender.cause(content); cause != nil {
+			unreadable = append(unreadable, cause)
+			content = mender.mended(content, cause)
+		}
+		if err := utiljson.Unmarshal(content, object); err != nil {
+			return nil, err
+		}
+		decoded = append(decoded, object)
+	}
+	return unreadable, meta.SetList(list, decoded)
+}
