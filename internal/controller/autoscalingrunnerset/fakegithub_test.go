@@ -37,9 +37,17 @@ type fakeGitHub struct {
 	token            string
 }
 
+const (
+	// ordinaryLatency is how long a call takes: some time, so that no pass sees the answer to what it has asked.
+	ordinaryLatency = time.Millisecond
+	// answered is the time by which all that a pass has asked is answered, which is several calls.
+	answered = 20 * ordinaryLatency
+)
+
 func newFakeGitHub() *fakeGitHub {
 	return &fakeGitHub{
-		nextID: 1, sets: map[string]map[int]actions.RunnerScaleSet{}, groups: map[string]int{"Default": 1, "large": 2}, token: "token",
+		silence: ordinaryLatency,
+		nextID:  1, sets: map[string]map[int]actions.RunnerScaleSet{}, groups: map[string]int{"Default": 1, "large": 2}, token: "token",
 	}
 }
 

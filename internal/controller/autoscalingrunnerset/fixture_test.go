@@ -2,7 +2,6 @@ package autoscalingrunnerset
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -96,7 +95,7 @@ func (f *fixture) create(objects ...client.Object) {
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
 	result := controllertest.Reconcile(f, f.controller, setKey)
-	synctest.Wait()
+	controllertest.Elapse(answered)
 	return result
 }
 

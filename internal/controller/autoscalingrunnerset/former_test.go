@@ -93,6 +93,30 @@ func TestDeletionTakesFormerRegistrationsAlong(t *testing.T) {
 	})
 }
 
+// A new address that GitHub does not answer at is given up together with the set, by a manager that has just begun.
+func TestDeletionAfterAMoveThatFailedDeletesWhereItWas(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.holdDependents()
+		f.settle()
+		f.github.fail(errors.New("away"))
+		f.move(newAddress)
+		f.settle()
+		if err := f.client.Delete(t.Context(), f.set()); err != nil {
+			t.Fatal(err)
+		}
+		f.restart(nil)
+		f.github.fail(nil)
+		f.drained()
+		f.settle()
+		if left := f.github.sets[address]; len(left) > 0 {
+			t.Errorf("left at %s: %v", address, left)
+		}
+	})
+}
+
 func TestUnreadableMemoryOfFormerRegistrationsIsNone(t *testing.T) {
 	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations = map[string]string{annotationFormer: "{"} })
 	if former := formerOf(set); former != nil {
