@@ -54,6 +54,9 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 // clean removes what a runner that is done has left: pod, Secret, and registration. The object itself stays until its
 // set has drawn its conclusions. Where there was a job the set asks GitHub, which may still count it.
 func (c *Controller) clean(ctx context.Context, p *pass) (time.Time, error) {
+	if progressOf(c.provisions.Last(p.key)).running {
+		return time.Time{}, nil // see plan
+	}
 	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))
 	if p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() || hasJob(p) || c.unregistered(p) {
 		return time.Time{}, err

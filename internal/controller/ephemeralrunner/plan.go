@@ -114,6 +114,10 @@ const (
 // plan names the next step of a runner that is neither done nor being deleted.
 func plan(s *situation) decision {
 	switch {
+	case s.provisioning.running:
+		// Its request for the pod may have been carried out and be made once more, by the client itself: a pod that was
+		// deleted in between would come again, with a JIT config that is used. The end of the call brings the runner back.
+		return decision{}
 	case s.runner.Status.JobCompleted() && (s.pod.over() || s.pod.state == podMissing):
 		return decision{step: stepRemove}
 	case s.counted:
@@ -146,8 +150,6 @@ func planMissing(s *situation) decision {
 		return planStartedLate(s)
 	case !s.exited.IsZero():
 		return planExited(s)
-	case s.provisioning.running:
-		return decision{}
 	case s.hadPod:
 		return planLost(s)
 	case s.ran():

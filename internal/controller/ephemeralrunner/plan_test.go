@@ -81,8 +81,13 @@ type planCase struct {
 
 func TestPlanProvision(t *testing.T) {
 	runPlanCases(t, map[string]planCase{
-		"new":                            {given(podMissing, unregistered), stepProvision, 0},
-		"being provisioned":              {given(podMissing, unregistered, provisioning), stepWait, 0},
+		"new":               {given(podMissing, unregistered), stepProvision, 0},
+		"being provisioned": {given(podMissing, unregistered, provisioning), stepWait, 0},
+		// The client makes a request again that had no answer: what goes before that comes again, with a JIT config that is used.
+		"pod over before the answer":     {given(podSucceeded, provisioning), stepWait, 0},
+		"job over before the answer":     {given(podSucceeded, provisioning, completed), stepWait, 0},
+		"pod gone before the answer":     {given(podMissing, provisioning, completed), stepWait, 0},
+		"pod failed before the answer":   {given(podFailed, provisioning, agreed), stepWait, 0},
 		"pod made, not seen":             {given(podMissing, provisioned), stepWait, unseenAtMost},
 		"pod made, never seen":           {given(podMissing, provisioned, after(unseenAtMost)), stepDeregister, 0},
 		"refused, told":                  {given(podMissing, provisioningFailed(failureTemporary, noon.Add(time.Second)), told), stepWait, time.Second},
