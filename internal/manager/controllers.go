@@ -76,8 +76,8 @@ func (p parts) outliveNamespace() error {
 		return nil
 	}
 	options := p.options.bindingCacheOptions()
-	options.Scheme, options.Mapper, options.HTTPClient = p.manager.GetScheme(), p.manager.GetRESTMapper(), p.manager.GetHTTPClient()
-	bindings, err := cache.New(p.manager.GetConfig(), options)
+	options.Scheme, options.Mapper = p.manager.GetScheme(), p.manager.GetRESTMapper()
+	bindings, err := newCache(p.manager.GetConfig(), options)
 	if err != nil {
 		return fmt.Errorf("set up the cache of the manager's own RoleBinding: %w", err)
 	}
