@@ -3,7 +3,6 @@ package testkube
 import (
 	"context"
 	"fmt"
-	"syscall"
 )
 
 // StopAPIServer kills the API server as a crash would: connections and watches break, nothing answers its port.
@@ -61,5 +60,5 @@ func (c *Cluster) freeze(program string) (resume func() error, err error) {
 	if running == nil {
 		return nil, fmt.Errorf("pause %s: it isn't running", program)
 	}
-	return func() error { return running.Signal(syscall.SIGCONT) }, running.Signal(syscall.SIGSTOP)
+	return running.Resume, running.Pause()
 }

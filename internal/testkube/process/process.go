@@ -82,6 +82,17 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
+// Pause freezes the program and everything it has started until Resume, and returns when the program does nothing any more.
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil || !p.Running() {
+		return err
+	}
+	return awaitStop(p.command.Process.Pid)
+}
+
+// Resume lets a paused program go on.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
 // Stop ends the program: SIGTERM, SIGKILL when it still runs after grace (at once when grace is zero), and waits.
 func (p *Process) Stop(grace time.Duration) error {
 	if grace > 0 {

@@ -2,8 +2,11 @@ package process_test
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -81,6 +84,72 @@ func running(pid int) bool {
 		return syscall.Kill(pid, 0) == nil
 	}
 	return !strings.Contains(string(status), ") Z ")
+}
+
+// TestMain lets the test binary be the program that a test pauses: one that writes in a thread other than its first.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("HARRIER_WRITE_TO"); path != "" {
+		writeForever(path)
+	}
+	os.Exit(m.Run())
+}
+
+func writeForever(path string) {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	for range 4 {
+		go func() {
+			for {
+				_, _ = file.WriteString(".")
+			}
+		}()
+	}
+	fmt.Println("writing")
+	select {}
+}
+
+// The signal stops a program's threads one after the other, and those that run meanwhile go on for milliseconds.
+func TestAPausedProgramDoesNothing(t *testing.T) {
+	written := filepath.Join(t.TempDir(), "written")
+	started, _ := start(t, "exec env HARRIER_WRITE_TO="+written+" "+os.Args[0])
+	for range 20 {
+		if err := started.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		before := size(t, written)
+		for range 1000 {
+			if after := size(t, written); after != before {
+				t.Fatalf("it wrote %d bytes after it was paused", after-before)
+			}
+		}
+		if err := started.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		NewWithT(t).Eventually(func() int64 { return size(t, written) }, "10s", "1ms").Should(BeNumerically(">", before))
+	}
+}
+
+func TestPausingAProgramThatHasEndedIsNoError(t *testing.T) {
+	started, _ := start(t, "echo")
+	started.ExitCode()
+	if err := started.Pause(); err != nil {
+		t.Error(err)
+	}
+}
+
+// size is that of a file, 0 when it isn't there yet.
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }
 
 func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
