@@ -8,7 +8,7 @@ func Explained(err error) string {
 	if apierrors.IsForbidden(err) {
 		return err.Error() + "; grant it to the manager: the charts' Roles do, and a scale set made without its chart needs such a Role and RoleBinding in its namespace"
 	}
-	if apierrors.IsInvalid(err) {
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return err.Error() + "; correct what it names in the AutoscalingRunnerSet"
 	}
 	return err.Error()

@@ -17,6 +17,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 	}{
 		"forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "; grant it to the manager: "},
 		"invalid":   {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), "; correct what it names in the AutoscalingRunnerSet"},
+		"malformed": {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
 		"other":     {errors.New("away"), "create it: away"},
 	} {
 		if got := Explained(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {

@@ -336,9 +336,7 @@ func (p *pass) refusal() string {
 	switch {
 	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
 		return "" // all of the namespace goes
-	case apierrors.IsBadRequest(p.failure):
-		return p.failure.Error() + "; correct what it names in the AutoscalingRunnerSet"
-	case apierrors.IsInvalid(p.failure), apierrors.IsForbidden(p.failure):
+	case apierrors.IsInvalid(p.failure), apierrors.IsBadRequest(p.failure), apierrors.IsForbidden(p.failure):
 		return kube.Explained(p.failure)
 	case p.cutShort && said != nil && said.Reason == v1alpha1.ReasonReconcileFailed:
 		return said.Message
