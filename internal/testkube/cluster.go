@@ -25,9 +25,10 @@ import (
 
 const (
 	// readyTimeout bounds the start of one program: 3 s alone, much longer beside seven builds on two cores.
-	readyTimeout  = 90 * time.Second
+	readyTimeout  = 2 * time.Minute
 	readyInterval = 50 * time.Millisecond
-	// launchAttempts repeats a start that failed because somebody took a port between finding and using it.
+	// launchAttempts repeats a start that failed because somebody took a port between finding and using it, as package ports
+	// can't prevent where a machine's kernel chooses ports in the same range.
 	launchAttempts = 2
 )
 

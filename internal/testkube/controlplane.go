@@ -13,6 +13,8 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/harrier-ci/harrier/internal/testkube/ports"
 )
 
 // controllers are those that tests rely on. Pod garbage collection and node lifecycle are left out: they delete pods
@@ -48,11 +50,11 @@ func (p *controlPlane) url() string { return "https://127.0.0.1:" + strconv.Itoa
 
 // prepare picks ports and writes certificates, keys, tokens and policy.
 func (p *controlPlane) prepare() error {
-	ports, err := FreePorts(3)
+	taken, err := ports.Take(3)
 	if err != nil {
 		return err
 	}
-	p.etcdPort, p.peerPort, p.apiPort = ports[0], ports[1], ports[2]
+	p.etcdPort, p.peerPort, p.apiPort = taken[0], taken[1], taken[2]
 	p.adminToken = rand.Text()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
 	if err != nil {
@@ -139,19 +141,4 @@ func (p *controlPlane) controllerManagerArguments() []string {
 		"--controllers=" + strings.Join(controllers, ","),
 		"--root-ca-file=" + p.path("apiserver.crt"), "--kube-api-qps=1000", "--kube-api-burst=2000",
 	}
-}
-
-// FreePorts returns n TCP ports of 127.0.0.1 that nobody listened on a moment ago.
-func FreePorts(n int) ([]int, error) {
-	ports := make([]int, 0, n)
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		// Closed at the end, so that no port is found twice.
-		defer listener.Close()
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }

@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/harrier-ci/harrier/internal/testkube/ports"
 	"github.com/harrier-ci/harrier/internal/testkube/process"
 )
 
@@ -145,16 +147,14 @@ func (c *Container) inRoot(root, value string) string {
 
 // assignPorts finds an address for every port and adds it to the environment.
 func assignPorts(variables map[int32]string, environment map[string]string) (map[int32]string, error) {
+	taken, err := ports.Take(len(variables))
+	if err != nil {
+		return nil, fmt.Errorf("find addresses for a container's ports: %w", err)
+	}
 	addresses := map[int32]string{}
 	for port, variable := range variables {
-		listener, err := net.Listen("tcp", nodeAddress+":0")
-		if err != nil {
-			return nil, fmt.Errorf("find an address for port %d: %w", port, err)
-		}
-		// Closed at the end, so that no address is found twice.
-		defer listener.Close()
-		addresses[port] = listener.Addr().String()
-		environment[variable] = addresses[port]
+		addresses[port] = net.JoinHostPort(nodeAddress, strconv.Itoa(taken[0]))
+		environment[variable], taken = addresses[port], taken[1:]
 	}
 	return addresses, nil
 }

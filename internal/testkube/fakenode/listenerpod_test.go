@@ -30,7 +30,10 @@ func newListenerStage(t *testing.T) (*stage, *corev1.Pod) {
 		ProbePeriod: 50 * time.Millisecond, RestartBackOff: 100 * time.Millisecond,
 	})
 	probe := func(path string) *corev1.Probe {
-		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}}}
+		return &corev1.Probe{
+			ProbeHandler:   corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}},
+			TimeoutSeconds: 30, // a program that waits for a processor is not dead
+		}
 	}
 	pod := s.pod("listener")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways

@@ -26,8 +26,8 @@ import (
 // asProgram makes the test binary the program that listener-like pods run.
 const asProgram = "FAKENODE_TEST_AS_PROGRAM"
 
-// patience is how long a state may take to come about on a busy machine.
-const patience = "30s"
+// patience is how long a state may take to come about on a busy machine, where programs start and a hundred pods run.
+const patience = "2m"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {

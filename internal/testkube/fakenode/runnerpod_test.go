@@ -3,13 +3,17 @@ package fakenode_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
@@ -107,32 +111,35 @@ func TestAContainerThatIgnoresItsStopIsKilledAfterTheGracePeriod(t *testing.T) {
 	}
 }
 
+// countingClock is a second later each time that it is asked, so that times tell the order of what happened.
+type countingClock struct {
+	clock.RealClock
+	seconds atomic.Int64
+}
+
+func (c *countingClock) Now() time.Time { return time.Unix(c.seconds.Add(1), 0) }
+
+func (c *countingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// Started is what the node says: a program's first step may come after what its start lets begin.
 func TestInitContainersComeFirstAndSidecarsEndLast(t *testing.T) {
-	order := make(chan string, 4)
-	says := func(word string, runner fakenode.Runner) fakenode.Runner {
-		return fakenode.RunnerFunc(func(ctx context.Context, c *fakenode.Container) int {
-			order <- word
-			return runner.Run(ctx, c)
-		})
-	}
-	s := newStage(t, testkube.Shared(t), fakenode.Options{Runners: map[string]fakenode.Runner{
-		"init": says("init", fakenode.Exit(0)), "dind": says("dind", fakenode.UntilStopped()), "runner": says("runner", fakenode.Exit(0)),
-	}})
+	s := newStage(t, testkube.Shared(t), fakenode.Options{
+		Runners: map[string]fakenode.Runner{"init": fakenode.Exit(0), "dind": fakenode.UntilStopped(), "runner": fakenode.Exit(0)},
+		Clock:   &countingClock{},
+	})
 	pod := s.pod("runner")
 	always := corev1.ContainerRestartPolicyAlways
 	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init"}, {Name: "dind", Image: "dind", RestartPolicy: &always}}
 	s.create(pod)
 	s.awaitsPhase(pod, corev1.PodSucceeded)
-	close(order)
-	var got []string
-	for word := range order {
-		got = append(got, word)
+	first, sidecar := pod.Status.InitContainerStatuses[0].State.Terminated, pod.Status.InitContainerStatuses[1].State.Terminated
+	main := pod.Status.ContainerStatuses[0].State.Terminated
+	if first == nil || sidecar == nil || main == nil {
+		t.Fatalf("not all containers are terminated: %v", pod.Status)
 	}
-	if difference := cmp.Diff([]string{"init", "dind", "runner"}, got); difference != "" {
-		t.Error(difference)
-	}
-	if ended := pod.Status.InitContainerStatuses[1].State.Terminated; ended == nil {
-		t.Errorf("the sidecar's state is %v, want terminated", pod.Status.InitContainerStatuses[1].State)
+	order := []metav1.Time{first.StartedAt, first.FinishedAt, sidecar.StartedAt, main.StartedAt, main.FinishedAt, sidecar.FinishedAt}
+	if !slices.IsSortedFunc(order, func(a, b metav1.Time) int { return a.Compare(b.Time) }) {
+		t.Errorf("init container, sidecar and runner started and ended at %v", order)
 	}
 }
 

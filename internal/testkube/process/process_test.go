@@ -74,7 +74,7 @@ func TestStopReachesWhatTheProgramHasStarted(t *testing.T) {
 	if err := started.Stop(0); err != nil {
 		t.Fatal(err)
 	}
-	NewWithT(t).Eventually(func() bool { return running(child) }, "10s").Should(BeFalse(), "process %d outlived its parent", child)
+	NewWithT(t).Eventually(func() bool { return running(child) }, "30s").Should(BeFalse(), "process %d outlived its parent", child)
 }
 
 // running counts a process that waits to be reaped, by whoever is init here, as ended.
@@ -127,7 +127,7 @@ func TestAPausedProgramDoesNothing(t *testing.T) {
 		if err := started.Resume(); err != nil {
 			t.Fatal(err)
 		}
-		NewWithT(t).Eventually(func() int64 { return size(t, written) }, "10s", "1ms").Should(BeNumerically(">", before))
+		NewWithT(t).Eventually(func() int64 { return size(t, written) }, "30s", "1ms").Should(BeNumerically(">", before))
 	}
 }
 
