@@ -187,6 +187,7 @@ func TestFailedRenewalFailsNoCallWhileTheTokenIsGood(t *testing.T) {
 
 // A renewal that hangs takes half of a call's time, and none of those that follow.
 func TestHangingRenewalLeavesTimeForTheCall(t *testing.T) {
+	t.Parallel() // it waits
 	s := newServer(t)
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	client := s.client()
@@ -194,7 +195,7 @@ func TestHangingRenewalLeavesTimeForTheCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	// CallTimeout would allow the renewal 15 s. Half of it is left for two answers of a server that may be short of processors.
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second)
 	defer cancel()
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })

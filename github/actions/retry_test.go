@@ -163,10 +163,11 @@ func TestPauseThatCannotEndInTimeIsNotBegun(t *testing.T) {
 }
 
 func TestHangingAttemptIsRepeated(t *testing.T) {
+	t.Parallel() // it waits
 	s := newServer(t)
 	s.on(getSetCall, reply{do: hang}, reply{body: `{"id":7}`})
 	client := s.connected()
-	client.limits.attempt = 2 * time.Second // enough for the second one where processors are busy
+	client.limits.attempt = 10 * time.Second // enough for the second one where processors are busy
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Error(err)
 	}

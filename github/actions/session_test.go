@@ -259,7 +259,9 @@ func TestPollEndsAtItsOwnDeadline(t *testing.T) {
 	if !errors.As(err, &timeout) || timeout.After != session.client.limits.poll {
 		t.Errorf("got %v, want *TimeoutError", err)
 	}
-	if got := len(s.calls(pollCall)); got != 1 {
-		t.Errorf("%d attempts, want 1: polls are not repeated", got)
+	// The client's own count: so short a poll may end before the server has seen it.
+	var network *NetworkError
+	if !errors.As(err, &network) || network.Attempts != 1 {
+		t.Errorf("got %v, want 1 attempt: polls are not repeated", err)
 	}
 }

@@ -62,7 +62,11 @@ func TestReusedIDsAreNotOurs(t *testing.T) {
 }
 
 func TestUnexpectedEndIsAFailureWithTheLog(t *testing.T) {
-	p, _ := started(t, "sh", "-c", "sleep 0.1; echo out of luck; exit 3")
+	// It ends when it is told to: one that has ended can't be recorded.
+	p, l := started(t, "sh", "-c", "until [ -e told ]; do sleep 0.01; done; echo out of luck; exit 3")
+	if err := os.WriteFile(l.in("told"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case <-p.ended:
 	case <-time.After(time.Minute):

@@ -26,9 +26,9 @@ const (
 
 // Deadlines of what is waited for: about ten times what it takes on two cores.
 const (
-	sessionLimit = 90 * time.Second
+	sessionLimit = 2 * time.Minute
 	jobsLimit    = 4 * time.Minute // the longest job has 15 s
-	emptyLimit   = 90 * time.Second
+	emptyLimit   = 2 * time.Minute
 	// cleanUpLimit is for everything after an interruption.
 	cleanUpLimit = 3 * time.Minute
 )

@@ -18,7 +18,9 @@ import (
 // wake-ups that must be cheap.
 func TestManyPollsAndRunners(t *testing.T) {
 	const sets, runnersPerSet = 1000, 5
-	c := newClient(t, fakegithub.Options{PollLength: time.Minute})
+	// Where thousands wait for two processors, none of them is lost.
+	patient := fakegithub.Rules{RunnerLostAfter: time.Hour, SessionLifetime: time.Hour}
+	c := newClient(t, fakegithub.Options{Rules: patient, PollLength: time.Minute})
 	c.http = &http.Client{Transport: c.server.Transport()}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

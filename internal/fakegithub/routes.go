@@ -108,15 +108,17 @@ func canonical(r *http.Request) *http.Request {
 // serve carries a call through faults, delays and its handler, and notes it.
 func (s *Server) serve(ep endpoint, w http.ResponseWriter, r *http.Request) {
 	begin := s.opts.Clock.Now()
-	entry := LogEntry{Time: begin, Endpoint: ep.name, Method: r.Method, Path: r.URL.Path}
-	defer func() {
-		entry.Duration = Duration(s.opts.Clock.Since(begin))
-		s.traffic.note(entry)
-	}()
+	// Before the answer goes out: whoever has it finds the call counted.
+	note := func(status int) {
+		s.traffic.note(LogEntry{
+			Time: begin, Endpoint: ep.name, Method: r.Method, Path: r.URL.Path,
+			Status: status, Duration: Duration(s.opts.Clock.Since(begin)),
+		})
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		entry.Status = http.StatusBadRequest
-		restError(entry.Status, "Problems reading the request body").send(w, nil)
+		note(http.StatusBadRequest)
+		restError(http.StatusBadRequest, "Problems reading the request body").send(w, nil)
 		return
 	}
 	fault := s.faults.match(ep.name, begin)
@@ -125,9 +127,10 @@ func (s *Server) serve(ep endpoint, w http.ResponseWriter, r *http.Request) {
 		rep = ep.handle(s, &request{Request: r, body: body})
 	}
 	if rep.status == 0 || (fault != nil && fault.Drop == DropAfter) {
+		note(0)
 		panic(http.ErrAbortHandler)
 	}
-	entry.Status = rep.status
+	note(rep.status)
 	rep.send(w, fault)
 }
 

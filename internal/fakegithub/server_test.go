@@ -2,6 +2,7 @@ package fakegithub_test
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -82,6 +83,8 @@ func TestLatency(t *testing.T) {
 // Close ends polls under way instead of waiting for them, and may be repeated.
 func TestCloseEndsPolls(t *testing.T) {
 	c := newClient(t, fakegithub.Options{PollLength: time.Hour})
+	// Without a network: a connection whose answer takes more than a second to go out is cut.
+	c.http = &http.Client{Transport: c.server.Transport()}
 	s := c.openSession(c.createSet("linux").ID)
 	answered := make(chan answer)
 	go func() { answered <- s.poll(0, 1) }()

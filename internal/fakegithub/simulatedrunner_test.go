@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
@@ -41,21 +43,23 @@ func (c *client) untilRunner(name string, online, busy bool) {
 }
 
 func TestRunnerRunsOneJob(t *testing.T) {
-	c := newClient(t, fakegithub.Options{})
+	// A job ends late where its runner is between two requests then; this clock stands still meanwhile.
+	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	c := newClient(t, fakegithub.Options{Clock: clock, PollLength: time.Hour})
 	set := c.createSet("linux")
 	s := c.openSession(set.ID)
-	id := c.queue(fakegithub.JobRequest{ScaleSet: "linux", Duration: fakegithub.Duration(30 * time.Millisecond), Result: "failed"})[0]
+	const duration = 30 * time.Second
+	id := c.queue(fakegithub.JobRequest{ScaleSet: "linux", Duration: fakegithub.Duration(duration), Result: "failed"})[0]
 	m := s.next(0, 1)
 	j := c.generate(set.ID, "runner-1")
-	if got := <-runInBackground(context.Background(), j, fakegithub.RunnerOptions{}); got.code != fakegithub.ExitDone || got.err != nil {
+	done := runInBackground(context.Background(), j, fakegithub.RunnerOptions{})
+	m = s.next(m.MessageID, 1)
+	started := m.jobs[0]
+	clock.Step(duration)
+	if got := <-done; got.code != fakegithub.ExitDone || got.err != nil {
 		t.Fatalf("exit %+v", got)
 	}
-	events := []jobMessage{}
-	for last := m.MessageID; len(events) < 2; {
-		m = s.next(last, 1)
-		events, last = append(events, m.jobs...), m.MessageID
-	}
-	started, completed := events[0], events[1]
+	completed := s.next(m.MessageID, 1).jobs[0]
 	if started.MessageType != "JobStarted" || started.RunnerName != "runner-1" || started.RunnerID != j.Runner.ID {
 		t.Errorf("started %+v", started)
 	}
@@ -63,7 +67,7 @@ func TestRunnerRunsOneJob(t *testing.T) {
 		t.Errorf("completed %+v", completed)
 	}
 	job := c.server.Jobs("completed")[0]
-	if job.Runner != "runner-1" || job.CompletedAt.Sub(job.StartedAt) != 30*time.Millisecond || job.RunnerOnlineAt.IsZero() {
+	if job.Runner != "runner-1" || job.CompletedAt.Sub(job.StartedAt) != duration || job.RunnerOnlineAt.IsZero() {
 		t.Errorf("job %+v", job)
 	}
 	if left := len(c.server.Snapshot().Runners); left != 0 {
@@ -164,9 +168,10 @@ func TestBusyRunnerEndsEarly(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			// A poll longer than the test: pauses between polls must not look like a loss.
+			// By a clock that stands still: pauses between requests must not look like a loss.
+			clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 			c := newClient(t, fakegithub.Options{
-				Rules: fakegithub.Rules{RunnerLostAfter: 30 * time.Millisecond}, PollLength: time.Minute,
+				Rules: fakegithub.Rules{RunnerLostAfter: time.Millisecond}, PollLength: time.Minute, Clock: clock,
 			})
 			set := c.createSet("linux")
 			s := c.openSession(set.ID)
@@ -186,6 +191,11 @@ func TestBusyRunnerEndsEarly(t *testing.T) {
 			}
 			if got := <-done; got.code != tt.code || !errors.Is(got.err, tt.err) {
 				t.Errorf("exit %+v", got)
+			}
+			// The service sees a moment later that a connection has ended, and only from then on the runner is out of touch.
+			for len(c.server.Jobs("completed")) == 0 {
+				clock.Step(time.Millisecond)
+				c.want(200, c.call("GET", setsPath, nil), nil)
 			}
 			if m := s.next(last, 1); m.types() != "JobCompleted" || m.jobs[0].Result != tt.result {
 				t.Errorf("got %s %+v", m.types(), m.jobs)
