@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +29,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	for _, object := range append(rights(meta), set, runner) {
 		check(t, kube.Client().Create(t.Context(), object))
 	}
+	awaitRights(t, kube.Client(), namespace)
 	cluster, err := listener.NewCluster(kube.ConfigFor(t, testkube.User("listener")), namespace, "set")
 	check(t, err)
 
@@ -82,4 +85,19 @@ func rights(meta metav1.ObjectMeta) []client.Object {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "listener"}},
 		},
 	}
+}
+
+// awaitRights returns when the API server heeds the Role, of which it learns by watches of its own.
+func awaitRights(t *testing.T, admin client.Client, namespace string) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "listener",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
+			},
+		}}
+		err := admin.Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}).WithTimeout(time.Minute).WithPolling(10 * time.Millisecond).Should(gomega.BeTrue())
 }

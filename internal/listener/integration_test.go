@@ -48,7 +48,15 @@ func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
 			s.fault(fakegithub.Fault{Endpoint: "delete-message", Drop: fakegithub.DropAfter, Count: 3})
 		},
 		"statistics can't be read": func(s *site) { s.fault(fakegithub.Fault{Endpoint: "get-scale-set", Status: 500, Count: 3}) },
-		"the service moves":        func(s *site) { s.github.MoveService(); s.github.ExpireAdminTokens() },
+		"the service moves": func(s *site) {
+			// No runner registers meanwhile: one that did between the two would be told 404.
+			s.until(func(g Gomega) {
+				jobs := s.github.Snapshot().JobsByState
+				g.Expect(jobs["running"] + jobs["completed"]).To(Equal(10))
+			})
+			s.github.MoveService()
+			s.github.ExpireAdminTokens()
+		},
 		"the API server goes away": func(s *site) { s.cluster.away(2 * time.Second) },
 		"a new session is refused": func(s *site) {
 			s.fault(fakegithub.Fault{Endpoint: "create-session", Status: 500, Count: 1})
@@ -75,6 +83,8 @@ func TestARestartLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fakegithub.Options{})
 	s.start()
+	// Else the next listener doesn't know which session to close, and waits until GitHub has given it up.
+	s.until(func(g Gomega) { g.Expect(s.cluster.session()).To(Equal(s.session())) })
 	s.cluster.away(time.Hour)
 	s.queue(20)
 	s.until(func(g Gomega) { g.Expect(s.github.Snapshot().ScaleSets[0].Statistics.Assigned).To(Equal(20)) })

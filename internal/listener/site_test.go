@@ -142,7 +142,7 @@ func (s *site) fault(f fakegithub.Fault) {
 
 func (s *site) until(assert func(g Gomega)) {
 	s.t.Helper()
-	NewWithT(s.t).Eventually(assert).WithTimeout(60 * time.Second).WithPolling(20 * time.Millisecond).Should(Succeed())
+	NewWithT(s.t).Eventually(assert).WithTimeout(3 * time.Minute).WithPolling(20 * time.Millisecond).Should(Succeed())
 }
 
 // allDone waits until every job ran, every end was reported, every message is gone and no runner is asked for any more.

@@ -44,6 +44,7 @@ func remoteAddress(t *testing.T, cluster *rest.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(client.CloseIdleConnections) // so that it is held until then: client-go forgets the connection of one that is garbage
 	response, err := client.Get(cluster.Host)
 	if err != nil {
 		t.Fatal(err)

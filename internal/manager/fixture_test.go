@@ -9,7 +9,10 @@ import (
 	"regexp"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,6 +109,24 @@ func bind(t *testing.T, cluster client.Client, role, binding client.Object, name
 			t.Fatal(fmt.Errorf("create %T: %w", object, err))
 		}
 	}
+	awaitRole(t, cluster, namespace)
+}
+
+// awaitRole returns when the API server heeds the role of the namespace, of which it learns by watches of its own: what it
+// refused before would be in a manager's log. Only the role for the cluster lists pods, only the others create them.
+func awaitRole(t *testing.T, cluster client.Client, namespace string) {
+	t.Helper()
+	allowed := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"}
+	if namespace == "" {
+		allowed.Verb = "list"
+	}
+	gomega.NewWithT(t).Eventually(func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: "manager", ResourceAttributes: &allowed},
+		}
+		err := cluster.Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}).WithTimeout(startTimeout).WithPolling(10 * time.Millisecond).Should(gomega.BeTrue())
 }
 
 // output collects the log of several managers.

@@ -21,7 +21,7 @@ import (
 )
 
 // startTimeout is for an API server that shares two cores with everything else that is being tested.
-const startTimeout = 90 * time.Second
+const startTimeout = 3 * time.Minute
 
 // TestManagerStarts starts two managers with the permissions of the chart on a cluster without CRDs: they are alive but
 // not ready and say why. Once the CRDs are there both are ready, the one that leads and the one that stands by, and end

@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	cluster := testkube.Shared(t)
 	w := &world{T: t, WithT: gomega.NewWithT(t), cluster: cluster, client: cluster.Client(), github: fakegithub.New(fakegithub.Options{}), clock: &skewedClock{}}
-	w.SetDefaultEventuallyTimeout(90 * time.Second) // what takes 10 s alone took 30 s on a busy machine
+	w.SetDefaultEventuallyTimeout(3 * time.Minute) // what takes 10 s alone took 30 s on a busy machine
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	t.Cleanup(w.github.Close)
 	base, err := w.github.Start("127.0.0.1:0")

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -98,9 +99,20 @@ func TestListenersRightsAndFieldsAreItsOwn(t *testing.T) {
 	}
 }
 
-// actingAs returns a client with the rights of a listener.
+// actingAs returns a client with the rights of a listener, once the API server heeds them: it learns of Roles by watches of its
+// own, and so perhaps later than anybody else of the pod that was made after them.
 func (w *world) actingAs(account string) client.Client {
 	w.Helper()
+	w.Eventually(func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: testkube.ServiceAccountUser(w.system, account),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: w.runners, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
+			},
+		}}
+		err := w.client.Create(w.Context(), review)
+		return review.Status.Allowed, err
+	}).Should(isTrue)
 	c, err := client.New(w.cluster.ConfigFor(w.T, testkube.ServiceAccount(w.system, account)), client.Options{Scheme: w.client.Scheme()})
 	if err != nil {
 		w.Fatal(err)

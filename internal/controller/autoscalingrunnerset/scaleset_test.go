@@ -104,6 +104,7 @@ func TestEnrolmentConverges(t *testing.T) {
 	pick := func() string { return words[random.IntN(len(words))] }
 	for i := range 2000 {
 		github := newFakeGitHub()
+		github.silence = 0 // nobody is outrun here, and the calls are many
 		github.sets[address] = map[int]actions.RunnerScaleSet{}
 		for id := range random.IntN(3) {
 			github.sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), pick())
