@@ -19,11 +19,14 @@ func anySituation(random *rand.Rand) *situation {
 	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending, v1alpha1.EphemeralRunnerPhaseRunning}
 	s.runner.Status.Phase = phases[random.IntN(len(phases))]
 	failedTimes(random.IntN(7), noon)(s)
-	for change, n := range map[*func(*situation)]int{
-		&withJob: 4, &completed: 6, &hadPod: 2, &seenUp: 3, &notReady: 3, &unregistered: 2, &unbound: 3, &counted: 8, &told: 3,
+	for _, one := range []struct {
+		change func(*situation)
+		n      int
+	}{ // in this order, for a seed has to draw the same situations again
+		{withJob, 4}, {completed, 6}, {hadPod, 2}, {seenUp, 3}, {notReady, 3}, {unregistered, 2}, {unbound, 3}, {counted, 8}, {told, 3},
 	} {
-		if chance(n) {
-			(*change)(s)
+		if chance(one.n) {
+			one.change(s)
 		}
 	}
 	if s.pod.state == podRunning && s.up.IsZero() {
