@@ -2,10 +2,13 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,13 +118,24 @@ func (w *world) deleteAll(kind client.Object, names []types.NamespacedName, opti
 	}
 }
 
-// request makes a request of a fault's own, once no other fault holds the API server. What it is about may have gone.
+// request makes a request of a fault's own, once no other fault holds the API server. What it is about may have gone. An API
+// server that is ready again has a connection to etcd for each kind, and refuses writes until that of the kind is back, too.
 func (w *world) request(do func(context.Context) error) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
 	ctx, cancel := context.WithTimeout(w.t.Context(), requestTime)
 	defer cancel()
-	if err := do(ctx); client.IgnoreNotFound(err) != nil {
+	err := do(ctx)
+	for unavailable(err) && wait(ctx, lookInterval) {
+		err = do(ctx)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		w.t.Error(err)
 	}
+}
+
+// unavailable says that the API server has answered that it can't do what it was asked for.
+func unavailable(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
 }

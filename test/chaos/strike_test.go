@@ -194,12 +194,14 @@ func (w *world) loseNode(f fault) {
 	}
 	lost := func(pod *corev1.Pod) bool { return slices.Contains(victims, client.ObjectKeyFromObject(pod)) }
 	loss, survived := losses[f.variant]
-	if !survived {
-		w.take(victims)
-	}
 	w.logf("lost: %v", victims)
 	if err := w.rig.Node.Lose(w.t.Context(), lost, loss); err != nil {
 		w.logf("while the API server is away: %v", err)
+	}
+	if !survived {
+		// Only now: pods are lost one after the other, and those that come later get jobs while an API server that hangs is told
+		// of the first.
+		w.take(victims)
 	}
 	w.pause(f.lasts)
 	if f.variant == nodeCollected {

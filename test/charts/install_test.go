@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
@@ -27,10 +28,31 @@ func TestInstall(t *testing.T) {
 	forHelms(t, func(t *testing.T, helm installer) {
 		system := helm.cluster.NewNamespace(t)
 		helm.succeed(t, "install", "arc", controller.directory(), "--namespace", system)
+		awaitKind(t, helm.cluster)
 		installInEveryMode(t, helm, system)
 		nameTyposInPods(t, helm)
 		upgradeTakesFinalizersOff(t, helm)
 	})
+}
+
+// awaitKind waits until the API server names the kind of scale sets, which it does a moment after it has taken the CRD: Helm
+// installs no object of a kind that isn't there.
+func awaitKind(t *testing.T, cluster *testkube.Cluster) {
+	t.Helper()
+	server, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gomega.NewWithT(t).Eventually(func() ([]string, error) {
+		_, lists, err := server.ServerGroupsAndResources()
+		var served []string
+		for _, list := range lists {
+			for _, resource := range list.APIResources {
+				served = append(served, resource.Name+"."+list.GroupVersion)
+			}
+		}
+		return served, err
+	}, time.Minute, 100*time.Millisecond).Should(gomega.ContainElement("autoscalingrunnersets.actions.github.com/v1alpha1"))
 }
 
 func installInEveryMode(t *testing.T, helm installer, system string) {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -46,14 +45,15 @@ func observe(t *testing.T, r *rig.Rig) *observer {
 	}))
 	t.Cleanup(targets.Close)
 	o := &observer{expressions: expressions(t), Server: prometheus.Start(t, map[string]any{
-		"global": map[string]any{"scrape_interval": "1s"},
+		// A scrape may take no longer than that, and all of a set's series are gone after one that does.
+		"global": map[string]any{"scrape_interval": "3s"},
 		"scrape_configs": []any{map[string]any{
 			"job_name": "harrier", "honor_labels": true,
 			"http_sd_configs": []any{map[string]any{"url": targets.URL, "refresh_interval": "1s"}},
 		}},
 	})}
 	NewWithT(t).Eventually(func() (float64, error) { return o.Value("count(gha_controller_build_info)") }).
-		WithTimeout(time.Minute).Should(BeNumerically("==", 1))
+		WithTimeout(rig.Patience).Should(BeNumerically("==", 1))
 	return o
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -17,12 +18,13 @@ import (
 type record struct {
 	mutex sync.Mutex
 	pods  map[types.UID]corev1.Pod
+	gone  map[types.UID]bool
 }
 
 // recordPods watches the namespace until the test ends.
 func recordPods(t *testing.T, namespace string) *record {
 	t.Helper()
-	r := &record{pods: map[types.UID]corev1.Pod{}}
+	r := &record{pods: map[types.UID]corev1.Pod{}, gone: map[types.UID]bool{}}
 	ctx, stop := context.WithCancel(context.Background())
 	events, err := kube.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRunner: "True"})
 	if err != nil {
@@ -52,6 +54,22 @@ func (r *record) note(event watch.Event) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.pods[pod.UID] = *pod
+	r.gone[pod.UID] = event.Type == watch.Deleted
+}
+
+// untold says what the watch has still to tell of so many pods or more, each to its end: a list may show it earlier.
+func (r *record) untold(count int) (string, error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if len(r.pods) < count {
+		return fmt.Sprintf("%d runner pods were seen, want %d", len(r.pods), count), nil
+	}
+	for uid, pod := range r.pods {
+		if !r.gone[uid] {
+			return "the end of " + pod.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // all returns the pods that have been seen, gone or not.

@@ -16,7 +16,7 @@ import (
 )
 
 // limit of one wait: what is waited for takes seconds; a busy machine may take ten times as long.
-const limit = 90 * time.Second
+const limit = 2 * time.Minute
 
 // scaleSet is a release of the scale set chart in a namespace of its own.
 type scaleSet struct {

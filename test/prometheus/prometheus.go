@@ -32,7 +32,7 @@ const stopLimit = 5 * time.Second
 type Server struct{ address string }
 
 // startLimit is how long it may take until Prometheus listens; it does before it has read what it stored, which is nothing.
-const startLimit = 30 * time.Second
+const startLimit = 2 * time.Minute
 
 // Start runs the Prometheus that is installed with the settings of a configuration file, until the test ends. It may take
 // some seconds to answer.

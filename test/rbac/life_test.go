@@ -286,15 +286,30 @@ func (l *life) end() {
 	}
 }
 
-// uninstallWithoutGitHub lets GitHub answer again once it was asked in vain.
+// uninstallWithoutGitHub lets GitHub answer again once it was asked in vain. Without a registered runner it would not be asked:
+// the one that took the place of the last job's may come late.
 func (l *life) uninstallWithoutGitHub(set string) {
 	l.Helper()
 	const removal = "remove-runner"
+	l.await("an idle runner of "+set, func() bool { return l.hasIdle(set) })
 	back := l.disturb(fakegithub.Fault{Endpoint: "*", Status: http.StatusServiceUnavailable})
 	before := l.rig.GitHub.Calls(removal)
 	l.rig.UninstallSet(set)
 	l.await("GitHub is asked to remove a runner", func() bool { return l.rig.GitHub.Calls(removal) > before })
 	back()
+}
+
+// hasIdle says that a runner of the set waits for a job on GitHub.
+func (l *life) hasIdle(set string) bool {
+	snapshot := l.rig.GitHub.Snapshot()
+	for _, known := range snapshot.ScaleSets {
+		for _, runner := range snapshot.Runners {
+			if known.Name == set && runner.ScaleSetID == known.ID && runner.Online && !runner.Busy {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // disturb makes calls to GitHub go wrong until what it returns is called.

@@ -127,7 +127,7 @@ func (l *life) gone(object client.Object) bool {
 // leaveJobPods is what the container hooks of a runner do that is killed: it leaves a job's pod and Secret.
 func (l *life) leaveJobPods() {
 	l.Helper()
-	jobs := l.rig.QueueJobsFor(hooked, 1, 5*time.Second)
+	jobs := l.rig.QueueJobsFor(hooked, 1, rig.Held) // a runner that has gone before has its job's pods looked for too early
 	var runner string
 	l.await("a runner of "+hooked+" has the job", func() bool {
 		for _, job := range l.rig.GitHub.Jobs("running") {
@@ -141,6 +141,6 @@ func (l *life) leaveJobPods() {
 	meta.Labels = map[string]string{v1alpha1.LabelRunnerPod: runner}
 	pod, secret := foreignPod(meta), &corev1.Secret{ObjectMeta: meta}
 	l.create(pod, secret)
-	l.rig.WaitDone(jobs)
+	l.rig.EndJobs(jobs)
 	l.await("job pods are cleaned up", func() bool { return l.gone(pod) && l.gone(secret) })
 }

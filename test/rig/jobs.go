@@ -10,8 +10,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Patience is how long a rig waits for things that take seconds on a free machine.
-const Patience = 90 * time.Second
+// Patience is how long a rig waits for things that take seconds on a free machine. Most of them begin with the start of a
+// program, which has the race detector in it and few of two cores' cycles left.
+const Patience = 3 * time.Minute
 
 // interval is how often it looks.
 const interval = 100 * time.Millisecond

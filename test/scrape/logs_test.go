@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -65,7 +64,12 @@ func TestLogsOfABurst(t *testing.T) {
 	const burst, linesPerRunner = 30, 3
 	r := loggingRig(t)
 	quiet := len(parse(t, r.ManagerLog()).with(info)) + len(parse(t, r.ListenerLog()).with(info))
-	r.WaitDone(r.QueueJobs(burst, 200*time.Millisecond))
+	ids := r.QueueJobs(burst, rig.Held)
+	NewWithT(t).Eventually(func() int { return r.GitHub.Snapshot().JobsByState["running"] }).WithTimeout(rig.Patience).
+		Should(Equal(burst), "running jobs")
+	// All at once: the desired number of runners is logged whenever it changes, which is for every job where a busy machine
+	// lets them end one after the other.
+	r.EndJobs(ids)
 	r.AwaitQuiet()
 	// A runner goes when its container has ended, which may be before the listener hears of it.
 	completed := func() int { return strings.Count(r.ListenerLog(), `"message":"Job completed"`) }

@@ -19,6 +19,8 @@ const (
 	startDelay = 3 * time.Second
 	// farewellLimit bounds the end of requests under way.
 	farewellLimit = time.Second
+	// answerLimit bounds an answer, which a busy machine may keep waiting. A daemon that isn't there takes no connection.
+	answerLimit = 30 * time.Second
 	// sharedProgram is what the init container of the pod must have copied to where the daemon's containers see it.
 	sharedProgram = "/home/runner/externals/node"
 	unixScheme    = "unix://"
@@ -66,13 +68,13 @@ func serve(ctx context.Context, socket string, group int) error {
 	return nil
 }
 
-// info fails unless the daemon answers at once.
+// info fails unless the daemon is there and answers.
 func info(ctx context.Context) error {
 	host := os.Getenv("DOCKER_HOST")
 	if host == "" {
 		host = defaultHost
 	}
-	client := http.Client{Timeout: farewellLimit, Transport: &http.Transport{
+	client := http.Client{Timeout: answerLimit, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", strings.TrimPrefix(host, unixScheme))
 		},

@@ -21,7 +21,7 @@ const (
 	runnerPodLabel = "runner-pod"
 	jobContainer   = "job"
 
-	startLimit = 30 * time.Second
+	startLimit = 2 * time.Minute
 	askEvery   = 200 * time.Millisecond
 )
 
