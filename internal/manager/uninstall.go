@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -32,13 +34,13 @@ func (e *ScaleSetsLeftError) Error() string {
 		"helm uninstall --no-hooks skips this check. To keep the controller instead, helm rollback its release to its last revision: Helm takes it for half uninstalled now", len(e.Names), strings.Join(names, ", "), more)
 }
 
+// answerLimit is how long the check waits for an answer. What allows it to ask is made a moment before it is started, and
+// until an API server has heard of a new Role, by a watch of its own, it answers 403. Helm would take that for a no.
+const answerLimit = 30 * time.Second
+
 // checkUninstall fails with *ScaleSetsLeftError while there is an AutoscalingRunnerSet in the namespace, "" being all.
 func checkUninstall(ctx context.Context, reader client.Reader, namespace string) error {
-	sets := new(v1alpha1.AutoscalingRunnerSetList)
-	err := reader.List(ctx, sets, client.InNamespace(namespace))
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return nil // the kind is not installed, so there are none
-	}
+	sets, err := listScaleSets(ctx, reader, namespace)
 	if err != nil {
 		return fmt.Errorf("list AutoscalingRunnerSets: %w", err)
 	}
@@ -50,4 +52,21 @@ func checkUninstall(ctx context.Context, reader client.Reader, namespace string)
 		left.Names = append(left.Names, sets.Items[i].Namespace+"/"+sets.Items[i].Name)
 	}
 	return left
+}
+
+// listScaleSets asks until it is answered, answerLimit at most. Where the kind isn't installed there are none.
+func listScaleSets(ctx context.Context, reader client.Reader, namespace string) (*v1alpha1.AutoscalingRunnerSetList, error) {
+	sets := new(v1alpha1.AutoscalingRunnerSetList)
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, time.Second, answerLimit, true, func(context.Context) (bool, error) {
+		refused = reader.List(ctx, sets, client.InNamespace(namespace))
+		if apierrors.IsNotFound(refused) || meta.IsNoMatchError(refused) {
+			refused = nil
+		}
+		return refused == nil, nil
+	})
+	if refused != nil {
+		return nil, refused
+	}
+	return sets, err
 }

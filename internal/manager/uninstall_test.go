@@ -1,11 +1,18 @@
 package manager
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -30,5 +37,31 @@ func TestCheckUninstallNamesWhatIsLeft(t *testing.T) {
 	}
 	if err := checkUninstall(t.Context(), cluster, "elsewhere"); err != nil {
 		t.Errorf("scale sets of a namespace that isn't ours to watch: %v", err)
+	}
+}
+
+// Helm makes the check's Role and starts the check at once; an API server hears of Roles by a watch.
+func TestCheckUninstallWaitsForItsRights(t *testing.T) {
+	for name, test := range map[string]struct {
+		refusals int
+		want     bool
+	}{"a moment": {3, true}, "for ever": {1000, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "", errors.New("no Role"))
+				asked := 0
+				cluster := fake.NewClientBuilder().WithScheme(newScheme()).WithInterceptorFuncs(interceptor.Funcs{
+					List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+						if asked++; asked <= test.refusals {
+							return forbidden
+						}
+						return api.List(ctx, list, options...)
+					},
+				}).Build()
+				if err := checkUninstall(t.Context(), cluster, ""); test.want != (err == nil) || err != nil && !errors.Is(err, forbidden) {
+					t.Errorf("got %v after %d questions", err, asked)
+				}
+			})
+		})
 	}
 }
