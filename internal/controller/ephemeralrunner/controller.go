@@ -164,7 +164,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	again, err := c.step(ctx, p)
 	againToMark, notMarked := c.mark(ctx, p)
 	result := kube.At(kube.Earlier(kube.Earlier(again, againToMark), c.lost(p)), c.options.Clock.Now())
-	result.Priority = ptr.To(patient) // or it would keep that of the event that began the pass
+	result.Priority = ptr.To(p.priority()) // or it would keep that of the event that began the pass
 	return result, errors.Join(err, notMarked)
 }
 

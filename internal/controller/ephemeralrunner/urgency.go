@@ -25,6 +25,20 @@ const (
 	patient = -1
 )
 
+// priority is that of a pass which nothing but time brings about. A pod that has ended may have to wait for a late cache.
+func (p *pass) priority() int {
+	if p.pod != nil && p.pod.DeletionTimestamp == nil && p.memory.podDeleted != p.pod.UID && hasEnded(p.pod) {
+		return urgent
+	}
+	return patient
+}
+
+// hasEnded says that the runner's container has ended.
+func hasEnded(pod *corev1.Pod) bool {
+	status := runnerStatus(pod)
+	return status != nil && status.State.Terminated != nil
+}
+
 // tellersAtOnce is about how many passes at once may write what only tells: each looks before it counts. An API server
 // that is given as much of it as it can take delivers its watches late: with 32 at once on two cores pods were seen to
 // have ended 5 s after they had.
@@ -105,7 +119,7 @@ func (u *urgencies) enqueueOwner(q queue, object client.Object) {
 		return
 	}
 	priority := patient
-	if status := runnerStatus(pod); status != nil && status.State.Terminated != nil && pod.DeletionTimestamp == nil {
+	if hasEnded(pod) && pod.DeletionTimestamp == nil {
 		priority = urgent
 		u.add(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
 	}

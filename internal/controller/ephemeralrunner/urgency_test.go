@@ -129,3 +129,24 @@ func TestMarkingWaitsInACrowd(t *testing.T) {
 		}
 	}, newRunner())
 }
+
+// A pod that has ended occupies its machine also where the watch of runners is late.
+func TestAPodThatWaitsForALateCacheStaysUrgent(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		f.setStatus(jobDone)
+		f.setPod(exits(0))
+		written := &f.controller.memories[f.runner().UID].written
+		now := *written
+		*written = "1000000"
+		if result := f.reconcile(); result.RequeueAfter != lateCache || *result.Priority != urgent {
+			t.Errorf("got %+v, want an urgent pass in %s", result, lateCache)
+		}
+		*written = now
+		if result := f.reconcile(); *result.Priority != patient {
+			t.Errorf("priority %d once the pod is deleted, want %d", *result.Priority, patient)
+		}
+	}, newRunner())
+}
