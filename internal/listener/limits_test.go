@@ -39,7 +39,7 @@ func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 
 func TestALimitWithoutAnEndThatLastsIsToldOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		limited := true
+		limited := false
 		answers := 0
 		s.github.onPoll = func() error {
 			if !limited {
@@ -49,7 +49,8 @@ func TestALimitWithoutAnEndThatLastsIsToldOnce(t *testing.T) {
 			return &actions.RateLimitedError{Assumed: true, Until: time.Now().Add(time.Minute), Err: fmt.Errorf("answer %d", answers)}
 		}
 		s.start()
-		s.pass(patience - time.Second)
+		limited = true // for the polls after the one that is under way
+		s.pass(pollLength + patience - time.Second)
 		if got := s.cluster.state(); got != "Listening/Listening" {
 			t.Errorf("state = %s before the ordinary patience is over", got)
 		}

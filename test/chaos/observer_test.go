@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,9 @@ const (
 	// lookInterval is how often the world is looked at, and lookTimeout how long the API server may take to show it.
 	lookInterval = 200 * time.Millisecond
 	lookTimeout  = 2 * time.Second
+	// replaceTime is how long a runner's place may be empty after its job: without faults GitHub alone takes 0.3 s to register
+	// the next one, and a machine that does other work takes seconds for the rest.
+	replaceTime = 5 * time.Second
 )
 
 // observer looks at the pods all the time. It knows the last ones when the API server is away, and what must never be.
@@ -30,7 +34,8 @@ type observer struct {
 	managers []corev1.Pod
 	runners  []corev1.Pod
 	listener []corev1.Pod
-	replicas int // of the EphemeralRunnerSet
+	lately   map[types.UID]time.Time // when runner pods were seen alive, where that is not longer ago than replaceTime
+	replicas int                     // of the EphemeralRunnerSet
 	looked   time.Time
 	blind    time.Duration // for which the world could not be seen, before the last look
 	// violations are kept once each.
@@ -81,6 +86,7 @@ func (o *observer) note(system, runners []corev1.Pod, sets []v1alpha1.EphemeralR
 	defer o.mutex.Unlock()
 	o.blind += o.gap()
 	o.managers, o.listener, o.runners, o.looked = nil, nil, living(runners), time.Now()
+	o.noteAlive()
 	unended := len(slices.DeleteFunc(runners, ended))
 	for _, pod := range living(system) {
 		if pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentListener {
@@ -101,6 +107,17 @@ func (o *observer) note(system, runners []corev1.Pod, sets []v1alpha1.EphemeralR
 	if sessions := len(o.rig.GitHub.Snapshot().Sessions); sessions > 1 {
 		o.violate("%d sessions of one scale set", sessions)
 	}
+}
+
+// noteAlive counts the runners seen now among those seen lately. The caller holds the lock.
+func (o *observer) noteAlive() {
+	if o.lately == nil {
+		o.lately = map[types.UID]time.Time{}
+	}
+	for i := range o.runners {
+		o.lately[o.runners[i].UID] = o.looked
+	}
+	maps.DeleteFunc(o.lately, func(_ types.UID, seen time.Time) bool { return o.looked.Sub(seen) > replaceTime })
 }
 
 // violate keeps what must not be, once. The caller holds the lock.
@@ -152,8 +169,8 @@ func (o *observer) names(pods *[]corev1.Pod) []types.NamespacedName {
 	return running(*pods)
 }
 
-// settled says that there are as many runners as GitHub's figures ask for, and what is seen. Pods that start count: with
-// jobs of a second each there may be no moment at which all of them run.
+// settled says that there are as many runners as GitHub's figures ask for, and what is seen. Pods that start count, and those
+// that were there lately: with jobs of a second each there may be no moment at which all of them are there.
 func (o *observer) settled(minRunners int) (bool, string) {
 	assigned := 0
 	snapshot := o.rig.GitHub.Snapshot()
@@ -163,9 +180,9 @@ func (o *observer) settled(minRunners int) (bool, string) {
 	offered := snapshot.JobsByState["queued"] + snapshot.JobsByState["acquired"]
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	want, up := min(minRunners+assigned, o.max), len(o.runners)
-	seen := fmt.Sprintf("%d jobs wait, %d assigned, %d runners wanted, replicas %d, %d pods, seen %s ago",
-		offered, assigned, want, o.replicas, up, time.Since(o.looked).Round(time.Millisecond))
+	want, up := min(minRunners+assigned, o.max), len(o.lately)
+	seen := fmt.Sprintf("%d jobs wait, %d assigned, %d runners wanted, replicas %d, %d pods, %d within %s, seen %s ago",
+		offered, assigned, want, o.replicas, len(o.runners), up, replaceTime, time.Since(o.looked).Round(time.Millisecond))
 	taken := offered == 0 || assigned >= o.max
 	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
 }

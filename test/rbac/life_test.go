@@ -206,8 +206,9 @@ func (l *life) change() {
 	l.await("the listener of "+hooked+" is told of its limit", func() bool { return configuration(hooked) != limit })
 }
 
-// move gives a set another address twice, while GitHub deletes nothing. Once it does, the manager tells of both former scale
-// sets in one pass: two Events with the same reason about an object that has not changed in between are a series.
+// move gives a set another address twice, while GitHub deletes nothing. A manager that starts when it does again asks for both
+// former scale sets in one call and tells of them in one pass: two Events with the same reason about an object that has not
+// changed in between are a series.
 func (l *life) move() {
 	l.Helper()
 	back := l.disturb(fakegithub.Fault{Endpoint: "delete-scale-set", Hang: true})
@@ -220,7 +221,9 @@ func (l *life) move() {
 				runnerSet.Items[0].Spec.EphemeralRunnerSpec.GitHubConfigUrl == address
 		})
 	}
+	l.rig.StopManager()
 	back()
+	l.rig.StartManager()
 	l.await("former scale sets are gone", func() bool {
 		return l.runnerSet(mistyped).Annotations["actions.github.com/former-registrations"] == ""
 	})
