@@ -99,6 +99,7 @@ func (m *measurement) times(result *Result, jobs []fakegithub.Job) {
 	pods := podTimesOf(events)
 	result.Created = spreadOf(since(jobs, queued, pods.created))
 	result.Gone = spreadOf(since(jobs, completed, pods.gone))
+	result.Removed = spreadOf(since(jobs, pods.toldOf, pods.gone))
 	result.AllCreated = seconds(latest(pods.created).Sub(m.began))
 	var lastJob time.Time
 	for _, job := range jobs {

@@ -30,8 +30,10 @@ type Result struct {
 	Created    Spread  `json:"created"`
 	AllCreated float64 `json:"allCreated"`
 	Ratio      float64 `json:"ratio,omitempty"`
-	// Gone is from the end of a job to the removal of its pod, Drained from the end of the last job to the last pod's.
+	// Gone is from the end of a job to the removal of its pod, Removed the part of it after the node had said that the pod has
+	// ended, Drained from the end of the last job to the removal of the last pod.
 	Gone    Spread  `json:"gone"`
+	Removed Spread  `json:"removed"`
 	Drained float64 `json:"drained"`
 
 	// Requests to the API server, without watches and leases. RequestsPerRunner are all of them over the jobs, OwnPerRunner
@@ -108,6 +110,7 @@ func (r Result) String() string {
 func (r Result) perRunner(row func(name, format string, values ...any)) {
 	row("queued → pod created", "%s", r.Created)
 	row("finished → pod gone", "%s", r.Gone)
+	row("  of it, after the node's word", "%s", r.Removed)
 	row("last finished → last pod gone", "%.2f s", r.Drained)
 	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner, r.Reads)
 	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)

@@ -41,22 +41,18 @@ func spreadOf(durations []time.Duration) Spread {
 // seconds rounds to milliseconds, which is finer than what is measured.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// podTimes are when the API server had created and removed pods, by name.
-type podTimes struct{ created, gone map[string]time.Time }
+// podTimes are when the API server had created pods, heard the last of them from their node, and removed them, by name.
+type podTimes struct{ created, told, gone map[string]time.Time }
 
-// podTimesOf reads them from the audit log. The last deletion that was carried out is the one that removed the pod: the
-// one before it began the grace period.
+// podTimesOf reads them from the audit log. Only nodes write a pod's status. The last deletion that was carried out is the one
+// that removed the pod: the one before it began the grace period.
 func podTimesOf(events []testkube.AuditEvent) podTimes {
-	times := podTimes{created: map[string]time.Time{}, gone: map[string]time.Time{}}
+	times := podTimes{created: map[string]time.Time{}, told: map[string]time.Time{}, gone: map[string]time.Time{}}
+	moments := map[string]map[string]time.Time{"create ": times.created, "patch status": times.told, "delete ": times.gone}
 	for _, event := range events {
-		if event.Object.Resource != "pods" || event.Object.Subresource != "" {
-			continue
-		}
-		switch {
-		case event.Verb == "create" && event.Response.Code == http.StatusCreated:
-			times.created[event.Object.Name] = event.Answered
-		case event.Verb == "delete" && event.Response.Code == http.StatusOK:
-			times.gone[event.Object.Name] = event.Answered
+		done := event.Response.Code == http.StatusOK || event.Response.Code == http.StatusCreated
+		if of := moments[event.Verb+" "+event.Object.Subresource]; of != nil && done && event.Object.Resource == "pods" {
+			of[event.Object.Name] = event.Answered
 		}
 	}
 	return times
@@ -66,12 +62,15 @@ func podTimesOf(events []testkube.AuditEvent) podTimes {
 func since(jobs []fakegithub.Job, from func(fakegithub.Job) time.Time, pods map[string]time.Time) []time.Duration {
 	var durations []time.Duration
 	for _, job := range jobs {
-		if at, known := pods[job.Runner]; known {
+		if at, known := pods[job.Runner]; known && !from(job).IsZero() {
 			durations = append(durations, at.Sub(from(job)))
 		}
 	}
 	return durations
 }
+
+// toldOf is when the node had said the last of the job's pod, which is that it has ended.
+func (p podTimes) toldOf(job fakegithub.Job) time.Time { return p.told[job.Runner] }
 
 func queued(job fakegithub.Job) time.Time    { return job.QueuedAt }
 func completed(job fakegithub.Job) time.Time { return job.CompletedAt }
