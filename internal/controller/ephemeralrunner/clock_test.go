@@ -37,3 +37,25 @@ func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
 		f.wantCalls("find", "remove 101")
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
 }
+
+// By the clock of a manager that is ahead, no pod would have run in time.
+func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		options := f.controller.options
+		options.Clock = &askewClock{ahead: time.Hour}
+		f.controller = NewController(options)
+		f.settle()
+		pod := f.pod()
+		pod.CreationTimestamp = metav1.NewTime(beginning)
+		pod.Spec.NodeName = "node"
+		if err := f.api.WithWatch.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		f.elapse(defaultPendingTimeout / 2)
+		f.settle()
+		f.wantCalls("jit")
+		f.elapse(defaultPendingTimeout / 2)
+		f.settle()
+		f.wantCalls("remove 101")
+	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
+}

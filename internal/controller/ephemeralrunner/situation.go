@@ -89,7 +89,7 @@ func (c *Controller) situation(p *pass) *situation {
 		s.counted = failureNoted(p.EphemeralRunner, m.podUID)
 		s.noted = p.Status.Failures[string(m.podUID)].Time
 		s.bound = p.pod.Spec.NodeName != ""
-		s.started = startOf(p.pod)
+		s.started = startedHere(p.pod, s.provisioning)
 		s.terminating, s.finalizers = terminationOf(p.pod)
 		s.pod.disrupted = s.pod.disrupted && m.podDeleted != p.pod.UID
 	}
@@ -109,6 +109,16 @@ func (p *pass) hadPod() bool {
 func failureNoted(runner *v1alpha1.EphemeralRunner, pod types.UID) bool {
 	_, noted := runner.Status.Failures[string(pod)]
 	return noted
+}
+
+// startedHere is startOf by our own clock, where the pod was made by the call that is known: the API server's may differ from it
+// by more than a pod may take to run.
+func startedHere(pod *corev1.Pod, made progress) time.Time {
+	started := startOf(pod)
+	if !made.known || made.running {
+		return started
+	}
+	return made.finished.Add(started.Sub(pod.CreationTimestamp.Time))
 }
 
 // startOf is when a pod could begin to start: it may have waited for a node for long, which is nobody's fault.
