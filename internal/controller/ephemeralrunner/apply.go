@@ -54,7 +54,7 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 // clean removes what a runner that is done has left: pod, Secret, and registration. The object itself stays until its
 // set has drawn its conclusions. Where there was a job the set asks GitHub, which may still count it.
 func (c *Controller) clean(ctx context.Context, p *pass) (time.Time, error) {
-	if progressOf(c.provisions.Last(p.key)).running {
+	if p.provisioning.running {
 		return time.Time{}, nil // see plan
 	}
 	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))

@@ -217,6 +217,8 @@ type pass struct {
 	*v1alpha1.EphemeralRunner
 	pod    *corev1.Pod
 	memory *memory
+	// provisioning is read once, or the registration that it brings and its end could be of two moments.
+	provisioning progress
 }
 
 // pod returns the runner's pod, nil where there is none of its own. The cache's word is not enough where a job would be lost

@@ -45,7 +45,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 // ending gathers what a farewell depends on.
 func (c *Controller) ending(p *pass) *ending {
 	now := c.options.Clock.Now()
-	provisioning, removal := progressOf(c.provisions.Last(p.key)), progressOf(c.removals.Last(p.key))
+	provisioning, removal := p.provisioning, progressOf(c.removals.Last(p.key))
 	if removal.failure != nil && removal.failure.kind == failureBusy {
 		p.memory.busy = true
 	}

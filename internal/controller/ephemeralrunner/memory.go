@@ -15,11 +15,11 @@ import (
 // recall returns the runner with what is remembered of it, and remembers what is seen now.
 func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *pass {
 	k := key{client.ObjectKeyFromObject(runner), runner.UID}
-	call, _ := c.provisions.Last(k)
+	call, known := c.provisions.Last(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.options.Clock.Now()
-	p := &pass{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, &runner.Status)}
+	p := &pass{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, &runner.Status), provisioning: progressOf(call, known)}
 	if p.memory.anew {
 		p.memory.anew, p.memory.registration = false, 0
 	}

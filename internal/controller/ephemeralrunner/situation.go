@@ -80,7 +80,7 @@ func (c *Controller) situation(p *pass) *situation {
 	s := &situation{
 		runner: p.EphemeralRunner, pod: outcomeOf(p.pod, m.clockOf(p.pod, now)), now: now,
 		registration: m.registration, up: m.up, blocked: m.blocked, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
-		provisioning: progressOf(c.provisions.Last(p.key)),
+		provisioning: p.provisioning,
 		removal:      progressOf(c.removals.Last(p.key)),
 		crowded:      c.crowded(),
 	}
