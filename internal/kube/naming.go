@@ -39,8 +39,8 @@ func Shortened(name string, limit int) string {
 	return strings.TrimRight(name[:limit-len(hash)-1], "-.") + "-" + hash
 }
 
-// randomCharacters end a runner's name. Five of 27 make 14 million names: two of 5,000 runners alike in one of two bursts,
-// which the API server's AlreadyExists shows.
+// randomCharacters end a runner's name. Five of 27 make 14 million names: two of 5,000 runners would be alike in one
+// of two bursts if nobody looked.
 const randomCharacters = 5
 
 // RunnerName returns a new name for a runner of the set.

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -96,9 +97,7 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 	m := p.memory
 	names, again := m.unanswered, slices.Clone(m.unanswered)
 	m.unanswered = nil
-	for len(names) < n {
-		names = append(names, kube.RunnerName(p.set.Name))
-	}
+	names = withNew(names, n, c.namesInUse(p), func() string { return kube.RunnerName(p.set.Name) })
 	key := client.ObjectKeyFromObject(p.set)
 	c.expectations.Expect(key, names...)
 	outcomes := make(chan string, len(names))
@@ -121,6 +120,28 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 		m.unanswered = append(m.unanswered, name)
 	}
 	return err
+}
+
+// namesInUse are those of the set's runners, seen or not yet.
+func (c *Controller) namesInUse(p *pass) sets.Set[string] {
+	used := sets.KeySet(c.expectations.Pending(client.ObjectKeyFromObject(p.set)))
+	for _, r := range p.views {
+		used.Insert(r.name)
+	}
+	return used
+}
+
+// withNew adds names until there are n. One that is used would pass for made, and while jobs end all the time nobody would see
+// that a runner is missing.
+func withNew(names []string, n int, used sets.Set[string], pick func() string) []string {
+	used.Insert(names...)
+	for len(names) < n {
+		if name := pick(); !used.Has(name) {
+			used.Insert(name)
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // refused says that the server answered, and that the object does not exist.

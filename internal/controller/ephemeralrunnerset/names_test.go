@@ -1,0 +1,33 @@
+package ephemeralrunnerset
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+func TestNamesAreChosenThatNobodyHas(t *testing.T) {
+	drawn := []string{"seen", "tried", "new-1", "new-1", "seen", "new-2", "new-3"}
+	pick := func() string {
+		name := drawn[0]
+		drawn = drawn[1:]
+		return name
+	}
+	got := withNew([]string{"tried"}, 3, sets.New("seen"), pick)
+	if want := []string{"tried", "new-1", "new-2"}; !slices.Equal(got, want) {
+		t.Errorf("names %v, want %v", got, want)
+	}
+}
+
+func TestNamesInUseAreThoseSeenAndThoseExpected(t *testing.T) {
+	inBubble(t, func(s *site) {
+		s.reconcile()
+		s.bringUp()
+		p := &pass{set: s.set(), views: []*runner{{name: "seen"}}}
+		s.controller.expectations.Expect(setKey, "expected")
+		if got := s.controller.namesInUse(p); !got.HasAll("seen", "expected") {
+			t.Errorf("names in use: %v", sets.List(got))
+		}
+	}, newSet(1))
+}
