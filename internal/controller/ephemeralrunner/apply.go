@@ -78,7 +78,7 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 	if p.memory.deleted {
 		return nil
 	}
-	if p.pod != nil && p.pod.DeletionTimestamp == nil && p.memory.podDeleted != p.pod.UID {
+	if p.podStays() {
 		// Where it is not ours to delete garbage collection does it, once the runner is gone.
 		if err := c.deletePod(ctx, p); err != nil || p.memory.podDeleted == p.pod.UID {
 			return err
@@ -93,6 +93,11 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 		c.tell(ctx, p, replaced(d))
 	}
 	return nil
+}
+
+// podStays says that there is a pod, and that nobody has asked for its deletion.
+func (p *pass) podStays() bool {
+	return p.pod != nil && p.pod.DeletionTimestamp == nil && p.memory.podDeleted != p.pod.UID
 }
 
 // retry notes a failed attempt and removes its pod, and its Secret where the registration is gone.

@@ -27,7 +27,7 @@ const (
 
 // priority is that of a pass which nothing but time brings about. A pod that has ended may have to wait for a late cache.
 func (p *pass) priority() int {
-	if p.pod != nil && p.pod.DeletionTimestamp == nil && p.memory.podDeleted != p.pod.UID && hasEnded(p.pod) {
+	if p.podStays() && hasEnded(p.pod) {
 		return urgent
 	}
 	return patient
