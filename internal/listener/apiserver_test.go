@@ -91,13 +91,8 @@ func rights(meta metav1.ObjectMeta) []client.Object {
 func awaitRights(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "listener",
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
-			},
-		}}
-		err := admin.Create(t.Context(), review)
-		return review.Status.Allowed, err
+		return testkube.Allowed(t.Context(), admin, "listener", authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
+		})
 	}).WithTimeout(time.Minute).WithPolling(10 * time.Millisecond).Should(gomega.BeTrue())
 }

@@ -121,11 +121,7 @@ func awaitRole(t *testing.T, cluster client.Client, namespace string) {
 		allowed.Verb = "list"
 	}
 	gomega.NewWithT(t).Eventually(func() (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{
-			Spec: authorizationv1.SubjectAccessReviewSpec{User: "manager", ResourceAttributes: &allowed},
-		}
-		err := cluster.Create(t.Context(), review)
-		return review.Status.Allowed, err
+		return testkube.Allowed(t.Context(), cluster, "manager", allowed)
 	}).WithTimeout(startTimeout).WithPolling(10 * time.Millisecond).Should(gomega.BeTrue())
 }
 

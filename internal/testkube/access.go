@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,6 +46,14 @@ func ServiceAccount(namespace, name string) Identity {
 	return func(ctx context.Context, admin *rest.Config) (*rest.Config, error) {
 		return identity.ServiceAccount(ctx, admin, namespace, name)
 	}
+}
+
+// Allowed says whether an API server lets a user do something. It learns of Roles and bindings by watches of its own, and so may
+// be late: whoever depends on one that was just made, or taken away, asks until it is heeded.
+func Allowed(ctx context.Context, admin client.Client, user string, what authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+	err := admin.Create(ctx, review)
+	return review.Status.Allowed, err
 }
 
 // ConfigFor returns a configuration that acts as who. The test fails when there is none.

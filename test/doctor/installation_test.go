@@ -114,12 +114,10 @@ func unbound(t *testing.T, r *rig.Rig) func() {
 	}
 	drop(t, r, binding)
 	NewWithT(t).Eventually(func() (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               testkube.ServiceAccountUser(r.SystemNamespace, rig.ControllerAccount),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.RunnerNamespace, Verb: "create", Resource: "pods"},
-		}}
-		err := r.Cluster.Client().Create(t.Context(), review)
-		return review.Status.Allowed, err
+		manager := testkube.ServiceAccountUser(r.SystemNamespace, rig.ControllerAccount)
+		return testkube.Allowed(t.Context(), r.Cluster.Client(), manager, authorizationv1.ResourceAttributes{
+			Namespace: r.RunnerNamespace, Verb: "create", Resource: "pods",
+		})
 	}, rig.Patience).Should(BeFalse(), "the manager still has its rights")
 	return func() {
 		binding.ResourceVersion, binding.UID = "", ""

@@ -104,14 +104,9 @@ func TestListenersRightsAndFieldsAreItsOwn(t *testing.T) {
 func (w *world) actingAs(account string) client.Client {
 	w.Helper()
 	w.Eventually(func() (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: testkube.ServiceAccountUser(w.system, account),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: w.runners, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
-			},
-		}}
-		err := w.client.Create(w.Context(), review)
-		return review.Status.Allowed, err
+		return testkube.Allowed(w.Context(), w.client, testkube.ServiceAccountUser(w.system, account), authorizationv1.ResourceAttributes{
+			Namespace: w.runners, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: "ephemeralrunners", Subresource: "status",
+		})
 	}).Should(isTrue)
 	c, err := client.New(w.cluster.ConfigFor(w.T, testkube.ServiceAccount(w.system, account)), client.Options{Scheme: w.client.Scheme()})
 	if err != nil {
