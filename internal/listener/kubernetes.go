@@ -19,14 +19,6 @@ import (
 )
 
 const (
-	// requestsAtOnce lets through all reports of the messages that may be under way (messagesUnderWay · 50) and what
-	// the loop has to write meanwhile: a burst must not wait here, and a publication must not wait behind reports. The
-	// API server's own fairness decides when it is busy.
-	requestsAtOnce = messagesUnderWay*entriesPerMessage + 100
-	// requestsPerSecond refills that in 4 s; GitHub's 50 entries per message and 200 ms make 250 reports a second at
-	// the very most, and only for moments.
-	requestsPerSecond = 125
-
 	runnerSets = "ephemeralrunnersets"
 	runners    = "ephemeralrunners"
 )
@@ -42,7 +34,7 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"
 	config.GroupVersion = &v1alpha1.GroupVersion
-	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
+	config.QPS = -1 // reportsAtOnce bounds what is under way, and the API server's own fairness the rest
 	// Of the server's answers only its Status, for errors, is decoded by type. The rest is read field by field: a set
 	// repeats a whole pod template that nobody here wants.
 	scheme := runtime.NewScheme()

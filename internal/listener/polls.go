@@ -13,8 +13,9 @@ import (
 const (
 	// entriesPerMessage is the most a message has: one that is full has a successor waiting.
 	entriesPerMessage = 50
-	// messagesUnderWay bounds what a crash makes the service deliver again, and the memory that reports take.
-	messagesUnderWay = 8
+	// messagesUnderWay bounds what a crash makes the service deliver again, and the memory that reports take: with 50 entries
+	// of 1 KiB each, 2.5 MiB. Offers and statistics come behind, so it is more than reports need that keep up.
+	messagesUnderWay = 50
 	// gatherTime after a message about started and completed jobs only, the next poll goes out: the service fills
 	// messages meanwhile, and nothing waits for these.
 	gatherTime = 200 * time.Millisecond

@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// reportsAtOnce bounds the patches in flight: at 10 ms each that is 3,200 a second, more than the messages bring.
-	reportsAtOnce = 32
 	// reportLimit is how long a report is tried while the API server answers others.
 	reportLimit = time.Minute
 	// forbiddenLimit is how long a report is tried that is answered with 403. An API server that was just started answers
@@ -94,98 +92,93 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:longestField-len(mark)], "") + mark
 }
 
-// reporter writes reports, many at a time but those about one runner in order.
+// reporter writes reports, in the order that errands gives them.
 type reporter struct {
 	cluster Cluster
 	clock   clock.Clock
 	log     logr.Logger
 	// dropped counts reports that were given up, by reason.
 	dropped func(reason string)
-	slots   chan struct{}
 
-	mu sync.Mutex
-	// tails are closed when the last report accepted for a runner is done with.
-	tails map[string]chan struct{}
+	mu      sync.Mutex
+	errands errands
 	// answeredAt is when the API server last took a report.
 	answeredAt time.Time
 }
 
 func newReporter(cluster Cluster, clk clock.Clock, log logr.Logger, dropped func(string)) *reporter {
-	return &reporter{
-		cluster: cluster, clock: clk, log: log, dropped: dropped,
-		slots: make(chan struct{}, reportsAtOnce), tails: map[string]chan struct{}{},
-	}
+	return &reporter{cluster: cluster, clock: clk, log: log, dropped: dropped, errands: errands{byRunner: map[string]*errand{}}}
 }
 
 // deliver accepts reports, in the order of its calls, and returns a function that waits until each is written or given
-// up. A context that ends gives up the rest; then the function says false.
+// up. A context that ends gives up the rest; then the function says false. All calls have the same context.
 func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func() bool) {
 	var all sync.WaitGroup
+	all.Add(len(reports))
+	r.mu.Lock()
 	for _, report := range reports {
-		before, done := r.enqueue(report.runner)
-		all.Go(func() {
-			defer r.finish(report.runner, done)
-			select {
-			case <-before:
-			case <-ctx.Done():
-				return
-			}
-			r.write(ctx, report)
-		})
+		r.errands.add(report, &all)
 	}
+	r.mu.Unlock()
+	r.dispatch(ctx)
 	return func() bool {
 		all.Wait()
 		return ctx.Err() == nil
 	}
 }
 
-// enqueue puts a report behind the last one for the runner.
-func (r *reporter) enqueue(runner string) (before <-chan struct{}, done chan struct{}) {
+// dispatch starts as many errands as may be under way.
+func (r *reporter) dispatch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, busy := r.tails[runner]
-	if !busy {
-		last = make(chan struct{})
-		close(last)
+	for next := r.errands.next(); next != nil; next = r.errands.next() {
+		go r.write(ctx, next)
 	}
-	done = make(chan struct{})
-	r.tails[runner] = done
-	return last, done
 }
 
-func (r *reporter) finish(runner string, done chan struct{}) {
+// write tries once. What is left to do then waits for its turn again.
+func (r *reporter) write(ctx context.Context, e *errand) {
+	if e.begun.IsZero() {
+		e.begun = r.clock.Now()
+	}
+	err := r.attempt(ctx, e.jobReport)
+	if err != nil && ctx.Err() == nil && !r.givenUp(e, err) {
+		r.pause(ctx, e)
+		r.dispatch(ctx)
+		return
+	}
+	if err == nil {
+		r.tell(e.jobReport)
+	}
+	r.mu.Lock()
+	r.errands.done(e)
+	r.mu.Unlock()
+	r.dispatch(ctx)
+}
+
+// pause lets others write before the next attempt.
+func (r *reporter) pause(ctx context.Context, e *errand) {
+	r.mu.Lock()
+	r.errands.suspend(e)
+	r.mu.Unlock()
+	r.dispatch(ctx)
+	select {
+	case <-r.clock.After(e.pauses.next()):
+	case <-ctx.Done():
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tails[runner] == done {
-		delete(r.tails, runner)
-	}
-	close(done)
+	r.errands.resume(e)
 }
 
-// write tries until the report is in the API server, can never be, or has had its time.
-func (r *reporter) write(ctx context.Context, report jobReport) {
-	started := r.clock.Now()
-	pauses := backoff{first: 200 * time.Millisecond, most: 5 * time.Second}
-	for {
-		err := r.attempt(ctx, report)
-		if err == nil {
-			r.tell(report)
-			return
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if reason, hopeless := r.hopeless(err, started); hopeless {
-			r.log.Error(err, "Report to a runner is given up", "runner", report.runner, "jobID", report.status.JobID, "reason", reason)
-			r.dropped(reason)
-			return
-		}
-		select {
-		case <-r.clock.After(pauses.next()):
-		case <-ctx.Done():
-			return
-		}
+// givenUp says that a report will never be taken, and tells whoever wants to know.
+func (r *reporter) givenUp(e *errand, err error) bool {
+	reason, hopeless := r.hopeless(err, e.begun)
+	if hopeless {
+		r.log.Error(err, "Report to a runner is given up", "runner", e.runner, "jobID", e.status.JobID, "reason", reason)
+		r.dropped(reason)
 	}
+	return hopeless
 }
 
 // tell logs what became of a job, for whoever has only its id: two lines for each at most, and the same again where a message
@@ -201,12 +194,6 @@ func (r *reporter) tell(report jobReport) {
 }
 
 func (r *reporter) attempt(ctx context.Context, report jobReport) error {
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-r.slots }()
 	ctx, cancel := context.WithTimeout(ctx, kubernetesLimit)
 	defer cancel()
 	err := r.cluster.ReportJob(ctx, report.runner, report.status)

@@ -71,41 +71,53 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 		if got := r.cluster.job("slow").JobResult; got != "succeeded" {
 			t.Errorf("last report of the slow runner = %q", got)
 		}
-		if len(r.tails) != 0 {
-			t.Errorf("%d runners are still remembered", len(r.tails))
+		if len(r.errands.byRunner) != 0 {
+			t.Errorf("%d runners are still remembered", len(r.errands.byRunner))
 		}
 	})
 }
 
+// Of jobs' ends, which decide something, many are written at once; of starts only a few, unless many wait.
 func TestReportsAreParallelWithinABound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		var mu sync.Mutex
-		var inFlight, most int
-		r.cluster.onJob = func(string) error {
-			mu.Lock()
-			inFlight++
-			most = max(most, inFlight)
-			mu.Unlock()
-			<-time.After(10 * time.Millisecond)
-			mu.Lock()
-			inFlight--
-			mu.Unlock()
-			return nil
-		}
-		var names []string
-		for i := range 8 * entriesPerMessage {
-			names = append(names, fmt.Sprint("runner-", i))
-		}
-		begun := time.Now()
-		r.deliver(t.Context(), reportsAbout("", names...))()
-		if most != reportsAtOnce {
-			t.Errorf("%d reports at once, want %d", most, reportsAtOnce)
-		}
-		if took := time.Since(begun); took > 130*time.Millisecond {
-			t.Errorf("400 reports of 10 ms took %s", took)
-		}
-	})
+	for name, test := range map[string]struct {
+		result      string
+		count, most int
+	}{
+		"ends":        {"succeeded", 400, reportsAtOnce},
+		"few starts":  {"", startsForOneMore, startsAtOnce},
+		"many starts": {"", messagesUnderWay * entriesPerMessage, reportsAtOnce},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				var mu sync.Mutex
+				var inFlight, most int
+				r.cluster.onJob = func(string) error {
+					mu.Lock()
+					inFlight++
+					most = max(most, inFlight)
+					mu.Unlock()
+					<-time.After(10 * time.Millisecond)
+					mu.Lock()
+					inFlight--
+					mu.Unlock()
+					return nil
+				}
+				var names []string
+				for i := range test.count {
+					names = append(names, fmt.Sprint("runner-", i))
+				}
+				begun := time.Now()
+				r.deliver(t.Context(), reportsAbout(test.result, names...))()
+				if most != test.most {
+					t.Errorf("%d reports at once, want %d", most, test.most)
+				}
+				if took, want := time.Since(begun), time.Duration(test.count/startsAtOnce+1)*10*time.Millisecond; took > want {
+					t.Errorf("%d reports of 10 ms took %s, want %s at most", test.count, took, want)
+				}
+			})
+		})
+	}
 }
 
 func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {

@@ -145,7 +145,7 @@ func TestASessionLostInAnOutageIsOpenedAsSoonAsGitHubSaysSo(t *testing.T) {
 	})
 }
 
-// With eight messages under way no poll goes out that could find the session gone.
+// With as many messages under way as may be no poll goes out that could find the session gone.
 func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error {

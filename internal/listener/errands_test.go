@@ -1,0 +1,191 @@
+package listener
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// waiters are deliveries that a test counts.
+func waiters(count int) []*sync.WaitGroup {
+	all := make([]*sync.WaitGroup, count)
+	for i := range all {
+		all[i] = &sync.WaitGroup{}
+		all[i].Add(1)
+	}
+	return all
+}
+
+// report is one about a runner, recognizable by its patch number.
+func report(runner, result string, patchID int) jobReport {
+	r := jobReport{runner: runner}
+	r.status.JobResult, r.status.JobPatchID = result, patchID
+	return r
+}
+
+func newErrands() *errands { return &errands{byRunner: map[string]*errand{}} }
+
+// said lists what would be written next, with every attempt going well.
+func (q *errands) said() (all []string) {
+	for e := q.next(); e != nil; e = q.next() {
+		all = append(all, fmt.Sprint(e.runner, " ", e.status.JobResult, " ", e.status.JobPatchID))
+		q.done(e)
+	}
+	return all
+}
+
+func TestErrands(t *testing.T) {
+	for name, test := range map[string]struct {
+		reports []jobReport
+		want    []string
+	}{
+		"ends before starts":        {[]jobReport{report("a", "", 1), report("b", "failed", 2)}, []string{"b failed 2", "a  1"}},
+		"each in their order":       {[]jobReport{report("b", "", 1), report("a", "", 2)}, []string{"b  1", "a  2"}},
+		"an end says the start too": {[]jobReport{report("a", "", 1), report("b", "", 1), report("a", "failed", 2)}, []string{"a failed 2", "b  1"}},
+		"a late start keeps the end": {
+			[]jobReport{report("a", "failed", 1), report("a", "", 2)}, []string{"a failed 2"}},
+		"the last of two ends": {[]jobReport{report("a", "failed", 1), report("a", "succeeded", 2)}, []string{"a succeeded 2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newErrands()
+			for _, report := range test.reports {
+				all := waiters(1)
+				q.add(report, all[0])
+				defer all[0].Wait()
+			}
+			if diff := cmp.Diff(test.want, q.said()); diff != "" {
+				t.Errorf("reports (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnEndWaitsForTheStartUnderWay(t *testing.T) {
+	q, all := newErrands(), waiters(3)
+	q.add(report("a", "", 1), all[0])
+	first := q.next()
+	q.add(report("a", "", 2), all[1])
+	q.add(report("a", "failed", 3), all[2])
+	if again := q.next(); again != nil {
+		t.Fatalf("%+v is written beside the first", again.jobReport)
+	}
+	q.done(first)
+	all[0].Wait()
+	if diff := cmp.Diff([]string{"a failed 3"}, q.said()); diff != "" {
+		t.Errorf("after it (-want +got):\n%s", diff)
+	}
+	all[1].Wait()
+	all[2].Wait()
+}
+
+func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
+	q, all := newErrands(), waiters(3)
+	q.add(report("a", "", 1), all[0])
+	first := q.next()
+	q.add(report("a", "", 2), all[1])
+	q.suspend(first)
+	q.add(report("a", "failed", 3), all[2])
+	if early := q.next(); early != nil {
+		t.Fatalf("%+v is written in its pause", early.jobReport)
+	}
+	q.resume(first)
+	if diff := cmp.Diff([]string{"a failed 3"}, q.said()); diff != "" {
+		t.Errorf("after the pause (-want +got):\n%s", diff)
+	}
+	for _, waits := range all {
+		waits.Wait()
+	}
+}
+
+// Whatever happens in whatever order: a runner is told one thing at a time and in the end what all its reports say, at most so
+// many are under way, and every delivery is told once.
+func TestErrandsUnderRandomEvents(t *testing.T) {
+	for seed := range uint64(300) {
+		s := &errandStory{t: t, random: rand.New(rand.NewPCG(seed, 0)), q: newErrands(), said: map[string]jobReport{}, want: map[string]jobReport{}}
+		for range 400 {
+			s.event()
+		}
+		for len(s.q.byRunner) > 0 {
+			s.settle()
+		}
+		if diff := cmp.Diff(s.want, s.said, cmp.AllowUnexported(jobReport{})); diff != "" {
+			t.Fatalf("seed %d: runners were told (-want +got):\n%s", seed, diff)
+		}
+		for _, waits := range s.waiting {
+			waits.Wait()
+		}
+		if s.q.writing != 0 || s.q.startsWriting != 0 || len(s.q.ends) != 0 {
+			t.Fatalf("seed %d: at the end %d under way, %d of them starts, %d ends wait", seed, s.q.writing, s.q.startsWriting, len(s.q.ends))
+		}
+	}
+}
+
+// errandStory plays random events.
+type errandStory struct {
+	t               *testing.T
+	random          *rand.Rand
+	q               *errands
+	writing, paused []*errand
+	patchID         int
+	said, want      map[string]jobReport
+	waiting         []*sync.WaitGroup
+}
+
+func (s *errandStory) event() {
+	if s.random.IntN(2) == 0 {
+		s.settle()
+		return
+	}
+	s.patchID++
+	result := []string{"", "failed", "succeeded"}[s.random.IntN(3)]
+	next := report(fmt.Sprint("runner-", s.random.IntN(60)), result, s.patchID)
+	waits := waiters(1)[0]
+	s.waiting = append(s.waiting, waits)
+	s.q.add(next, waits)
+	apply(s.want, next)
+}
+
+// settle begins what may begin, and lets something that is under way end or pause, or a pause end.
+func (s *errandStory) settle() {
+	for e := s.q.next(); e != nil; e = s.q.next() {
+		for _, other := range s.writing {
+			if other.runner == e.runner {
+				s.t.Fatalf("two reports about %s at once", e.runner)
+			}
+		}
+		s.writing = append(s.writing, e)
+	}
+	if len(s.writing) > reportsAtOnce {
+		s.t.Fatalf("%d at once", len(s.writing))
+	}
+	switch pick := s.random.IntN(4); {
+	case len(s.paused) > 0 && pick == 0:
+		s.q.resume(s.take(&s.paused))
+	case len(s.writing) > 0 && pick == 1:
+		e := s.take(&s.writing)
+		s.q.suspend(e)
+		s.paused = append(s.paused, e)
+	case len(s.writing) > 0:
+		e := s.take(&s.writing)
+		apply(s.said, e.jobReport)
+		s.q.done(e)
+	}
+}
+
+func (s *errandStory) take(from *[]*errand) *errand {
+	i := s.random.IntN(len(*from))
+	taken := (*from)[i]
+	*from = append((*from)[:i], (*from)[i+1:]...)
+	return taken
+}
+
+// apply does what the API server does with a report: what it leaves out stays.
+func apply(to map[string]jobReport, newer jobReport) {
+	if before, is := to[newer.runner]; is && newer.status.JobResult == "" {
+		newer.status.JobResult = before.status.JobResult
+	}
+	to[newer.runner] = newer
+}
