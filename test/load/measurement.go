@@ -29,15 +29,19 @@ type measurement struct {
 	requests          rig.Requests
 	gitHub            map[string]int
 	manager, listener rig.Usage
+	// profiled ends the profiles that were begun with the measurement.
+	profiled func()
 }
 
-// begin starts to measure.
-func begin(t *testing.T, r *rig.Rig) *measurement {
+// begin starts to measure, with profiles if s asks for them.
+func begin(t *testing.T, r *rig.Rig, s *settings) *measurement {
 	t.Helper()
-	return &measurement{
+	m := &measurement{
 		t: t, rig: r, known: len(r.GitHub.Jobs("completed")), requests: r.Requests(), gitHub: gitHubCalls(r),
 		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), began: time.Now(),
 	}
+	m.profiled = s.startProfile(t, r)
+	return m
 }
 
 // gitHubCalls counts the calls of manager and listeners. Polls hang most of the time and cost nothing.
@@ -69,6 +73,7 @@ func (m *measurement) awaitCompleted(jobs int) {
 func (m *measurement) end(result *Result) {
 	m.t.Helper()
 	manager, listener := m.rig.Usage(rig.ManagerProgram), m.rig.Usage(rig.ListenerProgram)
+	m.profiled()
 	jobs := m.jobs()
 	m.times(result, jobs)
 	m.count(result)

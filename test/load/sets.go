@@ -37,13 +37,13 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 	for _, name := range names {
 		r.AwaitListening(name)
 	}
-	single := begin(t, r)
+	single := begin(t, r, &settings{})
 	r.QueueJobs(total, s.job)
 	single.awaitJobs(total)
 	alone := newResult(s, total)
 	single.end(&alone)
 
-	m := begin(t, r)
+	m := begin(t, r, s)
 	others, heal := disturb(r)
 	for _, name := range names {
 		r.QueueJobsFor(name, jobs, s.job)
