@@ -32,7 +32,7 @@ type Pool struct {
 
 	mu      sync.Mutex
 	ctx     context.Context
-	running int            // places taken, at most limit
+	running int            // places taken (see mayStart)
 	groups  map[string]int // tasks of a group in flight, slow ones included, at most limit
 	waiting map[string][]task
 	order   []string // groups with waiting tasks, the next in turn first
@@ -44,7 +44,8 @@ type task struct {
 	run   func(context.Context)
 }
 
-// New returns a pool that has at most limit tasks in flight. Tasks wait until Start is called.
+// New returns a pool that has limit tasks in flight, or more while groups that came first have most of them. Tasks wait until
+// Start is called.
 func New(limit int, clock clock.Clock) *Pool {
 	return &Pool{limit: limit, clock: clock, groups: map[string]int{}, waiting: map[string][]task{}}
 }
@@ -83,15 +84,16 @@ func (p *Pool) Waiting() int {
 	return len(p.order)
 }
 
-// dispatch starts tasks while there are places. The caller holds the lock.
+// dispatch starts what may start, in turn. The caller holds the lock.
 func (p *Pool) dispatch() {
 	if p.ctx == nil {
 		return
 	}
-	for passed := 0; p.running < p.limit && passed < len(p.order); {
+	share := p.evenShare()
+	for passed := 0; passed < len(p.order); {
 		group := p.order[0]
 		p.order = p.order[1:]
-		if p.groups[group] >= p.limit {
+		if !p.mayStart(group, share) {
 			p.order = append(p.order, group)
 			passed++
 			continue
@@ -99,6 +101,24 @@ func (p *Pool) dispatch() {
 		p.start(p.take(group))
 		passed = 0
 	}
+}
+
+// evenShare is how many tasks a group has in flight when all that have any get the same.
+func (p *Pool) evenShare() int {
+	groups := len(p.groups)
+	for _, group := range p.order {
+		if p.groups[group] == 0 {
+			groups++
+		}
+	}
+	return p.limit / max(1, groups)
+}
+
+// mayStart: places are for whoever comes first, but a group that has less than its share doesn't wait until one is free, as the
+// tasks that came first may all be calls to a GitHub that hangs. That makes at most twice the limit, for moments.
+func (p *Pool) mayStart(group string, share int) bool {
+	inFlight := p.groups[group]
+	return p.running < p.limit && inFlight < p.limit || p.running < 2*p.limit && inFlight < share
 }
 
 // take removes the group's first task and puts the group at the end of the turn if it has more.
