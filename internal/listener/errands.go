@@ -1,8 +1,12 @@
 package listener
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 const (
@@ -12,9 +16,6 @@ const (
 	// startsAtOnce of them may be about jobs that have started. Nobody waits for these, and in a burst they come while
 	// runners are created, for which jobs do wait, by an API server that has no time left.
 	startsAtOnce = 6
-	// startsForOneMore allows one more for so many that wait: messages stay under way until their reports are written, and
-	// from messagesUnderWay on no poll goes out. At half of the entries that these have, all places are allowed.
-	startsForOneMore = messagesUnderWay * entriesPerMessage / 2 / (reportsAtOnce - startsAtOnce)
 )
 
 // errand is what one runner is to be told next, and who waits until it is. What comes before its turn becomes part of it.
@@ -24,8 +25,11 @@ type errand struct {
 	stage   stage
 	// asStart says that it is being written as one about a job that has started.
 	asStart bool
-	// begun is when it was first tried, zero before.
-	begun  time.Time
+	// begun is when it was first tried, zero before, and forbidden when the first 403 in a row came. Both move on by the time
+	// that it waits for its turn again.
+	begun, forbidden time.Time
+	// queued is when it was to be tried again.
+	queued time.Time
 	pauses backoff
 	// behind came while it was being written.
 	behind *errand
@@ -47,20 +51,48 @@ func newErrand(report jobReport) *errand {
 	return &errand{jobReport: report, pauses: backoff{first: 200 * time.Millisecond, most: 5 * time.Second}}
 }
 
-// extend makes a newer report part of it: together they say what both would, written in order.
-func (e *errand) extend(newer jobReport) {
-	if !newer.ended() {
-		newer.status.JobResult, newer.status.FinishedAt = e.status.JobResult, e.status.FinishedAt
+// turn notes that it is tried now. The time since it was to be tried again doesn't count: others were tried.
+func (e *errand) turn(now time.Time) {
+	if e.begun.IsZero() {
+		e.begun = now
+		return
 	}
-	e.jobReport, e.begun = newer, time.Time{}
+	waited := now.Sub(e.queued)
+	e.begun = e.begun.Add(waited)
+	if !e.forbidden.IsZero() {
+		e.forbidden = e.forbidden.Add(waited)
+	}
+}
+
+// extend makes a newer report part of it.
+func (e *errand) extend(newer jobReport) {
+	e.status = both(e.status, newer.status)
+	e.begun, e.forbidden = time.Time{}, time.Time{}
+}
+
+// both says what two reports do, written in order: what the newer one leaves out stays.
+func both(older, newer v1alpha1.EphemeralRunnerStatus) v1alpha1.EphemeralRunnerStatus {
+	return v1alpha1.EphemeralRunnerStatus{
+		JobRequestID:      cmp.Or(newer.JobRequestID, older.JobRequestID),
+		JobID:             cmp.Or(newer.JobID, older.JobID),
+		JobRepositoryName: cmp.Or(newer.JobRepositoryName, older.JobRepositoryName),
+		JobWorkflowRef:    cmp.Or(newer.JobWorkflowRef, older.JobWorkflowRef),
+		WorkflowRunID:     cmp.Or(newer.WorkflowRunID, older.WorkflowRunID),
+		JobDisplayName:    cmp.Or(newer.JobDisplayName, older.JobDisplayName),
+		JobPatchID:        cmp.Or(newer.JobPatchID, older.JobPatchID),
+		JobResult:         cmp.Or(newer.JobResult, older.JobResult),
+		FinishedAt:        cmp.Or(newer.FinishedAt, older.FinishedAt),
+	}
 }
 
 // errands says which report is written next. Jobs' ends come first: the manager decides by them what becomes of runners.
 // Reports about one runner are written one at a time and in order. It is not safe for concurrent use.
 type errands struct {
 	byRunner map[string]*errand
-	// ends and starts wait for their turn, oldest first. A start that was extended by the job's end is in both.
+	// ends and starts wait for their turn, oldest first.
 	ends, starts []*errand
+	// deliveries are under way: messages of which not all is written.
+	deliveries int
 	// writing are under way, startsWriting of them as starts.
 	writing, startsWriting int
 }
@@ -83,6 +115,7 @@ func (q *errands) add(report jobReport, waits *sync.WaitGroup) {
 		wasStart := !e.ended()
 		e.extend(report)
 		if wasStart && e.ended() && e.stage == stageQueued {
+			q.starts = slices.DeleteFunc(q.starts, func(start *errand) bool { return start == e })
 			q.queue(e)
 		}
 	}
@@ -106,18 +139,21 @@ func (q *errands) next() *errand {
 	if e := pop(&q.ends); e != nil {
 		return q.begin(e)
 	}
-	for q.startsWriting < startsAtOnce+len(q.starts)/startsForOneMore {
-		e := pop(&q.starts)
-		if e == nil {
-			return nil
-		}
-		if !e.ended() { // else it was, or is, among the ends
-			e.asStart = true
-			q.startsWriting++
-			return q.begin(e)
-		}
+	if q.startsWriting >= q.startsAllowed() {
+		return nil
 	}
-	return nil
+	e := pop(&q.starts)
+	if e == nil {
+		return nil
+	}
+	e.asStart = true
+	q.startsWriting++
+	return q.begin(e)
+}
+
+// startsAllowed are more the more messages are under way, as no poll goes out at messagesUnderWay of them: all places at half of that.
+func (q *errands) startsAllowed() int {
+	return max(startsAtOnce, q.deliveries*reportsAtOnce/(messagesUnderWay/2))
 }
 
 func (q *errands) begin(e *errand) *errand {

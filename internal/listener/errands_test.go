@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -117,8 +118,8 @@ func TestErrandsUnderRandomEvents(t *testing.T) {
 		for _, waits := range s.waiting {
 			waits.Wait()
 		}
-		if s.q.writing != 0 || s.q.startsWriting != 0 || len(s.q.ends) != 0 {
-			t.Fatalf("seed %d: at the end %d under way, %d of them starts, %d ends wait", seed, s.q.writing, s.q.startsWriting, len(s.q.ends))
+		if s.q.writing != 0 || s.q.startsWriting != 0 || len(s.q.ends)+len(s.q.starts) != 0 {
+			t.Fatalf("seed %d: at the end %d under way, %d of them starts, %d wait", seed, s.q.writing, s.q.startsWriting, len(s.q.ends)+len(s.q.starts))
 		}
 	}
 }
@@ -188,4 +189,33 @@ func apply(to map[string]jobReport, newer jobReport) {
 		newer.status.JobResult = before.status.JobResult
 	}
 	to[newer.runner] = newer
+}
+
+// What the end leaves out the start has said.
+func TestAnEndThatTellsLessKeepsWhatTheStartSaid(t *testing.T) {
+	q, all := newErrands(), waiters(2)
+	start, end := report("a", "", 1), report("a", "failed", 2)
+	start.status.JobID, start.status.JobDisplayName, end.status.JobDisplayName = "job", "old", "new"
+	q.add(start, all[0])
+	q.add(end, all[1])
+	got := q.next().status
+	if got.JobID != "job" || got.JobDisplayName != "new" || got.JobResult != "failed" {
+		t.Errorf("report = %+v", got)
+	}
+}
+
+// The time of a report that fails begins anew with what is added to it.
+func TestANewReportHasTimeOfItsOwn(t *testing.T) {
+	q, all, now := newErrands(), waiters(2), time.Unix(1, 0)
+	q.add(report("a", "", 1), all[0])
+	e := q.next()
+	e.turn(now)
+	q.suspend(e)
+	q.add(report("a", "failed", 2), all[1])
+	e.queued = now.Add(time.Hour)
+	q.resume(e)
+	q.next().turn(now.Add(2 * time.Hour))
+	if want := now.Add(2 * time.Hour); !e.begun.Equal(want) {
+		t.Errorf("it was first tried at %s, want %s", e.begun, want)
+	}
 }

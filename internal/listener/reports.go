@@ -111,11 +111,12 @@ func newReporter(cluster Cluster, clk clock.Clock, log logr.Logger, dropped func
 }
 
 // deliver accepts reports, in the order of its calls, and returns a function that waits until each is written or given
-// up. A context that ends gives up the rest; then the function says false. All calls have the same context.
+// up, and has to be called. A context that ends gives up the rest; then it says false. All calls have the same context.
 func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func() bool) {
 	var all sync.WaitGroup
 	all.Add(len(reports))
 	r.mu.Lock()
+	r.errands.deliveries++
 	for _, report := range reports {
 		r.errands.add(report, &all)
 	}
@@ -123,6 +124,9 @@ func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func(
 	r.dispatch(ctx)
 	return func() bool {
 		all.Wait()
+		r.mu.Lock()
+		r.errands.deliveries--
+		r.mu.Unlock()
 		return ctx.Err() == nil
 	}
 }
@@ -138,9 +142,7 @@ func (r *reporter) dispatch(ctx context.Context) {
 
 // write tries once. What is left to do then waits for its turn again.
 func (r *reporter) write(ctx context.Context, e *errand) {
-	if e.begun.IsZero() {
-		e.begun = r.clock.Now()
-	}
+	e.turn(r.clock.Now())
 	err := r.attempt(ctx, e.jobReport)
 	if err != nil && ctx.Err() == nil && !r.givenUp(e, err) {
 		r.pause(ctx, e)
@@ -168,12 +170,13 @@ func (r *reporter) pause(ctx context.Context, e *errand) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	e.queued = r.clock.Now()
 	r.errands.resume(e)
 }
 
 // givenUp says that a report will never be taken, and tells whoever wants to know.
 func (r *reporter) givenUp(e *errand, err error) bool {
-	reason, hopeless := r.hopeless(err, e.begun)
+	reason, hopeless := r.hopeless(e, err)
 	if hopeless {
 		r.log.Error(err, "Report to a runner is given up", "runner", e.runner, "jobID", e.status.JobID, "reason", reason)
 		r.dropped(reason)
@@ -212,17 +215,26 @@ func (r *reporter) answered() {
 
 // hopeless says why a report will never be taken: the server said so, or it took others for as long as this one had
 // its time. While the server is away everything waits: what runners did meanwhile must not be forgotten.
-func (r *reporter) hopeless(err error, started time.Time) (reason string, hopeless bool) {
+func (r *reporter) hopeless(e *errand, err error) (reason string, hopeless bool) {
+	now := r.clock.Now()
 	var status apierrors.APIStatus
+	var code int32
 	if errors.As(err, &status) {
-		switch code := status.Status().Code; code {
-		case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-			return string(apierrors.ReasonForError(err)), true
-		case http.StatusForbidden:
-			return string(apierrors.ReasonForError(err)), r.clock.Since(started) >= forbiddenLimit
+		code = status.Status().Code
+	}
+	if code != http.StatusForbidden {
+		e.forbidden = time.Time{}
+	}
+	switch code {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return string(apierrors.ReasonForError(err)), true
+	case http.StatusForbidden:
+		if e.forbidden.IsZero() {
+			e.forbidden = now
 		}
+		return string(apierrors.ReasonForError(err)), now.Sub(e.forbidden) >= forbiddenLimit
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return v1alpha1.ReasonTimeout, r.clock.Since(started) >= reportLimit && r.answeredAt.After(started)
+	return v1alpha1.ReasonTimeout, now.Sub(e.begun) >= reportLimit && r.answeredAt.After(e.begun)
 }

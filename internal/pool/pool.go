@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// Limit is how many calls one manager has in flight. With GitHub's 0.3–0.7 s for a JIT config it makes 180–430
-	// registrations a second, more than an API server takes on two cores, and stays far below what a host would
-	// have to open connections for.
+	// Limit is how many calls one manager has in flight, or up to twice that where many are another set's (see mayStart). With
+	// GitHub's 0.3–0.7 s for a JIT config it makes 180–430 registrations a second, more than an API server takes on two cores,
+	// and stays far below what a host would have to open connections for.
 	Limit = 128
 
 	// slowAfter is how long a call may take before its place is given to another: calls to a GitHub that hangs run into
@@ -103,7 +103,7 @@ func (p *Pool) dispatch() {
 	}
 }
 
-// evenShare is how many tasks a group has in flight when all that have any get the same.
+// evenShare is how many tasks a group has in flight when all that have any get the same, but one at least.
 func (p *Pool) evenShare() int {
 	groups := len(p.groups)
 	for _, group := range p.order {
@@ -111,7 +111,7 @@ func (p *Pool) evenShare() int {
 			groups++
 		}
 	}
-	return p.limit / max(1, groups)
+	return max(1, p.limit/max(1, groups))
 }
 
 // mayStart: places are for whoever comes first, but a group that has less than its share doesn't wait until one is free, as the

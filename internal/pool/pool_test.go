@@ -122,6 +122,26 @@ func TestPoolIsBoundedBesideAHangingGroup(t *testing.T) {
 	})
 }
 
+// Also where groups are more than places.
+func TestPoolHangingGroupKeepsNoneOfManyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, groups = 4, 4
+		pool := run(t, limit)
+		synctest.Wait()
+		for range limit {
+			pool.Go("hangs", hold(time.Hour))
+		}
+		started := make(chan struct{}, groups)
+		for group := range groups {
+			pool.Go(string(rune('a'+group)), func(ctx context.Context) { started <- struct{}{}; hold(time.Second)(ctx) })
+		}
+		synctest.Wait()
+		if len(started) != groups {
+			t.Errorf("%d of %d groups' tasks started at once", len(started), groups)
+		}
+	})
+}
+
 func TestPoolHangingGroupIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := run(t, 4)
