@@ -57,7 +57,7 @@ func (c *Controller) ending(p *pass) *ending {
 		pod.state = podMissing
 	}
 	return &ending{
-		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: p.Status.JobCompleted(),
+		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: c.spent(p),
 		registered: !c.unregistered(p), provisioning: provisioning.running,
 		unseen: provisioning.known && provisioning.failure == nil && !p.hadPod() &&
 			now.Before(provisioning.finished.Add(unseenInFarewell)),

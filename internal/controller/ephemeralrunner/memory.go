@@ -211,6 +211,14 @@ func (c *Controller) unregistered(p *pass) bool {
 	return p.memory.registration == 0 && !p.memory.asked && p.CreationTimestamp.After(c.began.Add(clockSkew))
 }
 
+// spent says that the registration has had its job. The report of a job's end may be about an earlier registration of the same
+// name: a manager that takes over while reports are late, and finds no pod any more, has asked for another one.
+func (c *Controller) spent(p *pass) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.Status.JobCompleted() && (p.hadPod() || !p.memory.asked)
+}
+
 // forget drops the memory of the runner of that name that is gone.
 func (c *Controller) forget(name types.NamespacedName) {
 	c.mu.Lock()

@@ -38,7 +38,7 @@ type ending struct {
 	pod        outcome
 	bound      bool // the pod has a node, whose kubelet may have started it without having said so yet
 	hasJob     bool // a job was reported to have started, or GitHub has spoken of one
-	completed  bool // its end was reported
+	completed  bool // the end of the job of the present registration was reported
 	registered bool // there may be a registration
 	// provisioning: a registration is under way; its pod may still be created.
 	provisioning bool
