@@ -183,7 +183,11 @@ func (q *errands) suspend(e *errand) {
 	}
 }
 
-func (q *errands) resume(e *errand) { q.queue(e) }
+// resume lets it wait for its turn again, from now on.
+func (q *errands) resume(e *errand, now time.Time) {
+	e.queued = now
+	q.queue(e)
+}
 
 // done tells who waits for an errand that it is written or given up, and lets what came meanwhile follow.
 func (q *errands) done(e *errand) {

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // waiters are deliveries that a test counts.
@@ -92,7 +95,7 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	if early := q.next(); early != nil {
 		t.Fatalf("%+v is written in its pause", early.jobReport)
 	}
-	q.resume(first)
+	q.resume(first, time.Time{})
 	if diff := cmp.Diff([]string{"a failed 3"}, q.said()); diff != "" {
 		t.Errorf("after the pause (-want +got):\n%s", diff)
 	}
@@ -164,7 +167,7 @@ func (s *errandStory) settle() {
 	}
 	switch pick := s.random.IntN(4); {
 	case len(s.paused) > 0 && pick == 0:
-		s.q.resume(s.take(&s.paused))
+		s.q.resume(s.take(&s.paused), time.Time{})
 	case len(s.writing) > 0 && pick == 1:
 		e := s.take(&s.writing)
 		s.q.suspend(e)
@@ -212,10 +215,24 @@ func TestANewReportHasTimeOfItsOwn(t *testing.T) {
 	e.turn(now)
 	q.suspend(e)
 	q.add(report("a", "failed", 2), all[1])
-	e.queued = now.Add(time.Hour)
-	q.resume(e)
+	q.resume(e, now.Add(time.Hour))
 	q.next().turn(now.Add(2 * time.Hour))
 	if want := now.Add(2 * time.Hour); !e.begun.Equal(want) {
 		t.Errorf("it was first tried at %s, want %s", e.begun, want)
+	}
+}
+
+// No field that reports have is forgotten where two become one.
+func TestBothKeepsEveryFieldOfAReport(t *testing.T) {
+	message := &actions.Message{JobsCompleted: []actions.JobCompleted{{
+		RunnerName: "a", Result: "failed", JobMessageBase: actions.JobMessageBase{
+			RunnerRequestID: 1, JobID: "job", OwnerName: "my", RepositoryName: "repo", JobWorkflowRef: "ref", WorkflowRunID: 2, JobDisplayName: "name",
+		},
+	}}}
+	full := reportsOf(message, 3, time.Unix(1, 0))[0].status
+	for _, got := range []v1alpha1.EphemeralRunnerStatus{both(full, v1alpha1.EphemeralRunnerStatus{}), both(v1alpha1.EphemeralRunnerStatus{}, full)} {
+		if diff := cmp.Diff(full, got); diff != "" {
+			t.Errorf("lost (-want +got):\n%s", diff)
+		}
 	}
 }

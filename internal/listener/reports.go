@@ -170,8 +170,7 @@ func (r *reporter) pause(ctx context.Context, e *errand) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.queued = r.clock.Now()
-	r.errands.resume(e)
+	r.errands.resume(e, r.clock.Now())
 }
 
 // givenUp says that a report will never be taken, and tells whoever wants to know.
