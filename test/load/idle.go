@@ -20,7 +20,7 @@ func idle(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 		r.AwaitListening(fmt.Sprintf("set-%03d", i))
 	}
 	<-time.After(settle)
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	<-time.After(s.length)
 	m.end(&result)
 	m.noteIdle(s, &result)

@@ -26,7 +26,7 @@ const registrations = "generate-jit-config"
 func limited(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	unlimit := limitRegistrations(t, r)
 	r.QueueJobs(jobs, s.job)
 	m.awaitJobs(jobs)

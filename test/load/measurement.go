@@ -29,18 +29,24 @@ type measurement struct {
 	requests          rig.Requests
 	gitHub            map[string]int
 	manager, listener rig.Usage
-	// profiled ends the profiles that were begun with the measurement.
-	profiled func()
+	// endProfiles waits for the profiles that were begun with the measurement.
+	endProfiles func()
 }
 
-// begin starts to measure, with profiles if s asks for them.
-func begin(t *testing.T, r *rig.Rig, s *settings) *measurement {
+// begin starts to measure.
+func begin(t *testing.T, r *rig.Rig) *measurement {
 	t.Helper()
-	m := &measurement{
+	return &measurement{
 		t: t, rig: r, known: len(r.GitHub.Jobs("completed")), requests: r.Requests(), gitHub: gitHubCalls(r),
 		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), began: time.Now(),
+		endProfiles: func() {},
 	}
-	m.profiled = s.startProfile(t, r)
+}
+
+// profiled takes profiles meanwhile if s asks for them.
+func (m *measurement) profiled(s *settings) *measurement {
+	m.t.Helper()
+	m.endProfiles = s.startProfile(m.t, m.rig)
 	return m
 }
 
@@ -73,7 +79,7 @@ func (m *measurement) awaitCompleted(jobs int) {
 func (m *measurement) end(result *Result) {
 	m.t.Helper()
 	manager, listener := m.rig.Usage(rig.ManagerProgram), m.rig.Usage(rig.ListenerProgram)
-	m.profiled()
+	m.endProfiles()
 	jobs := m.jobs()
 	m.times(result, jobs)
 	m.count(result)

@@ -39,7 +39,7 @@ func burst(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	floor(t, cluster, warmUp, 0)
 	before := floor(t, cluster, jobs, s.jit)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	r.QueueJobs(jobs, s.job)
 	m.awaitJobs(jobs)
 	m.end(&result)
@@ -53,7 +53,7 @@ func burst(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 func check(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	r.QueueJobs(jobs, s.job)
 	m.awaitJobs(jobs)
 	m.end(&result)
@@ -64,7 +64,7 @@ func check(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	ids := r.QueueJobs(jobs, time.Hour)
 	gomega.NewWithT(t).Eventually(func() int { return r.GitHub.Snapshot().JobsByState["running"] }, patience, look).
 		Should(gomega.Equal(jobs), "running jobs")
@@ -83,8 +83,8 @@ func latency(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Res
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(10))
 	r.QueueJobs(1, 0) // opens connections
-	begin(t, r, &settings{}).awaitOneMore()
-	m := begin(t, r, s)
+	begin(t, r).awaitOneMore()
+	m := begin(t, r).profiled(s)
 	for done := range jobs {
 		r.QueueJobs(1, 0)
 		m.awaitJobs(done + 1)
@@ -102,7 +102,7 @@ func (m *measurement) awaitOneMore() { m.awaitJobs(1 - min(1, m.known)) }
 func churn(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	arrive(t, r, s, jobs, func(int) {})
 	m.awaitJobs(jobs)
 	m.end(&result)
@@ -114,7 +114,7 @@ func soak(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 	jobs := int(s.length.Seconds() * s.rate)
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	arrive(t, r, s, jobs, func(queued int) {
 		if tenth := max(1, jobs/10); queued%tenth == 0 {
 			manager, listener := r.Usage(rig.ManagerProgram), r.Usage(rig.ListenerProgram)

@@ -37,13 +37,13 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 	for _, name := range names {
 		r.AwaitListening(name)
 	}
-	single := begin(t, r, &settings{})
+	single := begin(t, r)
 	r.QueueJobs(total, s.job)
 	single.awaitJobs(total)
 	alone := newResult(s, total)
 	single.end(&alone)
 
-	m := begin(t, r, s)
+	m := begin(t, r).profiled(s)
 	others, heal := disturb(r)
 	for _, name := range names {
 		r.QueueJobsFor(name, jobs, s.job)
