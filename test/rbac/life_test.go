@@ -207,8 +207,7 @@ func (l *life) change() {
 }
 
 // move gives a set another address twice, while GitHub deletes nothing. A manager that starts when it does again asks for both
-// former scale sets in one call and tells of them in one pass: two Events with the same reason about an object that has not
-// changed in between are a series.
+// former scale sets in one call and tells of them in one pass, which makes a series.
 func (l *life) move() {
 	l.Helper()
 	back := l.disturb(fakegithub.Fault{Endpoint: "delete-scale-set", Hang: true})
@@ -224,9 +223,7 @@ func (l *life) move() {
 	l.rig.StopManager()
 	back()
 	l.rig.StartManager()
-	l.await("former scale sets are gone", func() bool {
-		return l.runnerSet(mistyped).Annotations["actions.github.com/former-registrations"] == ""
-	})
+	l.awaitSeries(l.runnerSet(mistyped))
 }
 
 // awaitAnotherListener waits until the pod of a set's listener is another one, which polls.

@@ -45,8 +45,8 @@ func (l *life) loseListener() {
 	l.awaitAnotherListener(proxied, former)
 }
 
-// leaveListenerPods has the manager find two pods of former listeners when it starts. It tells of both in one pass: two
-// Events with the same reason about an object that has not changed in between, which are recorded as a series.
+// leaveListenerPods has the manager find two pods of former listeners when it starts. It tells of both in one
+// pass, which makes a series.
 func (l *life) leaveListenerPods() {
 	l.Helper()
 	l.rig.StopManager()
@@ -61,4 +61,5 @@ func (l *life) leaveListenerPods() {
 	l.create(left...)
 	l.rig.StartManager()
 	l.await("former listeners are ended", func() bool { return l.gone(left[0]) && l.gone(left[1]) })
+	l.awaitSeries(listener)
 }

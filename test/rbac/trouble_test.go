@@ -1,10 +1,12 @@
 package rbac
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,6 +115,18 @@ func (l *life) runners() map[types.UID]*v1alpha1.EphemeralRunner {
 		found[list.Items[i].UID] = &list.Items[i]
 	}
 	return found
+}
+
+// awaitSeries waits until an Event about the object is a series: two with the same reason while the object doesn't change are
+// recorded as one, and the second is a patch. They are written after what they tell of, and a manager that is killed at once
+// writes neither; where the patch comes before the Event that it is for, it is repeated after 12 s.
+func (l *life) awaitSeries(about client.Object) {
+	l.Helper()
+	l.await("a series of Events about "+about.GetName(), func() bool {
+		var events eventsv1.EventList
+		l.ledger.list(l.T, &events, client.InNamespace(about.GetNamespace()))
+		return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == about.GetUID() && e.Series != nil })
+	})
 }
 
 func foreignPod(meta metav1.ObjectMeta) *corev1.Pod {
