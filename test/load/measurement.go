@@ -107,18 +107,12 @@ func (m *measurement) times(result *Result, jobs []fakegithub.Job) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	pods := podTimesOf(events)
-	result.Created = spreadOf(since(jobs, queued, pods.created))
-	result.Gone = spreadOf(since(jobs, completed, pods.gone))
-	result.Removed = spreadOf(since(jobs, pods.toldOf, pods.gone))
-	result.AllCreated = seconds(latest(pods.created).Sub(m.began))
-	var lastJob time.Time
-	for _, job := range jobs {
-		if job.CompletedAt.After(lastJob) {
-			lastJob = job.CompletedAt
-		}
-	}
-	result.Drained = seconds(latest(pods.gone).Sub(lastJob))
+	lives := livesOf(jobs, podTimesOf(events))
+	result.Created = spreadOf(between(lives, queued, created))
+	result.Gone = spreadOf(between(lives, completed, gone))
+	result.Removed = spreadOf(between(lives, told, gone))
+	result.AllCreated = seconds(latest(lives, created).Sub(m.began))
+	result.Drained = seconds(latest(lives, gone).Sub(latest(lives, completed)))
 }
 
 func (m *measurement) count(result *Result) {

@@ -41,45 +41,86 @@ func spreadOf(durations []time.Duration) Spread {
 // seconds rounds to milliseconds, which is finer than what is measured.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// podTimes are when the API server had created pods, heard the last of them from their node, and removed them, by name.
-type podTimes struct{ created, told, gone map[string]time.Time }
+// podTimes are when the API server had created a pod, heard the last of it from its node, and removed it.
+type podTimes struct{ created, told, gone time.Time }
 
-// podTimesOf reads them from the audit log. Only nodes write a pod's status. The last deletion that was carried out is the one
-// that removed the pod: the one before it began the grace period.
-func podTimesOf(events []testkube.AuditEvent) podTimes {
-	times := podTimes{created: map[string]time.Time{}, told: map[string]time.Time{}, gone: map[string]time.Time{}}
-	moments := map[string]map[string]time.Time{"create ": times.created, "patch status": times.told, "delete ": times.gone}
+// podTimesOf reads them from the audit log, by the pods' names: over thousands of runners one comes again. Only nodes write a
+// pod's status. The last deletion that was carried out is the one that removed the pod: the one before it began the grace period.
+func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
+	pods := map[string][]*podTimes{}
 	for _, event := range events {
 		done := event.Response.Code == http.StatusOK || event.Response.Code == http.StatusCreated
-		if of := moments[event.Verb+" "+event.Object.Subresource]; of != nil && done && event.Object.Resource == "pods" {
-			of[event.Object.Name] = event.Answered
+		if done && event.Object.Resource == "pods" {
+			pods[event.Object.Name] = note(pods[event.Object.Name], event)
 		}
 	}
-	return times
+	return pods
 }
 
-// since collects, over the jobs, how long after the job's own moment the moment of its runner's pod was.
-func since(jobs []fakegithub.Job, from func(fakegithub.Job) time.Time, pods map[string]time.Time) []time.Duration {
-	var durations []time.Duration
+// note adds what an event tells about the last of the pods of one name.
+func note(pods []*podTimes, event testkube.AuditEvent) []*podTimes {
+	request := event.Verb + " " + event.Object.Subresource
+	if request == "create " {
+		return append(pods, &podTimes{created: event.Answered})
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	switch last := pods[len(pods)-1]; request {
+	case "patch status":
+		last.told = event.Answered
+	case "delete ":
+		last.gone = event.Answered
+	}
+	return pods
+}
+
+// life is a job with the pod that it ran in.
+type life struct {
+	fakegithub.Job
+	pod *podTimes
+}
+
+// livesOf leaves out jobs whose pods are not known. A job ran in the last pod of its runner's name that there was before its end.
+func livesOf(jobs []fakegithub.Job, pods map[string][]*podTimes) []life {
+	var lives []life
 	for _, job := range jobs {
-		if at, known := pods[job.Runner]; known && !from(job).IsZero() {
-			durations = append(durations, at.Sub(from(job)))
+		for _, pod := range slices.Backward(pods[job.Runner]) {
+			if pod.created.Before(job.CompletedAt) {
+				lives = append(lives, life{Job: job, pod: pod})
+				break
+			}
+		}
+	}
+	return lives
+}
+
+type moment func(life) time.Time
+
+func queued(l life) time.Time    { return l.QueuedAt }
+func completed(l life) time.Time { return l.CompletedAt }
+func created(l life) time.Time   { return l.pod.created }
+
+// told is when the node had said the last of the pod, which is that it has ended.
+func told(l life) time.Time { return l.pod.told }
+func gone(l life) time.Time { return l.pod.gone }
+
+// between collects how long it took from one moment to the other, where there were both.
+func between(lives []life, from, to moment) []time.Duration {
+	var durations []time.Duration
+	for _, l := range lives {
+		if !from(l).IsZero() && !to(l).IsZero() {
+			durations = append(durations, to(l).Sub(from(l)))
 		}
 	}
 	return durations
 }
 
-// toldOf is when the node had said the last of the job's pod, which is that it has ended.
-func (p podTimes) toldOf(job fakegithub.Job) time.Time { return p.told[job.Runner] }
-
-func queued(job fakegithub.Job) time.Time    { return job.QueuedAt }
-func completed(job fakegithub.Job) time.Time { return job.CompletedAt }
-
 // latest returns the last of the moments.
-func latest[K comparable](moments map[K]time.Time) (last time.Time) {
-	for _, moment := range moments {
-		if moment.After(last) {
-			last = moment
+func latest(lives []life, of moment) (last time.Time) {
+	for _, l := range lives {
+		if at := of(l); at.After(last) {
+			last = at
 		}
 	}
 	return last
