@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxMessageLength bounds what of a foreign error text goes into logs and conditions.
+// maxMessageLength bounds what of a foreign text goes into an error, and so into logs and conditions.
 const maxMessageLength = 512
 
 // Headers that name a call in GitHub's logs: the Actions service sends the first, the REST API the second.
@@ -38,13 +38,15 @@ func (x *exchange) answerError() error {
 // answer describes the last answer.
 func (x *exchange) answer() *Error {
 	message, typeName := explain(x.last)
+	// Redacted first: of a credential that is cut, the rest would stay.
+	quote := func(text string) string { return shorten(x.redact(text)) }
 	failure := &Error{
 		Endpoint:   x.request.endpoint,
 		StatusCode: x.last.status,
-		TypeName:   typeName,
-		Message:    x.redact(message),
-		ActivityID: x.last.header.Get(headerActivityID),
-		RequestID:  x.last.header.Get(headerRequestID),
+		TypeName:   quote(typeName),
+		Message:    quote(message),
+		ActivityID: quote(x.last.header.Get(headerActivityID)),
+		RequestID:  quote(x.last.header.Get(headerRequestID)),
 		Credential: x.request.credential,
 		webPage:    isWebPage(x.last),
 	}
@@ -88,18 +90,18 @@ func explain(answer *response) (message, typeName string) {
 	var body errorBody
 	mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type"))
 	if mediaType == "text/plain" || json.Unmarshal([]byte(text), &body) != nil {
-		return shorten(text), ""
+		return text, ""
 	}
 	if body.Details != "" && body.TypeName == "" {
 		body.unwrap()
 	}
 	switch {
 	case body.Message != "":
-		return shorten(body.Message), shorten(body.TypeName)
+		return body.Message, body.TypeName
 	case body.Error != "":
-		return shorten(body.Error), shorten(body.TypeName)
+		return body.Error, body.TypeName
 	}
-	return shorten(text), shorten(body.TypeName)
+	return text, body.TypeName
 }
 
 var exceptionName = regexp.MustCompile(`[\w.]+Exception`)
@@ -115,6 +117,13 @@ func (b *errorBody) unwrap() {
 	}
 	b.TypeName, b.Message = exceptionName.FindString(b.Details), b.Details
 }
+
+// shortError is an error whose text may quote what is foreign. Its cause stays as it is.
+type shortError struct{ cause error }
+
+func (e *shortError) Error() string { return shorten(e.cause.Error()) }
+
+func (e *shortError) Unwrap() error { return e.cause }
 
 func shorten(text string) string {
 	if len(text) <= maxMessageLength {

@@ -214,7 +214,7 @@ func (x *exchange) networkError(err error) error {
 		URL:      bare(x.request.url),
 		Attempts: max(1, x.attempt),
 		Err:      err,
-		text:     x.redact(err.Error()),
+		text:     shorten(x.redact(err.Error())),
 	}
 	if x.last != nil {
 		failure.LastAnswer = x.answer()
@@ -222,7 +222,7 @@ func (x *exchange) networkError(err error) error {
 	return failure
 }
 
-// bare is an address without what may be secret in it: query, user name and password.
+// bare is an address for an error, shortened and without what may be secret in it: query, user name and password.
 func bare(address *url.URL) string {
-	return (&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String()
+	return shorten((&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String())
 }

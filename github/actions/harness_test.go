@@ -161,6 +161,14 @@ func (a reply) write(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, a.body)
 }
 
+// after is a reply that takes so long on the tests' clock.
+func (s *server) after(delay time.Duration, then reply) reply {
+	return reply{do: func(w http.ResponseWriter, r *http.Request) {
+		s.clock.Step(delay)
+		then.write(w, r)
+	}}
+}
+
 // calls returns the requests that were made to "METHOD /path".
 func (s *server) calls(call string) []seen {
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -32,7 +33,7 @@ type Message struct {
 	JobsCompleted []JobCompleted
 	// Entries counts all elements of the message, including unknown ones.
 	Entries int
-	// Unknown lists the types of elements that this client doesn't know. They are no error.
+	// Unknown lists the types of elements that this client doesn't know, shortened. They are no error.
 	Unknown []string
 }
 
@@ -85,7 +86,7 @@ type JobCompleted struct {
 type MalformedMessageError struct {
 	// MessageID is 0 when not even the id could be read; such a message can't be deleted.
 	MessageID int64
-	// MessageType is the type of the envelope, as far as it could be read.
+	// MessageType is the type of the envelope, as far as it could be read, shortened.
 	MessageType string
 	// Message is what could be read; never nil. Its Statistics may be nil.
 	Message *Message
@@ -119,7 +120,7 @@ func parseMessage(text []byte) (*Message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
 	}
 	if err != nil {
-		return nil, &MalformedMessageError{Message: &Message{}, Err: err}
+		return nil, &MalformedMessageError{Message: &Message{}, Err: &shortError{err}}
 	}
 	message, kind := &Message{}, ""
 	problems := []error{
@@ -132,6 +133,7 @@ func parseMessage(text []byte) (*Message, error) {
 	if kind == messageTypeJobs {
 		problems = append(problems, message.addBody(outer.Body))
 	} else {
+		kind = shorten(kind)
 		problems = append(problems, fmt.Errorf("messageType %q is unknown", kind))
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -150,17 +152,20 @@ func decodeField(name string, text json.RawMessage, into any) error {
 // decodeOptional leaves into as it is where the field is null.
 func decodeOptional(name string, text json.RawMessage, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return problem(name, err)
 	}
 	return nil
 }
+
+// problem says what is wrong with a part of a message. The cause may quote all of it: a number that is out of range, a time.
+func problem(part string, err error) error { return fmt.Errorf("%s: %w", part, &shortError{err}) }
 
 // addBody decodes the entries: an array inside a string. An empty or missing string has none.
 func (m *Message) addBody(text json.RawMessage) error {
 	var body string
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &body); err != nil {
-			return fmt.Errorf("body: %w", err)
+			return problem("body", err)
 		}
 	}
 	if body == "" {
@@ -170,7 +175,7 @@ func (m *Message) addBody(text json.RawMessage) error {
 	opening, err := entries.Token()
 	switch {
 	case err != nil:
-		return fmt.Errorf("body: %w", err)
+		return problem("body", err)
 	case opening == nil: // null
 		return nil
 	case opening != json.Delim('['):
@@ -188,14 +193,14 @@ func (m *Message) addEntries(entries *json.Decoder) error {
 		}
 		var entry json.RawMessage
 		if err := entries.Decode(&entry); err != nil {
-			return errors.Join(append(problems, fmt.Errorf("body: %w", err))...)
+			return errors.Join(append(problems, problem("body", err))...)
 		}
 		if err := m.addEntry(entry); err != nil {
-			problems = append(problems, fmt.Errorf("entry %d: %w", m.Entries, err))
+			problems = append(problems, problem("entry "+strconv.Itoa(m.Entries), err))
 		}
 	}
 	if _, err := entries.Token(); err != nil {
-		problems = append(problems, fmt.Errorf("body: %w", err))
+		problems = append(problems, problem("body", err))
 	}
 	return errors.Join(problems...)
 }
@@ -217,7 +222,7 @@ func (m *Message) addEntry(text json.RawMessage) error {
 	case "JobCompleted":
 		return appendDecoded(&m.JobsCompleted, text)
 	}
-	m.Unknown = append(m.Unknown, kind.MessageType)
+	m.Unknown = append(m.Unknown, shorten(kind.MessageType))
 	return nil
 }
 

@@ -145,6 +145,41 @@ func TestNoMessageTakesMuchMemory(t *testing.T) {
 	}
 }
 
+// Errors go into logs and a status: what they quote of a message is shortened, wherever it stands in it.
+func TestNoErrorQuotesALongMessage(t *testing.T) {
+	const size = 1 << 20
+	long, digits := strings.Repeat("x", size), strings.Repeat("7", size)
+	entry := func(field string) string {
+		return `,"body":` + jsonText(t, `[{"messageType":"JobStarted",`+field+`}]`)
+	}
+	const jobs = `"messageType":"RunnerScaleSetJobMessages"`
+	for name, text := range map[string]string{
+		"type":                `"messageId":5,"messageType":"` + long + `"`,
+		"type, without an id": `"messageType":"` + long + `"`,
+		"type as a number":    `"messageId":5,"messageType":` + digits,
+		"id":                  `"messageId":` + digits + `,` + jobs,
+		"statistics":          `"messageId":5,` + jobs + `,"statistics":{"totalAssignedJobs":` + digits + `}`,
+		"body as a number":    `"messageId":5,` + jobs + `,"body":` + digits,
+		"number in the body":  `"messageId":5,` + jobs + `,"body":"` + digits + `"`,
+		"number of an entry":  `"messageId":5,` + jobs + entry(`"runnerId":`+digits),
+		"time of an entry":    `"messageId":5,` + jobs + entry(`"queueTime":"`+long+`"`),
+	} {
+		_, err := parseMessage([]byte("{" + text + "}"))
+		var malformed *MalformedMessageError
+		if !errors.As(err, &malformed) {
+			t.Errorf("%s: got %.200v, want *MalformedMessageError", name, err)
+			continue
+		}
+		if got := max(len(err.Error()), len(malformed.Err.Error()), len(malformed.MessageType)); got > 10_000 {
+			t.Errorf("%s: a text of %d bytes: %.200v", name, got, err)
+		}
+	}
+	known, err := parseMessage([]byte(message(t, 5, map[string]any{"messageType": long})))
+	if err != nil || len(known.Unknown) != 1 || len(known.Unknown[0]) > 10_000 {
+		t.Errorf("unknown type: got %.200v, %.200v; want it shortened", known, err)
+	}
+}
+
 func TestMalformedMessageComesOutOfTheQueue(t *testing.T) {
 	s := newServer(t)
 	session := s.session()

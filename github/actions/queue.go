@@ -11,36 +11,32 @@ import (
 	"time"
 )
 
-// heldAtLeast tells a poll whose token ended while it was held from one whose token was refused: that takes milliseconds.
-const heldAtLeast = time.Second
+const (
+	// heldAtLeast tells a poll whose token ended while it was held from one whose token was refused. It is a guess: a refusal
+	// takes milliseconds, but more than this where the way to GitHub is slow.
+	heldAtLeast = time.Second
+	// mostRefusedLate bounds how often in a row the guess may be "ended while held": that many refusals without a success are
+	// an error. A token that is only short-lived then costs a new session, which is cheap.
+	mostRefusedLate = 3
+)
 
 // GetMessage waits for a message: up to PollTimeout, one attempt, about 50 s by GitHub's own choice. It returns nil, nil when none
 // came; then the last known statistics still hold. lastMessageID is the id of the last message received, 0 for none.
 // maxCapacity is how many jobs the scale set may have in total, running ones included; with 0 none is assigned.
 //
-// A refused queue token is renewed once and the poll repeated once; where the renewed one ends
-// while the poll is held, no message came. Failures: ErrSessionNotFound (create a new session), *MalformedMessageError, ErrTruncated,
-// *UnexpectedResponseError, *RateLimitedError, *NetworkError, *Error.
+// A refused queue token is renewed once and the poll repeated once; where the renewed one ends while the poll is held, no
+// message came, unless that happens to mostRefusedLate polls in a row: the last of these and those that follow fail with
+// ErrUnauthorized until GitHub takes a token. Other failures: ErrSessionNotFound (create a new session),
+// *MalformedMessageError, ErrTruncated, *UnexpectedResponseError, *RateLimitedError, *NetworkError, *Error.
 func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapacity int) (*Message, error) {
-	clock := s.client.clock
-	var sent time.Time
-	poll := func(state *sessionState) (*response, error) {
-		sent = clock.Now()
-		return s.client.exchange(ctx, request{
-			endpoint: EndpointGetMessage,
-			method:   http.MethodGet,
-			url:      pollURL(state.queue, lastMessageID),
-			header: s.header(state, http.Header{
-				"Accept":                {"application/json; api-version=" + apiVersion},
-				"X-Scalesetmaxcapacity": {strconv.Itoa(max(0, maxCapacity))},
-			}),
-			credential: CredentialQueueToken,
-			timeout:    s.client.limits.poll,
-		})
-	}
-	answer, err := s.withQueueToken(ctx, poll)
-	if isRefused(err, CredentialQueueToken) && clock.Since(sent) >= heldAtLeast {
-		return nil, nil // GitHub took the renewed token and had no message while it was good; the next poll renews it
+	var held time.Duration // the last attempt
+	answer, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {
+		sent := s.client.clock.Now()
+		defer func() { held = s.client.clock.Since(sent) }()
+		return s.poll(ctx, state, lastMessageID, maxCapacity)
+	})
+	if isRefused(err, CredentialQueueToken) && held >= heldAtLeast && s.refusedLate.Add(1) < mostRefusedLate {
+		return nil, nil // probably GitHub took the renewed token and had no message while it was good; the next poll renews it
 	}
 	if err != nil {
 		return nil, err
@@ -48,10 +44,26 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 	if err := answer.acknowledge(EndpointGetMessage); err != nil {
 		return nil, err
 	}
+	s.refusedLate.Store(0)
 	if answer.holdsNothing() {
 		return nil, nil
 	}
 	return parseMessage(answer.body)
+}
+
+// poll makes one attempt.
+func (s *Session) poll(ctx context.Context, state *sessionState, lastMessageID int64, maxCapacity int) (*response, error) {
+	return s.client.exchange(ctx, request{
+		endpoint: EndpointGetMessage,
+		method:   http.MethodGet,
+		url:      pollURL(state.queue, lastMessageID),
+		header: s.header(state, http.Header{
+			"Accept":                {"application/json; api-version=" + apiVersion},
+			"X-Scalesetmaxcapacity": {strconv.Itoa(max(0, maxCapacity))},
+		}),
+		credential: CredentialQueueToken,
+		timeout:    s.client.limits.poll,
+	})
 }
 
 // holdsNothing says that a poll brought no message: by the status for that, or by a success that is empty on purpose.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +153,70 @@ func TestQueueTokenThatEndsWhileAPollIsHeld(t *testing.T) {
 	s.on(pollCall, reply{status: http.StatusUnauthorized})
 	if _, err := session.GetMessage(t.Context(), 0, 1); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("got %v, want ErrUnauthorized: the renewed token was refused at once", err)
+	}
+}
+
+// Where a refusal takes as long as a held poll, it passes for "no message" only so often, and anew after each success.
+func TestRefusalsThatComeLate(t *testing.T) {
+	late := reply{status: http.StatusUnauthorized}
+	for name, test := range map[string]struct {
+		between reply // answers the third poll
+		failed  []int // the polls, from 1, that end in ErrUnauthorized
+	}{
+		"refused too":          {late, []int{3, 4, 5, 6}},
+		"no message":           {reply{status: http.StatusAccepted}, []int{6}},
+		"a message":            {reply{body: message(t, 5)}, []int{6}},
+		"a malformed message":  {reply{body: "{}"}, []int{6}},
+		"not GitHub's answer":  {reply{body: "<html>log in</html>"}, []int{4, 5, 6}},
+		"an error of GitHub's": {reply{status: http.StatusBadGateway}, []int{4, 5, 6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			session := s.session()
+			s.on(refreshSessionCall, reply{body: s.sessionBody("next-token", nil)})
+			polled := func(answers ...reply) (refused bool) {
+				for i := range answers {
+					answers[i] = s.after(1200*time.Millisecond, answers[i])
+				}
+				s.on(pollCall, answers...)
+				_, err := session.GetMessage(t.Context(), 0, 1)
+				return errors.Is(err, ErrUnauthorized)
+			}
+			var failed []int
+			for poll := 1; poll <= 6; poll++ {
+				answer := late
+				if poll == 3 {
+					answer = test.between
+				}
+				if polled(late, answer) {
+					failed = append(failed, poll)
+				}
+			}
+			if diff := cmp.Diff(test.failed, failed); diff != "" {
+				t.Errorf("refused polls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nothing keeps callers from polling one session concurrently.
+func TestConcurrentRefusalsThatComeLate(t *testing.T) {
+	s := newServer(t)
+	session := s.session()
+	s.on(refreshSessionCall, reply{body: s.sessionBody("next-token", nil)})
+	s.on(pollCall, s.after(1200*time.Millisecond, reply{status: http.StatusUnauthorized}))
+	var silent atomic.Int32
+	var polls sync.WaitGroup
+	for range 20 {
+		polls.Go(func() {
+			if _, err := session.GetMessage(t.Context(), 0, 1); err == nil {
+				silent.Add(1)
+			}
+		})
+	}
+	polls.Wait()
+	if got := silent.Load(); got != mostRefusedLate-1 {
+		t.Errorf("%d of 20 refusals pass for no message, want %d", got, mostRefusedLate-1)
 	}
 }
 

@@ -151,7 +151,7 @@ func (r *response) decode(endpoint string, result any) error {
 		err = errors.New("the body is empty")
 	}
 	if err != nil {
-		return unexpected(endpoint, fmt.Errorf("status %d: %w", r.status, err))
+		return unexpected(endpoint, fmt.Errorf("status %d: %w", r.status, &shortError{err}))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"sync/atomic"
 )
 
 // Session is the right to a scale set's message queue. A scale set has one at a time. Its methods may be called
@@ -15,6 +16,9 @@ type Session struct {
 	client     *Client
 	scaleSetID int
 	state      *shared[sessionState]
+	// refusedLate counts the polls since the last success whose renewed token was refused after heldAtLeast. It is atomic
+	// because nothing keeps callers from polling concurrently; such polls only reach mostRefusedLate sooner.
+	refusedLate atomic.Int32
 }
 
 // sessionState is what one answer of GitHub said about a session. It is replaced as a whole, never changed.
