@@ -144,13 +144,15 @@ type Reviews interface {
 	Create(ctx context.Context, review client.Object, options ...client.CreateOption) error
 }
 
-// permitted tells of permissions that manager or listener lack.
+// permitted tells of permissions that manager or listener lack, in one finding: the same is to be done about both.
 func permitted(s *Set) []Finding {
-	var findings []Finding
-	for _, denial := range s.Denials {
-		findings = append(findings, s.finding(Problem, "MissingPermission",
-			fmt.Sprintf("ServiceAccount %s may not %s in namespace %s", denial.Account, strings.Join(denial.Actions, ", "), s.Namespace),
-			"helm upgrade the scale set: its chart has Role and RoleBinding of the manager, which makes those of the listener; a scale set made without the chart needs such a Role"))
+	if len(s.Denials) == 0 {
+		return nil
 	}
-	return findings
+	var denials []string
+	for _, denial := range s.Denials {
+		denials = append(denials, fmt.Sprintf("ServiceAccount %s may not %s in namespace %s", denial.Account, strings.Join(denial.Actions, ", "), s.Namespace))
+	}
+	return []Finding{s.finding(Problem, "MissingPermission", strings.Join(denials, "; "),
+		"helm upgrade the scale set: its chart has Role and RoleBinding of the manager, which makes those of the listener; a scale set made without the chart needs such a Role")}
 }

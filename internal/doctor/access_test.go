@@ -83,3 +83,18 @@ func TestDenials(t *testing.T) {
 		})
 	}
 }
+
+// A policy that takes away the rights of both is one trouble, of which half an account would leave the other half.
+func TestAllMissingPermissionsAreTold(t *testing.T) {
+	findings := Diagnose(healthy(func(s *Snapshot) {
+		s.Sets[0].Denials = []Denial{
+			{Account: "arc-systems/arc", Actions: []string{"get secrets", "create pods"}},
+			{Account: "arc-systems/linux", Actions: []string{"patch ephemeralrunnersets"}},
+		}
+	}))
+	const want = "ServiceAccount arc-systems/arc may not get secrets, create pods in namespace runners; " +
+		"ServiceAccount arc-systems/linux may not patch ephemeralrunnersets in namespace runners"
+	if len(findings) != 1 || findings[0].Reason != "MissingPermission" || findings[0].Message != want {
+		t.Errorf("found %+v, want one MissingPermission: %s", findings, want)
+	}
+}

@@ -150,18 +150,11 @@ func validateCommand(_ context.Context, arguments []string, output, trouble io.W
 	if err != nil {
 		return err
 	}
-	wrong, err := Validate(content)
+	v, err := validate(content)
 	if err != nil {
 		return err
 	}
-	for _, finding := range wrong {
-		fmt.Fprintf(output, "%s: %s: %s\n   To do: %s\n", finding.Object, finding.Reason, finding.Message, finding.Fix)
-	}
-	if len(wrong) > 0 {
-		return ErrProblems
-	}
-	fmt.Fprintln(output, "Nothing is wrong.")
-	return nil
+	return v.report(output)
 }
 
 func read(path string) ([]byte, error) {

@@ -30,7 +30,8 @@ func Diagnose(s *Snapshot) []Finding {
 	return unique(findings)
 }
 
-// unique drops what has the reason of an earlier finding about the same object: one cause shows in many places.
+// unique drops what has the reason of an earlier finding about the same object: one cause shows in many places. A check
+// that finds several causes of one reason therefore tells them in one finding.
 func unique(findings []Finding) []Finding {
 	type cause struct{ object, reason string }
 	told := map[cause]bool{}
@@ -209,10 +210,7 @@ func runnable(s *Set) []Finding {
 
 // limited tells what allows no more runners.
 func limited(s *Set) []Finding {
-	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue))
-	for i := range s.Quotas {
-		findings = append(findings, fullQuota(s, &s.Quotas[i])...)
-	}
+	findings := append(s.fromCondition(Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)...)
 	most, runnerSet := s.Spec.MaxRunners, s.runnerSet()
 	switch {
 	case most != nil && *most == 0:

@@ -99,6 +99,14 @@ func warned(ago time.Duration) func(*Snapshot) {
 }
 
 // Every way to break a scale set that users have reported leads to the finding that names it, first of all.
+// What to do about a runner's sidecar is not what to do about the listener.
+func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
+	ofRunner, ofListener := fixOf(v1alpha1.ConditionRunnersPending, "CrashLoopBackOff"), fixOf(v1alpha1.ConditionListenerReady, "CrashLoopBackOff")
+	if !strings.Contains(ofRunner, "runner's pod") || !strings.Contains(ofListener, "listener's pod") {
+		t.Errorf("of a runner %q, of a listener %q", ofRunner, ofListener)
+	}
+}
+
 func TestDiagnose(t *testing.T) {
 	for name, test := range map[string]struct {
 		changes  []func(*Snapshot)

@@ -71,6 +71,7 @@ var ofPods = map[string]string{
 	"StartError":                          ofCommand,
 	"ContainerCannotRun":                  ofCommand,
 	"RunContainerError":                   ofCommand,
+	"CrashLoopBackOff":                    "kubectl logs --previous of the runner's pod, with -c and the container that the message names; for dind see that the namespace lets pods be privileged",
 	"OOMKilled":                           "raise the memory limit of the runner container",
 	"Evicted":                             "give the runner requests that fit what jobs use, so that nodes are not overcommitted",
 	v1alpha1.ReasonPendingTimeout:         "kubectl describe the pod; pendingTimeout is how long it may take",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,18 +106,45 @@ func failing(s *Set) []Finding {
 	return findings
 }
 
-// fullQuota tells of resources of a ResourceQuota that are used up, while the set's pods may want more.
-func fullQuota(s *Set, quota *corev1.ResourceQuota) []Finding {
-	var findings []Finding
-	for _, resource := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
-		hard, used := quota.Status.Hard[resource], quota.Status.Used[resource]
-		if !hard.IsZero() && used.Cmp(hard) >= 0 {
-			findings = append(findings, s.finding(Warning, "QuotaUsedUp",
-				fmt.Sprintf("ResourceQuota %s: %s of %s %s are used", quota.Name, used.String(), hard.String(), resource),
-				"raise the quota, or lower maxRunners or the runners' requests"))
+// fullQuotas tells of ResourceQuotas that are used up, while the set's pods may want more. It is one finding, because a
+// quota that is raised for one resource alone keeps runners waiting for the next.
+func fullQuotas(s *Set) []Finding {
+	var full []string
+	for i := range s.Quotas {
+		if used := usedUp(&s.Quotas[i]); len(used) > 0 {
+			full = append(full, fmt.Sprintf("ResourceQuota %s: %s are used", s.Quotas[i].Name, strings.Join(used, ", ")))
 		}
 	}
-	return findings
+	if len(full) == 0 {
+		return nil
+	}
+	return []Finding{s.finding(Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
+}
+
+// usedUp are the resources of a quota that have nothing left for a runner.
+func usedUp(quota *corev1.ResourceQuota) (full []string) {
+	for _, resource := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+		hard, used := quota.Status.Hard[resource], quota.Status.Used[resource]
+		if ofRunners(resource) && !hard.IsZero() && used.Cmp(hard) >= 0 {
+			full = append(full, fmt.Sprintf("%s of %s %s", used.String(), hard.String(), resource))
+		}
+	}
+	return full
+}
+
+// runnerResources are those of a ResourceQuota that a runner's pod and its Secret count against.
+var runnerResources = []corev1.ResourceName{
+	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets",
+	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
+	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
+	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
+}
+
+// ofRunners says that runners count against a resource of a quota: one of the above, or an extended one, whose name has a
+// domain and of which there are only requests.
+func ofRunners(resource corev1.ResourceName) bool {
+	name, requests := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
+	return requests && strings.Contains(name, "/") || slices.Contains(runnerResources, resource)
 }
 
 // endedWithoutJob counts the runners that ended well and of which nobody has said that they had a job.

@@ -1,19 +1,15 @@
 package doctor
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -51,42 +47,6 @@ const ownPrefix = "x-"
 
 // containerModes are the types that the chart knows; "none" and none at all are the same.
 var containerModes = []string{"", "none", "dind", "kubernetes", "kubernetes-novolume"}
-
-// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets by their kind, documents without
-// a kind as values of the chart gha-runner-scale-set; other kinds are passed over. It fails where the file is no YAML.
-func Validate(content []byte) ([]Finding, error) {
-	var findings []Finding
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return findings, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read document %d: %w", number, err)
-		}
-		found, err := validateDocument(document, fmt.Sprintf("document %d", number))
-		if err != nil {
-			return nil, fmt.Errorf("document %d is no YAML: %w", number, err)
-		}
-		findings = append(findings, found...)
-	}
-}
-
-func validateDocument(document []byte, object string) ([]Finding, error) {
-	var fields map[string]any
-	if err := yaml.Unmarshal(document, &fields); err != nil || fields == nil { // nil: comments only
-		return nil, err
-	}
-	switch fields["kind"] {
-	case nil, "":
-		return validateValues(document, fields, object), nil
-	case "AutoscalingRunnerSet":
-		return validateSet(document, object), nil
-	default:
-		return nil, nil
-	}
-}
 
 // checks collect what is wrong with one object.
 type checks struct {
@@ -132,7 +92,7 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 
 // number reads a value that the chart takes in quotes, too. It returns nil where there is none, or none that can be read.
 func (c *checks) number(name string, value *intstr.IntOrString) *int {
-	if value == nil {
+	if value == nil || value.Type == intstr.String && value.StrVal == "" { // the chart takes an empty one for none
 		return nil
 	}
 	number, err := strconv.Atoi(value.String())
@@ -163,19 +123,27 @@ func (c *checks) secret(secret any) {
 	}
 }
 
-func validateSet(document []byte, object string) []Finding {
+func validateSet(document []byte, place string) []Finding {
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	c := &checks{object: object}
+	c := &checks{object: nameOf(document, place)}
 	if err := yaml.UnmarshalStrict(document, set); err != nil {
 		c.fail(false, "InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists them")
 		return c.findings
 	}
-	c.object = "AutoscalingRunnerSet " + set.Namespace + "/" + set.Name
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
 	c.fail(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
 	c.template(&set.Spec.Template.Spec, false)
 	c.fail(hasRunner(&set.Spec.Template.Spec), "NoRunnerContainer", "the template has no container named runner", "name the container with the runner so")
 	return c.findings
+}
+
+// nameOf is the name of a scale set, of which anything but the name may be wrong; without a name it is the place.
+func nameOf(document []byte, place string) string {
+	object := &metav1.PartialObjectMetadata{}
+	if _ = yaml.Unmarshal(document, object); object.Name == "" {
+		return place
+	}
+	return setKind + " " + object.Namespace + "/" + object.Name
 }
 
 // spec checks what values and manifests have in common.

@@ -36,6 +36,7 @@ func TestValidateValues(t *testing.T) {
 		good:                                   {},
 		good + "maxRunners: -1":                {"InvalidLimits"},
 		good + "maxRunners: many":              {"InvalidValues"},
+		good + "maxRunners: ''":                {},
 		good + "containerMode: {type: docker}": {"UnknownContainerMode"},
 		good + "template: {spec: {containers: [{name: runner}]}}":              {},
 		good + "template: {spec: {containers: [{name: runner, image: mine}]}}": {"NoCommand"},

@@ -1,0 +1,157 @@
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// The kinds that are checked. kubectl gives several objects as one List; the API server as a list of their kind.
+const (
+	setKind    = "AutoscalingRunnerSet"
+	listSuffix = "List"
+)
+
+// ErrNothingChecked says that the input has neither values nor a scale set.
+var ErrNothingChecked = errors.New("nothing was checked")
+
+// validation is what came of checking a file of YAML documents.
+type validation struct {
+	findings []Finding
+	// checked counts scale sets and values; passedOver are the kinds of the other objects.
+	checked    int
+	passedOver []string
+}
+
+// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets by their kind, also those in a
+// List, documents without a kind as values of the chart gha-runner-scale-set; other kinds are passed over. It fails where
+// the file is no YAML.
+func Validate(content []byte) ([]Finding, error) {
+	v, err := validate(content)
+	if err != nil {
+		return nil, err
+	}
+	return v.findings, nil
+}
+
+func validate(content []byte) (*validation, error) {
+	v := &validation{}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for number := 1; ; number++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return v, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read document %d: %w", number, err)
+		}
+		if err := v.document(document, fmt.Sprintf("document %d", number)); err != nil {
+			return nil, fmt.Errorf("document %d is no YAML: %w", number, err)
+		}
+	}
+}
+
+func (v *validation) document(document []byte, place string) error {
+	var fields map[string]any
+	if err := yaml.Unmarshal(document, &fields); err != nil || fields == nil { // nil: comments only
+		return err
+	}
+	if kind := kindOf(fields); kind != "" {
+		v.object(document, kind, place)
+		return nil
+	}
+	v.checked++
+	v.findings = append(v.findings, validateValues(document, fields, place)...)
+	return nil
+}
+
+// kindOf is empty for values.
+func kindOf(fields map[string]any) string {
+	if fields["kind"] == nil {
+		return ""
+	}
+	return fmt.Sprint(fields["kind"])
+}
+
+func (v *validation) object(document []byte, kind, place string) {
+	switch kind {
+	case setKind:
+		v.checked++
+		v.findings = append(v.findings, validateSet(document, place)...)
+	case listSuffix, setKind + listSuffix:
+		v.list(document, kind, place)
+	default:
+		v.passedOver = append(v.passedOver, kind)
+	}
+}
+
+// list checks the items of a List, or of a list of scale sets.
+func (v *validation) list(document []byte, kind, place string) {
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           []json.RawMessage `json:"items"`
+	}
+	if err := yaml.UnmarshalStrict(document, &list); err != nil {
+		v.invalid(place, err.Error(), "correct the list: it has apiVersion, kind, metadata and items")
+		return
+	}
+	for i, item := range list.Items {
+		v.item(item, kind, fmt.Sprintf("%s, item %d", place, i+1))
+	}
+}
+
+// item checks an object of a list. Where it has no kind, it is of the kind that the list's own kind names, if that names one.
+func (v *validation) item(item []byte, listKind, place string) {
+	var fields map[string]any
+	if err := yaml.Unmarshal(item, &fields); err != nil {
+		v.invalid(place, err.Error(), "correct the item: it has to be an object")
+		return
+	}
+	kind := cmp.Or(kindOf(fields), strings.TrimSuffix(listKind, listSuffix))
+	if kind == "" {
+		v.invalid(place, "the item has no kind", "give it apiVersion and kind")
+		return
+	}
+	v.object(item, kind, place)
+}
+
+func (v *validation) invalid(place, message, fix string) {
+	v.findings = append(v.findings, Finding{Severity: Problem, Object: place, Reason: "InvalidManifest", Message: message, Fix: fix})
+}
+
+// report writes what is wrong. It fails with ErrProblems where something is, and with ErrNothingChecked where nothing was
+// looked at: a wrong file or an empty pipe must not pass for a good one.
+func (v *validation) report(output io.Writer) error {
+	for _, finding := range v.findings {
+		fmt.Fprintf(output, "%s: %s: %s\n   To do: %s\n", finding.Object, finding.Reason, finding.Message, finding.Fix)
+	}
+	switch {
+	case len(v.findings) > 0:
+		return ErrProblems
+	case v.checked == 0:
+		return fmt.Errorf("%w: the input has %s; give values of the chart gha-runner-scale-set, or %ss, also in a %s",
+			ErrNothingChecked, v.others(), setKind, listSuffix)
+	}
+	_, err := fmt.Fprintln(output, "Nothing is wrong.")
+	return err
+}
+
+// others is in words what the input has instead of values and scale sets.
+func (v *validation) others() string {
+	if len(v.passedOver) == 0 {
+		return "no values and no object"
+	}
+	slices.Sort(v.passedOver)
+	return "only objects of other kinds: " + strings.Join(slices.Compact(v.passedOver), ", ")
+}

@@ -1,0 +1,100 @@
+package doctor
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goodSet and wrongSet are items of lists; the wrong one has a minRunners that is greater than its maxRunners.
+const (
+	goodSet = `{apiVersion: actions.github.com/v1alpha1, kind: AutoscalingRunnerSet,
+  metadata: {namespace: runners, name: linux, uid: 5c2e, resourceVersion: "12", managedFields: [{manager: helm, operation: Update}]},
+  spec: {githubConfigUrl: https://github.com/acme, githubConfigSecret: github, maxRunners: 2,
+    template: {spec: {containers: [{name: runner, image: mine, command: [run.sh]}]}}}, status: {currentRunners: 1}}`
+	listStart = "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n- "
+)
+
+var (
+	wrongSet  = strings.NewReplacer("maxRunners: 2", "minRunners: 3, maxRunners: 2", "name: linux", "name: windows").Replace(goodSet)
+	withoutID = strings.NewReplacer("apiVersion: actions.github.com/v1alpha1, kind: AutoscalingRunnerSet,", "").Replace(wrongSet)
+)
+
+// What kubectl get gives of several objects is checked like each of them by itself, and a problem says of which it is.
+func TestValidateLists(t *testing.T) {
+	const windows = "AutoscalingRunnerSet runners/windows: "
+	for name, test := range map[string]struct {
+		input string
+		want  []string // objects with their reasons
+	}{
+		"a good set":              {listStart + goodSet, nil},
+		"a wrong set":             {listStart + goodSet + "\n- " + wrongSet, []string{windows + "InvalidLimits"}},
+		"beside other kinds":      {listStart + "{apiVersion: v1, kind: Secret}\n- " + wrongSet, []string{windows + "InvalidLimits"}},
+		"in a second document":    {"kind: Role\n---\n" + listStart + wrongSet, []string{windows + "InvalidLimits"}},
+		"the API server's list":   {"kind: AutoscalingRunnerSetList\nitems:\n- " + wrongSet, []string{windows + "InvalidLimits"}},
+		"the same, without kinds": {"kind: AutoscalingRunnerSetList\nitems:\n- " + withoutID, []string{windows + "InvalidLimits"}},
+		"a list in a list":        {listStart + "{kind: List, items: [" + wrongSet + "]}", []string{windows + "InvalidLimits"}},
+		"an unknown field":        {listStart + strings.ReplaceAll(wrongSet, "maxRunners", "most"), []string{windows + "InvalidManifest"}},
+		"a field that comes twice": {listStart + strings.ReplaceAll(goodSet, "maxRunners: 2", "maxRunners: 2, maxRunners: 3"),
+			[]string{"document 1: InvalidManifest"}},
+		"a set without a name":   {listStart + goodSet + "\n- {kind: AutoscalingRunnerSet, spec: 1}", []string{"document 1, item 2: InvalidManifest"}},
+		"an item without a kind": {listStart + withoutID, []string{"document 1, item 1: InvalidManifest"}},
+		"an item that is none":   {listStart + "linux", []string{"document 1, item 1: InvalidManifest"}},
+		"items that are no list": {"kind: List\nitems: {a: b}", []string{"document 1: InvalidManifest"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings, err := Validate([]byte(test.input))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, finding := range findings {
+				got = append(got, finding.Object+": "+finding.Reason)
+				if finding.Message == "" || finding.Fix == "" {
+					t.Errorf("%+v lacks what is wrong or what to do", finding)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Only what was looked at is called good. What holds nothing that is known is neither good nor wrong.
+func TestValidateSaysWhatItChecked(t *testing.T) {
+	const nothing = "nothing was checked: the input has "
+	for name, test := range map[string]struct {
+		input string
+		code  int
+		says  string
+	}{
+		"a set":               {goodSet, ExitFine, "Nothing is wrong."},
+		"a list of sets":      {listStart + goodSet, ExitFine, "Nothing is wrong."},
+		"other kinds beside":  {"kind: Role\n---\n" + goodSet, ExitFine, "Nothing is wrong."},
+		"a wrong list":        {listStart + wrongSet, ExitProblems, "AutoscalingRunnerSet runners/windows: InvalidLimits: "},
+		"an item of no kind":  {listStart + "{}", ExitProblems, "document 1, item 1: InvalidManifest: "},
+		"other kinds alone":   {"kind: Secret\n---\nkind: Role\n---\nkind: Role\n", ExitUnable, nothing + "only objects of other kinds: Role, Secret; give values"},
+		"a list of others":    {listStart + "{kind: EphemeralRunnerSet}", ExitUnable, nothing + "only objects of other kinds: EphemeralRunnerSet; give values"},
+		"a list without sets": {"apiVersion: v1\nkind: List\nitems: []\n", ExitUnable, nothing + "no values and no object; give values"},
+		"nothing at all":      {"", ExitUnable, nothing + "no values and no object; give values"},
+		"a comment":           {"# later\n", ExitUnable, nothing + "no values and no object; give values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "input.yaml")
+			if err := os.WriteFile(file, []byte(test.input), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			output := &bytes.Buffer{}
+			if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			if said := output.String(); !strings.HasPrefix(said, test.says) {
+				t.Errorf("says %q, want %q", said, test.says)
+			}
+		})
+	}
+}

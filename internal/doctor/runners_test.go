@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// usedUpQuota is a ResourceQuota of which 5 of 5 of the resources are used.
+func usedUpQuota(name string, resources ...corev1.ResourceName) corev1.ResourceQuota {
+	list := corev1.ResourceList{}
+	for _, r := range resources {
+		list[r] = resource.MustParse("5")
+	}
+	return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.ResourceQuotaStatus{Hard: list, Used: list}}
+}
+
+// Whoever raises a quota has to know of all that is used up, and of nothing that runners don't use.
+func TestAllOfAFullQuotaIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		quotas []corev1.ResourceQuota
+		want   string // empty for no finding
+	}{
+		"pods behind what is no runner's": {[]corev1.ResourceQuota{usedUpQuota("team", "configmaps", "pods")}, "ResourceQuota team: 5 of 5 pods are used"},
+		"two resources": {[]corev1.ResourceQuota{usedUpQuota("team", "limits.cpu", "pods", "services")},
+			"ResourceQuota team: 5 of 5 limits.cpu, 5 of 5 pods are used"},
+		"two quotas": {[]corev1.ResourceQuota{usedUpQuota("gpu", "requests.nvidia.com/gpu"), usedUpQuota("team", "secrets")},
+			"ResourceQuota gpu: 5 of 5 requests.nvidia.com/gpu are used; ResourceQuota team: 5 of 5 secrets are used"},
+		"nothing of a runner's": {[]corev1.ResourceQuota{usedUpQuota("team", "configmaps", "count/deployments.apps", "requests.storage",
+			"persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := Diagnose(healthy(func(s *Snapshot) { s.Sets[0].Quotas = test.quotas }))
+			if test.want == "" && len(findings) == 0 {
+				return
+			}
+			if len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" || findings[0].Message != test.want {
+				t.Errorf("found %+v, want QuotaUsedUp: %s", findings, test.want)
+			}
+		})
+	}
+}
+
+func TestResourcesOfRunners(t *testing.T) {
+	var told []corev1.ResourceName
+	for _, r := range []corev1.ResourceName{
+		"pods", "count/pods", "secrets", "count/secrets", "cpu", "requests.cpu", "limits.cpu", "memory", "requests.memory", "limits.memory",
+		"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "requests.nvidia.com/gpu",
+	} {
+		if findings := usedUp(new(usedUpQuota("team", r))); len(findings) != 1 {
+			told = append(told, r)
+		}
+	}
+	if len(told) > 0 {
+		t.Errorf("not told of %v", told)
+	}
+}
