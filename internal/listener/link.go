@@ -16,6 +16,8 @@ const (
 	gitHubLimit = actions.CallTimeout + 5*time.Second
 	// openLimit is for closing the last session, creating the next, and renewing credentials on the way.
 	openLimit = 3 * gitHubLimit
+	// clientPatience is how long a client is used that is refused again and again; a new one registers anew, which costs two calls.
+	clientPatience = 5 * time.Minute
 )
 
 // conflictPauses are how long to wait after a 409: an abandoned session was refused for 60 s and free after 91 s.
@@ -34,6 +36,8 @@ type link struct {
 	conflicts int
 	// trouble is why there is no session, nil if nothing is known to be wrong.
 	trouble *trouble
+	// renewedAt is when a client was last made anew because it was refused.
+	renewedAt time.Time
 	// generation grows when the configuration of the client changes: what an older one brings is let go.
 	generation int
 }
@@ -108,7 +112,18 @@ func (l *loop) openFailed(err error) {
 	l.log.Error(err, "No session yet, trying again", "reason", reason, "at", k.retryAt)
 	if reason == v1alpha1.ReasonUnauthorized || reason == v1alpha1.ReasonCredentialsInvalid {
 		l.readConfig() // there may be new credentials already
+		k.renew(now)
 	}
+}
+
+// renew has the next attempt made with a client of its own: a credential that the refused one got from GitHub may have been
+// revoked, and GitHub may say so in a way that makes the client keep it.
+func (k *link) renew(now time.Time) {
+	if k.client == nil || now.Sub(k.renewedAt) < clientPatience {
+		return
+	}
+	k.client.CloseIdleConnections()
+	k.client, k.renewedAt = nil, now
 }
 
 // pause is how long to wait after a failure to open a session.

@@ -148,12 +148,15 @@ func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
 	}
 }
 
-// farewell closes the session, so that a successor gets one at once, and says that the listener is gone.
+// farewell closes the session, so that a successor gets one at once, and says that the listener is gone, whether GitHub answers
+// or not.
 func (l *loop) farewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewellLimit)
 	defer cancel()
 	if l.link.session != nil {
-		if err := l.link.session.Close(ctx); err != nil {
+		closing, cancel := context.WithTimeout(ctx, farewellLimit/2)
+		defer cancel()
+		if err := l.link.session.Close(closing); err != nil {
 			l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.link.sessionID)
 		}
 	}

@@ -21,8 +21,12 @@ type offers struct {
 	waiting []int64
 	// underWay are being acquired; an offer of one of them is no news.
 	underWay []int64
-	retryAt  time.Time
-	backoff  backoff
+	// singly is how many of the first are asked for one by one, because all together were refused.
+	singly  int
+	retryAt time.Time
+	backoff backoff
+	// trouble is why they are not acquired, nil when nothing is in the way.
+	trouble *trouble
 	// search is for offers made while nobody listened.
 	search search
 }
@@ -62,6 +66,9 @@ func (o *offers) update(message *actions.Message) {
 // take moves up to room offers under way.
 func (o *offers) take(room int) []int64 {
 	count := max(0, min(room, len(o.waiting)))
+	if o.singly > 0 {
+		count = min(count, 1)
+	}
 	o.underWay = slices.Clone(o.waiting[:count])
 	o.waiting = slices.Delete(o.waiting, 0, count)
 	return o.underWay
@@ -73,10 +80,32 @@ func (o *offers) putBack() {
 	o.underWay = nil
 }
 
+// settle ends what was asked for, whatever became of it.
+func (o *offers) settle() {
+	o.singly = max(0, o.singly-len(o.underWay))
+	o.underWay, o.trouble = nil, nil
+	o.backoff.reset()
+}
+
+// refused deals with a request of which one offer is wrong: those that were asked for together are asked for one by one, and
+// one alone is dropped.
+func (o *offers) refused() (dropped bool) {
+	if len(o.underWay) == 1 {
+		o.settle()
+		return true
+	}
+	o.singly = len(o.underWay)
+	o.putBack()
+	return false
+}
+
 // acquireJobs starts to acquire as many offered jobs as there is room for, which without statistics nobody knows. What the answer leaves out is dropped: it is
 // somebody else's, or ours by an answer that was lost, and then statistics will count it.
 func (l *loop) acquireJobs(now time.Time) {
 	session := l.link.session
+	if len(l.offers.waiting) == 0 && l.offers.underWay == nil {
+		l.offers.trouble = nil // others have them
+	}
 	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.later(l.offers.retryAt, now) {
 		return
 	}
@@ -93,13 +122,12 @@ func (l *loop) acquireJobs(now time.Time) {
 
 func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	now := l.clock.Now()
-	if err != nil {
-		l.offers.putBack()
-		l.offers.retryAt = now.Add(l.offers.backoff.next())
-		if session == l.link.session { // a limit of the client before this one is no limit of ours
-			l.offers.retryAt = latest(l.offers.retryAt, now.Add(untilAllowed(err, now)))
-		}
-		l.log.Error(err, "Jobs could not be acquired, trying again", "jobs", len(l.offers.waiting), "at", l.offers.retryAt)
+	switch {
+	case err != nil && session == l.link.session && wrongOffer(err):
+		l.offerRefused(err, now)
+		return
+	case err != nil:
+		l.acquisitionFailed(session, err, now)
 		return
 	}
 	l.log.Info("Jobs acquired", "asked", len(l.offers.underWay), "acquired", len(acquired))
@@ -107,8 +135,40 @@ func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 		l.refreshing.at = now // until it is known whose they are, they take up room
 	}
 	l.scaler.acquire(len(l.offers.underWay), acquired, now)
-	l.offers.underWay = nil
-	l.offers.backoff.reset()
+	l.showDesired()
+	l.offers.settle()
+}
+
+// acquisitionFailed leaves the offers for later.
+func (l *loop) acquisitionFailed(session Session, err error, now time.Time) {
+	o := &l.offers
+	o.putBack()
+	o.retryAt = now.Add(o.backoff.next())
+	if session == l.link.session { // a limit of the client before this one is no limit of ours
+		o.retryAt = latest(o.retryAt, now.Add(untilAllowed(err, now)))
+	}
+	reason, err := explain(err)
+	o.trouble = o.trouble.again(reason, err, now)
+	l.log.Error(err, "Jobs could not be acquired, trying again", "jobs", len(o.waiting), "at", o.retryAt)
+}
+
+// offerRefused keeps one offer that GitHub wants nothing of from blocking the others. If its job is ours nevertheless,
+// statistics count it.
+func (l *loop) offerRefused(err error, now time.Time) {
+	jobs := l.offers.underWay
+	dropped := l.offers.refused()
+	if !dropped {
+		l.log.Error(err, "Jobs could not be acquired together, asking for them one by one", "jobs", len(jobs))
+		return
+	}
+	l.log.Error(err, "A job was offered and can't be acquired, letting it go", "requestID", jobs[0])
+	l.metrics.Dropped("OfferRefused")
+	l.refreshing.at = now
+}
+
+// wrongOffer says that GitHub refuses what was asked for, and not who asks.
+func wrongOffer(err error) bool {
+	return refusedForGood(err) && !errors.Is(err, actions.ErrSessionNotFound) && !errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
 // findOffers asks once per session for offers that were made while nobody listened, until there is an answer: such an offer
@@ -146,6 +206,15 @@ func (l *loop) foundOffers(available []actions.JobAvailable, err error) {
 		l.offers.add(job.RunnerRequestID)
 	}
 	s.session = nil
+}
+
+// unknownCall says that the service has no such call.
+func unknownCall(err error) bool {
+	var answer *actions.Error
+	if !refusedForGood(err) || !errors.As(err, &answer) {
+		return false
+	}
+	return answer.StatusCode == http.StatusNotFound || answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusNotImplemented
 }
 
 // refusedForGood says that asking the same again, in the same session, gets the same answer.

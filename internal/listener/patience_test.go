@@ -85,6 +85,24 @@ func TestForbiddenAfterAnOutageIsNoReasonToGiveUp(t *testing.T) {
 	})
 }
 
+// An outage costs a report none of its minute, whoever is the first to get through.
+func TestAnOutageCostsAReportNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begun := newRig(), time.Now()
+		r.cluster.onJob = func(runner string) error {
+			away := time.Since(begun)
+			if away < 2*reportLimit || runner == "late" && away < 2*reportLimit+20*time.Second {
+				return apierrors.NewServerTimeout(schema.GroupResource{Resource: runners}, "patch", 1)
+			}
+			return nil
+		}
+		r.deliver(t.Context(), reportsAbout("succeeded", "early", "late"))()
+		if len(r.reasons) != 0 {
+			t.Errorf("a report was given up: %v", r.reasons)
+		}
+	})
+}
+
 // Small messages whose reports are slow don't keep an offer waiting as long as there are places for them.
 func TestOffersDoNotWaitBehindStarts(t *testing.T) {
 	inBubble(t, func(s *scenario) {

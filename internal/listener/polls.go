@@ -21,6 +21,9 @@ const (
 	gatherTime = 200 * time.Millisecond
 	// pollLimit ends a poll: one attempt, a renewal of the queue token, one more attempt.
 	pollLimit = 2*actions.PollTimeout + actions.CallTimeout
+	// sessionPatience is how long polls of one session may get nothing but answers that are of no use, before another session is
+	// tried: it may be the session that GitHub can't serve any more, and that costs two calls.
+	sessionPatience = 2 * time.Minute
 )
 
 // polls is the state of the message queue.
@@ -42,6 +45,8 @@ type polls struct {
 	// deleteFrom is until when GitHub wants no message deleted.
 	deleteFrom time.Time
 	backoff    backoff
+	// goodAt is when a poll went well or the session was opened.
+	goodAt time.Time
 	// losses counts the sessions lost since a poll went well.
 	losses  int
 	trouble *trouble
@@ -54,7 +59,7 @@ func (p *polls) cancel() {
 }
 
 // opened starts a new session's polling.
-func (p *polls) opened(now time.Time) { p.notBefore, p.waitFor, p.lastID = now, 0, 0 }
+func (p *polls) opened(now time.Time) { p.notBefore, p.goodAt, p.waitFor, p.lastID = now, now, 0, 0 }
 
 // blocked says that messages under report have to go before the next poll.
 func (p *polls) blocked() bool {
@@ -109,15 +114,16 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	}
 	p.trouble = nil
 	p.backoff.reset()
-	p.losses = 0
+	p.losses, p.goodAt = 0, now
 	l.health.polled(now)
 	l.metrics.Polled(now)
 	if message == nil {
 		// A service that answers at once although it has nothing is asked at the pace of gatherTime.
 		p.notBefore = begun.Add(gatherTime)
-		l.refreshing.at = now
+		l.refreshing.at, l.refreshing.quiet = now, now.Sub(begun) >= publishInterval
 		return
 	}
+	l.refreshing.quiet = false
 	l.take(message, now)
 }
 
@@ -135,8 +141,8 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	case v1alpha1.ReasonUnauthorized:
 		l.readConfig()        // there may be new credentials already
 		l.replaceSession(now) // a queue token that was renewed and refused again is a sign of a session that is gone
-	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict:
-		if rejected(err) {
+	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict, reasonMalformedMessage:
+		if rejected(err) || answered(err) && now.Sub(p.goodAt) >= sessionPatience {
 			l.replaceSession(now)
 		}
 	}
@@ -157,6 +163,12 @@ func rejected(err error) bool {
 	var answer *actions.Error
 	return errors.As(err, &answer) && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout &&
 		!errors.Is(err, actions.ErrForeignAnswer)
+}
+
+// answered says that there was an answer, so that it isn't the network's fault.
+func answered(err error) bool {
+	var network *actions.NetworkError
+	return !errors.As(err, &network)
 }
 
 // sessionLost opens the next session: at once, however many polls have failed before GitHub said so, but one that is lost

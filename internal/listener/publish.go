@@ -122,6 +122,8 @@ type refreshing struct {
 	// at is when that is due, zero for not.
 	at       time.Time
 	underWay bool
+	// quiet says that the last poll was held and brought nothing: the last statistics still hold.
+	quiet bool
 	// lastAt is when it was last begun.
 	lastAt time.Time
 	// notBefore is until when GitHub wants no such call, whatever makes it due.
@@ -160,11 +162,18 @@ func (l *loop) refresh(now time.Time) {
 	})
 }
 
-// refreshed publishes what was read in any case: that is what releases held slots. What was not read promises nothing.
-// Statistics of a message that came meanwhile are newer.
+// refreshed publishes what was read in any case: that is what releases held slots. What was not read promises nothing, but for
+// a service without this call, whose silence after the last message is all there is. Statistics of a message that came meanwhile are newer.
 func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
+	if unknownCall(err) && l.scaler.known() {
+		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
+		if !r.quiet {
+			return
+		}
+		set, err = &actions.RunnerScaleSet{}, nil
+	}
 	if err == nil && set.Statistics == nil && !l.scaler.known() {
 		err = errNoStatistics
 	}
@@ -181,10 +190,17 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	}
 }
 
-// observe takes statistics over and shows them in the metrics.
+// observe takes statistics over.
 func (l *loop) observe(statistics *actions.Statistics, now time.Time) {
 	l.scaler.observe(statistics, now)
-	l.metrics.Statistics(&l.scaler.statistics, l.scaler.desired.Replicas)
+	l.showDesired()
+}
+
+// showDesired puts an evaluation into the metrics.
+func (l *loop) showDesired() {
+	if l.scaler.known() {
+		l.metrics.Statistics(&l.scaler.statistics, l.scaler.desired.Replicas)
+	}
 }
 
 func latest(a, b time.Time) time.Time {

@@ -65,6 +65,7 @@ func (l *loop) readConfig() {
 	l.apply(read)
 	l.scaler.minRunners, l.scaler.maxRunners = read.MinRunners, read.MaxRunners
 	l.scaler.evaluate(now)
+	l.showDesired()
 	if read.RunnerScaleSetID != before.RunnerScaleSetID {
 		l.forgetScaleSet()
 		l.reconnect(now)

@@ -235,5 +235,8 @@ func (r *reporter) hopeless(e *errand, err error) (reason string, hopeless bool)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return v1alpha1.ReasonTimeout, now.Sub(e.begun) >= reportLimit && r.answeredAt.After(e.begun)
+	if !r.answeredAt.After(e.begun) {
+		e.begun = now // its minute begins when the server takes others
+	}
+	return v1alpha1.ReasonTimeout, now.Sub(e.begun) >= reportLimit
 }

@@ -37,12 +37,25 @@ type scaler struct {
 	// statisticsAt is when they came, zero before the first.
 	statisticsAt time.Time
 	// assigned holds when messages showed jobs to be assigned that have not started, acquired what we acquired and no
-	// message showed to be assigned yet; both by request id.
-	assigned map[int64]time.Time
-	acquired map[int64]acquisition
+	// message showed to be assigned yet.
+	assigned map[jobKey]time.Time
+	acquired map[jobKey]acquisition
 	// unclear is how many jobs were asked for at the patchID in it and left out of the answer: they may be ours nevertheless,
 	// by an answer that was lost, and statistics will say.
 	unclear struct{ jobs, patchID int }
+}
+
+// jobKey tells jobs apart: by the request id, or by the job's own id where GitHub assigns jobs by itself and sends 0.
+type jobKey struct {
+	requestID int64
+	jobID     string
+}
+
+func keyOf(job *actions.JobMessageBase) jobKey {
+	if job.RunnerRequestID != 0 {
+		return jobKey{requestID: job.RunnerRequestID}
+	}
+	return jobKey{jobID: job.JobID}
 }
 
 // acquisition is when a job was acquired, and the patchID of the statistics then.
@@ -56,7 +69,7 @@ func newScaler(minRunners, maxRunners, published int) *scaler {
 	return &scaler{
 		minRunners: minRunners, maxRunners: maxRunners,
 		desired:  Desired{PatchID: published + numbersGivenAway},
-		assigned: map[int64]time.Time{}, acquired: map[int64]acquisition{},
+		assigned: map[jobKey]time.Time{}, acquired: map[jobKey]acquisition{},
 	}
 }
 
@@ -77,8 +90,8 @@ func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
 // evaluate applies new limits or acquisitions to the known statistics. The patchID stays: it must not promise
 // anything that old statistics can't keep.
 func (s *scaler) evaluate(now time.Time) {
-	maps.DeleteFunc(s.assigned, func(_ int64, at time.Time) bool { return now.Sub(at) > assignmentMemory })
-	maps.DeleteFunc(s.acquired, func(_ int64, a acquisition) bool { return now.Sub(a.at) > acquisitionMemory })
+	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentMemory })
+	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return now.Sub(a.at) > acquisitionMemory })
 	jobs := s.jobs()
 	for _, acquired := range s.acquired {
 		if acquired.patchID == s.desired.PatchID {
@@ -86,7 +99,7 @@ func (s *scaler) evaluate(now time.Time) {
 		}
 	}
 	s.desired.AssignedJobs = jobs
-	s.desired.Replicas = min(s.minRunners+jobs, s.maxRunners)
+	s.desired.Replicas = min(s.minRunners+min(jobs, s.maxRunners), s.maxRunners) // whatever number GitHub sends
 }
 
 // jobs is how many are assigned, which can't be fewer than the messages just told of.
@@ -96,21 +109,21 @@ func (s *scaler) jobs() int { return max(s.statistics.TotalAssignedJobs, len(s.a
 func (s *scaler) remember(message *actions.Message, now time.Time) {
 	for _, job := range message.JobsAssigned {
 		if job.ScaleSetAssignTime.IsZero() || now.Sub(job.ScaleSetAssignTime) < freshAssignment {
-			s.assigned[job.RunnerRequestID] = now
+			s.assigned[keyOf(&job.JobMessageBase)] = now
 		}
-		delete(s.acquired, job.RunnerRequestID)
+		delete(s.acquired, keyOf(&job.JobMessageBase))
 	}
 	for _, job := range message.JobsStarted {
-		s.gone(job.RunnerRequestID)
+		s.gone(keyOf(&job.JobMessageBase))
 	}
 	for _, job := range message.JobsCompleted {
-		s.gone(job.RunnerRequestID)
+		s.gone(keyOf(&job.JobMessageBase))
 	}
 }
 
-func (s *scaler) gone(requestID int64) {
-	delete(s.assigned, requestID)
-	delete(s.acquired, requestID)
+func (s *scaler) gone(job jobKey) {
+	delete(s.assigned, job)
+	delete(s.acquired, job)
 }
 
 // acquire counts jobs that were just acquired, of so many asked for, until statistics come that know of them.
@@ -120,8 +133,9 @@ func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	}
 	s.unclear.jobs += max(0, asked-len(requestIDs))
 	for _, id := range requestIDs {
-		if _, assigned := s.assigned[id]; !assigned {
-			s.acquired[id] = acquisition{now, s.desired.PatchID}
+		job := jobKey{requestID: id}
+		if _, assigned := s.assigned[job]; !assigned {
+			s.acquired[job] = acquisition{now, s.desired.PatchID}
 		}
 	}
 	s.evaluate(now)

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -75,6 +76,40 @@ func TestStatisticsAreNotBelowWhatMessagesJustSaid(t *testing.T) {
 	s.observe(statistics(0), noon.Add(assignmentMemory+time.Second))
 	if got := s.desired.AssignedJobs; got != 0 {
 		t.Errorf("assigned = %d after the memory's end, want what the statistics say", got)
+	}
+}
+
+// Where GitHub assigns jobs by itself their request ids are 0.
+func TestJobsWithoutRequestIDsAreToldApart(t *testing.T) {
+	without := func(message *actions.Message) *actions.Message {
+		for i := range message.JobsAssigned {
+			message.JobsAssigned[i].RunnerRequestID = 0
+		}
+		for i := range message.JobsStarted {
+			message.JobsStarted[i].RunnerRequestID = 0
+		}
+		return message
+	}
+	s := newScaler(0, 10, 0)
+	s.remember(without(message(1, 0, "assign 1", "assign 2", "assign 3")), noon)
+	s.observe(statistics(0), noon)
+	if got := s.desired.Replicas; got != 3 {
+		t.Errorf("replicas = %d after three assignments, want 3", got)
+	}
+	s.remember(without(message(2, 0, "start 2 a")), noon)
+	s.observe(statistics(0), noon)
+	if got := s.desired.Replicas; got != 2 {
+		t.Errorf("replicas = %d after one of them started, want 2", got)
+	}
+}
+
+func TestNoNumberOfJobsMakesNegativeReplicas(t *testing.T) {
+	for _, jobs := range []int{math.MaxInt, math.MinInt, -1} {
+		s := newScaler(2, 10, 0)
+		s.observe(statistics(jobs), noon)
+		if got := s.desired.Replicas; got < 2 || got > 10 {
+			t.Errorf("replicas = %d for %d jobs", got, jobs)
+		}
 	}
 }
 

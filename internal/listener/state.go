@@ -22,7 +22,7 @@ type reporting struct {
 
 // current is what the listener has to say of itself; nil leaves what it said last.
 func (l *loop) current(now time.Time) *v1alpha1.ListenerStatus {
-	for _, troubled := range []*trouble{l.link.trouble, l.polls.trouble, l.published.trouble} {
+	for _, troubled := range []*trouble{l.link.trouble, l.polls.trouble, l.published.trouble, l.offers.trouble} {
 		if troubled != nil {
 			return troubled.status()
 		}

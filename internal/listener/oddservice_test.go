@@ -1,0 +1,180 @@
+package listener
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// What a service does that is not documented, and that another one than GitHub's may do: none of it makes the listener deaf.
+
+func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
+	for name, failure := range map[string]error{
+		"500":                     &actions.Error{StatusCode: http.StatusInternalServerError},
+		"a refresh of no use":     &actions.UnexpectedResponseError{Endpoint: actions.EndpointRefreshSession, Err: errBroken},
+		"a message without sense": &actions.MalformedMessageError{Err: errBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.github.onPoll = func() error {
+					if s.github.noted("open 1") == 1 {
+						return failure
+					}
+					return nil
+				}
+				s.start()
+				s.send(message(1, 1, "start 1 a"))
+				s.pass(sessionPatience - time.Second)
+				if got := s.github.noted("open 1"); got != 1 {
+					t.Errorf("%d sessions before %s are over", got, sessionPatience)
+				}
+				s.pass(time.Minute)
+				if got := s.github.noted("open 1"); got != 2 || s.cluster.job("a").JobID == "" {
+					t.Errorf("%d sessions, the runner was told %+v; want the job by a second session", got, s.cluster.job("a"))
+				}
+			})
+		})
+	}
+}
+
+// A network that is down says nothing about the session, which is kept for when it is up.
+func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onPoll = func() error { return &actions.NetworkError{Err: errBroken} }
+		s.start()
+		s.pass(10 * sessionPatience)
+		if got := s.github.noted("open 1"); got != 1 {
+			t.Errorf("%d sessions, want the first", got)
+		}
+	})
+}
+
+// One offer that is refused keeps no other from being acquired.
+func TestAnOfferThatIsRefusedIsLetGo(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onAcquire = func(ids []int64) ([]int64, error) {
+			if slices.Contains(ids, 1) {
+				return nil, &actions.Error{StatusCode: http.StatusBadRequest}
+			}
+			return ids, nil
+		}
+		s.start()
+		s.send(message(1, 0, "offer 1", "offer 2", "offer 3"))
+		s.pass(time.Second)
+		for call, want := range map[string]int{"acquire [1 2 3]": 1, "acquire [1]": 1, "acquire [2]": 1, "acquire [3]": 1} {
+			if got := s.github.noted(call); got != want {
+				t.Errorf("%s: %d times, want %d", call, got, want)
+			}
+		}
+		s.send(message(2, 2, "offer 4", "offer 5"))
+		if got := s.github.noted("acquire [4 5]"); got != 1 {
+			t.Errorf("calls of GitHub: %v; want what comes later to be acquired together", s.github.calls)
+		}
+	})
+}
+
+// Who may acquire nothing keeps the offers, and says so.
+func TestAcquisitionsThatAreRefusedForLongAreTold(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		refuse := true
+		s.github.onAcquire = func(ids []int64) ([]int64, error) {
+			if refuse {
+				return nil, &actions.Error{StatusCode: http.StatusForbidden, Credential: actions.CredentialQueueToken}
+			}
+			return ids, nil
+		}
+		s.start()
+		s.send(message(1, 0, "offer 1", "offer 2"))
+		s.pass(time.Minute)
+		if got := s.cluster.state(); got != "Retrying/Unauthorized" {
+			t.Errorf("state = %s", got)
+		}
+		refuse = false
+		s.pass(longestPause)
+		if got := s.cluster.last().Replicas; got != 2 || s.cluster.state() != "Listening/Listening" {
+			t.Errorf("replicas = %d, state = %s; want both jobs acquired", got, s.cluster.state())
+		}
+	})
+}
+
+// Offers that others took are no trouble any more.
+func TestTroubleGoesWithTheOffers(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onAcquire = func([]int64) ([]int64, error) { return nil, errBroken }
+		s.start()
+		s.send(message(1, 0, "offer 1"))
+		s.pass(time.Minute)
+		s.send(message(2, 0, "complete 1"))
+		s.pass(time.Second)
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %s", got)
+		}
+	})
+}
+
+// A service that can't be asked for statistics says by its silence that they have not changed.
+func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
+		inBubble(t, func(s *scenario) {
+			s.github.onRead = func() error { return &actions.Error{StatusCode: status} }
+			s.start()
+			s.send(message(1, 2, "assign 1", "assign 2"))
+			s.pass(settleTime + time.Second)
+			before := s.cluster.last().PatchID
+			s.pass(3 * pollLength)
+			if got := s.cluster.last(); got.PatchID < before+2 || got.Replicas != 2 {
+				t.Errorf("%d: patchID went from %d to %+v in three empty polls", status, before, got)
+			}
+		})
+	}
+}
+
+// Nor is anything promised while messages come.
+func TestWithoutACallForStatisticsMessagesPromiseNothing(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onRead = func() error { return &actions.Error{StatusCode: http.StatusNotFound} }
+		s.start()
+		s.pass(2 * pollLength)
+		silent := message(1, 0, "complete 1 a")
+		silent.Statistics = nil
+		before := s.scaler.desired.PatchID
+		s.send(silent)
+		s.pass(settleTime + time.Second)
+		if got := s.scaler.desired.PatchID; got != before {
+			t.Errorf("patchID went from %d to %d by a message without statistics", before, got)
+		}
+	})
+}
+
+// The credential that a refused client got from GitHub may be what is refused.
+func TestAClientThatIsRefusedIsMadeAnew(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onOpen = func() error {
+			if len(s.github.clients) < 2 {
+				return &actions.Error{StatusCode: http.StatusForbidden, Credential: actions.CredentialAdminToken}
+			}
+			return nil
+		}
+		s.start()
+		s.pass(10 * time.Second)
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %s with %d clients", got, len(s.github.clients))
+		}
+	})
+}
+
+func TestAClientThatIsRefusedForLongIsMadeAnewNowAndThen(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onOpen = func() error {
+			return &actions.Error{StatusCode: http.StatusForbidden, Credential: actions.CredentialAdminToken}
+		}
+		s.start()
+		s.pass(4*clientPatience - time.Second)
+		if got := len(s.github.clients); got < 4 || got > 5 {
+			t.Errorf("%d clients in %s, want one each %s", got, 4*clientPatience, clientPatience)
+		}
+	})
+}
