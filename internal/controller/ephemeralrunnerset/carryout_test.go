@@ -79,7 +79,7 @@ func (w *world) create(n int) int {
 		case outcome == 0:
 			w.controller.expectations.Met(setKey, name) // refused
 		case outcome > 1 && !exists:
-			r := &one{runner: runner{name: name, uid: types.UID(name), created: w.now(), template: fmt.Sprint(w.template)}}
+			r := &one{runner: runner{name: name, uid: types.UID(name), created: w.now(), template: fmt.Sprint(w.template), place: w.place}}
 			w.write(r)
 			w.runners = append(w.runners, r)
 			if !slices.Contains(again, name) {

@@ -75,8 +75,9 @@ type setMemory struct {
 	unanswered []string
 	// dropped are the runners that were deleted of late and may still look alive in the cache.
 	dropped map[types.UID]time.Time
-	// published are the states of runners that have series.
+	// published are the states of runners that have series, labels those of the series that count them as ARC does.
 	published map[stateAndReason]int
+	labels    seriesLabels
 	// reported is when the status was last written.
 	reported time.Time
 	// proxyHash identifies the proxy Secret last applied, proxyApplied is when that was.
@@ -116,6 +117,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 
 	p.memory, p.specHash = c.memoryOf(set), templateHash(set)
+	p.memory.place = placeOf(&set.Spec.EphemeralRunnerSpec)
 	over := p.memory.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(request.NamespacedName, over)
 	c.questions.note(ctx, p.memory.memory, request.NamespacedName, p.views)

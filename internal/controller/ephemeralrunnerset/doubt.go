@@ -23,10 +23,12 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 	starved := want.assignedJobs > p.tally.working
 	for _, r := range runners {
 		past := m.past(r)
-		if r.deleting || r.ended() || r.registration == 0 || past.lost || !past.removed.IsZero() {
-			continue // nothing more to find out, or nothing to ask about
+		if r.deleting || r.ended() || past.lost || !past.removed.IsZero() {
+			continue // nothing more to find out
 		}
 		switch {
+		case !m.askable(r):
+			m.doubtUnaskable(p, r)
 		case r.completed:
 			m.ask(p, &p.remove, r, latest(past.completed, past.asked), lingerPatience)
 		case m.slotOf(r) == slotWorking:
@@ -34,6 +36,18 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 		case starved && r.up():
 			m.doubtIdle(p, r, want)
 		}
+	}
+}
+
+// askable says that the set's GitHub can be asked about the runner.
+func (m *memory) askable(r *runner) bool { return r.registration != 0 && !m.elsewhere(r) }
+
+// doubtUnaskable drops a runner that lives on after its job was reported completed. Its own finalization finds its
+// registration where it is, and waits for a job that the runner has all the same: the report may have been late, and of an
+// earlier registration.
+func (m *memory) doubtUnaskable(p *plan, r *runner) {
+	if r.completed {
+		m.pick(p, &p.drop, r, m.past(r).completed.Add(lingerPatience))
 	}
 }
 
@@ -59,15 +73,18 @@ func (m *memory) pauseAfter(past *past, usual time.Duration) time.Duration {
 	return usual
 }
 
-// ask adds the runner to the questions if the pause since the last one is over, or sees to it that the pause's end is
-// not missed.
+// ask adds the runner to the questions if the pause since the last one is over, and the one that GitHub has asked for.
 func (m *memory) ask(p *plan, questions *[]*runner, r *runner, last time.Time, pause time.Duration) {
-	due := last.Add(pause)
+	m.pick(p, questions, r, latest(last.Add(pause), m.past(r).retry))
+}
+
+// pick adds the runner to one of the plan's lists if that is due, or sees to it that the moment is not missed.
+func (m *memory) pick(p *plan, list *[]*runner, r *runner, due time.Time) {
 	if m.now.Before(due) {
 		p.wake(due)
 		return
 	}
-	*questions = append(*questions, r)
+	*list = append(*list, r)
 }
 
 func latest(a, b time.Time) time.Time {

@@ -2,9 +2,13 @@ package ephemeralrunnerset
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -82,7 +86,7 @@ func TestWorkingRunnerIsAskedAboutEveryTenMinutes(t *testing.T) {
 
 func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	h := newHistory(0)
-	r := h.add(1, runner{phase: busyOne.phase, registration: 7, hasJob: true, completed: true, jobPatchID: 1})
+	r := h.add(1, lingering)
 	h.pass()
 	if p := h.later(lingerPatience).pass(); len(p.remove) != 1 {
 		t.Fatal("want GitHub asked after a minute")
@@ -94,6 +98,75 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	}
 	if p := h.later(time.Second).pass(); len(p.remove) != 1 {
 		t.Error("want GitHub asked again after a minute")
+	}
+}
+
+// A report came late, and of an earlier registration: nothing is recorded of the present one, and nobody knows an id to ask
+// about. It must not take a place of maxRunners forever.
+func TestCompletedRunnerWithoutARecordedRegistrationIsDropped(t *testing.T) {
+	for name, phase := range map[string]v1alpha1.EphemeralRunnerPhase{
+		"no pod yet": "", "pending": v1alpha1.EphemeralRunnerPhasePending, "running": v1alpha1.EphemeralRunnerPhaseRunning,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(1)
+			h.want.maxRunners = 1
+			shape := lingering
+			shape.phase, shape.registration = phase, 0
+			h.add(1, shape)
+			h.pass()
+			p := h.later(lingerPatience - time.Second).pass()
+			if len(p.going()) != 0 || p.again.Sub(h.now) != time.Second {
+				t.Errorf("within the minute: drop %v, again in %s", names(p.drop), p.again.Sub(h.now))
+			}
+			if p := h.later(time.Second).pass(); len(p.drop) != 1 || len(p.remove)+len(p.lookUp) != 0 {
+				t.Errorf("drop %v, ask about %v and %v; want it dropped", names(p.drop), names(p.remove), names(p.lookUp))
+			}
+		})
+	}
+}
+
+// No question about a runner comes before GitHub wants to be asked again, whatever it is asked for.
+func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
+	const wanted = workingAsk + 2*time.Minute // longer than any pause of ours, and a failed runner is held for longer
+	for name, test := range map[string]struct {
+		shape    runner
+		replicas int
+	}{
+		"surplus":           {shape: idle},
+		"up without a job":  {shape: idle, replicas: 1},
+		"working":           {shape: busyOne, replicas: 1},
+		"completed":         {shape: lingering},
+		"failed with a job": {shape: failedJob, replicas: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(test.replicas)
+			r := h.add(1, test.shape)
+			h.pass()
+			limited := &actions.RateLimitedError{Until: h.now.Add(wanted), Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
+			h.past(r).note(pool.Call[answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, h.now)
+			if got := h.outcomeOf(); got.after != wanted || got.what != "remove" && got.what != "look up" {
+				t.Errorf("%v; want GitHub asked after %s", got, wanted)
+			}
+		})
+	}
+}
+
+func TestRetryAt(t *testing.T) {
+	limited := func(wait time.Duration) error {
+		return &actions.RateLimitedError{Until: start.Add(wait), Err: errNoAnswer}
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want time.Duration
+	}{
+		"no answer":                        {errNoAnswer, retryQuestion},
+		"to be left alone for an hour":     {limited(time.Hour), time.Hour},
+		"to be left alone for a moment":    {limited(time.Second), retryQuestion},
+		"to be left alone, until long ago": {limited(-time.Hour), retryQuestion},
+	} {
+		if got := retryAt(test.err, start).Sub(start); got != test.want {
+			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func (c *Controller) publishLeft(p *pass) {
 	replaced := c.served(p.memory.scaleSet, p.memory)
 	c.mu.Unlock()
 	if c.options.PublishMetrics && !replaced {
-		publishMetrics(p.set)
+		p.memory.publishCounts(p.set)
 		p.memory.publishStates(p.set, p.views)
 	}
 }

@@ -77,6 +77,7 @@ var (
 	failedJob = runner{phase: v1alpha1.EphemeralRunnerPhaseFailed, registration: 7, hasJob: true}
 	failedOne = runner{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ErrImagePull", message: "no such image"}
 	outdated  = runner{phase: v1alpha1.EphemeralRunnerPhaseOutdated}
+	lingering = runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, registration: 7, hasJob: true, completed: true, jobPatchID: 1}
 )
 
 func names(runners []*runner) []string {

@@ -16,6 +16,9 @@ type memory struct {
 	now    time.Time
 	passes int
 
+	// place is where the set's runners are registered now; those made before it moved are registered elsewhere.
+	place place
+
 	// patchID is the newest one seen and patchSeen when that was.
 	patchID   int
 	patchSeen time.Time
@@ -150,10 +153,13 @@ func (m *memory) noteTrouble(r *runner, p *past) {
 }
 
 // oldTemplate says that the runner was made from another template than the present one. One that ARC made does not tell
-// and counts as of the present: taking over kills no runner.
+// and counts as of the present, unless it is registered elsewhere: taking over kills no runner.
 func (m *memory) oldTemplate(r *runner) bool {
-	return r.template != "" && r.template != m.trouble.template
+	return m.elsewhere(r) || r.template != "" && r.template != m.trouble.template
 }
+
+// elsewhere says that the set's GitHub does not know the runner, because the set has moved since it was made.
+func (m *memory) elsewhere(r *runner) bool { return r.place != m.place }
 
 // first sets a time that is not set yet, and says whether it did.
 func first(t *time.Time, now time.Time) bool {

@@ -74,23 +74,38 @@ func (m *setMemory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*r
 	m.published = counts
 }
 
-func publishMetrics(set *v1alpha1.EphemeralRunnerSet) {
-	labels := prometheus.Labels{
-		"name":         set.Labels[v1alpha1.LabelScaleSetName],
-		"namespace":    set.Labels[v1alpha1.LabelScaleSetNamespace],
-		"repository":   set.Labels[v1alpha1.LabelRepository],
-		"organization": set.Labels[v1alpha1.LabelOrganization],
-		"enterprise":   set.Labels[v1alpha1.LabelEnterprise],
+// seriesLabels are the values of labelNames.
+type seriesLabels [5]string
+
+func seriesLabelsOf(set *v1alpha1.EphemeralRunnerSet) seriesLabels {
+	scaleSet := scaleSetOf(set)
+	return seriesLabels{
+		scaleSet.Name, scaleSet.Namespace,
+		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
 	}
-	pendingRunners.With(labels).Set(float64(set.Status.PendingEphemeralRunners))
-	runningRunners.With(labels).Set(float64(set.Status.RunningEphemeralRunners))
-	failedRunners.With(labels).Set(float64(set.Status.FailedEphemeralRunners))
+}
+
+// publishCounts drops the series of an earlier address first, which would keep their last value forever. A set that is new
+// here does so as well: they may be of the one whose place it takes.
+func (m *setMemory) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
+	if labels := seriesLabelsOf(set); m.labels != labels {
+		deleteCounts(scaleSetOf(set))
+		m.labels = labels
+	}
+	pendingRunners.WithLabelValues(m.labels[:]...).Set(float64(set.Status.PendingEphemeralRunners))
+	runningRunners.WithLabelValues(m.labels[:]...).Set(float64(set.Status.RunningEphemeralRunners))
+	failedRunners.WithLabelValues(m.labels[:]...).Set(float64(set.Status.FailedEphemeralRunners))
+}
+
+// deleteCounts goes by name alone, because the other labels follow the address.
+func deleteCounts(scaleSet types.NamespacedName) {
+	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
+		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
+	}
 }
 
 // deleteMetrics ends the series of a scale set that is gone.
 func deleteMetrics(scaleSet types.NamespacedName) {
-	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
-		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
-	}
+	deleteCounts(scaleSet)
 	setmetrics.Delete(scaleSet)
 }

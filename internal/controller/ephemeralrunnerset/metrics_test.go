@@ -74,6 +74,32 @@ func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 	}
 }
 
+// A dashboard that adds up the series of a scale set would count the runners of the former address with the present ones
+// forever.
+func TestMetricsFollowTheAddress(t *testing.T) {
+	at := func(organization string) *v1alpha1.EphemeralRunnerSet {
+		return newSet(0, func(set *v1alpha1.EphemeralRunnerSet) {
+			set.Labels[v1alpha1.LabelScaleSetName], set.Labels[v1alpha1.LabelOrganization] = "moves", organization
+			set.Status.RunningEphemeralRunners = 2
+		})
+	}
+	defer deleteMetrics(scaleSetOf(at("")))
+	there := func(organization string) bool {
+		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
+	}
+	newcomer := func() *setMemory { return &setMemory{memory: newMemory()} }
+	same := newcomer()
+	for name, second := range map[string]*setMemory{"the same set": same, "one that takes its place": newcomer()} {
+		t.Run(name, func(t *testing.T) {
+			same.publishCounts(at("old"))
+			second.publishCounts(at("new"))
+			if !there("new") || there("old") {
+				t.Error("want the series of the new organization, and none of the old one")
+			}
+		})
+	}
+}
+
 // While a deleted set drains, for hours perhaps, its metrics are still those of its runners.
 func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 	named := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "draining" }

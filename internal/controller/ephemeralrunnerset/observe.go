@@ -1,7 +1,9 @@
 package ephemeralrunnerset
 
 import (
+	"strings"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// runner is what a decision needs to know of one EphemeralRunner: some 200 bytes, without pod template. A view is never
+// runner is what a decision needs to know of one EphemeralRunner: some 170 bytes, without pod template. A view is never
 // changed: what is new of a runner is a new view.
 type runner struct {
 	name         string
@@ -18,6 +20,7 @@ type runner struct {
 	version      string // resourceVersion
 	created      time.Time
 	registration int // id on GitHub, 0 while not recorded
+	place        place
 
 	phase    v1alpha1.EphemeralRunnerPhase
 	deleting bool
@@ -29,6 +32,16 @@ type runner struct {
 
 	template        string // hash of what it was made from, empty where that is not known
 	reason, message string
+}
+
+// place is the GitHub address that a runner is registered at, or a set registers runners at. Ids are those of one place:
+// any other answers that it does not know them. It is one pointer, and one string for all runners of a place.
+type place = unique.Handle[string]
+
+// placeOf takes two spellings for one place only where they differ in nothing but what a chart trims: for the others it
+// costs no more than that runners are replaced.
+func placeOf(spec *v1alpha1.EphemeralRunnerSpec) place {
+	return unique.Make(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/"))
 }
 
 // alive says that the runner has a job, may get one, or will.
@@ -74,6 +87,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runner {
 		name: object.Name, uid: object.UID, version: object.ResourceVersion,
 		created:      object.CreationTimestamp.Time,
 		registration: status.RunnerID,
+		place:        placeOf(&object.Spec),
 		phase:        status.Phase,
 		deleting:     !object.DeletionTimestamp.IsZero(),
 		draining:     meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining),

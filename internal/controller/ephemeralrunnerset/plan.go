@@ -190,15 +190,16 @@ func rank(r *runner) int {
 	}
 }
 
-// spare gets rid of a runner without a job: by GitHub's leave where it is registered.
+// spare gets rid of a runner without a job: by GitHub's leave where it is registered. Elsewhere its own finalization asks
+// for that.
 func (m *memory) spare(p *plan, r *runner) {
-	switch past := m.past(r); {
+	switch {
 	case r.registration == 0:
 		p.dropUnseen = append(p.dropUnseen, r)
-	case m.now.Before(past.retry):
-		p.wake(past.retry)
+	case m.elsewhere(r):
+		p.drop = append(p.drop, r)
 	default:
-		p.remove = append(p.remove, r)
+		m.pick(p, &p.remove, r, m.past(r).retry)
 	}
 }
 
@@ -238,7 +239,7 @@ func (m *memory) planHeld(p *plan, r *runner, past *past) {
 		return // the next patchID releases it
 	}
 	p.wake(past.ended.Add(heldAtMost))
-	if past.removed.IsZero() && r.registration != 0 {
+	if past.removed.IsZero() && m.askable(r) {
 		m.ask(p, &p.remove, r, past.asked, askAgain)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
+const configURL = "https://github.com/my-org"
+
 // many returns objects of n busy runners, as the cache has them.
 func many(n int) []v1alpha1.EphemeralRunner {
 	runners := make([]v1alpha1.EphemeralRunner, n)
@@ -25,6 +27,7 @@ func many(n int) []v1alpha1.EphemeralRunner {
 				Namespace: setKey.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start),
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(newSet(0), v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))},
 			},
+			Spec:   v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: configURL},
 			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name, JobPatchID: 1},
 		}
 	}
@@ -34,6 +37,7 @@ func many(n int) []v1alpha1.EphemeralRunner {
 // populate returns a controller whose watch has shown n busy runners of a set.
 func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.EphemeralRunner) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(n), many(n)
+	set.Spec.EphemeralRunnerSpec.GitHubConfigUrl = configURL
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(context.Background(), runners)
 	return c, set, runners
@@ -42,6 +46,7 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 // onePass is everything a pass does with the runners of a set but asking the API server.
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, m *setMemory) {
 	views := c.roster.of(set.UID)
+	m.place = placeOf(&set.Spec.EphemeralRunnerSpec)
 	m.note(views, set.Spec.PatchID, "template", start)
 	c.questions.note(context.Background(), m.memory, setKey, views)
 	p := m.plan(views, demandOf(&set.Spec), c.expected(&pass{set: set, memory: m, views: views}))

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// retryQuestion is the pause after a question that GitHub did not answer. The client has repeated it for 30 s by then.
+// retryQuestion is the shortest pause after a question that GitHub did not answer. The client has repeated it for 30 s by then.
 const retryQuestion = 15 * time.Second
 
 // answer is what GitHub says of a runner.
@@ -110,6 +110,16 @@ func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 	return answerRegistered, err
 }
 
+// retryAt is when GitHub may be asked again after a question that failed: not before it wants to be.
+func retryAt(err error, now time.Time) time.Time {
+	retry := now.Add(retryQuestion)
+	var limited *actions.RateLimitedError
+	if errors.As(err, &limited) {
+		return latest(retry, limited.Until)
+	}
+	return retry
+}
+
 // note moves the answers that have come into the memory, and logs what kept others from coming, once for all of them:
 // whatever it is, it is seldom about one runner.
 func (q *questions) note(ctx context.Context, m *memory, set types.NamespacedName, runners []*runner) {
@@ -143,7 +153,7 @@ func (q *questions) forget(set types.NamespacedName, over []registration) {
 
 func (p *past) note(call pool.Call[answer], now time.Time) {
 	if call.Err != nil {
-		p.retry = now.Add(retryQuestion)
+		p.retry = retryAt(call.Err, now)
 		return
 	}
 	switch call.Result {

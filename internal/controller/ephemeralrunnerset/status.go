@@ -28,7 +28,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	before := set.DeepCopy()
 	m.describe(&set.Status, set, p.views, p.plan)
 	if c.options.PublishMetrics {
-		publishMetrics(set)
+		m.publishCounts(set)
 		m.publishStates(set, p.views)
 	}
 	if equality.Semantic.DeepEqual(before.Status, set.Status) {

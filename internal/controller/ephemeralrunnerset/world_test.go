@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -23,6 +24,7 @@ type world struct {
 	jobs     int
 	figures  figures
 	template int
+	place    place
 	runners  []*one
 	made     int
 	calm     bool // nothing goes wrong any more
@@ -100,6 +102,7 @@ func (w *world) disturb() {
 	case 6:
 		if w.chance(4) {
 			w.template++
+			w.moveSet()
 		}
 	case 7:
 		w.figures.maxRunners = 10 + w.random.IntN(15)
@@ -113,6 +116,13 @@ func (w *world) disturb() {
 		}
 	}
 	w.show(w.chance(3))
+}
+
+// moveSet has the set, sometimes, register its runners elsewhere, or where it did before.
+func (w *world) moveSet() {
+	if w.chance(2) {
+		w.place = unique.Make(fmt.Sprint("https://github.com/org-", w.random.IntN(3)))
+	}
 }
 
 func (w *world) busy() int {
