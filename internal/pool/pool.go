@@ -77,11 +77,12 @@ func (p *Pool) Go(group string, run func(context.Context)) {
 	p.dispatch()
 }
 
-// Waiting is how many groups have tasks that wait for a place.
-func (p *Pool) Waiting() int {
+// Waiting says that tasks wait: the group's own for whatever reason, or others' for a place. A group that has as many in
+// flight as it may, while places are free, waits for nobody but itself: its calls hang, which is no reason for another to wait.
+func (p *Pool) Waiting(group string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.order)
+	return len(p.waiting[group]) > 0 || p.running >= p.limit && len(p.order) > 0
 }
 
 // dispatch starts what may start, in turn. The caller holds the lock.

@@ -156,3 +156,27 @@ func TestPoolHangingGroupIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// Who has as many calls in flight as it may, while places are free, waits for nobody but itself.
+func TestPoolSaysWhoseTasksWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4
+		pool := run(t, limit)
+		want := func(when string, own, others bool) {
+			t.Helper()
+			synctest.Wait()
+			if got, of := pool.Waiting("set"), pool.Waiting("other"); got != own || of != others {
+				t.Errorf("%s: Waiting() = %t, of another group %t; want %t, %t", when, got, of, own, others)
+			}
+		}
+		want("nothing runs", false, false)
+		for range limit {
+			pool.Go("set", hold(time.Hour))
+		}
+		want("all run", false, false)
+		pool.Go("set", hold(time.Hour))
+		want("one waits for a place", true, true)
+		<-time.After(slowAfter)
+		want("all that run are slow, and one waits for them", true, false)
+	})
+}

@@ -53,6 +53,16 @@ func (s *story) Get(_ context.Context, _ client.ObjectKey, object client.Object,
 	return notFound()
 }
 
+// List has the cache's runner.
+func (s *story) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seenRunner != nil {
+		list.(*v1alpha1.EphemeralRunnerList).Items = []v1alpha1.EphemeralRunner{*s.seenRunner.DeepCopy()}
+	}
+	return nil
+}
+
 func (s *story) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -112,7 +112,8 @@ type memory struct {
 	marked  markings // what was written on the pod about its job
 
 	abandoned bool          // a registration under way is not to be followed by Secret and Pod
-	asked     bool          // GitHub was asked for a registration
+	inherited bool          // it was there when this manager began, so another one may have asked GitHub for a registration
+	asked     bool          // this manager has asked GitHub for a registration
 	anew      bool          // it was since the last pass, so that the one known is void
 	secret    types.UID     // of the Secret that is known to be the runner's, empty where none is
 	unstored  *registration // for which no Secret could be made, nil where there is none
@@ -145,7 +146,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile takes the next step in one runner's life.
 func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	c.begin()
+	if err := c.begin(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	defer c.urgencies.seenTo(request.NamespacedName)
 	runner := &v1alpha1.EphemeralRunner{}
 	if err := c.options.Client.Get(ctx, request.NamespacedName, runner); err != nil {

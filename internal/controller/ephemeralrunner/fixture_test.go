@@ -43,15 +43,20 @@ type fixture struct {
 	removed    *pool.Removed
 }
 
-// inBubble runs a test with a fixture that has the given objects.
+// inBubble runs a test with a fixture that is given the objects when its controller has begun.
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
 			removed: pool.NewRemoved(clock.RealClock{})}
-		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).
-			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()}
+		scheme := controllertest.Scheme(t)
+		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(scheme).Build()}
 		f.restart()
+		if err := f.controller.begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
+			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
 		test(f)
 	})
 }

@@ -129,15 +129,25 @@ func (s *story) assign() {
 	s.busy = s.busy || s.node.running && s.registration != 0 && s.used[strconv.Itoa(s.registration)]
 }
 
-// report: the listener says that the job has started.
+// report: the listener says that the job has started, or, late, that one has ended.
 func (s *story) report() {
-	if s.runner != nil && s.busy {
+	switch {
+	case s.runner == nil:
+	case s.late > 0:
+		s.reportEnd()
+	case s.busy:
 		s.runner.Status.JobID = "job"
 		s.write(s.runner)
 	}
 }
 
-// finish: the job ends, or GitHub gives one up that has lost its pod; the report of that may get lost.
+func (s *story) reportEnd() {
+	s.late = 0
+	s.runner.Status.JobID, s.runner.Status.JobResult = "job", "succeeded"
+	s.write(s.runner)
+}
+
+// finish: the job ends, or GitHub gives one up that has lost its pod; the report of that may be late, or get lost.
 func (s *story) finish() {
 	if !s.busy {
 		return
@@ -146,9 +156,12 @@ func (s *story) finish() {
 	if s.node.running {
 		s.stop(0)
 	}
-	if s.runner != nil && !s.chance(4) {
-		s.runner.Status.JobID, s.runner.Status.JobResult = "job", "succeeded"
-		s.write(s.runner)
+	switch what := s.random.IntN(4); {
+	case s.runner == nil || what == 0:
+	case what == 1:
+		s.late = 1
+	default:
+		s.reportEnd()
 	}
 }
 

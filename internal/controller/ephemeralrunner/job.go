@@ -50,7 +50,7 @@ func (c *Controller) mark(ctx context.Context, p *pass) (time.Time, error) {
 	if what == markNothing || c.options.NoJobMetadata || c.refusedLately(p.Namespace, now) {
 		return again, nil
 	}
-	if c.crowded() && now.Before(p.memory.up.Add(crowdPatience)) {
+	if c.crowded(p.EphemeralRunner) && now.Before(p.memory.up.Add(crowdPatience)) {
 		return now.Add(crowdPause), nil
 	}
 	annotations, labels := jobMetadata(p.EphemeralRunner)

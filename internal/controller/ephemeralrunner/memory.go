@@ -1,6 +1,9 @@
 package ephemeralrunner
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,11 +34,24 @@ func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *
 	return p
 }
 
-// begin notes that this manager leads from now on.
-func (c *Controller) begin() {
+// begin notes, once, that this manager leads from now on, and which runners are there: those another one may have registered,
+// whenever by the API server's clock they were made.
+func (c *Controller) begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first(&c.began, c.options.Clock.Now())
+	if !c.began.IsZero() {
+		return nil
+	}
+	var there v1alpha1.EphemeralRunnerList
+	if err := c.options.Client.List(ctx, &there, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list EphemeralRunners: %w", err)
+	}
+	for i := range there.Items {
+		runner := &there.Items[i]
+		c.memoryOf(key{client.ObjectKeyFromObject(runner), runner.UID}, &runner.Status).inherited = true
+	}
+	c.began = c.options.Clock.Now()
+	return nil
 }
 
 // memoryOf returns what is remembered of a runner. The caller holds the lock.
@@ -44,16 +60,14 @@ func (c *Controller) memoryOf(k key, status *v1alpha1.EphemeralRunnerStatus) *me
 		c.drop(key{k.NamespacedName, former})
 	}
 	if c.memories[k.uid] == nil {
-		// One that is there from the beginning another manager may have registered, whenever by the API server's clock it was made.
-		asked := c.options.Clock.Now().Before(c.began.Add(clockSkew))
-		c.memories[k.uid] = &memory{registration: recorded(status), asked: asked}
+		c.memories[k.uid] = &memory{registration: recorded(status)}
 		c.names[k.NamespacedName] = k.uid
 	}
 	return c.memories[k.uid]
 }
 
-// recorded is the registration that a status names. That of a runner which waits may be void: another may have been asked
-// for since, whose answer was lost.
+// recorded is the registration that a status names. That of a runner which waits for a pod may be void: another may have been
+// asked for since, whose answer was lost.
 func recorded(status *v1alpha1.EphemeralRunnerStatus) int {
 	if status.Done() || status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
 		return status.RunnerID
@@ -67,7 +81,8 @@ func (m *memory) see(p *pass, now time.Time) {
 	if p.pod != nil {
 		m.podUID = p.pod.UID
 		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.Older(p.EphemeralRunner, m.written) {
-			m.registration = registrationOf(p.pod, m.registration)
+			// A pod that names none is ARC's, which writes the status before it makes the pod.
+			m.registration = registrationOf(p.pod, cmp.Or(m.registration, p.Status.RunnerID))
 			m.noteStart(p.pod, now)
 		}
 	}
@@ -208,15 +223,18 @@ const clockSkew = time.Minute
 func (c *Controller) unregistered(p *pass) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return p.memory.registration == 0 && !p.memory.asked && p.CreationTimestamp.After(c.began.Add(clockSkew))
+	m := p.memory
+	return m.registration == 0 && !m.asked && !m.inherited && p.CreationTimestamp.After(c.began.Add(clockSkew))
 }
 
-// spent says that the registration has had its job. The report of a job's end may be about an earlier registration of the same
-// name: a manager that takes over while reports are late, and finds no pod any more, has asked for another one.
+// spent says that the registration has had its job. The report of a job's end may be late, and about an earlier registration of
+// the same name, so it counts only where there can have been no other: no attempt has failed, and what another manager may
+// have begun this one has found with its pod.
 func (c *Controller) spent(p *pass) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return p.Status.JobCompleted() && (p.hadPod() || !p.memory.asked)
+	alone := !p.memory.inherited || p.hadPod() && !p.memory.asked
+	return p.Status.JobCompleted() && len(p.Status.Failures) == 0 && alone
 }
 
 // forget drops the memory of the runner of that name that is gone.

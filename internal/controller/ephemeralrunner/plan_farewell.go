@@ -37,7 +37,7 @@ type farewell struct {
 type ending struct {
 	pod        outcome
 	bound      bool // the pod has a node, whose kubelet may have started it without having said so yet
-	hasJob     bool // a job was reported to have started, or GitHub has spoken of one
+	hasJob     bool // a job was reported to have started and not to have ended, or GitHub has spoken of one
 	completed  bool // the end of the job of the present registration was reported
 	registered bool // there may be a registration
 	// provisioning: a registration is under way; its pod may still be created.

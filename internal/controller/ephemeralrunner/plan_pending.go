@@ -33,7 +33,8 @@ func planPending(s *situation) decision {
 	due := s.started.Add(timeout)
 	switch {
 	case s.runner.Status.HasJob():
-		return decision{} // it runs: the pod's status is late
+		// It runs, and the pod's status is late; or its end is reported, late, of an earlier registration: then the set lets it go.
+		return decision{}
 	case s.now.Before(due) && s.bound:
 		return decision{again: due}
 	case s.bound:

@@ -82,7 +82,7 @@ func (c *Controller) situation(p *pass) *situation {
 		registration: m.registration, up: m.up, blocked: m.blocked, exited: m.exited, told: m.told, sidecarTold: m.sidecarTold,
 		provisioning: p.provisioning,
 		removal:      progressOf(c.removals.Last(p.key)),
-		crowded:      c.crowded(),
+		crowded:      c.crowded(p.EphemeralRunner),
 	}
 	s.hadPod = p.hadPod()
 	if p.pod != nil {
@@ -98,7 +98,9 @@ func (c *Controller) situation(p *pass) *situation {
 
 // crowded says that runners wait for their turn to be registered and created, finished pods to be deleted, or that others
 // are telling already. What only tells something has to stand back then: the API server is what all of them wait for.
-func (c *Controller) crowded() bool { return c.options.Pool.Waiting() > 0 || c.urgencies.any() }
+func (c *Controller) crowded(runner *v1alpha1.EphemeralRunner) bool {
+	return c.options.Pool.Waiting(groupOf(runner)) || c.urgencies.any()
+}
 
 // hadPod says that a pod of the present attempt was there.
 func (p *pass) hadPod() bool {

@@ -97,9 +97,9 @@ func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
 // jobByGitHub remembers a job that only GitHub has spoken of: it refused to remove the registration.
 var jobByGitHub = kube.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
-// hasJob says that the runner has, or had, a job: it was reported, or GitHub has said so.
+// hasJob says that the runner has a job: its start was reported and its end was not, or GitHub has said so.
 func hasJob(p *pass) bool {
-	return p.Status.HasJob() || p.memory.busy || meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
+	return p.Status.HasJob() && !p.Status.JobCompleted() || p.memory.busy || meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 }
 
 // finish writes a phase from which the runner does not come back, then removes what it needs no more.

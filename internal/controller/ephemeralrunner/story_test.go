@@ -47,6 +47,7 @@ type story struct {
 
 	registration int  // on GitHub, 0 where there is none
 	busy         bool // GitHub's word
+	late         int  // the report of a job's end is: 1, and 2 when the manager has been replaced since; 0 where none is
 	registered   int  // how often
 	failed       int  // calls to GitHub in a row
 }
@@ -83,6 +84,9 @@ func (s *story) fault(n int) bool { return !s.calm && s.chance(n) }
 
 // restart replaces the manager: memory is lost, and the cache is complete, but for pods that it has still to hear of.
 func (s *story) restart() {
+	if s.late > 0 {
+		s.late = (s.late + 1) % 3 // a report that is late by two managers is taken for that of the pod that the second one finds
+	}
 	s.controller = NewController(Options{
 		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s}, NoJobMetadata: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },

@@ -5,7 +5,11 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // A job came and ended under a manager that could write nothing of it, and the report of it is late. The next manager finds no
@@ -29,7 +33,7 @@ func TestALateReportIsNotAboutTheNextManagersRegistration(t *testing.T) {
 					f.restart()
 				}
 				f.github.said()
-				f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult = "job", "succeeded" })
+				f.setStatus(jobDone)
 				f.api.refuse = nil
 				f.settle()
 				if got := f.github.said(); !slices.Equal(got, test.calls) || len(f.github.registered) != 0 {
@@ -52,4 +56,118 @@ func (f *fixture) endUnnoticed() {
 		}
 	}
 	clear(f.github.registered)
+}
+
+// anew brings about a second registration while the report about the first one's job is late.
+var anew = map[string]func(f *fixture){
+	"after a takeover": func(f *fixture) {
+		f.endUnnoticed()
+		f.restart()
+	},
+	"after an eviction as the job ended": func(f *fixture) {
+		f.setPod(runs)
+		f.settle()
+		f.endUnnoticed()
+		f.settle() // notes the failure
+		f.elapse(retryPauses[0])
+	},
+}
+
+// The late report comes when the second registration has its pod: that one's job, or idleness, is GitHub's to tell.
+func TestALateReportIsNotAboutAPodThatCameLater(t *testing.T) {
+	for name, anew := range anew {
+		for state, test := range map[string]struct {
+			pod    func(*corev1.Pod)
+			answer error
+			calls  []string
+			gone   bool
+		}{
+			"busy":     {pod: runs, answer: actions.ErrJobStillRunning, calls: []string{"remove 102"}},
+			"idle":     {pod: runs, calls: []string{"remove 102"}, gone: true},
+			"starting": {pod: pulls, calls: []string{"remove 102"}, gone: true},
+			"waiting":  {pod: func(*corev1.Pod) {}, calls: []string{"remove 102"}, gone: true},
+		} {
+			t.Run(name+", "+state, func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					f.settle()
+					anew(f)
+					f.settle()
+					f.setPod(test.pod)
+					f.settle()
+					f.setStatus(jobDone)
+					f.settle()
+					f.github.said()
+					f.github.remove = test.answer
+					f.delete()
+					f.settle()
+					f.wantCalls(test.calls...)
+					if gone := f.pod() == nil && f.runner() == nil; gone != test.gone {
+						t.Errorf("pod and runner gone: %t, want %t", gone, test.gone)
+					}
+				}, newRunner())
+			})
+		}
+	}
+}
+
+// Where GitHub doesn't say whether there is another job the runner goes as one without a job does, not never.
+func TestALateReportKeepsNoPodForEverWhenGitHubIsSilent(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.endUnnoticed()
+		f.restart()
+		f.settle()
+		f.setPod(runs)
+		f.setStatus(jobDone)
+		f.settle()
+		f.github.remove = errGitHubAway
+		f.delete()
+		f.settle()
+		if f.pod() == nil {
+			t.Fatal("the pod is gone though GitHub has time to answer")
+		}
+		f.elapse(unansweredAtMost)
+		f.settle()
+		f.wantGone()
+	}, newRunner())
+}
+
+// Whose pod the next manager finds has been registered once, by the former.
+func TestReportAboutAFormerManagersPodNeedsNoGitHub(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.restart()
+		f.settle()
+		f.setStatus(jobDone)
+		f.delete()
+		f.settle()
+		f.wantCalls()
+		f.wantGone()
+	}, newRunner())
+}
+
+// ARC writes the registration into the status before it makes the pod, and nothing on the pod.
+func TestARCsRunnerKeepsItsRegistration(t *testing.T) {
+	for state, change := range map[string]func(*corev1.Pod){"pending at takeover": func(*corev1.Pod) {}, "running at takeover": runs} {
+		t.Run(state, func(t *testing.T) {
+			runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
+				r.Status.Phase, r.Status.RunnerID, r.Status.RunnerName = v1alpha1.EphemeralRunnerPhasePending, 37, r.Name
+			})
+			pod := &corev1.Pod{Spec: runner.Spec.PodSpec, ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, UID: "pod-uid", Labels: runner.Labels, OwnerReferences: ownedBy(runner)}}
+			change(pod)
+			inBubble(t, func(f *fixture) {
+				f.restart()
+				f.settle()
+				f.setPod(runs)
+				f.settle()
+				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 37 {
+					t.Errorf("status %+v, want Running with registration 37", status)
+				}
+				f.delete()
+				f.settle()
+				f.wantCalls("remove 37")
+			}, runner, pod)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -105,6 +106,35 @@ func TestRunningIsSaidLateInACrowd(t *testing.T) {
 		"nobody waits":     {given(podRunning, upSince(0)), stepReportRunning, 0},
 		"completed by now": {given(podMissing, crowded, completed), stepRemove, 0},
 	})
+}
+
+// A set whose GitHub hangs has as many calls under way as it may, and more that wait: that is no crowd for another set.
+func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		group string
+		said  bool
+	}{
+		"another set hangs": {group: "arc-runners/other", said: true},
+		"its own set waits": {group: groupOf(newRunner())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				for range 100 { // more than the pool has places
+					f.workers.Go(test.group, func(ctx context.Context) { <-ctx.Done() })
+				}
+				f.elapse(time.Minute) // all are slow by now
+				f.setPod(runs)
+				f.setStatus(hasReportedJob)
+				f.settle()
+				running := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
+				marked := f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != ""
+				if running != test.said || marked != test.said {
+					t.Errorf("Running is said: %t, the job is protected: %t, want %t", running, marked, test.said)
+				}
+			}, newRunner())
+		})
+	}
 }
 
 // In a crowd only a runner of whom there is something to tell is looked at again and again.
