@@ -40,7 +40,7 @@ func (o Options) cacheOptions() cache.Options {
 		NewInformer:      newInformer,
 		// Our own kinds are cached whole: an AutoscalingRunnerSet is written by users and needs no label.
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:            {Label: ours.Label, Transform: slim},
+			&corev1.Pod{}:            o.pods(),
 			&corev1.ServiceAccount{}: ours,
 			&rbacv1.Role{}:           ours,
 			&rbacv1.RoleBinding{}:    ours,
@@ -51,12 +51,34 @@ func (o Options) cacheOptions() cache.Options {
 		for _, namespace := range watched {
 			options.DefaultNamespaces[namespace] = cache.Config{}
 		}
-		// The manager's namespace may hold listeners of another manager's scale sets, whose namespace is not watched here.
-		options.ByObject[&v1alpha1.AutoscalingListener{}] = cache.ByObject{
-			Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelScaleSetNamespace: o.WatchNamespace}),
-		}
+		o.leaveOutOthers(options.ByObject)
 	}
 	return options
+}
+
+// leaveOutOthers is for a manager that is restricted to a namespace. Its own may hold the listeners of another manager, which
+// watches a third one, and the scale sets and runners of one that watches this one: two managers that reconcile a runner take
+// its registration from each other.
+func (o Options) leaveOutOthers(kinds map[client.Object]cache.ByObject) {
+	kinds[&v1alpha1.AutoscalingListener{}] = cache.ByObject{Label: o.ofWatchedSets()}
+	watched := cache.ByObject{Namespaces: map[string]cache.Config{o.WatchNamespace: {}}}
+	kinds[&v1alpha1.AutoscalingRunnerSet{}] = watched
+	kinds[&v1alpha1.EphemeralRunnerSet{}] = watched
+	kinds[&v1alpha1.EphemeralRunner{}] = watched
+}
+
+// pods of the manager's own namespace are listeners, and may be runners of which only another manager knows.
+func (o Options) pods() cache.ByObject {
+	pods := cache.ByObject{Label: scaleSetSelector(), Transform: slim}
+	if o.WatchNamespace != "" && o.WatchNamespace != o.Namespace {
+		pods.Namespaces = map[string]cache.Config{o.WatchNamespace: {}, o.Namespace: {LabelSelector: o.ofWatchedSets()}}
+	}
+	return pods
+}
+
+// ofWatchedSets selects what belongs to scale sets of the watched namespace, wherever it is.
+func (o Options) ofWatchedSets() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{v1alpha1.LabelScaleSetNamespace: o.WatchNamespace})
 }
 
 // bindingCacheOptions are those of a cache that holds the RoleBinding of the manager in the namespace that it watches. It is

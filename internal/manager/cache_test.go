@@ -45,21 +45,6 @@ func TestCacheSelectsWhatIsOurs(t *testing.T) {
 	}
 }
 
-// Two managers that watch one namespace each may live in the same one, and so do their listeners.
-func TestCacheLeavesOutListenersOfNamespacesThatAreNotWatched(t *testing.T) {
-	options := Options{Namespace: "harrier", WatchNamespace: "runners"}.cacheOptions()
-	for object, selection := range options.ByObject {
-		if _, listener := object.(*v1alpha1.AutoscalingListener); !listener {
-			continue
-		}
-		if label := v1alpha1.LabelScaleSetNamespace; !selection.Label.Matches(labels.Set{label: "runners"}) || selection.Label.Matches(labels.Set{label: "another"}) {
-			t.Errorf("listeners are selected by %s", selection.Label)
-		}
-		return
-	}
-	t.Error("all listeners of the manager's namespace are cached")
-}
-
 // The RoleBinding that outlives the watched namespace bears no label of a scale set, and is looked for there only.
 func TestCacheOfTheManagersOwnRoleBinding(t *testing.T) {
 	options := Options{Namespace: "harrier", WatchNamespace: "runners"}.bindingCacheOptions()

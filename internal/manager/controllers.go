@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -66,12 +67,12 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 			return fmt.Errorf("set up the controller of %s: %w", name, err)
 		}
 	}
-	return p.outliveNamespace()
+	return p.outliveNamespace(ctx)
 }
 
 // outliveNamespace has a manager that is restricted to a namespace keep its rights there until the last scale set is gone.
 // Its own namespace takes the manager itself along.
-func (p parts) outliveNamespace() error {
+func (p parts) outliveNamespace(ctx context.Context) error {
 	if p.options.WatchNamespace == "" || p.options.WatchNamespace == p.options.Namespace {
 		return nil
 	}
@@ -84,6 +85,9 @@ func (p parts) outliveNamespace() error {
 	if err := p.manager.Add(bindings); err != nil {
 		return fmt.Errorf("add the cache of the manager's own RoleBinding: %w", err)
 	}
+	if _, err := bindings.GetInformer(ctx, &rbacv1.RoleBinding{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch the manager's own RoleBinding: %w", err)
+	}
 	err = watchednamespace.NewController(watchednamespace.Options{
 		Client: p.manager.GetClient(), Bindings: bindings, Namespace: p.options.WatchNamespace,
 	}).SetupWithManager(p.manager)
@@ -93,12 +97,13 @@ func (p parts) outliveNamespace() error {
 	return nil
 }
 
-// fillCaches asks for the kinds that every controller stands on, so that a manager counts as ready only with them, also
-// while it stands by.
+// fillCaches asks for all kinds that controllers watch, so that a manager counts as ready only with them, and has them while
+// it stands by: it acts as soon as it leads.
 func fillCaches(ctx context.Context, informers cache.Cache) error {
 	for _, kind := range []client.Object{
 		&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
-		&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{},
+		&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{},
+		&corev1.Pod{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
 	} {
 		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)

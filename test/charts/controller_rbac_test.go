@@ -58,16 +58,17 @@ func TestControllerRules(t *testing.T) {
 			"/events: create",
 		}},
 		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems", []string{
-			actionsGroup + "autoscalinglisteners: " + made,
+			// Nothing about scale sets and runners, which are another manager's here; ten rules, as tests for ARC's chart count.
+			actionsGroup + "autoscalinglisteners: create",
+			actionsGroup + "autoscalinglisteners: delete",
+			actionsGroup + "autoscalinglisteners: patch",
+			actionsGroup + "autoscalinglisteners: list watch",
 			actionsGroup + "autoscalinglisteners/status: " + status,
 			actionsGroup + "autoscalinglisteners/finalizers: " + finalizers,
 			"/pods: list watch",
 			"/serviceaccounts: list watch",
 			rbacGroup + "rolebindings: list watch",
 			rbacGroup + "roles: list watch",
-			actionsGroup + "autoscalingrunnersets: list watch",
-			actionsGroup + "ephemeralrunnersets: list watch",
-			actionsGroup + "ephemeralrunners: list watch",
 		}},
 		{"manager_single_namespace_watch_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a", []string{
 			actionsGroup + "autoscalingrunnersets: list patch watch",

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,11 +100,26 @@ func (c *Controller) applyOwned(ctx context.Context, owner, wanted, live client.
 		return fmt.Errorf("own %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
 	}
 	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		live = nil
-	} else if err != nil {
+	case err != nil:
 		return fmt.Errorf("read %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
+	case !equality.Semantic.DeepEqual(grants(wanted), grants(live)):
+		live = nil // applied whatever else it has: both lists are replaced as a whole
 	}
 	_, err = kube.Apply(ctx, c.options.Client, wanted, live)
 	return err
+}
+
+// grants are what a Role allows, or whom a RoleBinding allows it. kube.Apply lets pass what others have added to a list; here
+// that would be a right that nobody meant to give.
+func grants(object client.Object) any {
+	switch object := object.(type) {
+	case *rbacv1.Role:
+		return object.Rules
+	case *rbacv1.RoleBinding:
+		return object.Subjects
+	}
+	return nil
 }

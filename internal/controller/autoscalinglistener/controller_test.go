@@ -1,6 +1,8 @@
 package autoscalinglistener
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,9 +38,7 @@ func TestListenerBecomesReady(t *testing.T) {
 
 func TestAccessIsTheLeastThatWorks(t *testing.T) {
 	f := started(t)
-	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
-	f.get(role, setNamespace, key.Name)
-	f.get(binding, setNamespace, key.Name)
+	role, binding := f.access()
 	want := []rbacv1.PolicyRule{
 		{Verbs: []string{"get", "patch"}, APIGroups: []string{"actions.github.com"}, Resources: []string{"ephemeralrunnersets"}, ResourceNames: []string{"set"}},
 		{Verbs: []string{"patch"}, APIGroups: []string{"actions.github.com"}, Resources: []string{"ephemeralrunnersets/status"}, ResourceNames: []string{"set"}},
@@ -56,6 +56,36 @@ func TestAccessIsTheLeastThatWorks(t *testing.T) {
 	if binding.RoleRef.Name != key.Name || binding.Subjects[0].Namespace != managerNamespace {
 		t.Errorf("binding of %+v to %+v", binding.RoleRef, binding.Subjects)
 	}
+}
+
+// What somebody adds to the listener's rights is taken back, and a second pass finds nothing to do.
+func TestAddedRightsAreTakenBack(t *testing.T) {
+	f := started(t)
+	role, binding := f.access()
+	rules, subjects := slices.Clone(role.Rules), slices.Clone(binding.Subjects)
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}})
+	binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "elsewhere", Name: "stranger"})
+	if err := errors.Join(f.client.Update(t.Context(), role), f.client.Update(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	role, binding = f.access()
+	if diff := cmp.Diff(rules, role.Rules) + cmp.Diff(subjects, binding.Subjects); diff != "" {
+		t.Errorf("rules and subjects (-want +got):\n%s", diff)
+	}
+	f.settle()
+	if again, _ := f.access(); again.ResourceVersion != role.ResourceVersion {
+		t.Error("the Role is written again and again")
+	}
+}
+
+// access returns what the listener has of rights.
+func (f *fixture) access() (*rbacv1.Role, *rbacv1.RoleBinding) {
+	f.Helper()
+	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	f.get(role, setNamespace, key.Name)
+	f.get(binding, setNamespace, key.Name)
+	return role, binding
 }
 
 // configuration reads what the listener would.

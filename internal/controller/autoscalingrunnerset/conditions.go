@@ -294,10 +294,20 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 	if c := unregistered(conditions); c != nil {
 		return kube.UnreadyStates(c.Reason, c.Message, needsUser(c.Reason))
 	}
-	if !p.registeredHere() || p.runnerSet() == nil || p.runnerSet().DeletionTimestamp != nil {
-		return p.waiting(reasonWaitingForRunnerSets, "the EphemeralRunnerSet is being made")
+	if !p.registeredHere() || !p.hasRunnerSet() {
+		return p.waiting(reasonWaitingForRunnerSets, p.awaitedRunnerSet())
 	}
 	return p.runs(conditions)
+}
+
+// awaitedRunnerSet says what stands before the EphemeralRunnerSet, which can be a job of hours.
+func (p *pass) awaitedRunnerSet() string {
+	deleted := p.runnerSet()
+	if !p.registeredHere() || deleted == nil {
+		return "the EphemeralRunnerSet is being made"
+	}
+	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is made until %d busy runners of it have finished their jobs (of %d that are left)",
+		deleted.Name, deleted.Status.BusyRunners, deleted.Status.CurrentReplicas)
 }
 
 // unregistered is what keeps the set from being on GitHub; what is known comes before what is not.

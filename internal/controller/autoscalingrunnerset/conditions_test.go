@@ -74,6 +74,10 @@ func TestSummary(t *testing.T) {
 			at := metav1.NewTime(p.now)
 			p.set.DeletionTimestamp, p.listeners = &at, nil
 		}, metav1.ConditionFalse, "DrainingRunners", false, v1alpha1.AutoscalingRunnerSetPhasePending},
+		"runner set deleted": {func(p *pass) {
+			at := metav1.NewTime(p.now)
+			p.runnerSets[0].DeletionTimestamp = &at
+		}, metav1.ConditionFalse, reasonWaitingForRunnerSets, false, v1alpha1.AutoscalingRunnerSetPhasePending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := statusOf(healthy(test.change), "1.2.3")

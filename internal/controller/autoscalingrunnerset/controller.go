@@ -173,6 +173,13 @@ func (p *pass) runnerSet() *v1alpha1.EphemeralRunnerSet {
 	return &p.runnerSets[0]
 }
 
+// hasRunnerSet says that there is an EphemeralRunnerSet that makes runners. One that somebody has deleted makes none, and its
+// successor waits for the last of its runners: it has the same name, which listener and runners go by.
+func (p *pass) hasRunnerSet() bool {
+	current := p.runnerSet()
+	return current != nil && current.DeletionTimestamp == nil
+}
+
 // listener returns the AutoscalingListener in use, nil when there is none.
 func (p *pass) listener() *v1alpha1.AutoscalingListener {
 	if len(p.listeners) == 0 {

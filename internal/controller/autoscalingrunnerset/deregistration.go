@@ -87,8 +87,7 @@ func deregistrationStateOf(
 	case !now.Before(deadline):
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
-	next := last.Finished.Add(pauseAfter(last.Failures))
-	return deregistrationState{again: max(min(next.Sub(now), deadline.Sub(now)), 0)}
+	return deregistrationState{again: max(min(backOff(last).Sub(now), deadline.Sub(now)), 0)}
 }
 
 // startDeregistration has all registrations tried in one call, so that one that hangs does not hide how the others went.

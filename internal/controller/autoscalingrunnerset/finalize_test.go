@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -158,6 +159,37 @@ func TestDeregistrationFromUnreachableGitHubHasADeadline(t *testing.T) {
 	})
 }
 
+// What GitHub asks for holds for the farewell too: it is asked once before the time that it has named, and once then.
+func TestFarewellHeedsRateLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*fixture)
+		call    string
+	}{
+		"deregistration": {func(f *fixture) { f.deletable(); f.drained() }, "delete 1"},
+		"search":         {func(f *fixture) { f.unrecorded() }, "find"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				test.prepare(f)
+				const limited = 3 * time.Minute
+				began := time.Now()
+				f.github.fail(&actions.RateLimitedError{Until: began.Add(limited), Err: errors.New("429")})
+				for time.Since(began) < limited-time.Second {
+					controllertest.Elapse(min(max(f.reconcile().RequeueAfter, 100*time.Millisecond), time.Minute))
+				}
+				if diff := cmp.Diff([]string{test.call}, f.github.made()); diff != "" {
+					t.Errorf("calls before the time that GitHub has named (-want +got):\n%s", diff)
+				}
+				f.github.fail(nil)
+				f.finalizing()
+				if len(f.github.sets[address]) > 0 {
+					t.Errorf("scale sets %+v are left", f.github.sets[address])
+				}
+			})
+		})
+	}
+}
+
 func TestDeregistrationSucceedsOnceGitHubIsBack(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
@@ -266,6 +298,35 @@ func wantEventTwice(t *testing.T, told []string, reason string) {
 	if len(rest) != 2 {
 		t.Errorf("%d Events with reason %s among %q, want one about the set and one about the listener", len(rest), reason, told)
 	}
+}
+
+// An EphemeralRunnerSet that somebody deletes while jobs run has a successor only after them, which can take hours: the
+// status says what is waited for.
+func TestDeletedRunnerSetSaysWhatItWaitsFor(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.holdDependents()
+		deleted := &f.runnerSets()[0]
+		deleted.Status.CurrentReplicas, deleted.Status.RunningEphemeralRunners, deleted.Status.BusyRunners = 3, 3, 2
+		f.updateStatus(deleted)
+		if err := f.client.Delete(t.Context(), deleted); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		set := f.set()
+		ready := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || !strings.Contains(ready.Message, "EphemeralRunnerSet set was deleted; no runner is made until 2 busy runners") ||
+			set.Status.Phase != v1alpha1.AutoscalingRunnerSetPhasePending {
+			t.Errorf("phase %s, Ready %+v", set.Status.Phase, ready)
+		}
+		f.release(&f.runnerSets()[0])
+		f.settle()
+		if made := f.runnerSets(); len(made) != 1 || made[0].DeletionTimestamp != nil || f.set().Status.Phase != v1alpha1.AutoscalingRunnerSetPhaseRunning {
+			t.Errorf("phase %s with %+v, want a new EphemeralRunnerSet", f.set().Status.Phase, made)
+		}
+	})
 }
 
 // TestDeletionSurvivesRestarts: a manager that starts anew after every second pass, which is when an answer of GitHub has

@@ -16,14 +16,13 @@ import (
 // name formula depends on group and address, and two listeners would fight for the only session. The formula names a
 // new one only.
 func (c *Controller) applyListener(ctx context.Context, p *pass) error {
-	runnerSet := p.runnerSet()
-	if !p.registeredHere() || runnerSet == nil || runnerSet.DeletionTimestamp != nil {
+	if !p.registeredHere() || !p.hasRunnerSet() {
 		return nil
 	}
 	if err := c.dropExtra(ctx, p); err != nil {
 		return err
 	}
-	wanted, live := c.listener(p, runnerSet.Name), p.listener()
+	wanted, live := c.listener(p, p.runnerSet().Name), p.listener()
 	if live == nil && p.unconfirmed {
 		return nil // it could take the session of somebody else's listener
 	}

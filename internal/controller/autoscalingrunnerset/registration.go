@@ -115,8 +115,8 @@ func due(p *pass, last pool.Call[enrolled], known bool) time.Duration {
 	return last.Finished.Add(jittered(p)).Sub(p.now)
 }
 
-// backOff returns when a failed call may be repeated.
-func backOff(last pool.Call[enrolled]) time.Time {
+// backOff returns when a failed call may be repeated: after a pause, and not before the time that GitHub has named.
+func backOff[T any](last pool.Call[T]) time.Time {
 	earliest := last.Finished.Add(pauseAfter(last.Failures))
 	var limited *actions.RateLimitedError
 	if errors.As(last.Err, &limited) && limited.Until.After(earliest) {

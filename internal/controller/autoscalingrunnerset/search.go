@@ -44,7 +44,7 @@ func (c *Controller) search(ctx context.Context, p *pass) (bool, error) {
 		case refused(last.Err) || !p.now.Before(last.Result.since.Add(DeregisterTimeout)):
 			return true, c.giveUpSearch(ctx, p, wanted, last.Err)
 		}
-		if wait := min(last.Finished.Add(pauseAfter(last.Failures)).Sub(p.now), last.Result.since.Add(DeregisterTimeout).Sub(p.now)); wait > 0 {
+		if wait := min(backOff(last).Sub(p.now), last.Result.since.Add(DeregisterTimeout).Sub(p.now)); wait > 0 {
 			p.searching = true
 			p.again.After(wait)
 			return false, nil

@@ -94,7 +94,7 @@ func phaseOf(p *pass, status v1alpha1.AutoscalingRunnerSetStatus) v1alpha1.Autos
 	switch {
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):
 		return v1alpha1.AutoscalingRunnerSetPhaseOutdated
-	case p.registration != nil && p.runnerSet() != nil && p.listener() != nil:
+	case p.registration != nil && p.hasRunnerSet() && p.listener() != nil:
 		return v1alpha1.AutoscalingRunnerSetPhaseRunning
 	}
 	return v1alpha1.AutoscalingRunnerSetPhasePending

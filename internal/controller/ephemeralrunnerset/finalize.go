@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Duration, er
 	}
 	before := p.set.DeepCopy()
 	count(&p.set.Status, p.views, true)
+	p.set.Status.Capacity = ptr.To(0) // no runner is made any more: jobs stay on GitHub until one can be
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {

@@ -75,6 +75,9 @@ func TestDeletedSetCountsTheRunnersThatAreLeft(t *testing.T) {
 			if got := s.set().Status; got.CurrentReplicas != left || got.RunningEphemeralRunners != left {
 				t.Errorf("status %+v, want %d running", got, left)
 			}
+			if got := s.set().Status.Capacity; got == nil || *got != 0 {
+				t.Errorf("capacity %v, want 0: nothing runs another job", got)
+			}
 			s.finish(s.runners()[0])
 		}
 	}, newSet(3))

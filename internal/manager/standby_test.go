@@ -1,0 +1,116 @@
+package manager
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
+	electionfake "sigs.k8s.io/controller-runtime/pkg/leaderelection/fake"
+)
+
+// A manager that stands by has all caches that it will need, and no controller has begun: none would be worked off, and their
+// queues would grow with every runner.
+func TestManagerThatStandsByHasCachesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caches, lead := standBy(t)
+		once := map[string]int{
+			"AutoscalingRunnerSet": 1, "AutoscalingListener": 1, "EphemeralRunnerSet": 1, "EphemeralRunner": 1,
+			"Pod": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1,
+		}
+		<-time.After(time.Minute)
+		if difference := cmp.Diff(once, caches.asked()); difference != "" {
+			t.Errorf("asked of the caches while it stands by (-want +got):\n%s", difference)
+		}
+		lead()
+		<-time.After(time.Minute)
+		leading := caches.asked()
+		if difference := cmp.Diff(slices.Sorted(maps.Keys(once)), slices.Sorted(maps.Keys(leading))); difference != "" {
+			t.Errorf("kinds that it leads with (-want +got):\n%s", difference)
+		}
+		for kind, times := range leading {
+			if times == 1 {
+				t.Errorf("no controller watches %s", kind)
+			}
+		}
+	})
+}
+
+// standBy starts a manager that another one keeps from leading until lead is called.
+func standBy(t *testing.T) (caches *countingCache, lead func()) {
+	t.Helper()
+	lock, err := electionfake.NewResourceLock(nil, nil, leaderelection.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := lock.(electionfake.ControllableResourceLockInterface)
+	held.BlockLeaderElection()
+
+	options := defaults()
+	options.Namespace, options.LeaderElection, options.MetricsAddress = "harrier", true, disabledAddress
+	caches = &countingCache{times: map[string]int{}}
+	cluster := &rest.Config{Host: "http://127.0.0.1:1"}
+	set := managerOptions(cluster, options, NewLogger(options, io.Discard))
+	set.LeaderElectionResourceLockInterface = lock
+	set.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return caches, nil }
+	set.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+		return testrestmapper.TestOnlyStaticRESTMapper(newScheme()), nil
+	}
+	manager, err := ctrl.NewManager(cluster, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := addControllers(t.Context(), manager, options); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := manager.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return caches, held.UnblockLeaderElection
+}
+
+// countingCache counts how often it is asked for the informer of a kind. All of them are empty.
+type countingCache struct {
+	informertest.FakeInformers
+	mutex sync.Mutex
+	times map[string]int
+}
+
+func (c *countingCache) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	kind, err := apiutil.GVKForObject(object, newScheme())
+	if err != nil {
+		return nil, err
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.times[kind.Kind]++
+	return controllertest.NewFakeInformer(controllertest.Synced), nil
+}
+
+// asked returns how often, by kind.
+func (c *countingCache) asked() map[string]int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return maps.Clone(c.times)
+}
