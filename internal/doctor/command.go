@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/manager"
 )
 
@@ -107,7 +108,11 @@ func parse(flags *flag.FlagSet, arguments []string, name *string) error {
 // limit of its own: what the doctor asks at a time is bounded.
 func find(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
-		return ctrl.GetConfig()
+		config, err := ctrl.GetConfig()
+		if err == nil && os.Getenv("KUBERNETES_SERVICE_HOST") != "" { // in the manager's pod
+			config = apiaccess.WithoutProxy(config)
+		}
+		return config, err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err == nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 )
 
 const (
@@ -31,7 +30,7 @@ type kubernetes struct {
 
 // NewCluster makes the Cluster of the EphemeralRunnerSet of that namespace and name. It does not talk to the server.
 func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
-	config = rest.CopyConfig(config)
+	config = apiaccess.WithoutProxy(config)
 	config.APIPath = "/apis"
 	config.GroupVersion = &v1alpha1.GroupVersion
 	config.QPS = -1 // reportsAtOnce bounds what is under way, and the API server's own fairness the rest
@@ -39,7 +38,6 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 	// repeats a whole pod template that nobody here wants.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
-	config.Proxy = proxyOf(config)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(config)
@@ -47,15 +45,6 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
 	}
 	return &kubernetes{client: client, namespace: namespace, name: name}, nil
-}
-
-// proxyOf keeps a proxy that a kubeconfig names, and otherwise uses none: the one in the environment is for GitHub, and
-// the API server is inside the cluster, where such a proxy seldom reaches.
-func proxyOf(config *rest.Config) func(*http.Request) (*url.URL, error) {
-	if config.Proxy != nil {
-		return config.Proxy
-	}
-	return func(*http.Request) (*url.URL, error) { return nil, nil }
 }
 
 // setDocument is an EphemeralRunnerSet as far as the listener is concerned. Numbers are never left out: a replicas that

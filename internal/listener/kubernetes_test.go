@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"testing"
 	"time"
 
@@ -127,20 +126,5 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 				t.Errorf("publication: %v", err)
 			}
 		})
-	}
-}
-
-func TestAPIServerIsNotReachedThroughGitHubsProxy(t *testing.T) {
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://10.96.0.1:443/apis", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("https_proxy", "http://proxy.example.com:3128")
-	if proxy, err := proxyOf(&rest.Config{})(request); proxy != nil || err != nil {
-		t.Errorf("proxy %v, %v, want none", proxy, err)
-	}
-	own := &url.URL{Scheme: "http", Host: "kubeconfigs.example.com"}
-	if proxy, err := proxyOf(&rest.Config{Proxy: http.ProxyURL(own)})(request); proxy != own || err != nil {
-		t.Errorf("proxy %v, %v, want the kubeconfig's own", proxy, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -54,6 +55,7 @@ func Run(ctx context.Context, options Options, log logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
+	cluster = apiaccess.WithoutProxy(cluster)
 	if options.CheckUninstall {
 		reader, err := client.New(cluster, client.Options{Scheme: newScheme()})
 		if err != nil {
@@ -159,8 +161,9 @@ func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl
 		Controller: config.Controller{
 			MaxConcurrentReconciles: setWorkers, // what a controller says itself takes precedence
 			ReconciliationTimeout:   reconcileTimeout,
-			// A manager that stands by fills its caches, so that it acts as soon as it leads.
-			EnableWarmup: ptr.To(true),
+			// A manager that stands by fills its caches: see fillCaches. Controllers begin when it leads, and are told what is
+			// there. One begun before would queue, without anybody to work on it, every runner that ever lived meanwhile.
+			EnableWarmup: ptr.To(false),
 			// Names are constants of different packages. Tests run several managers in one process.
 			SkipNameValidation: ptr.To(true),
 		},
