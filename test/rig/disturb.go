@@ -6,7 +6,6 @@ import (
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -16,10 +15,14 @@ import (
 func (r *Rig) KillManager() {
 	r.t.Helper()
 	for _, pod := range r.managerPods() {
-		if err := r.Node.Kill(client.ObjectKeyFromObject(&pod), managerContainer); err != nil {
-			r.t.Fatal(err)
-		}
+		r.kill(&pod, managerContainer)
 	}
+}
+
+// kill ends a container as soon as it runs: it may be about to start.
+func (r *Rig) kill(pod *corev1.Pod, container string) {
+	r.t.Helper()
+	gomega.NewWithT(r.t).Eventually(r.Node.Kill, Patience, interval).WithArguments(client.ObjectKeyFromObject(pod), container).Should(gomega.Succeed())
 }
 
 // StopManager scales the manager's Deployment to nothing and returns when the pods are gone.
@@ -55,9 +58,7 @@ func (r *Rig) KillListener() {
 	if pod == nil {
 		r.t.Fatal("there is no listener pod to kill")
 	}
-	if err := r.Node.Kill(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, v1alpha1.ListenerContainerName); err != nil {
-		r.t.Fatal(err)
-	}
+	r.kill(pod, v1alpha1.ListenerContainerName)
 }
 
 // ListenerPod returns the default set's listener pod, nil if there is none or it is going away.
