@@ -14,14 +14,11 @@ target_directory=$root/charts/gha-runner-scale-set-controller/templates/crds
 # Helm would otherwise evaluate.
 template_from() {
   sed 's/{{/{{ "{{" }}/g' "$1" | awk '
-    function on(key) {
-      return "{{- if include \"gha-runner-scale-set-controller.is-on\" (dict \"values\" .Values.crds \"key\" \"" key "\") }}"
-    }
-    BEGIN { print on("install") }
+    BEGIN { print "{{- if include \"gha-runner-scale-set-controller.has-crds\" . }}" }
     $0 == "---" { next }
     { print }
     $0 == "  annotations:" && !annotated {
-      print "    " on("keep")
+      print "    {{- if include \"gha-runner-scale-set-controller.is-on\" (dict \"values\" .Values.crds \"key\" \"keep\") }}"
       print "    helm.sh/resource-policy: keep"
       print "    {{- end }}"
       annotated = 1

@@ -37,9 +37,10 @@ The listener has no flags. Its settings are a file that the manager writes into 
 | ` + "`CONTROLLER_MANAGER_POD_NAMESPACE`" + ` | manager | its own namespace; required, the chart sets it |
 | ` + "`CONTROLLER_MANAGER_CONTAINER_IMAGE`" + ` | manager | image that listeners run; required, the chart sets it |
 | ` + "`LISTENER_ENTRYPOINT`" + ` | manager | program that listeners start, ` + "`/ghalistener`" + ` by default |
-| ` + "`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`" + ` | manager | for calls to GitHub of scale sets without a ` + "`proxy`" + ` of their own |
+| ` + "`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`" + ` | manager | for the manager's calls to GitHub for scale sets without a ` + "`proxy`" + ` of their own; listeners and runners don't inherit them and need that ` + "`proxy`" + ` |
+| ` + "`GITHUB_ACTIONS_FORCE_GHES`" + ` | manager, listener | set, to whatever value: every host counts as GitHub Enterprise Server; listeners have it only from the ` + "`env`" + ` of their ` + "`listenerTemplate`" + ` |
 | ` + "`KUBECONFIG`" + ` | all | the API server, outside of a cluster |
-| ` + "`GOGC`, `GOMEMLIMIT`" + ` | all | Go's own limits of memory; they win over the built-in ones |
+| ` + "`GOGC`, `GOMEMLIMIT`" + ` | all | Go's own: the former wins over what manager and listener set, the latter is unset otherwise |
 `
 
 // ignoredUsage begins the usage of flags that have no meaning here.

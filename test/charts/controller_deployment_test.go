@@ -152,6 +152,25 @@ func TestMetricsOfListenersOnly(t *testing.T) {
 	}
 }
 
+// The other addresses turn their servers off by "0", too: then nothing asks the pod whether it is well.
+func TestServersThatAreOff(t *testing.T) {
+	t.Parallel()
+	for _, values := range []string{"pprof: {addr: '0'}\nflags: {healthProbeBindAddress: '0'}", "pprof: {addr: ''}\nhealthProbeBindAddress: ''"} {
+		got := manager(t, values)
+		check(t, "ports with "+values, len(got.Ports), 0)
+		check(t, "probed with "+values, got.LivenessProbe != nil || got.ReadinessProbe != nil, false)
+	}
+}
+
+// 0 in quotes is no limit either: the manager refuses such a flag.
+func TestRateLimitOfZeroIsNone(t *testing.T) {
+	t.Parallel()
+	for _, zero := range []string{"0", "'0'"} {
+		got := manager(t, "flags: {k8sClientRateLimiterQPS: "+zero+", k8sClientRateLimiterBurst: "+zero+"}")
+		check(t, zero, strings.Contains(strings.Join(got.Args, " "), "rate-limiter"), false)
+	}
+}
+
 // Values that go into the pod as they are.
 func TestControllerPodValues(t *testing.T) {
 	t.Parallel()
@@ -260,6 +279,13 @@ func TestControllerRefusals(t *testing.T) {
 		{"serviceAccount: {create: false}", "serviceAccount.name must be set if serviceAccount.create is false"},
 		{"metrics: {controllerManagerAddr: here}", "Values.metrics.controllerManagerAddr must end with a numeric port"},
 		{"pprof: {addr: here}", "Values.pprof.addr must end with a numeric port"},
+		{"metrics: {controllerManagerAddr: 8080}", "Values.metrics.controllerManagerAddr must end with a numeric port"},
+		{"metrics: {controllerManagerAddr: ':8080', listenerAddr: '8080'}", "Values.metrics.listenerAddr must end with a numeric port"},
+		{"pprof: {addr: '6060'}", "Values.pprof.addr must end with a numeric port"},
+		{"flags: {healthProbeBindAddress: '8081'}", "Values.flags.healthProbeBindAddress must end with a numeric port"},
+		{"healthProbeBindAddress: ':08081'", "Values.flags.healthProbeBindAddress must end with a numeric port"},
+		{"imagePullSecrets: [{name: ''}]", "/imagePullSecrets/0/name"},
+		{"flags: {excludeLabelPropagationPrefixes: ['']}", "/flags/excludeLabelPropagationPrefixes/0"},
 		{"relicaCount: 2", "'relicaCount' not allowed"},
 		{"flags: {logLvel: info}", "'logLvel' not allowed"},
 		{"replicaCount: 0", "/replicaCount"},

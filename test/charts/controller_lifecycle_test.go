@@ -93,7 +93,9 @@ func TestSyncCRDsEscapesTemplates(t *testing.T) {
 	copyFile(t, filepath.Join(root, "charts", "sync-crds.sh"), filepath.Join(directory, "charts", "sync-crds.sh"), 0o755)
 	write(t, filepath.Join(directory, "apis", "crds", "actions.github.com_ks.yaml"), crd, 0o644)
 	write(t, filepath.Join(chartDirectory, "Chart.yaml"), "apiVersion: v2\nname: c\nversion: 0.1.0\n", 0o644)
-	copyFile(t, filepath.Join(controller.directory(), "templates", "_names.tpl"), filepath.Join(chartDirectory, "templates", "_names.tpl"), 0o644)
+	for _, file := range []string{"_names.tpl", "_crds.tpl"} {
+		copyFile(t, filepath.Join(controller.directory(), "templates", file), filepath.Join(chartDirectory, "templates", file), 0o644)
+	}
 	if output, err := exec.CommandContext(t.Context(), filepath.Join(directory, "charts", "sync-crds.sh")).CombinedOutput(); err != nil {
 		t.Fatalf("sync-crds.sh: %v\n%s", err, output)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const metricsOn = "metrics:\n  controllerManagerAddr: \":8080\"\n  listenerAddr: \":8080\"\n  listenerEndpoint: /metrics\n"
@@ -70,6 +72,35 @@ func TestSecureMetrics(t *testing.T) {
 	for _, want := range []string{"--metrics-secure", "--metrics-cert-path=/metrics-certificate", `secretName: "cert"`, "mountPath: /metrics-certificate"} {
 		checkContains(t, rendered["deployment.yaml"][0], want)
 	}
+}
+
+// Restricted to a namespace each, releases of one name in several namespaces have ClusterRoles of their own. The account that
+// reads is in the release's namespace, where nobody else's is.
+func TestSecureMetricsOfReleasesOfOneName(t *testing.T) {
+	t.Parallel()
+	const secure = metricsOn + "  secure: true\nmonitoring: {podMonitor: {enabled: true}}\n"
+	names := func(values string) (names []string) {
+		for _, document := range render(t, controller, secure, values)["metrics_access.yaml"] {
+			found := decode[unstructured.Unstructured](t, document)
+			names = append(names, found.GetKind()+" "+strings.TrimPrefix(found.GetName(), "arc-gha-rs-controller-metrics-"))
+		}
+		return names
+	}
+	check(t, "of all namespaces", names(""), []string{"ServiceAccount reader", "Secret reader",
+		"ClusterRole auth", "ClusterRole reader", "ClusterRoleBinding auth", "ClusterRoleBinding reader"})
+	check(t, "of one", names(singleNamespace), []string{"ServiceAccount reader", "Secret reader",
+		"ClusterRole auth.team-a", "ClusterRole reader.team-a", "ClusterRoleBinding auth.team-a", "ClusterRoleBinding reader.team-a"})
+}
+
+// What binds the roles names them as they are called, and an account that there is.
+func TestSecureMetricsBindings(t *testing.T) {
+	t.Parallel()
+	documents := render(t, controller, metricsOn+"  secure: true\nmonitoring: {podMonitor: {enabled: true}}\n", singleNamespace)["metrics_access.yaml"]
+	for _, i := range []int{4, 5} {
+		bound := decode[rbacv1.ClusterRoleBinding](t, documents[i])
+		check(t, "role", bound.RoleRef.Name, bound.Name)
+	}
+	check(t, "reader", decode[rbacv1.ClusterRoleBinding](t, documents[5]).Subjects[0].Name, decode[corev1.ServiceAccount](t, documents[0]).Name)
 }
 
 func TestAlertsLinkToTheRunbook(t *testing.T) {

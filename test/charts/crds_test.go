@@ -63,11 +63,39 @@ func TestCRDsAreTakenOver(t *testing.T) {
 		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--take-ownership")
 		check(t, "new field after the upgrade", hasNewField(t, helm.cluster), true)
 		check(t, "scale set after the upgrade", uidOf(t, helm.cluster, set), set.GetUID())
-		owner := crd(t, helm.cluster).Annotations
-		check(t, "owner", owner["meta.helm.sh/release-namespace"]+"/"+owner["meta.helm.sh/release-name"], system+"/arc")
+		check(t, "owner", ownerOfCRDs(t, helm.cluster), system+"/arc")
 		// From now on the flag isn't needed.
 		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2")
 	})
+}
+
+// Tenants with a controller each: the first release has the CRDs and upgrades them, the others leave them to it. When it goes
+// the CRDs stay, and another release has them by --take-ownership.
+func TestCRDsAreOfOneRelease(t *testing.T) {
+	t.Parallel()
+	forHelms(t, func(t *testing.T, helm installer) {
+		first, second := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
+		helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
+		ours := []string{"other", controller.directory(), "--namespace", second, "--set", "flags.watchSingleNamespace=" + second}
+		notes := helm.succeed(t, append([]string{"install"}, ours...)...)
+		checkContains(t, notes, "those of another release, "+first+"/arc.")
+		helm.succeed(t, append([]string{"upgrade"}, ours...)...)
+		check(t, "owner", ownerOfCRDs(t, helm.cluster), first+"/arc")
+		check(t, "new field of the second", hasNewField(t, helm.cluster), false)
+
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
+		check(t, "new field after the first's upgrade", hasNewField(t, helm.cluster), true)
+		helm.succeed(t, "uninstall", "arc", "--namespace", first, "--no-hooks")
+		checkContains(t, helm.refused(t, append([]string{"upgrade"}, ours...)...), `cannot be imported into the current release`)
+		helm.succeed(t, append([]string{"upgrade", "--take-ownership"}, ours...)...)
+		check(t, "owner after the first is gone", ownerOfCRDs(t, helm.cluster), second+"/other")
+	})
+}
+
+func ownerOfCRDs(t *testing.T, cluster *testkube.Cluster) string {
+	t.Helper()
+	annotations := crd(t, cluster).Annotations
+	return annotations["meta.helm.sh/release-namespace"] + "/" + annotations["meta.helm.sh/release-name"]
 }
 
 func crd(t *testing.T, cluster *testkube.Cluster) *apiextensionsv1.CustomResourceDefinition {

@@ -98,6 +98,17 @@ func TestScaleSetsNamesOfDigits(t *testing.T) {
 	checkContains(t, notes, "these labels too: 20261124, 1.5, true")
 }
 
+// Helm finds the release in its own namespace, wherever its objects are.
+func TestNotesNameTheNamespaceOfTheRelease(t *testing.T) {
+	t.Parallel()
+	notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", minimal, "namespaceOverride: elsewhere")
+	if err != nil {
+		t.Fatal(stderr)
+	}
+	checkContains(t, notes, "helm upgrade test-runners <chart> --namespace arc-runners ")
+	checkContains(t, notes, "kubectl --namespace elsewhere get ephemeralrunners")
+}
+
 // 0 is a level: the one of info.
 func TestLogLevelZero(t *testing.T) {
 	t.Parallel()

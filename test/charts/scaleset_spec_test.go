@@ -131,6 +131,8 @@ func TestRunnerCounts(t *testing.T) {
 		{"maxRunners: '5'\nminRunners: '2'", ptr.To(5), ptr.To(2)},
 		{"minRunners: 5", nil, ptr.To(5)},
 		{"maxRunners: 0\nminRunners: 0", ptr.To(0), ptr.To(0)},
+		{"maxRunners: '010'\nminRunners: '007'", ptr.To(10), ptr.To(7)}, // which YAML would read as octal numbers
+		{"maxRunners: '00'\nminRunners: '-0'", ptr.To(0), ptr.To(0)},
 	} {
 		got := runnerSet(t, scaleSet, test.values).Spec
 		check(t, "max with "+test.values, got.MaxRunners, test.max)

@@ -42,6 +42,8 @@ type life struct {
 	*testing.T
 	rig    *rig.Rig
 	ledger *ledger
+	// metricsReader is the ClusterRole of the chart that lets an account read the manager's metrics.
+	metricsReader string
 }
 
 // authority is the value githubServerTLS of one of them.
@@ -52,7 +54,10 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 	t.Helper()
 	options.MinRunners, options.ControllerValues = 1, rig.Values{"metrics": securedMetrics}
 	r := rig.Start(t, cluster, options)
-	l := &life{T: t, rig: r, ledger: newLedger(r)}
+	l := &life{T: t, rig: r, ledger: newLedger(r), metricsReader: rig.ControllerAccount + "-metrics-reader"}
+	if options.SingleNamespace {
+		l.metricsReader += "." + r.RunnerNamespace
+	}
 	l.create(
 		&corev1.Secret{ObjectMeta: l.named("proxy"), Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
 		&corev1.ConfigMap{ObjectMeta: l.named("ca"), Data: map[string]string{"ca.crt": certificate(t)}},

@@ -24,7 +24,7 @@ func (l *life) readMetrics() {
 	reader := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: l.rig.RunnerNamespace, Name: "prometheus"}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: l.rig.RunnerNamespace + "-prometheus"}, Subjects: []rbacv1.Subject{reader},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rig.ControllerAccount + "-metrics-reader"},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: l.metricsReader},
 	}
 	l.create(&corev1.ServiceAccount{ObjectMeta: l.named(reader.Name)}, binding)
 	l.Cleanup(func() { _ = l.rig.Cluster.Client().Delete(context.Background(), binding) })

@@ -70,7 +70,7 @@ type AzureKeyVaultConfig struct {
 	TenantID string `json:"tenantId"`
 	// Azure client (application).
 	ClientID string `json:"clientId"`
-	// Path of the certificate in the file systems of manager and listener.
+	// Path of the certificate in the file system of the manager. Listeners get what it has read from the vault.
 	CertificatePath string `json:"certificatePath"`
 }
 

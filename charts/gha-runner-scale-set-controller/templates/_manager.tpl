@@ -3,6 +3,17 @@ Parts of the pod that runs the manager. The Deployment and the uninstall check s
 */}}
 
 {{/*
+An address as it was given, refused where the controller would end on it. Takes key, of the value, and address.
+*/}}
+{{- define "gha-runner-scale-set-controller.address" -}}
+{{- $address := include "gha-runner-scale-set-controller.scalar" .address }}
+{{- if not (regexMatch "^(0|.*:[1-9][0-9]*)?$" $address) }}
+{{- fail (printf "Values.%s must end with a numeric port after a colon, as in :8080, or be 0 for no server" .key) }}
+{{- end }}
+{{- $address }}
+{{- end }}
+
+{{/*
 The port an address such as ":8080" ends in; 0 when it ends in none. Takes the address.
 */}}
 {{- define "gha-runner-scale-set-controller.port" -}}
@@ -13,14 +24,6 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- $port := include "gha-runner-scale-set-controller.port" .Values.metrics.controllerManagerAddr }}
 {{- if eq $port "0" }}
 {{- fail "Values.metrics.controllerManagerAddr must end with a numeric port" }}
-{{- end }}
-{{- $port }}
-{{- end }}
-
-{{- define "gha-runner-scale-set-controller.pprof-port" -}}
-{{- $port := include "gha-runner-scale-set-controller.port" .Values.pprof.addr }}
-{{- if eq $port "0" }}
-{{- fail "Values.pprof.addr must end with a numeric port" }}
 {{- end }}
 {{- $port }}
 {{- end }}
@@ -59,9 +62,9 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 {{- if .Values.metrics }}
-- --listener-metrics-addr={{ .Values.metrics.listenerAddr }}
+- --listener-metrics-addr={{ include "gha-runner-scale-set-controller.address" (dict "key" "metrics.listenerAddr" "address" .Values.metrics.listenerAddr) }}
 - --listener-metrics-endpoint={{ .Values.metrics.listenerEndpoint }}
-- --metrics-addr={{ .Values.metrics.controllerManagerAddr }}
+- --metrics-addr={{ include "gha-runner-scale-set-controller.address" (dict "key" "metrics.controllerManagerAddr" "address" .Values.metrics.controllerManagerAddr) }}
 {{- with .Values.metrics.listenerLabels }}
 - --listener-metrics-labels={{ . }}
 {{- end }}
@@ -78,18 +81,18 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- with .Values.pprof }}
 {{- with .addr }}
-- --pprof-addr={{ . }}
+- --pprof-addr={{ include "gha-runner-scale-set-controller.address" (dict "key" "pprof.addr" "address" .) }}
 {{- end }}
 {{- end }}
 {{- with $flags }}
 {{- range .excludeLabelPropagationPrefixes }}
 - --exclude-label-propagation-prefix={{ . }}
 {{- end }}
-{{- with .k8sClientRateLimiterQPS }}
-- --k8s-client-rate-limiter-qps={{ int . }}
+{{- with int .k8sClientRateLimiterQPS }}
+- --k8s-client-rate-limiter-qps={{ . }}
 {{- end }}
-{{- with .k8sClientRateLimiterBurst }}
-- --k8s-client-rate-limiter-burst={{ int . }}
+{{- with int .k8sClientRateLimiterBurst }}
+- --k8s-client-rate-limiter-burst={{ . }}
 {{- end }}
 {{- with .rateLimiter }}
 {{- with .name }}
@@ -97,7 +100,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 {{- with .healthProbeBindAddress }}
-- --health-probe-bind-address={{ . }}
+- --health-probe-bind-address={{ include "gha-runner-scale-set-controller.address" (dict "key" "flags.healthProbeBindAddress" "address" .) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -115,25 +118,26 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 
-{{/* The address "0" turns the controller's metrics off and leaves the listeners'. */}}
+{{/* The address "0" turns a server off, the controller's metrics without the listeners'. */}}
 {{- define "gha-runner-scale-set-controller.ports" -}}
 {{- if and .Values.metrics (ne (toString .Values.metrics.controllerManagerAddr) "0") }}
 - name: metrics
   containerPort: {{ include "gha-runner-scale-set-controller.metrics-port" . }}
   protocol: TCP
 {{- end }}
-{{- with .Values.pprof }}
-{{- if .addr }}
+{{- $pprof := include "gha-runner-scale-set-controller.port" ((.Values.pprof | default dict).addr | default "0") }}
+{{- if ne $pprof "0" }}
 - name: pprof
-  containerPort: {{ include "gha-runner-scale-set-controller.pprof-port" $ }}
+  containerPort: {{ $pprof }}
   protocol: TCP
 {{- end }}
 {{- end }}
-{{- end }}
 
-{{/* Takes the address they are answered at. */}}
+{{/* Empty where nothing would answer them. */}}
 {{- define "gha-runner-scale-set-controller.probes" -}}
-{{- $port := include "gha-runner-scale-set-controller.port" . }}
+{{- $address := (include "gha-runner-scale-set-controller.flags" . | fromJson).healthProbeBindAddress | default "0" }}
+{{- $port := include "gha-runner-scale-set-controller.port" $address }}
+{{- if ne $port "0" }}
 livenessProbe:
   httpGet:
     path: /healthz
@@ -146,6 +150,7 @@ readinessProbe:
     port: {{ $port }}
   initialDelaySeconds: 5
   periodSeconds: 10
+{{- end }}
 {{- end }}
 
 {{/*

@@ -47,10 +47,7 @@ metadata:
   name: {{ include "gha-runner-scale-set-controller.fullname" .root | trunc 53 | trimSuffix "-" }}-{{ .suffix }}
   namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
   labels:
-    {{- include "gha-runner-scale-set-controller.labels" .root | nindent 4 }}
-    {{- with include "gha-runner-scale-set-controller.strings" .labels }}
-    {{- . | nindent 4 }}
-    {{- end }}
+    {{- include "gha-runner-scale-set-controller.labels-and" (dict "root" .root "more" .labels) | nindent 4 }}
 {{- end }}
 
 {{/* How a target is read. Takes root, target and interval. */}}

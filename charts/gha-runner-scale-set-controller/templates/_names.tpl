@@ -67,6 +67,15 @@ that showed them. JSON.
 {{- end }}
 
 {{/*
+Name of something outside of namespaces. It ends in the watched namespace where there is one, so that releases of one name
+don't meet. Takes root and name.
+*/}}
+{{- define "gha-runner-scale-set-controller.cluster-wide-name" -}}
+{{- .name }}
+{{- with include "gha-runner-scale-set-controller.watched-namespace" .root }}.{{ . }}{{ end }}
+{{- end }}
+
+{{/*
 The ServiceAccount of the controller. "default" is refused: every pod of the namespace that names no account runs under
 it, and would hold the controller's rights.
 */}}
@@ -91,12 +100,22 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.labels" -}}
+{{- include "gha-runner-scale-set-controller.labels-and" (dict "root" .) }}
+{{- end }}
+
+{{/*
+The same with more labels, of one object. Takes root and more. The value `labels` yields to these, and all of them to the
+chart's own, by which objects are found.
+*/}}
+{{- define "gha-runner-scale-set-controller.labels-and" -}}
+{{- include "gha-runner-scale-set-controller.strings"
+    (list .root.Values.labels .more (include "gha-runner-scale-set-controller.own-labels" .root | fromYaml)) }}
+{{- end }}
+
+{{- define "gha-runner-scale-set-controller.own-labels" -}}
 helm.sh/chart: {{ printf "%s-%s" (include "gha-runner-scale-set-controller.base-name" .) .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "gha-runner-scale-set-controller.selector-labels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: {{ include "gha-runner-scale-set-controller.base-name" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with include "gha-runner-scale-set-controller.strings" .Values.labels }}
-{{ . }}
-{{- end }}
 {{- end }}

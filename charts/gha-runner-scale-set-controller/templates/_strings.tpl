@@ -18,13 +18,18 @@ A scalar as the user wrote it, "" for null. YAML numbers arrive as floats, and a
 {{- end }}
 
 {{/*
-The map given, every value a string. null takes a key away, as it does in Helm's values. YAML; empty without keys.
+The maps of a list in one, every value a string. Later ones win, so that no key is there twice, and null takes a key away,
+as it does in Helm's values. YAML; empty without keys.
 */}}
 {{- define "gha-runner-scale-set-controller.strings" -}}
 {{- $strings := dict }}
-{{- range $key, $value := . }}
-{{- if not (kindIs "invalid" $value) }}
+{{- range . }}
+{{- range $key, $value := . | default dict }}
+{{- if kindIs "invalid" $value }}
+{{- $_ := unset $strings $key }}
+{{- else }}
 {{- $_ := set $strings $key (include "gha-runner-scale-set-controller.scalar" $value) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- with $strings }}

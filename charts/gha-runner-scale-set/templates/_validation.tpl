@@ -59,7 +59,7 @@ actions-runner-controller where it has one.
 
 {{/*
 A number of runners in digits, "" when none is given. A number in quotes counts; anything else is refused, because a
-limit that is silently dropped is no limit. Takes key and value.
+limit that is silently dropped is no limit. To YAML a number with a leading zero is an octal one. Takes key and value.
 */}}
 {{- define "gha-runner-scale-set.count" -}}
 {{- $count := include "gha-runner-scale-set.scalar" .value }}
@@ -67,6 +67,6 @@ limit that is silently dropped is no limit. Takes key and value.
 {{- if not (regexMatch "^-?[0-9]{1,9}$" $count) }}
 {{- fail (printf "%s has to be a whole number, not %q" .key $count) }}
 {{- end }}
-{{- $count }}
+{{- regexReplaceAll "^(-?)0+([0-9])" $count "${1}${2}" }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,80 @@
+package charts
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// clashing are labels and annotations that the chart has itself, and more than once ones of the user's own.
+const clashing = metricsOn + `  secure: true
+labels:
+  team: a
+  app.kubernetes.io/part-of: mine
+  app.kubernetes.io/instance: mine
+  app.kubernetes.io/component: mine
+  actions.github.com/controller-service-account-name: mine
+podLabels: {app.kubernetes.io/version: mine, app.kubernetes.io/name: mine, app.kubernetes.io/component: mine}
+podAnnotations: {kubectl.kubernetes.io/default-container: mine}
+monitoring:
+  podMonitor: {enabled: true, labels: {team: b, app.kubernetes.io/part-of: mine}}
+  prometheusRule: {enabled: true, labels: {team: b}}
+  dashboards: {enabled: true, labels: {team: b}}
+`
+
+const services = "monitoring: {podMonitor: {enabled: false}, serviceMonitor: {enabled: true, labels: {team: b}}}"
+
+// kustomize and other readers of YAML refuse a map with a key that is there twice, as decoding does here.
+func TestNoKeyIsRenderedTwice(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{"", services, "replicaCount: 2\nnetworkPolicy: {enabled: true}"} {
+		for _, documents := range render(t, controller, clashing, more) {
+			for _, document := range documents {
+				decode[unstructured.Unstructured](t, document)
+			}
+		}
+	}
+}
+
+// Labels of one kind of object win over those of all, and the chart's, by which objects are found, over both.
+func TestChartsLabelsWin(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, controller, clashing)
+	for _, file := range []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboards.yaml"} {
+		labels := decode[object](t, rendered[file][0]).Metadata.Labels
+		check(t, "labels of "+file, labels["team"]+" "+labels["app.kubernetes.io/part-of"], "b gha-rs-controller")
+	}
+	got, plain := one[appsv1.Deployment](t, rendered, "deployment.yaml"), deployment(t)
+	check(t, "labels", got.Labels, extended(plain.Labels, map[string]string{"team": "a", "app.kubernetes.io/component": "mine"}))
+	check(t, "labels of the pod", got.Spec.Template.Labels, plain.Spec.Template.Labels)
+	check(t, "annotations of the pod", got.Spec.Template.Annotations, plain.Spec.Template.Annotations)
+}
+
+func TestServicesAreFoundByTheirComponent(t *testing.T) {
+	t.Parallel()
+	components := map[string]string{}
+	for _, document := range render(t, controller, clashing, services)["servicemonitor.yaml"] {
+		if found := decode[unstructured.Unstructured](t, document); found.GetKind() == "Service" {
+			components[found.GetName()] = found.GetLabels()["app.kubernetes.io/component"]
+		}
+	}
+	check(t, "components", components, map[string]string{
+		"arc-gha-rs-controller-manager": "metrics-of-manager", "arc-gha-rs-controller-listeners": "metrics-of-listeners",
+	})
+}
+
+// A release may be called by a number, which is a string in a label all the same.
+func TestReleaseNameOfDigits(t *testing.T) {
+	t.Parallel()
+	for _, documents := range render(t, controller.as("123", "arc-systems"), clashing, services) {
+		for _, document := range documents {
+			got := decode[unstructured.Unstructured](t, document)
+			if got.GetKind() == "ServiceMonitor" {
+				selected, _, err := unstructured.NestedStringMap(got.Object, "spec", "selector", "matchLabels")
+				check(t, "error", err, error(nil))
+				check(t, "selected release", selected["app.kubernetes.io/instance"], "123")
+			}
+		}
+	}
+}
