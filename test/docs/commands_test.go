@@ -142,14 +142,14 @@ func checkGo(arguments []string) error {
 	return nil
 }
 
-// checkManager validates what a command would, and wants flags that exist of the others: with -h in the end these go no
-// further than to read them.
+// checkManager validates the file that a command would, and wants flags that exist of the others, which may read their standard
+// input: with -h in the end these go no further than to read their flags.
 func (r *reader) checkManager(arguments []string) error {
 	if !doctor.IsCommand(arguments) {
 		return fmt.Errorf("the manager's commands are %v", doctor.Commands)
 	}
 	arguments = slices.Clone(arguments)
-	if file := slices.Index(arguments, "-f") + 1; file > 0 && file < len(arguments) {
+	if file := slices.Index(arguments, "-f") + 1; file > 0 && file < len(arguments) && arguments[file] != "-" {
 		arguments[file] = filepath.Join(r.directory, arguments[file])
 	} else {
 		arguments = append(arguments, "-h")
