@@ -111,7 +111,7 @@ func failing(s *Set) []Finding {
 func fullQuotas(s *Set) []Finding {
 	var full []string
 	for i := range s.Quotas {
-		if used := usedUp(&s.Quotas[i]); len(used) > 0 {
+		if used := usedUp(&s.Quotas[i], usesClaims(s)); len(used) > 0 {
 			full = append(full, fmt.Sprintf("ResourceQuota %s: %s are used", s.Quotas[i].Name, strings.Join(used, ", ")))
 		}
 	}
@@ -121,11 +121,16 @@ func fullQuotas(s *Set) []Finding {
 	return []Finding{s.finding(Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
 }
 
-// usedUp are the resources of a quota that have nothing left for a runner.
-func usedUp(quota *corev1.ResourceQuota) (full []string) {
+// usesClaims says that each runner has a volume that is claimed for it, as in mode kubernetes.
+func usesClaims(s *Set) bool {
+	return slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
+}
+
+// usedUp are the resources of a quota that have nothing left for a runner, with or without claims.
+func usedUp(quota *corev1.ResourceQuota, claims bool) (full []string) {
 	for _, resource := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
 		hard, used := quota.Status.Hard[resource], quota.Status.Used[resource]
-		if ofRunners(resource) && !hard.IsZero() && used.Cmp(hard) >= 0 {
+		if (ofRunners(resource) || claims && ofClaims(resource)) && !hard.IsZero() && used.Cmp(hard) >= 0 {
 			full = append(full, fmt.Sprintf("%s of %s %s", used.String(), hard.String(), resource))
 		}
 	}
@@ -134,7 +139,7 @@ func usedUp(quota *corev1.ResourceQuota) (full []string) {
 
 // runnerResources are those of a ResourceQuota that a runner's pod and its Secret count against.
 var runnerResources = []corev1.ResourceName{
-	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets",
+	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets", "count/ephemeralrunners.actions.github.com",
 	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
 	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
 	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
@@ -145,6 +150,12 @@ var runnerResources = []corev1.ResourceName{
 func ofRunners(resource corev1.ResourceName) bool {
 	name, requests := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
 	return requests && strings.Contains(name, "/") || slices.Contains(runnerResources, resource)
+}
+
+// ofClaims says that claims of volumes count against a resource of a quota, of any class or of one.
+func ofClaims(resource corev1.ResourceName) bool {
+	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
+		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")
 }
 
 // endedWithoutJob counts the runners that ended well and of which nobody has said that they had a job.

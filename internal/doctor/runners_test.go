@@ -43,13 +43,27 @@ func TestAllOfAFullQuotaIsTold(t *testing.T) {
 	}
 }
 
+func TestStorageCountsWhereRunnersClaimIt(t *testing.T) {
+	for _, r := range []corev1.ResourceName{
+		"persistentvolumeclaims", "count/persistentvolumeclaims", "requests.storage", "gold.storageclass.storage.k8s.io/requests.storage",
+	} {
+		findings := Diagnose(healthy(func(s *Snapshot) {
+			s.Sets[0].Quotas = []corev1.ResourceQuota{usedUpQuota("team", r)}
+			s.Sets[0].Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+		}))
+		if len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" {
+			t.Errorf("%s: found %+v, want QuotaUsedUp", r, findings)
+		}
+	}
+}
+
 func TestResourcesOfRunners(t *testing.T) {
 	var told []corev1.ResourceName
 	for _, r := range []corev1.ResourceName{
 		"pods", "count/pods", "secrets", "count/secrets", "cpu", "requests.cpu", "limits.cpu", "memory", "requests.memory", "limits.memory",
 		"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "requests.nvidia.com/gpu",
 	} {
-		if findings := usedUp(new(usedUpQuota("team", r))); len(findings) != 1 {
+		if findings := usedUp(new(usedUpQuota("team", r)), false); len(findings) != 1 {
 			told = append(told, r)
 		}
 	}

@@ -92,8 +92,11 @@ func (l *loop) opened(client GitHub, session Session, generation int, err error)
 	k.client, k.session, k.sessionID, k.trouble, k.conflicts = client, session, session.ID(), nil, 0
 	k.backoff.reset()
 	l.polls.opened(now)
-	l.health.polled(now)
-	l.metrics.Polled(now)
+	l.refreshing.quiet = false
+	if !l.polls.doubted { // else a session is not as good as a poll
+		l.health.polled(now)
+		l.metrics.Polled(now)
+	}
 	l.log.Info("Session opened", "sessionID", k.sessionID, "scaleSetID", l.config.RunnerScaleSetID)
 	if statistics := session.Statistics(); statistics != nil {
 		l.observe(statistics, now)

@@ -40,14 +40,53 @@ func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 	}
 }
 
-// A network that is down says nothing about the session, which is kept for when it is up.
+// What a network or a gateway does says nothing about the session, which is kept for when they are well, and the first error of
+// GitHub's own after that is not the last straw.
 func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
+	for name, failure := range map[string]error{
+		"network":  &actions.NetworkError{Err: errBroken},
+		"502":      &actions.Error{StatusCode: http.StatusBadGateway},
+		"504":      &actions.Error{StatusCode: http.StatusGatewayTimeout},
+		"web page": &actions.UnexpectedResponseError{Err: actions.ErrForeignAnswer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				now := failure
+				s.github.onPoll = func() error { return now }
+				s.start()
+				s.pass(10 * sessionPatience)
+				now = &actions.Error{StatusCode: http.StatusInternalServerError}
+				s.pass(longestPause + time.Second)
+				if got := s.github.noted("open 1"); got != 1 {
+					t.Errorf("%d sessions, want the first", got)
+				}
+			})
+		})
+	}
+}
+
+// Sessions that are opened one after the other are no sign that messages are heard.
+func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		s.github.onPoll = func() error { return &actions.NetworkError{Err: errBroken} }
+		failing := true
+		s.github.onPoll = func() error {
+			if failing {
+				return &actions.Error{StatusCode: http.StatusInternalServerError}
+			}
+			return nil
+		}
 		s.start()
-		s.pass(10 * sessionPatience)
-		if got := s.github.noted("open 1"); got != 1 {
-			t.Errorf("%d sessions, want the first", got)
+		s.pass(2 * pollLength)
+		for range 30 {
+			s.pass(20 * time.Second)
+			if s.health.ready() == nil {
+				t.Fatalf("ready after %d sessions that brought nothing", s.github.noted("open 1"))
+			}
+		}
+		failing = false
+		s.pass(longestPause + pollLength)
+		if err := s.health.ready(); err != nil {
+			t.Errorf("not ready though polls go well: %v", err)
 		}
 	})
 }
@@ -57,7 +96,7 @@ func TestAnOfferThatIsRefusedIsLetGo(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onAcquire = func(ids []int64) ([]int64, error) {
 			if slices.Contains(ids, 1) {
-				return nil, &actions.Error{StatusCode: http.StatusBadRequest}
+				return nil, &actions.Error{Endpoint: actions.EndpointAcquireJobs, StatusCode: http.StatusBadRequest}
 			}
 			return ids, nil
 		}
@@ -115,11 +154,46 @@ func TestTroubleGoesWithTheOffers(t *testing.T) {
 	})
 }
 
+// Offers for which there is no room are no trouble, whatever was before.
+func TestOffersWithoutRoomAreNoTrouble(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.MaxRunners = 1
+		s.github.onAcquire = func([]int64) ([]int64, error) { return nil, errBroken }
+		s.start()
+		s.send(message(1, 0, "offer 1", "offer 2"))
+		s.pass(time.Minute)
+		if got := s.cluster.state(); got != "Retrying/GitHubUnavailable" {
+			t.Errorf("state = %s while acquisitions fail", got)
+		}
+		s.send(message(2, 1, "assign 1"))
+		s.pass(time.Minute)
+		if got := s.cluster.state(); got != "Listening/Listening" {
+			t.Errorf("state = %s while there is no room", got)
+		}
+	})
+}
+
+// What the service misses by name is not the call.
+func TestAScaleSetThatIsMissedPromisesNothing(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onRead = func() error {
+			return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound, TypeName: "RunnerScaleSetNotFoundException"}
+		}
+		s.start()
+		s.send(message(1, 1, "assign 1"))
+		before := s.scaler.desired.PatchID
+		s.pass(3 * pollLength)
+		if got := s.scaler.desired.PatchID; got != before {
+			t.Errorf("patchID went from %d to %d", before, got)
+		}
+	})
+}
+
 // A service that can't be asked for statistics says by its silence that they have not changed.
 func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
 		inBubble(t, func(s *scenario) {
-			s.github.onRead = func() error { return &actions.Error{StatusCode: status} }
+			s.github.onRead = func() error { return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: status} }
 			s.start()
 			s.send(message(1, 2, "assign 1", "assign 2"))
 			s.pass(settleTime + time.Second)
@@ -135,7 +209,9 @@ func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
 // Nor is anything promised while messages come.
 func TestWithoutACallForStatisticsMessagesPromiseNothing(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		s.github.onRead = func() error { return &actions.Error{StatusCode: http.StatusNotFound} }
+		s.github.onRead = func() error {
+			return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound}
+		}
 		s.start()
 		s.pass(2 * pollLength)
 		silent := message(1, 0, "complete 1 a")

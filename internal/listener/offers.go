@@ -111,7 +111,7 @@ func (l *loop) acquireJobs(now time.Time) {
 	}
 	requestIDs := l.offers.take(l.scaler.room(l.capacity()))
 	if len(requestIDs) == 0 {
-		l.offers.underWay = nil
+		l.offers.underWay, l.offers.trouble = nil, nil // no room for them
 		return
 	}
 	l.beside(acquireLimit, func(ctx context.Context) func() {
@@ -144,16 +144,17 @@ func (l *loop) acquisitionFailed(session Session, err error, now time.Time) {
 	o := &l.offers
 	o.putBack()
 	o.retryAt = now.Add(o.backoff.next())
-	if session == l.link.session { // a limit of the client before this one is no limit of ours
+	if session == l.link.session { // what the one before met is no trouble of this one, nor its limit
 		o.retryAt = latest(o.retryAt, now.Add(untilAllowed(err, now)))
+		var reason string
+		reason, err = explain(err)
+		o.trouble = o.trouble.again(reason, err, now)
 	}
-	reason, err := explain(err)
-	o.trouble = o.trouble.again(reason, err, now)
 	l.log.Error(err, "Jobs could not be acquired, trying again", "jobs", len(o.waiting), "at", o.retryAt)
 }
 
-// offerRefused keeps one offer that GitHub wants nothing of from blocking the others. If its job is ours nevertheless,
-// statistics count it.
+// offerRefused keeps one offer that GitHub wants nothing of from blocking the others. Its job may be ours nevertheless, by an
+// answer that was lost: until statistics say it takes up room.
 func (l *loop) offerRefused(err error, now time.Time) {
 	jobs := l.offers.underWay
 	dropped := l.offers.refused()
@@ -163,12 +164,13 @@ func (l *loop) offerRefused(err error, now time.Time) {
 	}
 	l.log.Error(err, "A job was offered and can't be acquired, letting it go", "requestID", jobs[0])
 	l.metrics.Dropped("OfferRefused")
+	l.scaler.acquire(len(jobs), nil, now)
 	l.refreshing.at = now
 }
 
-// wrongOffer says that GitHub refuses what was asked for, and not who asks.
+// wrongOffer says that GitHub refuses what was asked for, and not who asks, nor a call for a credential on the way.
 func wrongOffer(err error) bool {
-	return refusedForGood(err) && !errors.Is(err, actions.ErrSessionNotFound) && !errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
+	return refusedForGood(err) && isOf(err, actions.EndpointAcquireJobs) && !errors.Is(err, actions.ErrSessionNotFound) && !errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
 // findOffers asks once per session for offers that were made while nobody listened, until there is an answer: such an offer
@@ -208,13 +210,19 @@ func (l *loop) foundOffers(available []actions.JobAvailable, err error) {
 	s.session = nil
 }
 
-// unknownCall says that the service has no such call.
-func unknownCall(err error) bool {
+// unknownCall says that the service has no such call. That it has no such thing it says by name.
+func unknownCall(err error, endpoint string) bool {
 	var answer *actions.Error
-	if !refusedForGood(err) || !errors.As(err, &answer) {
+	if !refusedForGood(err) || !isOf(err, endpoint) || !errors.As(err, &answer) || answer.TypeName != "" {
 		return false
 	}
 	return answer.StatusCode == http.StatusNotFound || answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusNotImplemented
+}
+
+// isOf says that a call to this endpoint was answered so, and none that it took on the way.
+func isOf(err error, endpoint string) bool {
+	var answer *actions.Error
+	return errors.As(err, &answer) && answer.Endpoint == endpoint
 }
 
 // refusedForGood says that asking the same again, in the same session, gets the same answer.

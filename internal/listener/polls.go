@@ -21,8 +21,8 @@ const (
 	gatherTime = 200 * time.Millisecond
 	// pollLimit ends a poll: one attempt, a renewal of the queue token, one more attempt.
 	pollLimit = 2*actions.PollTimeout + actions.CallTimeout
-	// sessionPatience is how long polls of one session may get nothing but answers that are of no use, before another session is
-	// tried: it may be the session that GitHub can't serve any more, and that costs two calls.
+	// sessionPatience is how long polls of one session may get nothing but useless answers before another session is tried: it may
+	// be this one that GitHub can't serve any more, and another costs two calls.
 	sessionPatience = 2 * time.Minute
 )
 
@@ -45,8 +45,10 @@ type polls struct {
 	// deleteFrom is until when GitHub wants no message deleted.
 	deleteFrom time.Time
 	backoff    backoff
-	// goodAt is when a poll went well or the session was opened.
-	goodAt time.Time
+	// uselessSince is since when this session's polls get useless answers, zero for not; doubted says that another one's did
+	// before, and that none went well since.
+	uselessSince time.Time
+	doubted      bool
 	// losses counts the sessions lost since a poll went well.
 	losses  int
 	trouble *trouble
@@ -59,7 +61,9 @@ func (p *polls) cancel() {
 }
 
 // opened starts a new session's polling.
-func (p *polls) opened(now time.Time) { p.notBefore, p.goodAt, p.waitFor, p.lastID = now, now, 0, 0 }
+func (p *polls) opened(now time.Time) {
+	p.notBefore, p.uselessSince, p.waitFor, p.lastID = now, time.Time{}, 0, 0
+}
 
 // blocked says that messages under report have to go before the next poll.
 func (p *polls) blocked() bool {
@@ -114,7 +118,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	}
 	p.trouble = nil
 	p.backoff.reset()
-	p.losses, p.goodAt = 0, now
+	p.losses, p.uselessSince, p.doubted = 0, time.Time{}, false
 	l.health.polled(now)
 	l.metrics.Polled(now)
 	if message == nil {
@@ -132,6 +136,8 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	reason, err := explain(err)
 	p.trouble = p.trouble.again(reason, err, now)
 	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
+	p.noteUse(err, now)
+	l.refreshing.quiet = false
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
 	switch reason {
 	case reasonSessionLost:
@@ -142,7 +148,8 @@ func (l *loop) pollFailed(err error, now time.Time) {
 		l.readConfig()        // there may be new credentials already
 		l.replaceSession(now) // a queue token that was renewed and refused again is a sign of a session that is gone
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict, reasonMalformedMessage:
-		if rejected(err) || answered(err) && now.Sub(p.goodAt) >= sessionPatience {
+		p.doubted = p.doubted || p.uselessFor(now) >= sessionPatience
+		if rejected(err) || p.uselessFor(now) >= sessionPatience {
 			l.replaceSession(now)
 		}
 	}
@@ -165,10 +172,41 @@ func rejected(err error) bool {
 		!errors.Is(err, actions.ErrForeignAnswer)
 }
 
-// answered says that there was an answer, so that it isn't the network's fault.
-func answered(err error) bool {
+// noteUse notes since when answers are useless.
+func (p *polls) noteUse(err error, now time.Time) {
+	switch {
+	case !useless(err):
+		p.uselessSince = time.Time{}
+	case p.uselessSince.IsZero():
+		p.uselessSince = now
+	}
+}
+
+func (p *polls) uselessFor(now time.Time) time.Duration {
+	if p.uselessSince.IsZero() {
+		return 0
+	}
+	return now.Sub(p.uselessSince)
+}
+
+// useless says that GitHub itself answered, and nothing that a poll can be answered with: an error of its own, or what can't be read. A
+// proxy or gateway on the way, and a limit, say nothing about the session.
+func useless(err error) bool {
+	var answer *actions.Error
+	var unexpected *actions.UnexpectedResponseError
+	var malformed *actions.MalformedMessageError
+	switch {
+	case errors.Is(err, actions.ErrForeignAnswer) || isNetworkError(err):
+		return false
+	case errors.As(err, &answer):
+		return answer.StatusCode == http.StatusInternalServerError || answer.StatusCode == http.StatusNotImplemented
+	}
+	return errors.As(err, &unexpected) || errors.As(err, &malformed)
+}
+
+func isNetworkError(err error) bool {
 	var network *actions.NetworkError
-	return !errors.As(err, &network)
+	return errors.As(err, &network)
 }
 
 // sessionLost opens the next session: at once, however many polls have failed before GitHub said so, but one that is lost

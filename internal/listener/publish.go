@@ -167,9 +167,10 @@ func (l *loop) refresh(now time.Time) {
 func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
-	if unknownCall(err) && l.scaler.known() {
+	if unknownCall(err, actions.EndpointGetScaleSet) && l.scaler.known() {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
-		if !r.quiet {
+		if !r.quiet || l.scaler.awaits(now) {
+			r.backoff.next() // nothing to wait for before the last known count is published
 			return
 		}
 		set, err = &actions.RunnerScaleSet{}, nil

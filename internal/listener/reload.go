@@ -93,5 +93,6 @@ func (l *loop) forgetScaleSet() {
 		l.closeSession(l.link.session)
 	}
 	l.link.sessionID, l.offers.waiting, l.offers.search = "", nil, search{}
+	l.offers.singly, l.offers.trouble = 0, nil
 	clear(l.polls.underReport)
 }

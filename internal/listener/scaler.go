@@ -141,6 +141,16 @@ func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	s.evaluate(now)
 }
 
+// awaits says that jobs were asked for at the present statistics, so that others have to come before they are repeated.
+func (s *scaler) awaits(now time.Time) bool {
+	for _, acquired := range s.acquired {
+		if now.Sub(acquired.at) <= acquisitionMemory {
+			return true
+		}
+	}
+	return s.unclear.jobs > 0 && s.unclear.patchID == s.desired.PatchID
+}
+
 // room is how many jobs may be acquired before capacity is reached. Whether the service's count of acquired jobs
 // includes assigned ones is not documented: the difference is right in one case and too low, never too high, in the
 // other.

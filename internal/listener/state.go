@@ -22,13 +22,18 @@ type reporting struct {
 
 // current is what the listener has to say of itself; nil leaves what it said last.
 func (l *loop) current(now time.Time) *v1alpha1.ListenerStatus {
-	for _, troubled := range []*trouble{l.link.trouble, l.polls.trouble, l.published.trouble, l.offers.trouble} {
+	for _, troubled := range []*trouble{l.link.trouble, l.polls.trouble, l.published.trouble} {
 		if troubled != nil {
 			return troubled.status()
 		}
 	}
 	if l.link.session == nil {
 		return plainStatus(v1alpha1.ListenerStateStarting, reasonStarting, "opening a session", now)
+	}
+	if l.offers.trouble != nil {
+		if status := l.offers.trouble.status(); status != nil {
+			return status
+		}
 	}
 	return plainStatus(v1alpha1.ListenerStateListening, reasonListening, "", now)
 }

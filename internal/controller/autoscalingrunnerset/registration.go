@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -204,14 +205,14 @@ func (c *Controller) owners(ctx context.Context, p *pass) (map[int]string, error
 
 func older(a, b *v1alpha1.AutoscalingRunnerSet) bool { return newestFirst(b, a) < 0 }
 
-// sameURL compares addresses as GitHub would read them, without regard to slashes at the ends.
+// sameURL compares addresses as GitHub would read them, without regard to case and to slashes at the ends.
 func sameURL(a, b string) bool {
 	left, leftErr := actions.ParseConfigURL(a)
 	right, rightErr := actions.ParseConfigURL(b)
 	if leftErr != nil || rightErr != nil {
 		return a == b
 	}
-	return left.String() == right.String()
+	return strings.EqualFold(left.String(), right.String())
 }
 
 // record writes where GitHub's answer says the scale set is to the annotations that ARC knows, and to the pass for

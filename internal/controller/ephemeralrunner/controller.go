@@ -140,6 +140,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
 		Watches(&corev1.Pod{}, c.urgencies.podEvents()).
 		WatchesRawSource(source.Func(c.waker.Start)).
+		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
 		WithOptions(kube.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }

@@ -42,12 +42,15 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 // askable says that the set's GitHub can be asked about the runner.
 func (m *memory) askable(r *runner) bool { return r.registration != 0 && !m.elsewhere(r) }
 
-// doubtUnaskable drops a runner that lives on after its job was reported completed. Its own finalization finds its
-// registration where it is, and waits for a job that the runner has all the same: the report may have been late, and of an
-// earlier registration.
+// doubtUnaskable drops a runner that lives on after its job was reported completed, or works elsewhere for long, from where no
+// report comes any more. Its own finalization finds its registration where it is, and waits for a job that the runner has all the
+// same.
 func (m *memory) doubtUnaskable(p *plan, r *runner) {
-	if r.completed {
-		m.pick(p, &p.drop, r, m.past(r).completed.Add(lingerPatience))
+	switch past := m.past(r); {
+	case r.completed:
+		m.pick(p, &p.drop, r, past.completed.Add(lingerPatience))
+	case m.elsewhere(r) && m.slotOf(r) == slotWorking:
+		m.pick(p, &p.drop, r, past.up.Add(workingAsk))
 	}
 }
 

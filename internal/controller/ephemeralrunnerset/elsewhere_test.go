@@ -50,9 +50,9 @@ func TestRunnerOfAFormerAddress(t *testing.T) {
 		"registered":      {shaped(starting, 7, "former"), outcome{what: "drop"}, outcome{what: "remove"}},
 		"idle":            {shaped(idle, 7, "former"), outcome{what: "drop"}, outcome{what: "remove"}},
 		"idle, ARC's":     {shaped(idle, 7, ""), outcome{what: "drop"}, outcome{idlePatience, "look up"}},
-		"busy":            {shaped(busyOne, 7, "former"), outcome{what: "nothing"}, outcome{workingAsk, "look up"}},
+		"busy":            {shaped(busyOne, 7, "former"), outcome{workingAsk, "drop"}, outcome{workingAsk, "look up"}},
 		"completed":       {shaped(lingering, 7, "former"), outcome{lingerPatience, "drop"}, outcome{lingerPatience, "remove"}},
-		"failed in a job": {shaped(failedJob, 7, "former"), outcome{heldAtMost, "drop"}, outcome{what: "remove"}},
+		"failed in a job": {shaped(failedJob, 7, "former"), outcome{what: "drop"}, outcome{what: "remove"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for where, want := range map[string]outcome{"https://github.com/old": test.want, "https://github.com/new": test.here} {
@@ -134,5 +134,17 @@ func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 				set.Spec.EphemeralRunnerSpec.GitHubConfigSecret = "old-secret"
 			}))
 		})
+	}
+}
+
+func TestSpellingsOfOnePlace(t *testing.T) {
+	at := func(url string) place { return placeOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: url}) }
+	for _, same := range []string{"https://github.com/My-Org/", " https://GitHub.com/my-org"} {
+		if at(same) != at("https://github.com/my-org") {
+			t.Errorf("%q is another place", same)
+		}
+	}
+	if at("https://github.com/my-org/repo") == at("https://github.com/my-org") {
+		t.Error("a repository is its organization")
 	}
 }

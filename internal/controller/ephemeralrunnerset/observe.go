@@ -38,10 +38,10 @@ type runner struct {
 // any other answers that it does not know them. It is one pointer, and one string for all runners of a place.
 type place = unique.Handle[string]
 
-// placeOf takes two spellings for one place only where they differ in nothing but what a chart trims: for the others it
-// costs no more than that runners are replaced.
+// placeOf takes two spellings for one place where they differ in case, which GitHub doesn't tell apart, or in what a chart trims: for the
+// others it costs no more than that runners are replaced.
 func placeOf(spec *v1alpha1.EphemeralRunnerSpec) place {
-	return unique.Make(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/"))
+	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
 }
 
 // alive says that the runner has a job, may get one, or will.

@@ -37,7 +37,7 @@ func (m *memory) slotOf(r *runner) slot {
 	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.failedIdle():
 		return slotFree
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
-		return heldUnless(m.letGo(m.past(r)))
+		return heldUnless(m.elsewhere(r) || m.letGo(m.past(r))) // no figure of the set's GitHub has a job elsewhere in it
 	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return heldUnless(!m.patchSeen.Before(m.past(r).ended.Add(settleAfterEnd)))
 	case r.hasJob || r.draining || m.past(r).busy:

@@ -1,0 +1,19 @@
+package autoscalingrunnerset
+
+import "testing"
+
+// An address that is only spelt otherwise is no other place: what is registered there is the scale set in use.
+func TestSameURL(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://github.com/my-org":      true,
+		"https://github.com/my-org/":     true,
+		"https://GitHub.com/My-Org":      true,
+		"https://github.com/my-org/repo": false,
+		"https://ghes.example.com/org":   false,
+		"no address":                     false,
+	} {
+		if got := sameURL("https://github.com/my-org", address); got != want {
+			t.Errorf("%q: %t, want %t", address, got, want)
+		}
+	}
+}
