@@ -170,6 +170,16 @@ func (e *RateLimitedError) Error() string {
 // Unwrap returns the answer.
 func (e *RateLimitedError) Unwrap() error { return e.Err }
 
+// RetryAt is when a call that failed with err may be repeated: at the time that suits the caller, or when GitHub wants to be asked
+// again, whichever is later.
+func RetryAt(err error, suits time.Time) time.Time {
+	var limited *RateLimitedError
+	if errors.As(err, &limited) && limited.Until.After(suits) {
+		return limited.Until
+	}
+	return suits
+}
+
 // NetworkError says that no complete answer came: GitHub, a proxy or the network between is at fault, or the call's
 // time was up. It wraps the cause, and the last complete answer if an earlier attempt had one.
 type NetworkError struct {

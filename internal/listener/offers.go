@@ -170,7 +170,7 @@ func (l *loop) offerRefused(err error, now time.Time) {
 
 // wrongOffer says that GitHub refuses what was asked for, and not who asks, nor a call for a credential on the way.
 func wrongOffer(err error) bool {
-	return refusedForGood(err) && isOf(err, actions.EndpointAcquireJobs) && !errors.Is(err, actions.ErrSessionNotFound) && !errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
+	return refusalOf(err, actions.EndpointAcquireJobs) != nil && !errors.Is(err, actions.ErrSessionNotFound) && !errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
 // findOffers asks once per session for offers that were made while nobody listened, until there is an answer: such an offer
@@ -210,27 +210,20 @@ func (l *loop) foundOffers(available []actions.JobAvailable, err error) {
 	s.session = nil
 }
 
-// unknownCall says that the service has no such call. That it has no such thing it says by name.
-func unknownCall(err error, endpoint string) bool {
+// refusalOf is the answer by which a call to this endpoint was refused for good, nil where it was not, or one on its way was.
+func refusalOf(err error, endpoint string) *actions.Error {
 	var answer *actions.Error
-	if !refusedForGood(err) || !isOf(err, endpoint) || !errors.As(err, &answer) || answer.TypeName != "" {
-		return false
+	if !refusedForGood(err) || !errors.As(err, &answer) || answer.Endpoint != endpoint {
+		return nil
 	}
-	return answer.StatusCode == http.StatusNotFound || answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusNotImplemented
-}
-
-// isOf says that a call to this endpoint was answered so, and none that it took on the way.
-func isOf(err error, endpoint string) bool {
-	var answer *actions.Error
-	return errors.As(err, &answer) && answer.Endpoint == endpoint
+	return answer
 }
 
 // refusedForGood says that asking the same again, in the same session, gets the same answer.
 func refusedForGood(err error) bool {
 	var limited *actions.RateLimitedError
-	var network *actions.NetworkError
 	var answer *actions.Error
-	if errors.As(err, &limited) || errors.As(err, &network) || !errors.As(err, &answer) {
+	if errors.As(err, &limited) || isNetworkError(err) || !errors.As(err, &answer) {
 		return false
 	}
 	return rejected(err) || answer.StatusCode == http.StatusNotImplemented

@@ -148,8 +148,9 @@ func (l *loop) pollFailed(err error, now time.Time) {
 		l.readConfig()        // there may be new credentials already
 		l.replaceSession(now) // a queue token that was renewed and refused again is a sign of a session that is gone
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict, reasonMalformedMessage:
-		p.doubted = p.doubted || p.uselessFor(now) >= sessionPatience
-		if rejected(err) || p.uselessFor(now) >= sessionPatience {
+		tooLong := !p.uselessSince.IsZero() && now.Sub(p.uselessSince) >= sessionPatience
+		p.doubted = p.doubted || tooLong
+		if tooLong || rejected(err) {
 			l.replaceSession(now)
 		}
 	}
@@ -180,13 +181,6 @@ func (p *polls) noteUse(err error, now time.Time) {
 	case p.uselessSince.IsZero():
 		p.uselessSince = now
 	}
-}
-
-func (p *polls) uselessFor(now time.Time) time.Duration {
-	if p.uselessSince.IsZero() {
-		return 0
-	}
-	return now.Sub(p.uselessSince)
 }
 
 // useless says that GitHub itself answered, and nothing that a poll can be answered with: an error of its own, or what can't be read. A

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -167,7 +169,7 @@ func (l *loop) refresh(now time.Time) {
 func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
-	if unknownCall(err, actions.EndpointGetScaleSet) && l.scaler.known() {
+	if statisticsUnknown(err) && l.scaler.known() {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
 		if !r.quiet || l.scaler.awaits(now) {
 			r.backoff.next() // nothing to wait for before the last known count is published
@@ -189,6 +191,13 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	if patchID == l.scaler.desired.PatchID {
 		l.observe(set.Statistics, now)
 	}
+}
+
+// statisticsUnknown says that the service has no call for statistics. That it has no such scale set it says by name.
+func statisticsUnknown(err error) bool {
+	answer := refusalOf(err, actions.EndpointGetScaleSet)
+	return answer != nil && answer.TypeName == "" &&
+		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
 }
 
 // observe takes statistics over.

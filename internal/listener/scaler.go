@@ -148,7 +148,15 @@ func (s *scaler) awaits(now time.Time) bool {
 			return true
 		}
 	}
-	return s.unclear.jobs > 0 && s.unclear.patchID == s.desired.PatchID
+	return s.unclearJobs() > 0
+}
+
+// unclearJobs are those that present statistics don't know of yet.
+func (s *scaler) unclearJobs() int {
+	if s.unclear.patchID != s.desired.PatchID {
+		return 0
+	}
+	return s.unclear.jobs
 }
 
 // room is how many jobs may be acquired before capacity is reached. Whether the service's count of acquired jobs
@@ -156,9 +164,5 @@ func (s *scaler) awaits(now time.Time) bool {
 // other.
 func (s *scaler) room(capacity int) int {
 	unassigned := s.statistics.TotalAcquiredJobs - s.statistics.TotalAssignedJobs
-	room := capacity - s.jobs() - max(len(s.acquired), unassigned)
-	if s.unclear.patchID == s.desired.PatchID {
-		room -= s.unclear.jobs
-	}
-	return room
+	return capacity - s.jobs() - max(len(s.acquired), unassigned) - s.unclearJobs()
 }

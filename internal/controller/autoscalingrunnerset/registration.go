@@ -2,7 +2,6 @@ package autoscalingrunnerset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -118,12 +117,7 @@ func due(p *pass, last pool.Call[enrolled], known bool) time.Duration {
 
 // backOff returns when a failed call may be repeated: after a pause, and not before the time that GitHub has named.
 func backOff[T any](last pool.Call[T]) time.Time {
-	earliest := last.Finished.Add(pauseAfter(last.Failures))
-	var limited *actions.RateLimitedError
-	if errors.As(last.Err, &limited) && limited.Until.After(earliest) {
-		return limited.Until
-	}
-	return earliest
+	return actions.RetryAt(last.Err, last.Finished.Add(pauseAfter(last.Failures)))
 }
 
 // pauseAfter is the pause after so many failures in a row, one at least.

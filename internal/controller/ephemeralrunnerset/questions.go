@@ -111,14 +111,7 @@ func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 }
 
 // retryAt is when GitHub may be asked again after a question that failed: not before it wants to be.
-func retryAt(err error, now time.Time) time.Time {
-	retry := now.Add(retryQuestion)
-	var limited *actions.RateLimitedError
-	if errors.As(err, &limited) {
-		return latest(retry, limited.Until)
-	}
-	return retry
-}
+func retryAt(err error, now time.Time) time.Time { return actions.RetryAt(err, now.Add(retryQuestion)) }
 
 // note moves the answers that have come into the memory, and logs what kept others from coming, once for all of them:
 // whatever it is, it is seldom about one runner.
