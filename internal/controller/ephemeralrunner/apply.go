@@ -84,6 +84,11 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 			return err
 		}
 	}
+	if c.ending(p).over() {
+		if err := c.strip(ctx, p); err != nil {
+			return err
+		}
+	}
 	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.OnlyThis(p.EphemeralRunner))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete runner: %w", err)
@@ -93,6 +98,15 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 		c.tell(ctx, p, replaced(d))
 	}
 	return nil
+}
+
+// strip does beforehand what a farewell would do, of which nothing depends on GitHub any more: the deletion of an object
+// with finalizers writes it once more, as a whole.
+func (c *Controller) strip(ctx context.Context, p *pass) error {
+	if err := errors.Join(c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p)); err != nil {
+		return err
+	}
+	return c.release(ctx, p, "")
 }
 
 // podStays says that there is a pod, and that nobody has asked for its deletion.

@@ -130,9 +130,12 @@ func (c *Controller) deleteLabelled(ctx context.Context, p *pass, list client.Ob
 	return nil
 }
 
-// release removes the finalizers, and tells what is left on GitHub, if anything.
+// release removes the finalizers, once, and tells what is left on GitHub, if anything.
 func (c *Controller) release(ctx context.Context, p *pass, leftBehind string) error {
-	err := kube.RemoveFinalizers(ctx, c.options.Client, p.EphemeralRunner,
+	if p.memory.released {
+		return nil
+	}
+	err := kube.Dismiss(ctx, c.options.Client, p.EphemeralRunner,
 		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
 	if err != nil {
 		return err

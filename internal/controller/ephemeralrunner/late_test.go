@@ -165,7 +165,7 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 		"farewell, pod shown too": {newRunner(), func(f *fixture) { f.delete() }, true, "delete Pod, delete Secret"},
 		"job done": {
 			newRunner(), func(f *fixture) { f.setStatus(jobDone); f.setPod(exits(0)) }, false,
-			"delete Pod, delete EphemeralRunner",
+			"delete Pod, delete Secret, patch EphemeralRunner, delete EphemeralRunner",
 		},
 		"job begun": {newRunner(), func(f *fixture) { f.setStatus(startJob) }, true, "patch Pod"},
 	} {

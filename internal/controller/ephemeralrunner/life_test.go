@@ -57,7 +57,7 @@ func TestLifeOfARunnerThatWorks(t *testing.T) {
 		if f.runner() != nil || f.secret() != nil {
 			t.Error("the runner or its Secret is still there")
 		}
-		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Pod, delete EphemeralRunner, delete Secret, patch EphemeralRunner"
+		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Pod, delete Secret, patch EphemeralRunner, delete EphemeralRunner"
 		if got := f.api.sent(); got != want {
 			t.Errorf("requests\n%s, want\n%s", got, want)
 		}
@@ -270,6 +270,31 @@ func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 		if secret := f.secret(); secret == nil || string(secret.Data[secretKeyRunnerID]) == before {
 			t.Errorf("the second attempt has the first one's registration %s", before)
 		}
+	}, newRunner())
+}
+
+// Between the end of the finalizers and that of the object anything may happen: what is left of it goes with the next pass.
+func TestRunnerWithoutFinalizersGoesOnItsWay(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.setStatus(jobDone)
+		f.setPod(exits(0))
+		f.api.refuse = map[string]error{"delete EphemeralRunner": errors.New("away")}
+		f.reconcile()
+		if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); err == nil {
+			t.Error("a deletion that failed is not tried again")
+		}
+		if runner := f.runner(); runner == nil || len(runner.Finalizers) > 0 || f.secret() != nil || f.pod() != nil {
+			t.Fatalf("runner %+v, want it without finalizers, Secret and pod", runner)
+		}
+		f.api.refuse = nil
+		f.api.sent()
+		f.restart()
+		f.settle()
+		if f.runner() != nil {
+			t.Errorf("it is left: %s", f.api.sent())
+		}
+		f.wantCalls() // nobody had to be asked again
 	}, newRunner())
 }
 

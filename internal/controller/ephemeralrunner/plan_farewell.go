@@ -72,6 +72,11 @@ func planFarewell(e *ending) farewell {
 	return f
 }
 
+// over says that nothing of the runner is left, neither here nor on GitHub.
+func (e *ending) over() bool {
+	return !e.provisioning && !e.unseen && e.pod.state == podMissing && e.agreed()
+}
+
 // agreed says that the runner can't get a job any more, or has had its own.
 func (e *ending) agreed() bool {
 	return e.completed || !e.registered || e.removal.known && !e.removal.running && e.removal.failure == nil

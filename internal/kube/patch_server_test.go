@@ -1,0 +1,42 @@
+package kube_test
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/testkube"
+)
+
+// What goes next is to be cheap to delete; what keeps it from going is none of ours.
+func TestDismissedObjectsHaveNoRecordOfTheirWriters(t *testing.T) {
+	const ours, theirs = "example.com/ours", "example.com/theirs"
+	cluster := testkube.Shared(t)
+	c := cluster.Client()
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.NewNamespace(t), Name: "runner", Finalizers: []string{ours, theirs}, Labels: map[string]string{"a": "b"},
+	}}
+	if err := c.Create(t.Context(), runner); err != nil {
+		t.Fatal(err)
+	}
+	if len(runner.ManagedFields) == 0 {
+		t.Fatal("the API server keeps no record of its own accord: nothing is tested here")
+	}
+	if err := kube.Dismiss(t.Context(), c, runner, ours); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(runner), runner); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(runner.Finalizers, []string{theirs}) || len(runner.ManagedFields) > 0 {
+		t.Errorf("finalizers %v, managed fields %v", runner.Finalizers, runner.ManagedFields)
+	}
+	before := runner.ResourceVersion
+	if err := kube.Dismiss(t.Context(), c, runner, ours); err != nil || runner.ResourceVersion != before {
+		t.Errorf("Dismiss() = %v, resourceVersion %s to %s though there is nothing to remove", err, before, runner.ResourceVersion)
+	}
+}
