@@ -10,12 +10,19 @@ import (
 )
 
 const (
-	// reportsAtOnce bounds the patches in flight: at 10 ms each that is 1,600 a second, more than the messages bring. With 32
-	// a burst of jobs of 2 s took a tenth longer, and pods that had ended went a quarter of a second later.
+	// reportsAtOnce bounds the patches in flight where many messages wait for theirs: at 10 ms each that is 1,600 a second,
+	// more than the messages bring.
 	reportsAtOnce = 16
-	// startsAtOnce of them may be about jobs that have started. Nobody waits for these, and in a burst they come while
-	// runners are created, for which jobs do wait, by an API server that has no time left.
-	startsAtOnce = 6
+	// fewAtOnce is the bound where they don't. The status of a runner is what costs an API server most to patch, and in a
+	// burst these patches compete with what jobs and machines wait for.
+	fewAtOnce = 8
+	// startsAtOnce of those may be about jobs that have started. Nobody waits for these, and the longer they wait the more
+	// of them are written together with the job's end. At 10 ms each they are 200 a second.
+	startsAtOnce = 2
+	// From manyMessages whose reports are not all written the bounds grow, up to reportsAtOnce at tooManyMessages: no poll
+	// goes out, and no job is offered, when there are messagesUnderWay.
+	manyMessages    = messagesUnderWay / 2
+	tooManyMessages = messagesUnderWay * 4 / 5
 )
 
 // errand is what one runner is to be told next, and who waits until it is. What comes before its turn becomes part of it.
@@ -93,6 +100,8 @@ type errands struct {
 	ends, starts []*errand
 	// deliveries are under way: messages of which not all is written.
 	deliveries int
+	// hurried: the process is about to end, and what is not written then is delivered again.
+	hurried bool
 	// writing are under way, startsWriting of them as starts.
 	writing, startsWriting int
 }
@@ -133,13 +142,13 @@ func (q *errands) queue(e *errand) {
 
 // next takes the one to be written next, nil if there is none or as many as may be are under way.
 func (q *errands) next() *errand {
-	if q.writing >= reportsAtOnce {
+	if q.writing >= q.places(fewAtOnce) {
 		return nil
 	}
 	if e := pop(&q.ends); e != nil {
 		return q.begin(e)
 	}
-	if q.startsWriting >= q.startsAllowed() {
+	if q.startsWriting >= q.places(startsAtOnce) {
 		return nil
 	}
 	e := pop(&q.starts)
@@ -151,9 +160,13 @@ func (q *errands) next() *errand {
 	return q.begin(e)
 }
 
-// startsAllowed are more the more messages are under way, as no poll goes out at messagesUnderWay of them: all places at half of that.
-func (q *errands) startsAllowed() int {
-	return max(startsAtOnce, q.deliveries*reportsAtOnce/(messagesUnderWay/2))
+// places are those few, or more where many messages wait.
+func (q *errands) places(few int) int {
+	if q.hurried {
+		return reportsAtOnce
+	}
+	more := (q.deliveries - manyMessages) * reportsAtOnce / (tooManyMessages - manyMessages)
+	return min(max(few, more), reportsAtOnce)
 }
 
 func (q *errands) begin(e *errand) *errand {

@@ -110,6 +110,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) {
 		if l.stopping && deadline == nil {
 			stop, deadline = nil, l.clock.After(stopLimit)
 			l.polls.cancel()
+			l.reporter.hurry(l.work)
 		}
 		l.step(timer)
 	}

@@ -131,6 +131,14 @@ func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func(
 	}
 }
 
+// hurry has as many reports written at once as may be from now on.
+func (r *reporter) hurry(ctx context.Context) {
+	r.mu.Lock()
+	r.errands.hurried = true
+	r.mu.Unlock()
+	r.dispatch(ctx)
+}
+
 // dispatch starts as many errands as may be under way.
 func (r *reporter) dispatch(ctx context.Context) {
 	r.mu.Lock()

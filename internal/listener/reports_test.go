@@ -77,15 +77,19 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// Of jobs' ends, which decide something, many are written at once; of starts only a few, unless many messages wait.
+// Of jobs' ends, which decide something, more are written at once than of starts; more of both where many messages wait, or
+// the process is about to end.
 func TestReportsAreParallelWithinABound(t *testing.T) {
 	for name, test := range map[string]struct {
 		result         string
 		messages, most int
+		hurry          bool
 	}{
-		"ends":        {"succeeded", 8, reportsAtOnce},
-		"few starts":  {"", 8, startsAtOnce},
-		"many starts": {"", messagesUnderWay / 2, reportsAtOnce},
+		"ends":                    {"succeeded", manyMessages, fewAtOnce, false},
+		"ends in many messages":   {"succeeded", tooManyMessages, reportsAtOnce, false},
+		"starts":                  {"", manyMessages, startsAtOnce, false},
+		"starts in many messages": {"", tooManyMessages, reportsAtOnce, false},
+		"starts before the end":   {"", 1, reportsAtOnce, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -100,6 +104,9 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 						names = append(names, fmt.Sprint("runner-", message, "-", i))
 					}
 					waits = append(waits, r.deliver(t.Context(), reportsAbout(test.result, names...)))
+				}
+				if test.hurry {
+					r.hurry(t.Context())
 				}
 				for _, wait := range waits {
 					wait()

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -316,6 +317,25 @@ func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
 		}
 		if got, want := s.cluster.last().PatchID, s.cluster.job("a").JobPatchID; got < want {
 			t.Errorf("patchID %d was published, want the %d of the report", got, want)
+		}
+	})
+}
+
+// Two starts at a time, of 2 s each, would leave half of them to be delivered again.
+func TestStoppingWritesWhatIsInHandInTime(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.cluster.onJob = func(string) error { <-time.After(2 * time.Second); return nil }
+		var started []string
+		for i := range entriesPerMessage {
+			started = append(started, fmt.Sprintf("start %d runner-%d", i+1, i))
+		}
+		s.send(message(1, 1, started...))
+		s.pass(gatherTime)
+		s.stop()
+		<-s.ended
+		if got := s.github.waiting(); len(got) != 0 {
+			t.Errorf("messages left: %v, want none", got)
 		}
 	})
 }

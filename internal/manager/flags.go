@@ -74,7 +74,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
 		"beginning of labels that aren't passed on from an AutoscalingRunnerSet; may be repeated")
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
-		"workers that look at runners, 16 at least whatever is given; calls to GitHub run beside them, so this doesn't limit a burst")
+		"workers that look at runners, 24 at least whatever is given; calls to GitHub run beside them, so this doesn't limit a burst")
 	flags.BoolVar(&o.JobPodMetadata, "job-pod-metadata", true,
 		"write repository, workflow, run, id and name of a job on its pod when it starts")
 	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,

@@ -22,7 +22,7 @@ func defaults() Options {
 		Namespace: "harrier", Image: "ghcr.io/example/manager:1",
 		LeaderElectionID: "actions-runner-controller",
 		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
-		RunnerWorkers: 16, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
+		RunnerWorkers: 24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
 		JobPodMetadata: true, JobPodProtection: true, LogLevel: "debug", LogFormat: "text",
 	}
 }

@@ -45,7 +45,7 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	case stepOutdate:
 		return d.again, c.outdate(ctx, p, d)
 	case stepRemove, stepReplace:
-		return d.again, c.remove(ctx, p, d)
+		return c.remove(ctx, p, d)
 	case stepWait:
 	}
 	return d.again, nil
@@ -72,32 +72,38 @@ func (c *Controller) clean(ctx context.Context, p *pass) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// remove deletes the object of a runner that has done its work, or that another has to take the place of. Its pod goes
-// first, because that is what occupies a machine; the news of that brings the runner back, behind the pods of others.
-func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
+// remove deletes the object of a runner that has done its work, or that another has to take the place of, and returns when to
+// look again. Its pod goes first, because that is what occupies a machine; the news of that brings the runner back, behind
+// the pods of others.
+func (c *Controller) remove(ctx context.Context, p *pass, d decision) (time.Time, error) {
 	if p.memory.deleted {
-		return nil
+		return time.Time{}, nil
 	}
 	if p.podStays() {
 		// Where it is not ours to delete garbage collection does it, once the runner is gone.
 		if err := c.deletePod(ctx, p); err != nil || p.memory.podDeleted == p.pod.UID {
-			return err
+			return time.Time{}, err
 		}
 	}
+	end := c.tidying.take(p.key.NamespacedName)
+	if end == nil {
+		return c.options.Clock.Now().Add(tidyingPause), nil
+	}
+	defer end()
 	if c.ending(p).over() {
 		if err := c.strip(ctx, p); err != nil {
-			return err
+			return time.Time{}, err
 		}
 	}
 	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.OnlyThis(p.EphemeralRunner))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete runner: %w", err)
+		return time.Time{}, fmt.Errorf("delete runner: %w", err)
 	}
 	p.memory.deleted = true
 	if d.step == stepReplace {
 		c.tell(ctx, p, replaced(d))
 	}
-	return nil
+	return time.Time{}, nil
 }
 
 // strip does beforehand what a farewell would do, of which nothing depends on GitHub any more: the deletion of an object
