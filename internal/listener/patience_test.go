@@ -27,7 +27,7 @@ func TestAFailedReportPausesOutsideOfThePlaces(t *testing.T) {
 			return nil
 		}
 		var names []string
-		for i := range fewAtOnce {
+		for i := range reportsAtOnce {
 			names = append(names, fmt.Sprint("runner-", i))
 		}
 		r.deliver(t.Context(), reportsAbout("succeeded", append(names, "last")...))()
