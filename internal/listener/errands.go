@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// reportsAtOnce bounds the patches in flight: at 10 ms each that is 1,600 a second, more than the messages bring. With 32
-	// a burst of jobs of 2 s took a tenth longer, and pods that had ended went a quarter of a second later.
-	reportsAtOnce = 16
-	// startsAtOnce of them may be about jobs that have started. Nobody waits for these, the status of a runner is what costs
-	// an API server most to patch, and the longer they wait the more of them are written together with the job's end. At
-	// 10 ms each they are 200 a second.
+	// reportsAtOnce bounds the patches in flight. The status of a runner is what costs an API server most to patch, and in a
+	// burst these patches compete with the creation and the deletion of pods, for which jobs and machines wait. At 10 ms
+	// each they are 600 a second, more than messages bring.
+	reportsAtOnce = 6
+	// startsAtOnce of them may be about jobs that have started. Nobody waits for these, and the longer they wait the more of
+	// them are written together with the job's end.
 	startsAtOnce = 2
-	// From manyMessages whose reports are not all written there may be more, all of reportsAtOnce at tooManyMessages: no poll
-	// goes out when there are messagesUnderWay.
-	manyMessages    = messagesUnderWay / 4
-	tooManyMessages = messagesUnderWay / 2
+	// From manyMessages whose reports are not all written both bounds grow, up to mostReportsAtOnce at tooManyMessages: no poll
+	// goes out when there are messagesUnderWay. With 32 a burst of jobs of 2 s took a tenth longer.
+	manyMessages      = messagesUnderWay / 4
+	tooManyMessages   = messagesUnderWay / 2
+	mostReportsAtOnce = 16
 )
 
 // errand is what one runner is to be told next, and who waits until it is. What comes before its turn becomes part of it.
@@ -140,13 +141,13 @@ func (q *errands) queue(e *errand) {
 
 // next takes the one to be written next, nil if there is none or as many as may be are under way.
 func (q *errands) next() *errand {
-	if q.writing >= reportsAtOnce {
+	if q.writing >= q.places(reportsAtOnce) {
 		return nil
 	}
 	if e := pop(&q.ends); e != nil {
 		return q.begin(e)
 	}
-	if q.startsWriting >= q.startsAllowed() {
+	if q.startsWriting >= q.places(startsAtOnce) {
 		return nil
 	}
 	e := pop(&q.starts)
@@ -158,12 +159,13 @@ func (q *errands) next() *errand {
 	return q.begin(e)
 }
 
-// startsAllowed are a few, and more where many messages wait.
-func (q *errands) startsAllowed() int {
+// places are those few, and more where many messages wait.
+func (q *errands) places(few int) int {
 	if q.hurried {
-		return reportsAtOnce
+		return mostReportsAtOnce
 	}
-	return max(startsAtOnce, (q.deliveries-manyMessages)*reportsAtOnce/(tooManyMessages-manyMessages))
+	more := (q.deliveries - manyMessages) * mostReportsAtOnce / (tooManyMessages - manyMessages)
+	return min(max(few, more), mostReportsAtOnce)
 }
 
 func (q *errands) begin(e *errand) *errand {

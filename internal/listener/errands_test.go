@@ -162,7 +162,7 @@ func (s *errandStory) settle() {
 		}
 		s.writing = append(s.writing, e)
 	}
-	if len(s.writing) > reportsAtOnce {
+	if len(s.writing) > mostReportsAtOnce {
 		s.t.Fatalf("%d at once", len(s.writing))
 	}
 	switch pick := s.random.IntN(4); {

@@ -77,18 +77,19 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// Of jobs' ends, which decide something, many are written at once; of starts only a few, unless many messages wait or the
-// process is about to end.
+// Of jobs' ends, which decide something, more are written at once than of starts; more of both where many messages wait, or
+// the process is about to end.
 func TestReportsAreParallelWithinABound(t *testing.T) {
 	for name, test := range map[string]struct {
 		result         string
 		messages, most int
 		hurry          bool
 	}{
-		"ends":                    {"succeeded", 1, reportsAtOnce, false},
+		"ends":                    {"succeeded", manyMessages, reportsAtOnce, false},
+		"ends in many messages":   {"succeeded", tooManyMessages, mostReportsAtOnce, false},
 		"starts":                  {"", manyMessages, startsAtOnce, false},
-		"starts in many messages": {"", tooManyMessages, reportsAtOnce, false},
-		"starts before the end":   {"", 1, reportsAtOnce, true},
+		"starts in many messages": {"", tooManyMessages, mostReportsAtOnce, false},
+		"starts before the end":   {"", 1, mostReportsAtOnce, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
