@@ -139,38 +139,35 @@ func TestAcquisitionsThatAreRefusedForLongAreTold(t *testing.T) {
 	})
 }
 
-// Offers that others took are no trouble any more.
+// Offers that others took are no trouble any more, nor are those for which there is no room, whatever was before.
 func TestTroubleGoesWithTheOffers(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.github.onAcquire = func([]int64) ([]int64, error) { return nil, errBroken }
-		s.start()
-		s.send(message(1, 0, "offer 1"))
-		s.pass(time.Minute)
-		s.send(message(2, 0, "complete 1"))
-		s.pass(time.Second)
-		if got := s.cluster.state(); got != "Listening/Listening" {
-			t.Errorf("state = %s", got)
-		}
-	})
-}
-
-// Offers for which there is no room are no trouble, whatever was before.
-func TestOffersWithoutRoomAreNoTrouble(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.file.MaxRunners = 1
-		s.github.onAcquire = func([]int64) ([]int64, error) { return nil, errBroken }
-		s.start()
-		s.send(message(1, 0, "offer 1", "offer 2"))
-		s.pass(time.Minute)
-		if got := s.cluster.state(); got != "Retrying/GitHubUnavailable" {
-			t.Errorf("state = %s while acquisitions fail", got)
-		}
-		s.send(message(2, 1, "assign 1"))
-		s.pass(time.Minute)
-		if got := s.cluster.state(); got != "Listening/Listening" {
-			t.Errorf("state = %s while there is no room", got)
-		}
-	})
+	for name, test := range map[string]struct {
+		offers   []string
+		then     string
+		assigned int
+		within   time.Duration
+	}{
+		"taken by others": {[]string{"offer 1"}, "complete 1", 0, time.Second},
+		"no room":         {[]string{"offer 1", "offer 2"}, "assign 1", 1, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.file.MaxRunners = 1
+				s.github.onAcquire = func([]int64) ([]int64, error) { return nil, errBroken }
+				s.start()
+				s.send(message(1, 0, test.offers...))
+				s.pass(time.Minute)
+				if got := s.cluster.state(); got != "Retrying/GitHubUnavailable" {
+					t.Errorf("state = %s while acquisitions fail", got)
+				}
+				s.send(message(2, test.assigned, test.then))
+				s.pass(test.within)
+				if got := s.cluster.state(); got != "Listening/Listening" {
+					t.Errorf("state = %s", got)
+				}
+			})
+		})
+	}
 }
 
 // What the service misses by name is not the call.

@@ -90,29 +90,29 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) (time.Time
 		return c.options.Clock.Now().Add(tidyingPause), nil
 	}
 	defer end()
-	if c.ending(p).over() {
-		if err := c.strip(ctx, p); err != nil {
-			return time.Time{}, err
+	return time.Time{}, c.deleteRunner(ctx, p, d)
+}
+
+// deleteRunner deletes the object. What a farewell would do of which nothing depends on GitHub any more is done beforehand:
+// the deletion of an object with finalizers writes it once more, as a whole.
+func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) error {
+	if c.ending(p).nothingLeft() {
+		if err := c.stop(ctx, p, false); err != nil {
+			return err
+		}
+		if err := c.release(ctx, p, ""); err != nil {
+			return err
 		}
 	}
 	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.OnlyThis(p.EphemeralRunner))
 	if client.IgnoreNotFound(err) != nil {
-		return time.Time{}, fmt.Errorf("delete runner: %w", err)
+		return fmt.Errorf("delete runner: %w", err)
 	}
 	p.memory.deleted = true
 	if d.step == stepReplace {
 		c.tell(ctx, p, replaced(d))
 	}
-	return time.Time{}, nil
-}
-
-// strip does beforehand what a farewell would do, of which nothing depends on GitHub any more: the deletion of an object
-// with finalizers writes it once more, as a whole.
-func (c *Controller) strip(ctx context.Context, p *pass) error {
-	if err := errors.Join(c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p)); err != nil {
-		return err
-	}
-	return c.release(ctx, p, "")
+	return nil
 }
 
 // podStays says that there is a pod, and that nobody has asked for its deletion.

@@ -72,8 +72,8 @@ func planFarewell(e *ending) farewell {
 	return f
 }
 
-// over says that nothing of the runner is left, neither here nor on GitHub.
-func (e *ending) over() bool {
+// nothingLeft says that the runner has no pod, and no registration that could have a job.
+func (e *ending) nothingLeft() bool {
 	return !e.provisioning && !e.unseen && e.pod.state == podMissing && e.agreed()
 }
 
