@@ -66,7 +66,8 @@ func AddFinalizer(ctx context.Context, c client.Client, object client.Object, fi
 
 // RemoveFinalizers removes those of the finalizers that the object has, in one request. A finalizer is removed only
 // where it stands when the request arrives, so the listener's status patches, which change the object's resourceVersion
-// all the time, do not get in the way. An object that is gone already is no error.
+// all the time, do not get in the way. An object that is gone already is no error; one that was made anew under its name keeps its own, and
+// is one.
 func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
 	return removeFinalizers(ctx, c, object, finalizers)
 }
@@ -86,7 +87,8 @@ func removeFinalizers(ctx context.Context, c client.Client, object client.Object
 	if len(operations) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(append(operations, more...))
+	sameObject := operation{Op: "test", Path: "/metadata/uid", Value: object.GetUID()}
+	patch, err := json.Marshal(slices.Concat([]operation{sameObject}, operations, more))
 	if err == nil {
 		err = c.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch))
 	}

@@ -1,6 +1,8 @@
 package kube_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -38,5 +40,29 @@ func TestDismissedObjectsHaveNoRecordOfTheirWriters(t *testing.T) {
 	before := runner.ResourceVersion
 	if err := kube.Dismiss(t.Context(), c, runner, ours); err != nil || runner.ResourceVersion != before {
 		t.Errorf("Dismiss() = %v, resourceVersion %s to %s though there is nothing to remove", err, before, runner.ResourceVersion)
+	}
+}
+
+// A late cache shows an object that is gone; the one that has its name now keeps its finalizers.
+func TestNamesakesKeepTheirFinalizers(t *testing.T) {
+	const ours = "example.com/ours"
+	cluster := testkube.Shared(t)
+	c := cluster.Client()
+	former := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.NewNamespace(t), Name: "runner"}}
+	namesake := former.DeepCopy()
+	namesake.Finalizers = []string{ours}
+	if err := errors.Join(c.Create(t.Context(), former), c.Delete(t.Context(), former), c.Create(t.Context(), namesake)); err != nil {
+		t.Fatal(err)
+	}
+	former.Finalizers = []string{ours}
+	for name, remove := range map[string]func(context.Context, client.Client, client.Object, ...string) error{
+		"Dismiss": kube.Dismiss, "RemoveFinalizers": kube.RemoveFinalizers,
+	} {
+		if err := remove(t.Context(), c, former, ours); err == nil {
+			t.Errorf("%s() of an object that is gone met its namesake, and went well", name)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(namesake), namesake); err != nil || !slices.Equal(namesake.Finalizers, []string{ours}) {
+		t.Errorf("the namesake has finalizers %v (%v), want its own", namesake.Finalizers, err)
 	}
 }

@@ -37,7 +37,7 @@ func newAPI(t *testing.T, objects ...client.Object) (client.WithWatch, *int) {
 }
 
 func runnerWith(finalizers ...string) *v1alpha1.EphemeralRunner {
-	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "r", Finalizers: finalizers}}
+	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "r", UID: "uid", Finalizers: finalizers}}
 }
 
 func read(t *testing.T, c client.Client) *v1alpha1.EphemeralRunner {

@@ -14,10 +14,12 @@ const (
 	// burst these patches compete with the creation and the deletion of pods, for which jobs and machines wait. At 10 ms
 	// each they are 600 a second, more than messages bring.
 	reportsAtOnce = 6
-	// startsAtOnce of them may be about jobs that have started. Nobody waits for these, and the longer they wait the more of
-	// them are written together with the job's end.
-	startsAtOnce = 2
-	// From manyMessages whose reports are not all written both bounds grow, up to mostReportsAtOnce at tooManyMessages: no poll
+	// startsAtOnce of them may be about jobs that have started, until the oldest of these has waited for startPatience. Most are
+	// written together with the job's end where that comes soon. Where it does not the job's pod waits to be protected from
+	// node autoscalers.
+	startsAtOnce  = 2
+	startPatience = 5 * time.Second
+	// Beyond manyMessages whose reports are not all written both bounds grow, up to mostReportsAtOnce at tooManyMessages: no poll
 	// goes out when there are messagesUnderWay. With 32 a burst of jobs of 2 s took a tenth longer.
 	manyMessages      = messagesUnderWay / 4
 	tooManyMessages   = messagesUnderWay / 2
@@ -29,6 +31,8 @@ type errand struct {
 	jobReport
 	waiting []*sync.WaitGroup
 	stage   stage
+	// since is when it began to wait for its first turn.
+	since time.Time
 	// asStart says that it is being written as one about a job that has started.
 	asStart bool
 	// begun is when it was first tried, zero before, and forbidden when the first 403 in a row came. Both move on by the time
@@ -53,8 +57,8 @@ const (
 // ended says that a report is about a job's end.
 func (r *jobReport) ended() bool { return r.status.JobResult != "" }
 
-func newErrand(report jobReport) *errand {
-	return &errand{jobReport: report, pauses: backoff{first: 200 * time.Millisecond, most: 5 * time.Second}}
+func newErrand(report jobReport, now time.Time) *errand {
+	return &errand{jobReport: report, since: now, pauses: backoff{first: 200 * time.Millisecond, most: 5 * time.Second}}
 }
 
 // turn notes that it is tried now. The time since it was to be tried again doesn't count: others were tried.
@@ -106,15 +110,15 @@ type errands struct {
 }
 
 // add takes a report; waits is told when it is done with.
-func (q *errands) add(report jobReport, waits *sync.WaitGroup) {
+func (q *errands) add(report jobReport, waits *sync.WaitGroup, now time.Time) {
 	e := q.byRunner[report.runner]
 	switch {
 	case e == nil:
-		e = newErrand(report)
+		e = newErrand(report, now)
 		q.byRunner[report.runner] = e
 		q.queue(e)
 	case e.stage == stageWriting && e.behind == nil:
-		e.behind = newErrand(report)
+		e.behind = newErrand(report, now)
 		e = e.behind
 	case e.stage == stageWriting:
 		e = e.behind
@@ -140,14 +144,18 @@ func (q *errands) queue(e *errand) {
 }
 
 // next takes the one to be written next, nil if there is none or as many as may be are under way.
-func (q *errands) next() *errand {
+func (q *errands) next(now time.Time) *errand {
 	if q.writing >= q.places(reportsAtOnce) {
 		return nil
 	}
 	if e := pop(&q.ends); e != nil {
 		return q.begin(e)
 	}
-	if q.startsWriting >= q.places(startsAtOnce) {
+	starts := startsAtOnce
+	if len(q.starts) > 0 && now.Sub(q.starts[0].since) >= startPatience {
+		starts = reportsAtOnce
+	}
+	if q.startsWriting >= q.places(starts) {
 		return nil
 	}
 	e := pop(&q.starts)

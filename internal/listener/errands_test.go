@@ -34,7 +34,7 @@ func newErrands() *errands { return &errands{byRunner: map[string]*errand{}} }
 
 // said lists what would be written next, with every attempt going well.
 func (q *errands) said() (all []string) {
-	for e := q.next(); e != nil; e = q.next() {
+	for e := q.next(time.Time{}); e != nil; e = q.next(time.Time{}) {
 		all = append(all, fmt.Sprint(e.runner, " ", e.status.JobResult, " ", e.status.JobPatchID))
 		q.done(e)
 	}
@@ -57,7 +57,7 @@ func TestErrands(t *testing.T) {
 			q := newErrands()
 			for _, report := range test.reports {
 				all := waiters(1)
-				q.add(report, all[0])
+				q.add(report, all[0], time.Time{})
 				defer all[0].Wait()
 			}
 			if diff := cmp.Diff(test.want, q.said()); diff != "" {
@@ -69,11 +69,11 @@ func TestErrands(t *testing.T) {
 
 func TestAnEndWaitsForTheStartUnderWay(t *testing.T) {
 	q, all := newErrands(), waiters(3)
-	q.add(report("a", "", 1), all[0])
-	first := q.next()
-	q.add(report("a", "", 2), all[1])
-	q.add(report("a", "failed", 3), all[2])
-	if again := q.next(); again != nil {
+	q.add(report("a", "", 1), all[0], time.Time{})
+	first := q.next(time.Time{})
+	q.add(report("a", "", 2), all[1], time.Time{})
+	q.add(report("a", "failed", 3), all[2], time.Time{})
+	if again := q.next(time.Time{}); again != nil {
 		t.Fatalf("%+v is written beside the first", again.jobReport)
 	}
 	q.done(first)
@@ -87,12 +87,12 @@ func TestAnEndWaitsForTheStartUnderWay(t *testing.T) {
 
 func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	q, all := newErrands(), waiters(3)
-	q.add(report("a", "", 1), all[0])
-	first := q.next()
-	q.add(report("a", "", 2), all[1])
+	q.add(report("a", "", 1), all[0], time.Time{})
+	first := q.next(time.Time{})
+	q.add(report("a", "", 2), all[1], time.Time{})
 	q.suspend(first)
-	q.add(report("a", "failed", 3), all[2])
-	if early := q.next(); early != nil {
+	q.add(report("a", "failed", 3), all[2], time.Time{})
+	if early := q.next(time.Time{}); early != nil {
 		t.Fatalf("%+v is written in its pause", early.jobReport)
 	}
 	q.resume(first, time.Time{})
@@ -148,13 +148,13 @@ func (s *errandStory) event() {
 	next := report(fmt.Sprint("runner-", s.random.IntN(60)), result, s.patchID)
 	waits := waiters(1)[0]
 	s.waiting = append(s.waiting, waits)
-	s.q.add(next, waits)
+	s.q.add(next, waits, time.Time{})
 	apply(s.want, next)
 }
 
 // settle begins what may begin, and lets something that is under way end or pause, or a pause end.
 func (s *errandStory) settle() {
-	for e := s.q.next(); e != nil; e = s.q.next() {
+	for e := s.q.next(time.Time{}); e != nil; e = s.q.next(time.Time{}) {
 		for _, other := range s.writing {
 			if other.runner == e.runner {
 				s.t.Fatalf("two reports about %s at once", e.runner)
@@ -194,14 +194,34 @@ func apply(to map[string]jobReport, newer jobReport) {
 	to[newer.runner] = newer
 }
 
+// As long as a start waits its job's pod is not protected.
+func TestStartsThatHaveWaitedLongAreWrittenLikeEnds(t *testing.T) {
+	q, all, now := newErrands(), waiters(2*reportsAtOnce), time.Unix(1, 0)
+	for i, waits := range all {
+		q.add(report(fmt.Sprint("runner-", i), "", 1), waits, now)
+	}
+	begun := func(now time.Time) (count int) {
+		for q.next(now) != nil {
+			count++
+		}
+		return count
+	}
+	if got := begun(now.Add(startPatience - 1)); got != startsAtOnce {
+		t.Errorf("%d at once, want %d", got, startsAtOnce)
+	}
+	if got := begun(now.Add(startPatience)); got != reportsAtOnce-startsAtOnce {
+		t.Errorf("%d more after %s, want %d", got, startPatience, reportsAtOnce-startsAtOnce)
+	}
+}
+
 // What the end leaves out the start has said.
 func TestAnEndThatTellsLessKeepsWhatTheStartSaid(t *testing.T) {
 	q, all := newErrands(), waiters(2)
 	start, end := report("a", "", 1), report("a", "failed", 2)
 	start.status.JobID, start.status.JobDisplayName, end.status.JobDisplayName = "job", "old", "new"
-	q.add(start, all[0])
-	q.add(end, all[1])
-	got := q.next().status
+	q.add(start, all[0], time.Time{})
+	q.add(end, all[1], time.Time{})
+	got := q.next(time.Time{}).status
 	if got.JobID != "job" || got.JobDisplayName != "new" || got.JobResult != "failed" {
 		t.Errorf("report = %+v", got)
 	}
@@ -210,13 +230,13 @@ func TestAnEndThatTellsLessKeepsWhatTheStartSaid(t *testing.T) {
 // The time of a report that fails begins anew with what is added to it.
 func TestANewReportHasTimeOfItsOwn(t *testing.T) {
 	q, all, now := newErrands(), waiters(2), time.Unix(1, 0)
-	q.add(report("a", "", 1), all[0])
-	e := q.next()
+	q.add(report("a", "", 1), all[0], time.Time{})
+	e := q.next(time.Time{})
 	e.turn(now)
 	q.suspend(e)
-	q.add(report("a", "failed", 2), all[1])
+	q.add(report("a", "failed", 2), all[1], time.Time{})
 	q.resume(e, now.Add(time.Hour))
-	q.next().turn(now.Add(2 * time.Hour))
+	q.next(time.Time{}).turn(now.Add(2 * time.Hour))
 	if want := now.Add(2 * time.Hour); !e.begun.Equal(want) {
 		t.Errorf("it was first tried at %s, want %s", e.begun, want)
 	}

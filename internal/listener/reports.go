@@ -118,7 +118,7 @@ func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func(
 	r.mu.Lock()
 	r.errands.deliveries++
 	for _, report := range reports {
-		r.errands.add(report, &all)
+		r.errands.add(report, &all, r.clock.Now())
 	}
 	r.mu.Unlock()
 	r.dispatch(ctx)
@@ -143,7 +143,8 @@ func (r *reporter) hurry(ctx context.Context) {
 func (r *reporter) dispatch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for next := r.errands.next(); next != nil; next = r.errands.next() {
+	now := r.clock.Now()
+	for next := r.errands.next(now); next != nil; next = r.errands.next(now) {
 		go r.write(ctx, next)
 	}
 }

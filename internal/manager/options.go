@@ -29,9 +29,8 @@ const (
 
 	// defaultRunnerWorkers look at runners, and so do no fewer: a look takes 0.1 ms of CPU, but waits for what it writes,
 	// which a busy API server takes 20–100 ms for. With six such writes in a runner's life the 2 workers that charts and
-	// values of ARC ask for would see 10 runners a second off. Six at most tidy up and four only tell (package
-	// ephemeralrunner), so at least 14 are there for pods that have ended; more kept an API server on two cores so busy that
-	// its watches told of them late.
+	// values of ARC ask for would see 10 runners a second off. More kept an API server on two cores so busy that its watches
+	// told late of pods that had ended.
 	defaultRunnerWorkers = 24
 
 	// A resync visits every object again although nothing changed. Watches deliver every change, and what has to be

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -45,7 +46,7 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	case stepOutdate:
 		return d.again, c.outdate(ctx, p, d)
 	case stepRemove, stepReplace:
-		return c.remove(ctx, p, d)
+		return d.again, c.remove(ctx, p, d)
 	case stepWait:
 	}
 	return d.again, nil
@@ -72,37 +73,21 @@ func (c *Controller) clean(ctx context.Context, p *pass) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// remove deletes the object of a runner that has done its work, or that another has to take the place of, and returns when to
-// look again. Its pod goes first, because that is what occupies a machine; the news of that brings the runner back, behind
-// the pods of others.
-func (c *Controller) remove(ctx context.Context, p *pass, d decision) (time.Time, error) {
+// remove deletes the object of a runner that has done its work, or that another has to take the place of. Its pod goes first,
+// because that is what occupies a machine; the news of that brings the runner back, behind the pods of others.
+func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 	if p.memory.deleted {
-		return time.Time{}, nil
+		return nil
 	}
 	if p.podStays() {
 		// Where it is not ours to delete garbage collection does it, once the runner is gone.
 		if err := c.deletePod(ctx, p); err != nil || p.memory.podDeleted == p.pod.UID {
-			return time.Time{}, err
+			return err
 		}
 	}
-	end := c.tidying.take(p.key.NamespacedName)
-	if end == nil {
-		return c.options.Clock.Now().Add(tidyingPause), nil
-	}
-	defer end()
-	return time.Time{}, c.deleteRunner(ctx, p, d)
-}
-
-// deleteRunner deletes the object. What a farewell would do of which nothing depends on GitHub any more is done beforehand:
-// the deletion of an object with finalizers writes it once more, as a whole.
-func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) error {
+	// The deletion of an object with finalizers writes it once more, as a whole.
 	if c.ending(p).nothingLeft() {
-		if err := c.stop(ctx, p, false); err != nil {
-			return err
-		}
-		if err := c.release(ctx, p, ""); err != nil {
-			return err
-		}
+		c.sayFarewell(ctx, p)
 	}
 	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.OnlyThis(p.EphemeralRunner))
 	if client.IgnoreNotFound(err) != nil {
@@ -113,6 +98,18 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 		c.tell(ctx, p, replaced(d))
 	}
 	return nil
+}
+
+// sayFarewell does beforehand what the finalization of a runner does that has nothing left. What fails is left to that: where we may not
+// delete something garbage collection will, once the runner is being deleted.
+func (c *Controller) sayFarewell(ctx context.Context, p *pass) {
+	err := c.stop(ctx, p, false)
+	if err == nil {
+		err = c.release(ctx, p, "")
+	}
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Left to the runner's finalization", "cause", err.Error())
+	}
 }
 
 // podStays says that there is a pod, and that nobody has asked for its deletion.

@@ -66,7 +66,6 @@ type Controller struct {
 	removals   *pool.Calls[key, struct{}]
 	waker      kube.Waker
 	urgencies  urgencies
-	tidying    *turns
 
 	mu       sync.Mutex
 	began    time.Time // the first pass: as long as another manager leads there is none
@@ -131,7 +130,6 @@ func NewController(options Options) *Controller {
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
 	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)
 	c.removals = pool.NewCalls[key, struct{}](options.Pool, options.Clock, wake)
-	c.tidying = newTurns(c.waker.Wake)
 	return c
 }
 

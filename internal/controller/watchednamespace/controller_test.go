@@ -67,7 +67,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 // binding is the RoleBinding as the chart makes it, with another's finalizer, which is to stay.
 func binding() *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
-		Namespace: watched, Name: "deletion", Finalizers: []string{"example.com/another"},
+		Namespace: watched, Name: "deletion", UID: "uid", Finalizers: []string{"example.com/another"},
 		Labels: map[string]string{"app.kubernetes.io/component": "single-namespace-deletion", "app.kubernetes.io/namespace": "system"},
 	}}
 }
