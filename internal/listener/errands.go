@@ -14,11 +14,12 @@ const (
 	// burst these patches compete with the creation and the deletion of pods, for which jobs and machines wait. At 10 ms
 	// each they are 600 a second, more than messages bring.
 	reportsAtOnce = 6
-	// startsAtOnce of them may be about jobs that have started, until the oldest of these has waited for startPatience. Most are
-	// written together with the job's end where that comes soon. Where it does not the job's pod waits to be protected from
-	// node autoscalers.
-	startsAtOnce  = 2
-	startPatience = 5 * time.Second
+	// startsAtOnce of them may be about jobs that have started: where the job's end comes soon they are written together with
+	// it. Where it does not the job's pod waits to be protected from node autoscalers, so those who have waited for startPatience
+	// when another is written have oldStartsAtOnce. The rest is for ends.
+	startsAtOnce    = 2
+	oldStartsAtOnce = 4
+	startPatience   = 5 * time.Second
 	// Beyond manyMessages whose reports are not all written both bounds grow, up to mostReportsAtOnce at tooManyMessages: no poll
 	// goes out when there are messagesUnderWay. With 32 a burst of jobs of 2 s took a tenth longer.
 	manyMessages      = messagesUnderWay / 4
@@ -153,7 +154,7 @@ func (q *errands) next(now time.Time) *errand {
 	}
 	starts := startsAtOnce
 	if len(q.starts) > 0 && now.Sub(q.starts[0].since) >= startPatience {
-		starts = reportsAtOnce
+		starts = oldStartsAtOnce
 	}
 	if q.startsWriting >= q.places(starts) {
 		return nil

@@ -195,7 +195,7 @@ func apply(to map[string]jobReport, newer jobReport) {
 }
 
 // As long as a start waits its job's pod is not protected.
-func TestStartsThatHaveWaitedLongAreWrittenLikeEnds(t *testing.T) {
+func TestOfStartsThatHaveWaitedLongMoreAreWritten(t *testing.T) {
 	q, all, now := newErrands(), waiters(2*reportsAtOnce), time.Unix(1, 0)
 	for i, waits := range all {
 		q.add(report(fmt.Sprint("runner-", i), "", 1), waits, now)
@@ -209,8 +209,12 @@ func TestStartsThatHaveWaitedLongAreWrittenLikeEnds(t *testing.T) {
 	if got := begun(now.Add(startPatience - 1)); got != startsAtOnce {
 		t.Errorf("%d at once, want %d", got, startsAtOnce)
 	}
-	if got := begun(now.Add(startPatience)); got != reportsAtOnce-startsAtOnce {
-		t.Errorf("%d more after %s, want %d", got, startPatience, reportsAtOnce-startsAtOnce)
+	if got := begun(now.Add(startPatience)); got != oldStartsAtOnce-startsAtOnce {
+		t.Errorf("%d more after %s, want %d", got, startPatience, oldStartsAtOnce-startsAtOnce)
+	}
+	q.add(report("another", "failed", 2), &sync.WaitGroup{}, now)
+	if begun(now.Add(startPatience)) != 1 {
+		t.Error("an end waits for starts")
 	}
 }
 

@@ -80,22 +80,25 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 // Of jobs' ends, which decide something, more are written at once than of starts; more of both where many messages wait, or
 // the process is about to end.
 func TestReportsAreParallelWithinABound(t *testing.T) {
+	const quick = 10 * time.Millisecond
 	for name, test := range map[string]struct {
 		result         string
 		messages, most int
 		hurry          bool
+		each           time.Duration
 	}{
-		"ends":                    {"succeeded", manyMessages, reportsAtOnce, false},
-		"ends in many messages":   {"succeeded", tooManyMessages, mostReportsAtOnce, false},
-		"starts":                  {"", manyMessages, startsAtOnce, false},
-		"starts in many messages": {"", tooManyMessages, mostReportsAtOnce, false},
-		"starts before the end":   {"", 1, mostReportsAtOnce, true},
+		"ends":                    {"succeeded", manyMessages, reportsAtOnce, false, quick},
+		"ends in many messages":   {"succeeded", tooManyMessages, mostReportsAtOnce, false, quick},
+		"starts":                  {"", manyMessages, startsAtOnce, false, quick},
+		"starts in many messages": {"", tooManyMessages, mostReportsAtOnce, false, quick},
+		"starts before the end":   {"", 1, mostReportsAtOnce, true, quick},
+		"starts that take long":   {"", 1, oldStartsAtOnce, false, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
 				inFlight := &crowd{}
-				r.cluster.onJob = func(string) error { return inFlight.stay(10 * time.Millisecond) }
+				r.cluster.onJob = func(string) error { return inFlight.stay(test.each) }
 				begun := time.Now()
 				var waits []func() bool
 				for message := range test.messages {
@@ -115,8 +118,8 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 					t.Errorf("%d reports at once, want %d", inFlight.most, test.most)
 				}
 				reports := test.messages * entriesPerMessage
-				if took, want := time.Since(begun), time.Duration(reports/startsAtOnce+1)*10*time.Millisecond; took > want {
-					t.Errorf("%d reports of 10 ms took %s, want %s at most", reports, took, want)
+				if took, want := time.Since(begun), time.Duration(reports/startsAtOnce+1)*test.each; took > want {
+					t.Errorf("%d reports of %s took %s, want %s at most", reports, test.each, took, want)
 				}
 			})
 		})

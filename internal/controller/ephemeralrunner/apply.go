@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -85,9 +84,10 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 			return err
 		}
 	}
-	// The deletion of an object with finalizers writes it once more, as a whole.
 	if c.ending(p).nothingLeft() {
-		c.sayFarewell(ctx, p)
+		if err := c.sayFarewell(ctx, p); err != nil {
+			return err
+		}
 	}
 	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.OnlyThis(p.EphemeralRunner))
 	if client.IgnoreNotFound(err) != nil {
@@ -100,15 +100,18 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 	return nil
 }
 
-// sayFarewell does beforehand what the finalization of a runner does that has nothing left. What fails is left to that: where we may not
-// delete something garbage collection will, once the runner is being deleted.
-func (c *Controller) sayFarewell(ctx context.Context, p *pass) {
+// sayFarewell does beforehand what the finalization of a runner does that has nothing left: the deletion of an object with
+// finalizers writes it once more, as a whole. Where something may not be deleted the finalization is left to go on without, and
+// garbage collection does it once the runner is gone.
+func (c *Controller) sayFarewell(ctx context.Context, p *pass) error {
 	err := c.stop(ctx, p, false)
-	if err == nil {
-		err = c.release(ctx, p, "")
-	}
-	if err != nil {
-		log.FromContext(ctx).V(1).Info("Left to the runner's finalization", "cause", err.Error())
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return err
+	default:
+		return c.release(ctx, p, "")
 	}
 }
 

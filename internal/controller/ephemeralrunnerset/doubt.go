@@ -23,7 +23,7 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 	starved := want.assignedJobs > p.tally.working
 	for _, r := range runners {
 		past := m.past(r)
-		if r.deleting || !r.alive() || past.lost || !past.removed.IsZero() {
+		if r.deleting || r.ended() || past.lost || !past.removed.IsZero() {
 			continue // nothing more to find out
 		}
 		switch {

@@ -101,16 +101,6 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	}
 }
 
-// Its own controller is about to delete it; in a burst that may take a while.
-func TestRunnerOfWhichOnlyTheObjectIsLeftIsNotAskedAbout(t *testing.T) {
-	h := newHistory(0)
-	h.add(1, departed)
-	h.pass()
-	if p := h.later(2 * lingerPatience).pass(); len(p.remove)+len(p.lookUp)+len(p.going()) != 0 {
-		t.Errorf("remove %v, look up %v, drop %v", names(p.remove), names(p.lookUp), names(p.drop))
-	}
-}
-
 // A report came late, and of an earlier registration: nothing is recorded of the present one, and nobody knows an id to ask
 // about. It must not take a place of maxRunners forever.
 func TestCompletedRunnerWithoutARecordedRegistrationIsDropped(t *testing.T) {

@@ -78,7 +78,6 @@ var (
 	failedOne = runner{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ErrImagePull", message: "no such image"}
 	outdated  = runner{phase: v1alpha1.EphemeralRunnerPhaseOutdated}
 	lingering = runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, registration: 7, hasJob: true, completed: true, jobPatchID: 1}
-	departed  = runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, registration: 7, hasJob: true, completed: true, jobPatchID: 1, podEnded: true}
 )
 
 func names(runners []*runner) []string {

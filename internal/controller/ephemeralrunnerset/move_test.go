@@ -72,15 +72,12 @@ func (w *world) endJob(r *one) {
 }
 
 func (w *world) exit(r *one, phase v1alpha1.EphemeralRunnerPhase) {
-	switch {
-	case !r.completed:
-		r.phase, r.registration = phase, 7
-	case r.up && w.chance(2): // its own controller has others to see to before it removes this one
-		r.podEnded = true
-	default:
-		r.deleting = true
-	}
 	r.up = false
+	if r.completed { // its own controller removes it
+		r.deleting = true
+	} else {
+		r.phase, r.registration = phase, 7
+	}
 	w.write(r)
 }
 

@@ -29,7 +29,6 @@ type runner struct {
 	hasJob     bool
 	completed  bool
 	jobPatchID int
-	podEnded   bool // its last pod was seen to end, or to be gone
 
 	template        string // hash of what it was made from, empty where that is not known
 	reason, message string
@@ -45,12 +44,8 @@ func placeOf(spec *v1alpha1.EphemeralRunnerSpec) place {
 	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
 }
 
-// alive says that a pod of the runner runs, or will: it has a job, may get one, or has not ended yet. The object of one that has had its
-// job is there for some time after that, and its phase says Running: nobody writes a status that is deleted next.
-func (r *runner) alive() bool { return !r.ended() && !r.departed() }
-
-// departed says that the runner has had its job and its pod is gone, so that only its object is left.
-func (r *runner) departed() bool { return r.completed && r.podEnded }
+// alive says that the runner has a job, may get one, or will.
+func (r *runner) alive() bool { return !r.ended() }
 
 // ended says that the runner's container will not run again.
 func (r *runner) ended() bool {

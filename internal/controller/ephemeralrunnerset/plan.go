@@ -219,7 +219,7 @@ func (m *memory) planRelease(p *plan, runners []*runner) {
 		past := m.past(r)
 		switch {
 		case r.deleting || r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		case !r.ended():
+		case r.alive():
 			if !past.removed.IsZero() || past.lost {
 				p.drop = append(p.drop, r)
 			}

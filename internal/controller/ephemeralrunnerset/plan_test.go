@@ -15,19 +15,17 @@ func TestCreation(t *testing.T) {
 		runners                 []runner
 		want                    int
 	}{
-		"from nothing":                                    {replicas: 5, max: 10, want: 5},
-		"within maxRunners":                               {replicas: 5, max: 3, want: 3},
-		"expected ones count":                             {replicas: 5, max: 10, expected: 4, want: 1},
-		"expected ones count towards max":                 {replicas: 9, max: 5, expected: 4, want: 1},
-		"waiting and working count":                       {replicas: 5, max: 10, runners: []runner{idle, busyOne, starting}, want: 2},
-		"held ones count":                                 {replicas: 2, max: 10, runners: []runner{succeeded, failedJob}, want: 0},
-		"held ones leave room under maxRunners":           {replicas: 3, max: 2, runners: []runner{succeeded, busyOne}, want: 1},
-		"a pod that outlives its job counts towards max":  {replicas: 1, max: 1, runners: []runner{lingering}, want: 0},
-		"an object without its pod leaves room under max": {replicas: 1, max: 1, runners: []runner{departed}, want: 1},
-		"enough":                     {replicas: 1, max: 10, runners: []runner{idle, idle}, want: 0},
-		"nothing wanted":             {replicas: 0, max: 10, want: 0},
-		"a negative figure":          {replicas: -3, max: 10, want: 0},
-		"an absurd figure, in parts": {replicas: 1 << 31, max: v1alpha1.MaxRunnersUnlimited, want: createAtMost},
+		"from nothing":                          {replicas: 5, max: 10, want: 5},
+		"within maxRunners":                     {replicas: 5, max: 3, want: 3},
+		"expected ones count":                   {replicas: 5, max: 10, expected: 4, want: 1},
+		"expected ones count towards max":       {replicas: 9, max: 5, expected: 4, want: 1},
+		"waiting and working count":             {replicas: 5, max: 10, runners: []runner{idle, busyOne, starting}, want: 2},
+		"held ones count":                       {replicas: 2, max: 10, runners: []runner{succeeded, failedJob}, want: 0},
+		"held ones leave room under maxRunners": {replicas: 3, max: 2, runners: []runner{succeeded, busyOne}, want: 1},
+		"enough":                                {replicas: 1, max: 10, runners: []runner{idle, idle}, want: 0},
+		"nothing wanted":                        {replicas: 0, max: 10, want: 0},
+		"a negative figure":                     {replicas: -3, max: 10, want: 0},
+		"an absurd figure, in parts":            {replicas: 1 << 31, max: v1alpha1.MaxRunnersUnlimited, want: createAtMost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory(test.replicas)

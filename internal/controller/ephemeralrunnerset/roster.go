@@ -50,7 +50,6 @@ func (r *roster) put(key types.NamespacedName, set owner, view runner) (former o
 	defer r.mu.Unlock()
 	known := r.members[key]
 	if known != nil && known.set == set && known.view.uid == view.uid {
-		view.podEnded = known.view.podEnded
 		if known.view.same(view) {
 			return set, false
 		}
@@ -68,21 +67,6 @@ func (r *roster) put(key types.NamespacedName, set owner, view runner) (former o
 	r.members[key] = joined
 	r.sets[set.uid].members = append(r.sets[set.uid].members, joined)
 	return former, true
-}
-
-// pod takes in whether the last pod of a runner has ended, and returns whose the runner is, and whether a decision could follow
-// from that.
-func (r *roster) pod(key types.NamespacedName, uid types.UID, ended bool) (set owner, news bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.members[key]
-	if known == nil || known.view.uid != uid || known.view.podEnded == ended {
-		return owner{}, false
-	}
-	view := *known.view
-	view.podEnded = ended
-	known.view = &view
-	return known.set, view.completed
 }
 
 // remove takes a runner out that is gone, and returns whose it was.

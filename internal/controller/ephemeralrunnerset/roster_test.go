@@ -60,20 +60,7 @@ func (m rosterModel) of(set types.UID) []*runner {
 	return views
 }
 
-func (m rosterModel) put(key types.NamespacedName, set owner, view runner) {
-	if known := m[key]; known != nil && known.set == set && known.view.uid == view.uid {
-		view.podEnded = known.view.podEnded
-	}
-	m[key] = &member{set: set, view: &view}
-}
-
-func (m rosterModel) pod(key types.NamespacedName, uid types.UID, ended bool) {
-	if known := m[key]; known != nil && known.view.uid == uid {
-		known.view.podEnded = ended
-	}
-}
-
-// Runners come, change, go, are made anew under their name, and move between sets; pods begin and end; looks come in between.
+// Runners come, change, go, are made anew under their name, and move between sets; looks come in between.
 func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 	const seeds, steps = 300, 200
 	t.Logf("%d histories of %d events, seeds 0 to %d", seeds, steps, seeds-1)
@@ -83,15 +70,10 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 		for step := range steps {
 			name := fmt.Sprintf("runner-%d", random.IntN(20))
 			key := runnerKey(name)
-			switch random.IntN(4) {
-			case 0:
+			if random.IntN(3) == 0 {
 				r.remove(key)
 				delete(model, key)
-			case 1:
-				uid, ended := types.UID(fmt.Sprint(name, random.IntN(3))), random.IntN(2) == 0
-				r.pod(key, uid, ended)
-				model.pod(key, uid, ended)
-			default:
+			} else {
 				set := sets[random.IntN(len(sets))]
 				age := random.IntN(3)
 				view := runner{
@@ -99,7 +81,7 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 					hasJob: random.IntN(2) == 0,
 				}
 				r.put(key, set, view)
-				model.put(key, set, view)
+				model[key] = &member{set: set, view: &view}
 			}
 			if random.IntN(4) > 0 && step < steps-1 {
 				continue

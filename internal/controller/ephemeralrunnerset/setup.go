@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -25,7 +24,6 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
-		Watches(&corev1.Pod{}, c.podEvents()).
 		WatchesRawSource(source.Func(c.waker.Start)).
 		WithOptions(kube.ControllerOptions(c.options.Workers)).
 		Complete(c)
@@ -80,29 +78,6 @@ func (c *Controller) missed(object client.Object, q queue) {
 	set := c.roster.remove(key)
 	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.name}, key.Name)
 	enqueue(q, key.Namespace, set)
-}
-
-// podEvents return what the watch of pods tells: maxRunners limits those that run, so a set is brought back when that of a runner
-// which has had its job ends.
-func (c *Controller) podEvents() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.sawPod(e.Object, false, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.sawPod(e.ObjectNew, false, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.sawPod(e.Object, true, q) },
-	}
-}
-
-func (c *Controller) sawPod(object client.Object, gone bool, q queue) {
-	runner := metav1.GetControllerOfNoCopy(object)
-	pod, is := object.(*corev1.Pod)
-	if runner == nil || !is || runner.Kind != "EphemeralRunner" {
-		return
-	}
-	ended := gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: runner.Name}
-	if set, news := c.roster.pod(key, runner.UID, ended); news {
-		enqueue(q, pod.Namespace, set)
-	}
 }
 
 func enqueue(q queue, namespace string, set owner) {

@@ -55,7 +55,7 @@ func (m *memory) completedSlot(r *runner) slot {
 	switch {
 	case m.patchID >= r.jobPatchID:
 		return slotFree
-	case !r.alive():
+	case r.ended():
 		return slotHeld
 	default:
 		return slotWorking

@@ -65,9 +65,9 @@ func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner, deletin
 	for _, r := range runners {
 		switch {
 		case r.deleting && !deleting:
+		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
 			status.FailedEphemeralRunners++
-		case !r.alive():
 		case r.up():
 			status.RunningEphemeralRunners++
 			if stateOf(r).state == stateBusy {

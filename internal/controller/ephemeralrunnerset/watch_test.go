@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -60,47 +59,6 @@ func TestEventsThatBringASetBack(t *testing.T) {
 			}
 			if slices.Sort(got); !slices.Equal(got, test.want) {
 				t.Errorf("sets %v come back, want %v", got, test.want)
-			}
-		})
-	}
-}
-
-// The end of a pod brings its set back where the runner has had its job: there is room for another one then.
-func TestPodsThatBringASetBack(t *testing.T) {
-	completed := func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "succeeded" }
-	for name, test := range map[string]struct {
-		change    func(*v1alpha1.EphemeralRunner)
-		phase     corev1.PodPhase
-		another   bool // the pod is that of another runner of the name
-		gone      bool
-		want, end bool
-	}{
-		"runs":                         {change: completed, phase: corev1.PodRunning},
-		"runs, and is gone":            {change: completed, phase: corev1.PodRunning, gone: true, want: true, end: true},
-		"has succeeded":                {change: completed, phase: corev1.PodSucceeded, want: true, end: true},
-		"has failed":                   {change: completed, phase: corev1.PodFailed, want: true, end: true},
-		"has succeeded, no report yet": {change: func(*v1alpha1.EphemeralRunner) {}, phase: corev1.PodSucceeded, end: true},
-		"of another":                   {change: completed, phase: corev1.PodSucceeded, another: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, queue, r := NewController(Options{Clock: clock.RealClock{}}), &controllertest.Queue{}, many(1)[0]
-			test.change(&r)
-			watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
-			watch.Show(t.Context(), []v1alpha1.EphemeralRunner{r})
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}, Status: corev1.PodStatus{Phase: test.phase}}
-			if test.another {
-				r.UID = "another"
-			}
-			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&r, v1alpha1.GroupVersion.WithKind("EphemeralRunner"))}
-			c.podEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
-			if test.gone {
-				c.podEvents().Delete(t.Context(), event.DeleteEvent{Object: pod}, queue)
-			}
-			if got := len(queue.Requests) == 1; got != test.want {
-				t.Errorf("%d sets come back, want one: %t", len(queue.Requests), test.want)
-			}
-			if got := c.roster.of("set-uid")[0].podEnded; got != test.end {
-				t.Errorf("the pod has ended: %t", got)
 			}
 		})
 	}

@@ -167,11 +167,9 @@ func (w *world) show(all bool) {
 	w.cache = w.controller.roster.of(w.set.UID)
 }
 
-// saw is the watches' word of a runner and its pod.
+// saw is the watch's word of a runner.
 func (w *world) saw(view runner) {
-	key := runnerKey(view.name)
-	w.controller.roster.put(key, owner{uid: w.set.UID, name: w.set.Name}, view)
-	w.controller.roster.pod(key, view.uid, view.podEnded)
+	w.controller.roster.put(runnerKey(view.name), owner{uid: w.set.UID, name: w.set.Name}, view)
 }
 
 func runnerKey(name string) types.NamespacedName {
