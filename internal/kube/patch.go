@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,9 +77,18 @@ func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object
 // which field (metadata.managedFields) goes as well. What the API server spends on a write grows with the object, and
 // without that record it compares no fields either: the deletion of a runner costs it half as much.
 func Dismiss(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
-	// One empty entry asks for that; an empty list would change nothing.
-	forget := operation{Op: "add", Path: "/metadata/managedFields", Value: []struct{}{{}}}
+	forget := operation{Op: "add", Path: "/metadata/managedFields", Value: NoRecord()}
 	return removeFinalizers(ctx, c, object, finalizers, forget)
+}
+
+// NoRecord is what a patch sets metadata.managedFields to that has the API server forget who wrote which field, and keep no new record
+// until somebody applies something. One empty entry asks for that; an empty list would change nothing.
+func NoRecord() any { return []struct{}{{}} }
+
+// IsApplied says that an entry of metadata.managedFields is of server-side apply. Without it what its manager does not apply any
+// more would stay.
+func IsApplied(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
 // removeFinalizers removes them and, where there are any, does what comes with it.

@@ -91,13 +91,14 @@ func (o Options) bindingCacheOptions() cache.Options {
 }
 
 // slim drops of a runner's pod what nobody here reads: nearly all of its spec, most of its size, which is made from the
-// runner's template and not compared with it afterwards. A listener's pod stays whole but for managedFields.
+// runner's template and not compared with it afterwards. A listener's pod stays whole. Of managedFields there is left who has
+// applied something.
 func slim(object any) (any, error) {
 	pod, is := object.(*corev1.Pod)
 	if !is {
 		return object, nil // a tombstone
 	}
-	pod.ManagedFields = nil
+	pod.ManagedFields = applied(pod.ManagedFields)
 	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner {
 		pod.Spec = corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
@@ -106,6 +107,16 @@ func slim(object any) (any, error) {
 		}
 	}
 	return pod, nil
+}
+
+// applied returns the entries of server-side apply without what they are about.
+func applied(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEntry) {
+	for _, entry := range entries {
+		if kube.IsApplied(entry) {
+			left = append(left, metav1.ManagedFieldsEntry{Manager: entry.Manager, Operation: entry.Operation})
+		}
+	}
+	return left
 }
 
 // slimContainers keep what tells sidecars from init containers, and images, which messages name.

@@ -70,6 +70,21 @@ func TestCacheStripsManagedFields(t *testing.T) {
 	}
 }
 
+func TestCacheKeepsWhoHasAppliedSomethingToAPod(t *testing.T) {
+	fields := metav1.NewFieldsV1("{}")
+	kept, err := slim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: fields},
+		{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []metav1.ManagedFieldsEntry{{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply}}
+	if difference := cmp.Diff(want, kept.(*corev1.Pod).ManagedFields); difference != "" {
+		t.Errorf("managed fields (-want +got):\n%s", difference)
+	}
+}
+
 // What is kept of a runner's pod is what its controller reads; a listener's is compared as a whole.
 func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -164,16 +166,24 @@ func (c *Controller) protect(p *pass, what marking, annotations map[string]any) 
 	}
 }
 
-// patchPod is one merge patch. The UID in it has the API server refuse a namesake.
 func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": annotations, "labels": labels,
-	}})
+	patch, err := podPatch(pod, annotations, labels)
 	if err != nil {
 		return err
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	return c.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+}
+
+// podPatch returns the one merge patch. The UID in it has the API server refuse a namesake. With the record of who wrote which
+// field a pod costs the API server twice as much to write, this once and each time its kubelet reports; it stays where somebody
+// has applied something (server-side apply), who needs it.
+func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
+	metadata := map[string]any{"uid": pod.UID, "annotations": annotations, "labels": labels}
+	if !slices.ContainsFunc(pod.ManagedFields, kube.IsApplied) {
+		metadata["managedFields"] = kube.NoRecord()
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
 func (c *Controller) refusedLately(namespace string, now time.Time) bool {

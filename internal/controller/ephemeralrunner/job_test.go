@@ -66,6 +66,23 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 	}, newRunner())
 }
 
+// The record of who wrote which field doubles what each later write of the pod costs. Who applies needs it.
+func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
+	const forgets = `{"metadata":{"annotations":{"a":"b"},"labels":null,"managedFields":[{}],"uid":"pod-uid"}}`
+	const keeps = `{"metadata":{"annotations":{"a":"b"},"labels":null,"uid":"pod-uid"}}`
+	for operation, want := range map[metav1.ManagedFieldsOperationType]string{
+		"": forgets, metav1.ManagedFieldsOperationUpdate: forgets, metav1.ManagedFieldsOperationApply: keeps,
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod-uid"}}
+		if operation != "" {
+			pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: operation}}
+		}
+		if got, err := podPatch(pod, map[string]any{"a": "b"}, nil); err != nil || string(got) != want {
+			t.Errorf("somebody's operation %q: patch %s (%v), want %s", operation, got, err, want)
+		}
+	}
+}
+
 // Nearly all pods end at once; only one that goes on is told the result, and may be evicted again.
 func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 	inBubble(t, func(f *fixture) {
