@@ -82,7 +82,7 @@ func Dismiss(ctx context.Context, c client.Client, object client.Object, finaliz
 }
 
 // NoRecord is what a patch sets metadata.managedFields to that has the API server forget who wrote which field, and keep no new record
-// until somebody applies something. One empty entry asks for that; an empty list would change nothing.
+// until somebody applies something. One empty entry asks for that; null would change nothing.
 func NoRecord() any { return []struct{}{{}} }
 
 // IsApplied says that an entry of metadata.managedFields is of server-side apply. Without it what its manager does not apply any

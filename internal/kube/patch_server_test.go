@@ -81,7 +81,9 @@ func TestPodsWithoutARecordGetNoNewOne(t *testing.T) {
 	if err := c.Create(t.Context(), pod); err != nil || len(pod.ManagedFields) == 0 {
 		t.Fatalf("Create() = %v, managed fields %v", err, pod.ManagedFields)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": kube.NoRecord()}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]any{"a": "b"}, "managedFields": kube.NoRecord(),
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func TestPodsWithoutARecordGetNoNewOne(t *testing.T) {
 		c.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, patch)),
 		c.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"message":"runs"}}`))),
 	)
-	if err != nil || len(pod.ManagedFields) > 0 || pod.Status.Message != "runs" {
-		t.Errorf("error %v, managed fields %v, status %+v", err, pod.ManagedFields, pod.Status)
+	if err != nil || len(pod.ManagedFields) > 0 || pod.Annotations["a"] != "b" || pod.Status.Message != "runs" {
+		t.Errorf("error %v, managed fields %v, annotations %v, status %+v", err, pod.ManagedFields, pod.Annotations, pod.Status)
 	}
 }

@@ -31,7 +31,7 @@ func newScheme() *runtime.Scheme {
 }
 
 // cacheOptions say what is kept in memory. Of a cluster with 10,000 pods that is only what belongs to scale sets, and of
-// that no managedFields, which are half of a small object.
+// that no managedFields, which are half of a small object, but who has applied something to a pod.
 func (o Options) cacheOptions() cache.Options {
 	ours := cache.ByObject{Label: scaleSetSelector()}
 	options := cache.Options{
