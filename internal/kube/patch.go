@@ -67,8 +67,8 @@ func AddFinalizer(ctx context.Context, c client.Client, object client.Object, fi
 
 // RemoveFinalizers removes those of the finalizers that the object has, in one request. A finalizer is removed only
 // where it stands when the request arrives, so the listener's status patches, which change the object's resourceVersion
-// all the time, do not get in the way. An object that is gone already is no error; one that was made anew under its name keeps its own, and
-// is one.
+// all the time, do not get in the way. An object that is gone already is no error; one that was made anew under its name
+// keeps its finalizers, and is one.
 func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
 	return removeFinalizers(ctx, c, object, finalizers)
 }
@@ -81,8 +81,8 @@ func Dismiss(ctx context.Context, c client.Client, object client.Object, finaliz
 	return removeFinalizers(ctx, c, object, finalizers, forget)
 }
 
-// NoRecord is what a patch sets metadata.managedFields to that has the API server forget who wrote which field, and keep no new record
-// until somebody applies something. One empty entry asks for that; null would change nothing.
+// NoRecord is what a patch sets metadata.managedFields to that has the API server forget who wrote which field, and keep no
+// new record until somebody applies something. One empty entry asks for that; null would change nothing.
 func NoRecord() any { return []struct{}{{}} }
 
 // IsApplied says that an entry of metadata.managedFields is of server-side apply. Without it what its manager does not apply any

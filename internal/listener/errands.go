@@ -152,20 +152,21 @@ func (q *errands) next(now time.Time) *errand {
 	if e := pop(&q.ends); e != nil {
 		return q.begin(e)
 	}
-	starts := startsAtOnce
-	if len(q.starts) > 0 && now.Sub(q.starts[0].since) >= startPatience {
-		starts = oldStartsAtOnce
-	}
-	if q.startsWriting >= q.places(starts) {
+	if len(q.starts) == 0 || q.startsWriting >= q.places(startPlaces(q.starts[0], now)) {
 		return nil
 	}
 	e := pop(&q.starts)
-	if e == nil {
-		return nil
-	}
 	e.asStart = true
 	q.startsWriting++
 	return q.begin(e)
+}
+
+// startPlaces are those of starts while this one is the next.
+func startPlaces(next *errand, now time.Time) int {
+	if now.Sub(next.since) >= startPatience {
+		return oldStartsAtOnce
+	}
+	return startsAtOnce
 }
 
 // places are those few, and more where many messages wait.

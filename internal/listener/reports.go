@@ -115,10 +115,11 @@ func newReporter(cluster Cluster, clk clock.Clock, log logr.Logger, dropped func
 func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func() bool) {
 	var all sync.WaitGroup
 	all.Add(len(reports))
+	now := r.clock.Now()
 	r.mu.Lock()
 	r.errands.deliveries++
 	for _, report := range reports {
-		r.errands.add(report, &all, r.clock.Now())
+		r.errands.add(report, &all, now)
 	}
 	r.mu.Unlock()
 	r.dispatch(ctx)

@@ -10,18 +10,18 @@ import (
 
 // settings are the flags of a measurement. Durations are those of the reference that issue 4 gives.
 type settings struct {
-	scenario string
-	jobs     int
-	sets     int
-	limit    int
-	rate     float64
-	length   time.Duration
-	job      time.Duration
-	jit      time.Duration
-	latency  time.Duration
-	jsonPath string
-	profile  string
-	product  rig.Product
+	scenario   string
+	jobs       int
+	sets       int
+	maxRunners int
+	rate       float64
+	length     time.Duration
+	job        time.Duration
+	jit        time.Duration
+	latency    time.Duration
+	jsonPath   string
+	profile    string
+	product    rig.Product
 }
 
 // register declares the flags, whose values are there once the test runs.
@@ -30,7 +30,7 @@ func register(flags *flag.FlagSet) *settings {
 	flags.StringVar(&s.scenario, "scenario", "check", "what to do: check, burst, latency, churn, sets, hang, drain, soak, big, limit, idle")
 	flags.IntVar(&s.jobs, "n", 0, "jobs, of each set in sets and hang; 0 is the scenario's own number")
 	flags.IntVar(&s.sets, "sets", 50, "scale sets in sets, hang and idle")
-	flags.IntVar(&s.limit, "max-runners", 0, "maxRunners of the scale set; 0 is one for each job")
+	flags.IntVar(&s.maxRunners, "max-runners", 0, "maxRunners of the scale set; 0 is one for each job")
 	flags.Float64Var(&s.rate, "rate", 5, "jobs a second in churn and soak")
 	flags.DurationVar(&s.length, "length", 10*time.Minute, "how long jobs arrive in soak, and how long idle looks on")
 	flags.DurationVar(&s.job, "job", 2*time.Second, "how long a job runs")
@@ -54,8 +54,8 @@ func (s *settings) rigOptions(maxRunners int) rig.Options {
 	if s.profile != "" {
 		values["pprof"] = rig.Values{"addr": profileAddress}
 	}
-	if s.limit > 0 {
-		maxRunners = s.limit
+	if s.maxRunners > 0 {
+		maxRunners = s.maxRunners
 	}
 	return rig.Options{
 		GitHub:     fakegithub.Options{JITLatency: s.jit, Latency: s.latency},
