@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
 // healthy is a snapshot in which nothing is wrong and one job runs.
@@ -208,6 +208,6 @@ func TestFindingsOfOneReasonAreCounted(t *testing.T) {
 
 func unreadableObject(kind string) func(*Snapshot) {
 	return func(s *Snapshot) {
-		s.Unreadable = append(s.Unreadable, &kube.UnreadableError{Kind: kind, Namespace: "runners", Name: "linux", Cause: "no duration"})
+		s.Unreadable = append(s.Unreadable, &informer.UnreadableError{Kind: kind, Namespace: "runners", Name: "linux", Cause: "no duration"})
 	}
 }

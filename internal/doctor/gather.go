@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/manager"
 )
 
@@ -42,7 +43,7 @@ type Snapshot struct {
 	// Unread are kinds that the caller may not read, and why.
 	Unread map[string]error
 	// Unreadable are objects of which something can't be decoded; of a set there is the rest.
-	Unreadable []*kube.UnreadableError
+	Unreadable []*informer.UnreadableError
 }
 
 // Set is a scale set with what belongs to it.
@@ -190,8 +191,7 @@ func (g *gathering) listeners(ctx context.Context) {
 	for i := range list.Items {
 		listener := &list.Items[i]
 		if listener.DeletionTimestamp == nil {
-			of := types.NamespacedName{Namespace: listener.Labels[v1alpha1.LabelScaleSetNamespace], Name: listener.Labels[v1alpha1.LabelScaleSetName]}
-			bySet[of] = listener
+			bySet[kube.ScaleSetOf(listener)] = listener
 		}
 	}
 	for i := range g.Sets {
@@ -224,7 +224,7 @@ func (g *gathering) read(ctx context.Context, list client.ObjectList, what strin
 
 // list lists what can be decoded, and notes the rest.
 func (g *gathering) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	unreadable, err := kube.ListReadable(ctx, g.cluster, ourKinds(), list, options...)
+	unreadable, err := informer.ListReadable(ctx, g.cluster, ourKinds(), list, options...)
 	g.unread.Lock()
 	defer g.unread.Unlock()
 	g.Unreadable = append(g.Unreadable, unreadable...)

@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// FieldOwner is the name under which the manager's fields are known to the API server.
-const FieldOwner = "harrier-manager"
+// fieldOwner is the name under which the manager's fields are known to the API server.
+const fieldOwner = "harrier-manager"
 
 // Hash returns a short hash of the JSON form of value: two values that serialize alike hash alike, whatever version of
 // the Kubernetes libraries made them. Some values hold secrets (a proxy's password) and their hashes end in annotations,
@@ -32,7 +32,7 @@ func Hash(value any) string {
 	return hex.EncodeToString(hash[:length])
 }
 
-// Apply brings an object to the wanted state by server-side apply and says whether it had to. live is the object as the
+// Apply brings an object to the wanted state by server-side apply and reports whether it had to. live is the object as the
 // cache has it, nil where there is none. Nothing is written when live was made from the same wanted state and still has
 // everything in it.
 //
@@ -51,14 +51,14 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 	if live != nil {
 		dropEmptied(configuration.Object, contentOf(live))
 	}
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(FieldOwner), client.ForceOwnership)
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(fieldOwner), client.ForceOwnership)
 	if err != nil {
 		return false, fmt.Errorf("apply %s %s: %w", configuration.GetKind(), client.ObjectKeyFromObject(wanted), err)
 	}
 	return true, nil
 }
 
-// holds says that live has everything that we would apply. They are compared as what is sent, because there "not ours"
+// holds reports whether live has everything that we would apply. They are compared as what is sent, because there "not ours"
 // differs from zero: counts of a status, or the replicas that a listener writes.
 func holds(live client.Object, configuration *unstructured.Unstructured) bool {
 	content := contentOf(live)

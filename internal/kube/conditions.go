@@ -60,7 +60,7 @@ func UnreadyStates(reason, message string, stalled bool) []Condition {
 // status, should not make an object large.
 const maxMessage = 1024
 
-// SetConditions sets conditions as of now and for the generation, and says whether anything but the generation changed.
+// SetConditions sets conditions as of now and for the generation, and reports whether anything but the generation changed.
 // The time of a condition changes with its status only.
 func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Time, set ...Condition) bool {
 	changed := false

@@ -22,7 +22,7 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 			UID: types.UID(runner), Labels: map[string]string{v1alpha1.LabelScaleSetName: set},
 		}}
 		before := len(recorder.Events)
-		Tell(t.Context(), limited, object, nil, Warning(reason, "Run", note))
+		RecordEvent(t.Context(), limited, object, nil, Warning(reason, "Run", note))
 		return len(recorder.Events) - before
 	}
 	for i, step := range []struct {
@@ -44,7 +44,7 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 	}
 	for range 2 {
 		before := len(recorder.Events)
-		Tell(t.Context(), limited, &v1alpha1.AutoscalingRunnerSet{}, nil, Normal("ScaledUp", "Scale", "From 0 to 3 runners"))
+		RecordEvent(t.Context(), limited, &v1alpha1.AutoscalingRunnerSet{}, nil, Normal("ScaledUp", "Scale", "From 0 to 3 runners"))
 		if len(recorder.Events) == before {
 			t.Error("a set that grows again is no news")
 		}
@@ -77,8 +77,8 @@ func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 			Namespace: "arc-systems", Name: fmt.Sprint("linux-", i, "-listener"), UID: types.UID(fmt.Sprint("listener-", i)),
 			Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: fmt.Sprint("team-", i)},
 		}}
-		Tell(t.Context(), limited, set, nil, Warning("GitHubUnavailable", "Register", "no answer"))
-		Tell(t.Context(), limited, listener, nil, Warning("PodNameTaken", "CreatePod", "taken"))
+		RecordEvent(t.Context(), limited, set, nil, Warning("GitHubUnavailable", "Register", "no answer"))
+		RecordEvent(t.Context(), limited, listener, nil, Warning("PodNameTaken", "CreatePod", "taken"))
 	}
 	if told := len(recorder.Events); told != 2*sets {
 		t.Errorf("%d Events of %d sets and their listeners, want one of each", told, sets)

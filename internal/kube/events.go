@@ -30,9 +30,9 @@ func Warning(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
 }
 
-// Tell records an Event about an object and logs it. related may be nil. The note is no format, because it quotes what
+// RecordEvent records an Event about an object and logs it. related may be nil. The note is no format, because it quotes what
 // others wrote.
-func Tell(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
+func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
 	ctrl.LoggerFrom(ctx).Info(event.Note, "reason", event.Reason)
 	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", shortNote(event.Note))
 }

@@ -11,7 +11,7 @@ import (
 
 func TestTellQuotesAndCutsNotes(t *testing.T) {
 	recorder := events.NewFakeRecorder(2)
-	Tell(t.Context(), recorder, &corev1.Pod{}, nil, Normal("Why", "Do", "100%d done"))
+	RecordEvent(t.Context(), recorder, &corev1.Pod{}, nil, Normal("Why", "Do", "100%d done"))
 	if got, want := <-recorder.Events, "Normal Why 100%d done"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}

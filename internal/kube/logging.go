@@ -10,7 +10,7 @@ import (
 // keyScaleSet is by what the lines of all controllers, of calls to GitHub and of listeners can be filtered: NAMESPACE/NAME.
 const keyScaleSet = "scaleSet"
 
-// LogAbout adds to everything that is logged with the context which scale set it is about, and more keys with their values.
-func LogAbout(ctx context.Context, set types.NamespacedName, more ...any) context.Context {
+// WithScaleSetLogger returns a context whose logger names the scale set, and more keys with their values.
+func WithScaleSetLogger(ctx context.Context, set types.NamespacedName, more ...any) context.Context {
 	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(append([]any{keyScaleSet, set.String()}, more...)...))
 }

@@ -7,7 +7,9 @@ import (
 	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -27,11 +29,11 @@ func NameHash(text string) string {
 // have where the set's own name is longer than its chart allows. Listeners are found by label, so nothing depends on it.
 func ListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
 	suffix := "-" + NameHash(set.Namespace+"@"+set.Spec.RunnerGroup+"@"+set.Spec.GitHubConfigUrl) + "-listener"
-	return Shortened(set.Name, maxName-len(suffix)) + suffix
+	return shortened(set.Name, maxName-len(suffix)) + suffix
 }
 
-// Shortened returns a name of at most limit characters: itself, or its beginning with a hash of the whole.
-func Shortened(name string, limit int) string {
+// shortened returns a name of at most limit characters: itself, or its beginning with a hash of the whole.
+func shortened(name string, limit int) string {
 	if len(name) <= limit {
 		return name
 	}
@@ -51,7 +53,7 @@ func RunnerName(runnerSet string) string {
 // RunnerPrefix is what the names of the set's runners begin with, and of what is made under their names; ARC's alike.
 func RunnerPrefix(runnerSet string) string {
 	const infix = "-runner-"
-	return Shortened(runnerSet, maxName-len(infix)-randomCharacters) + infix
+	return shortened(runnerSet, maxName-len(infix)-randomCharacters) + infix
 }
 
 // Labels returns the union of the label sets, later ones winning, without the keys that start with an excluded prefix.
@@ -75,6 +77,12 @@ func Annotations(sets ...map[string]string) map[string]string {
 		maps.Copy(merged, set)
 	}
 	return merged
+}
+
+// ScaleSetOf returns the scale set that an object's labels name: see ScaleSetLabels.
+func ScaleSetOf(object client.Object) types.NamespacedName {
+	labels := object.GetLabels()
+	return types.NamespacedName{Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName]}
 }
 
 // ScaleSetLabels mark an object as one of the scale set's, in the given role.

@@ -58,12 +58,12 @@ func TestRunnerNamesAreHostNamesOfTheirSet(t *testing.T) {
 }
 
 func TestShortenedNamesStayDifferent(t *testing.T) {
-	one, other := Shortened(strings.Repeat("a", 60)+"1", 50), Shortened(strings.Repeat("a", 60)+"2", 50)
+	one, other := shortened(strings.Repeat("a", 60)+"1", 50), shortened(strings.Repeat("a", 60)+"2", 50)
 	if one == other || len(one) > 50 {
 		t.Errorf("%s and %s", one, other)
 	}
-	if got := Shortened("short", 50); got != "short" {
-		t.Errorf("Shortened() = %s", got)
+	if got := shortened("short", 50); got != "short" {
+		t.Errorf("shortened() = %s", got)
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// Parallel is how many requests to the API server one reconcile has in flight. A request takes 2–10 ms of a server that has
-// time, so 128 are as much as one on two cores takes, and a burst of 1,000 creations ends in eight rounds. An API server
-// serves 100 of a connection; a second one is opened for the rest.
-const Parallel = 128
+// MaxParallelism is how many requests to the API server one reconcile has in flight. A request takes 2–10 ms of a server
+// that has time, so 128 are as much as one on two cores takes, and a burst of 1,000 creations ends in eight rounds. An API
+// server serves 100 of a connection; a second one is opened for the rest.
+const MaxParallelism = 128
 
 // namedErrors is how many failures of one ForEach are told in full: what refuses one of a thousand objects most often
 // refuses all of them, in the same words.

@@ -25,7 +25,7 @@ func PatchStatus(ctx context.Context, c client.Client, object, before client.Obj
 	return true, nil
 }
 
-// Patch writes the difference in everything but status, and nothing where there is none. It says whether it wrote.
+// Patch writes the difference in everything but status, and nothing where there is none. It reports whether it wrote.
 // object takes the server's answer.
 func Patch(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
 	patch, err := difference(object, before)
@@ -73,20 +73,20 @@ func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object
 	return removeFinalizers(ctx, c, object, finalizers)
 }
 
-// Dismiss does the same for an object that goes next, or is going, and that nobody else writes: the record of who wrote
-// which field (metadata.managedFields) goes as well. What the API server spends on a write grows with the object, and
-// without that record it compares no fields either: the deletion of a runner costs it half as much.
-func Dismiss(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
-	forget := operation{Op: "add", Path: "/metadata/managedFields", Value: NoRecord()}
+// RemoveFinalizersAndManagedFields does what RemoveFinalizers does, for an object that goes next, or is going, and that
+// nobody else writes, and drops metadata.managedFields with them. What the API server spends on a write grows with the
+// object, and without that record it compares no fields either: the deletion of a runner costs it half as much.
+func RemoveFinalizersAndManagedFields(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
+	forget := operation{Op: "add", Path: "/metadata/managedFields", Value: ClearedManagedFields()}
 	return removeFinalizers(ctx, c, object, finalizers, forget)
 }
 
-// NoRecord is what a patch sets metadata.managedFields to that has the API server forget who wrote which field, and keep no
-// new record until somebody applies something. One empty entry asks for that; null would change nothing.
-func NoRecord() any { return []struct{}{{}} }
+// ClearedManagedFields is what a patch sets metadata.managedFields to so that the API server forgets who wrote which field,
+// and keeps no new record until somebody applies something. One empty entry asks for that; null would change nothing.
+func ClearedManagedFields() any { return []struct{}{{}} }
 
-// IsApplied says that an entry of metadata.managedFields is of server-side apply. Without it what its manager does not apply any
-// more would stay.
+// IsApplied reports whether an entry of metadata.managedFields is of server-side apply. Without that entry, what its manager
+// does not apply any more would stay.
 func IsApplied(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Operation == metav1.ManagedFieldsOperationApply
 }
@@ -108,8 +108,8 @@ func removeFinalizers(ctx context.Context, c client.Client, object client.Object
 	return nil
 }
 
-// OnlyThis makes a deletion fail unless it meets this very object: one that was made anew under its name stays.
-func OnlyThis(object client.Object) client.Preconditions {
+// UIDPrecondition makes a deletion fail unless it meets this very object: one that was made anew under its name stays.
+func UIDPrecondition(object client.Object) client.Preconditions {
 	return client.Preconditions{UID: ptr.To(object.GetUID())}
 }
 

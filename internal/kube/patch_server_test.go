@@ -31,7 +31,7 @@ func TestDismissedObjectsHaveNoRecordOfTheirWriters(t *testing.T) {
 	if len(runner.ManagedFields) == 0 {
 		t.Fatal("the API server keeps no record of its own accord: nothing is tested here")
 	}
-	if err := kube.Dismiss(t.Context(), c, runner, ours); err != nil {
+	if err := kube.RemoveFinalizersAndManagedFields(t.Context(), c, runner, ours); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(runner), runner); err != nil {
@@ -41,8 +41,8 @@ func TestDismissedObjectsHaveNoRecordOfTheirWriters(t *testing.T) {
 		t.Errorf("finalizers %v, managed fields %v", runner.Finalizers, runner.ManagedFields)
 	}
 	before := runner.ResourceVersion
-	if err := kube.Dismiss(t.Context(), c, runner, ours); err != nil || runner.ResourceVersion != before {
-		t.Errorf("Dismiss() = %v, resourceVersion %s to %s though there is nothing to remove", err, before, runner.ResourceVersion)
+	if err := kube.RemoveFinalizersAndManagedFields(t.Context(), c, runner, ours); err != nil || runner.ResourceVersion != before {
+		t.Errorf("RemoveFinalizersAndManagedFields() = %v, resourceVersion %s to %s though there is nothing to remove", err, before, runner.ResourceVersion)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestNamesakesKeepTheirFinalizers(t *testing.T) {
 	}
 	former.Finalizers = []string{ours}
 	for name, remove := range map[string]func(context.Context, client.Client, client.Object, ...string) error{
-		"Dismiss": kube.Dismiss, "RemoveFinalizers": kube.RemoveFinalizers,
+		"RemoveFinalizersAndManagedFields": kube.RemoveFinalizersAndManagedFields, "RemoveFinalizers": kube.RemoveFinalizers,
 	} {
 		if err := remove(t.Context(), c, former, ours); err == nil {
 			t.Errorf("%s() of an object that is gone met its namesake, and went well", name)
@@ -82,7 +82,7 @@ func TestPodsWithoutARecordGetNoNewOne(t *testing.T) {
 		t.Fatalf("Create() = %v, managed fields %v", err, pod.ManagedFields)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]any{"a": "b"}, "managedFields": kube.NoRecord(),
+		"uid": pod.UID, "annotations": map[string]any{"a": "b"}, "managedFields": kube.ClearedManagedFields(),
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -132,9 +132,9 @@ func TestFinalizersAreLeftAloneWhereTheListHasChanged(t *testing.T) {
 func TestOnlyThisHoldsForOneObject(t *testing.T) {
 	runner := runnerWith()
 	runner.UID = "this"
-	only := OnlyThis(runner)
+	only := UIDPrecondition(runner)
 	runner.UID = "another"
 	if only.UID == nil || *only.UID != "this" || only.ResourceVersion != nil {
-		t.Errorf("OnlyThis() = %+v, want the UID it was given and nothing else", only)
+		t.Errorf("UIDPrecondition() = %+v, want the UID it was given and nothing else", only)
 	}
 }

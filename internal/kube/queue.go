@@ -18,14 +18,14 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// BackOff returns the pauses between failing passes of one object.
-func BackOff() workqueue.TypedRateLimiter[reconcile.Request] {
+// backOff returns the pauses between failing passes of one object.
+func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
 }
 
 // ControllerOptions are those of every controller, with so many workers.
 func ControllerOptions(workers int) controller.Options {
-	return controller.Options{MaxConcurrentReconciles: workers, NewQueue: NewQueue, RateLimiter: BackOff()}
+	return controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue, RateLimiter: backOff()}
 }
 
 // Waker brings objects back to their controller from outside a pass, such as from the end of a call to GitHub. It is a

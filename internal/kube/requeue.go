@@ -22,26 +22,43 @@ func (r *Requeue) After(d time.Duration) {
 	}
 }
 
-// Earlier returns the earlier of two moments, of which zero is never.
-func Earlier(a, b time.Time) time.Time {
+// LaterOf returns the later of two moments.
+func LaterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// SetIfZero sets a time that is not set yet, and reports whether it did.
+func SetIfZero(t *time.Time, now time.Time) bool {
+	if !t.IsZero() {
+		return false
+	}
+	*t = now
+	return true
+}
+
+// EarlierOf returns the earlier of two moments, of which zero is never.
+func EarlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// At brings an object back at a moment, which may have passed; zero is never.
-func At(moment, now time.Time) reconcile.Result {
-	var again Requeue
+// RequeueAt brings an object back at a moment, which may have passed; zero is never.
+func RequeueAt(moment, now time.Time) reconcile.Result {
+	var requeue Requeue
 	if !moment.IsZero() {
-		again.After(moment.Sub(now))
+		requeue.After(moment.Sub(now))
 	}
-	return reconcile.Result{RequeueAfter: again.after}
+	return reconcile.Result{RequeueAfter: requeue.after}
 }
 
-// Doubled is the pause after so many failures in a row: first after one, twice as long after each further one, longest
-// at most, and none where none has failed.
-func Doubled(first, longest time.Duration, failures int) time.Duration {
+// ExponentialBackoff is the pause after so many failures in a row: first after one, twice as long after each further one,
+// longest at most, and none where none has failed.
+func ExponentialBackoff(first, longest time.Duration, failures int) time.Duration {
 	if failures <= 0 {
 		return 0
 	}
@@ -64,5 +81,5 @@ func (r *Requeue) Result(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// IsBehind says that a request was refused because it was made from an old state.
+// IsBehind reports whether a request was refused because it was made from an old state.
 func IsBehind(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -42,8 +42,8 @@ func TestRequeueResult(t *testing.T) {
 
 func TestDoubled(t *testing.T) {
 	for failures, want := range map[int]time.Duration{-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second, 1 << 30: 10 * time.Second} {
-		if got := Doubled(time.Second, 10*time.Second, failures); got != want {
-			t.Errorf("Doubled() after %d failures = %s, want %s", failures, got, want)
+		if got := ExponentialBackoff(time.Second, 10*time.Second, failures); got != want {
+			t.Errorf("ExponentialBackoff() after %d failures = %s, want %s", failures, got, want)
 		}
 	}
 }
@@ -53,8 +53,8 @@ func TestAt(t *testing.T) {
 	for moment, want := range map[time.Time]time.Duration{
 		{}: 0, now.Add(time.Minute): time.Minute, now: time.Millisecond, now.Add(-time.Hour): time.Millisecond,
 	} {
-		if got := At(moment, now).RequeueAfter; got != want {
-			t.Errorf("At(%s) = %s, want %s", moment, got, want)
+		if got := RequeueAt(moment, now).RequeueAfter; got != want {
+			t.Errorf("RequeueAt(%s) = %s, want %s", moment, got, want)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestEarlierOfTwoMoments(t *testing.T) {
 		"on either side":     {late, never, late},
 		"never at all":       {never, never, never},
 	} {
-		if got := Earlier(test.a, test.b); !got.Equal(test.want) {
+		if got := EarlierOf(test.a, test.b); !got.Equal(test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

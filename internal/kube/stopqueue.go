@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// NewQueue returns controller-runtime's priority queue in a form that lets go of its workers when it is shut down. As of
+// newQueue returns controller-runtime's priority queue in a form that lets go of its workers when it is shut down. As of
 // v0.24 it may hand out a request just then, to a worker that has left, and wait for it forever with its locks held
 // (kubernetes-sigs/controller-runtime#3538): a manager that was told to stop did so 8 s late and with an error, and its
 // successor waited for the Lease as long. This file goes when the module is v0.25 or later.
-func NewQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return &stopQueue{
 		queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[reconcile.Request]) {
 			o.Log = ctrl.Log.WithValues("controller", controller)
@@ -75,7 +75,7 @@ func (q *stopQueue) Done(request reconcile.Request) {
 	}
 }
 
-// ShuttingDown says that ShutDown was called.
+// ShuttingDown reports whether ShutDown was called.
 func (q *stopQueue) ShuttingDown() bool {
 	select {
 	case <-q.stopped:

@@ -22,7 +22,7 @@ func requestFor(number int) reconcile.Request {
 func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 	const rounds, workers, takenBefore = 200, 16, 500
 	for range rounds {
-		queue := NewQueue("test", BackOff()).(priorityqueue.PriorityQueue[reconcile.Request])
+		queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[reconcile.Request])
 		var taken atomic.Int32
 		var left sync.WaitGroup
 		enough := make(chan struct{})
@@ -51,7 +51,7 @@ func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 }
 
 func TestRequestsComeByPriority(t *testing.T) {
-	queue := NewQueue("test", BackOff()).(priorityqueue.PriorityQueue[reconcile.Request])
+	queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[reconcile.Request])
 	defer queue.ShutDown()
 	for priority := range 3 {
 		queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, requestFor(priority))

@@ -5,10 +5,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Older says that an object, as the cache has it, is older than a version that was written by ourselves: the watch has
-// not brought that yet, and what the object says must not be acted on twice. Where versions are empty or can't be
+// IsStale reports whether an object, as the cache has it, is older than a version that was written by ourselves: the watch
+// has not brought that yet, and what the object says must not be acted on twice. Where versions are empty or can't be
 // compared nothing is known, and the object counts as current.
-func Older(object client.Object, version string) bool {
+func IsStale(object client.Object, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 	return err == nil && order < 0
 }

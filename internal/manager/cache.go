@@ -19,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
 // newScheme returns the kinds the manager works with.
@@ -133,14 +134,14 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 // newInformer returns one that is not blind for longer than the API server is away, nor for an object that can't be decoded:
 // what can't be read of it stays as the informer has it.
 func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	var informer toolscache.SharedIndexInformer
+	var shared toolscache.SharedIndexInformer
 	last := func(key string) (any, bool) {
-		known, found, err := informer.GetStore().GetByKey(key)
+		known, found, err := shared.GetStore().GetByKey(key)
 		return known, found && err == nil
 	}
-	source = kube.Persistent(kube.Readable(source, object, last), clock.RealClock{})
-	informer = toolscache.NewSharedIndexInformer(source, object, resync, indexers)
-	return informer
+	source = informer.Persistent(informer.Readable(source, object, last), clock.RealClock{})
+	shared = toolscache.NewSharedIndexInformer(source, object, resync, indexers)
+	return shared
 }
 
 // scaleSetSelector selects what bears the label that everything we create bears, whatever its value.
@@ -156,7 +157,7 @@ func scaleSetSelector() labels.Selector {
 type careful struct{ ctrl.Manager }
 
 // GetClient returns the client of the controllers.
-func (m careful) GetClient() client.Client { return kube.RefuseUnreadable(m.Manager.GetClient()) }
+func (m careful) GetClient() client.Client { return informer.RefuseUnreadable(m.Manager.GetClient()) }
 
 // clientOptions keep Secrets and ConfigMaps out of the cache: to cache them is to list and watch every one of them.
 func clientOptions() client.Options {

@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // recorderName is the reporting controller of Events.
@@ -32,7 +33,7 @@ type parts struct {
 	manager     ctrl.Manager
 	options     Options
 	pool        *pool.Pool
-	removed     *pool.Removed
+	removed     *removals.Memory
 	provider    *credentials.Provider
 	connections connections
 	clock       clock.RealClock
@@ -48,7 +49,7 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 	}
 	p := parts{manager: careful{manager}, options: options}
 	p.recorder = kube.LimitEvents(manager.GetEventRecorder(recorderName), p.clock)
-	p.pool, p.removed = pool.New(pool.Limit, p.clock), pool.NewRemoved(p.clock)
+	p.pool, p.removed = pool.New(pool.Limit, p.clock), removals.New(p.clock)
 	if err := manager.Add(p.pool); err != nil {
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}

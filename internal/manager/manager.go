@@ -20,7 +20,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/build"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
 const (
@@ -123,7 +123,7 @@ func limited(cluster *rest.Config, options Options) *rest.Config {
 	cluster = rest.CopyConfig(cluster)
 	cluster.QPS, cluster.Burst = float32(options.QPS), options.Burst
 	cluster.UserAgent = "harrier-manager/" + build.Version
-	cluster.Wrap(kube.MendAnswers) // of the caches: see newInformer
+	cluster.Wrap(informer.MendAnswers) // of the caches: see newInformer
 	return cluster
 }
 

@@ -19,7 +19,7 @@ type Call[R any] struct {
 	Failures int
 }
 
-// Running says that the call has not returned yet.
+// Running reports whether the call has not returned yet.
 func (c Call[R]) Running() bool { return c.Finished.IsZero() }
 
 // Calls remembers, by key, the calls that reconcilers asked for and how they ended. It is memory only: after a restart

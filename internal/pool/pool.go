@@ -77,7 +77,7 @@ func (p *Pool) Go(group string, run func(context.Context)) {
 	p.dispatch()
 }
 
-// Waiting says that tasks wait: the group's own for whatever reason, or others' for a place. A group that has as many in
+// Waiting reports whether tasks wait: the group's own for whatever reason, or others' for a place. A group that has as many in
 // flight as it may, while places are free, waits for nobody but itself: its calls hang, which is no reason for another to wait.
 func (p *Pool) Waiting(group string) bool {
 	p.mu.Lock()
@@ -175,11 +175,11 @@ type place struct {
 	once sync.Once
 }
 
-func (l *place) giveBack() {
-	l.once.Do(func() {
-		l.pool.mu.Lock()
-		defer l.pool.mu.Unlock()
-		l.pool.running--
-		l.pool.dispatch()
+func (p *place) giveBack() {
+	p.once.Do(func() {
+		p.pool.mu.Lock()
+		defer p.pool.mu.Unlock()
+		p.pool.running--
+		p.pool.dispatch()
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // jobLength is how many steps a job runs.
@@ -55,7 +56,7 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	s.api = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
-	removed := pool.NewRemoved(clock.RealClock{})
+	removed := removals.New(clock.RealClock{})
 	s.set = ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
 		Client: s.api, Pool: workers, Removed: removed, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
 		GitHub: func(context.Context, credentials.Reference) (ephemeralrunnerset.GitHub, error) { return s.github, nil },

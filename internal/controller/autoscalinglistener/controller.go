@@ -117,7 +117,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, fmt.Errorf("read AutoscalingListener: %w", err)
 	}
-	ctx = kube.LogAbout(ctx, types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName})
+	ctx = kube.WithScaleSetLogger(ctx, types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName})
 	p, err := c.observe(ctx, listener)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -145,7 +145,7 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 
 // deleteOrphan deletes a listener whose scale set is gone: it can't be owned across namespaces.
 func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.AutoscalingListener) error {
-	if err := c.options.Client.Delete(ctx, listener, kube.OnlyThis(listener)); client.IgnoreNotFound(err) != nil {
+	if err := c.options.Client.Delete(ctx, listener, kube.UIDPrecondition(listener)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
 	}
 	return nil
@@ -184,6 +184,6 @@ func (p *pass) admit(err error) {
 	case p.pod != nil:
 		p.state = describe(p.pod)
 	default:
-		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: kube.Explained(err)}
+		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: kube.WithAdvice(err)}
 	}
 }

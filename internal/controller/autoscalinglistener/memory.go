@@ -136,7 +136,7 @@ func (m *memory) obstructed(key types.NamespacedName, now time.Time) (podState, 
 	if entry.obstruction.reason == "" {
 		return podState{}, 0
 	}
-	return entry.obstruction, entry.triedAt.Add(kube.Doubled(successorFirst, successorMost, entry.obstructions)).Sub(now)
+	return entry.obstruction, entry.triedAt.Add(kube.ExponentialBackoff(successorFirst, successorMost, entry.obstructions)).Sub(now)
 }
 
 // forget drops everything remembered of a listener that is gone; a new one of the same name begins anew.

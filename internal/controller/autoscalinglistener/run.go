@@ -126,7 +126,7 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 	if state.again > 0 {
 		p.again.After(state.again)
 	}
-	options := []client.DeleteOption{kube.OnlyThis(pod)}
+	options := []client.DeleteOption{kube.UIDPrecondition(pod)}
 	switch state.treatment {
 	case keep:
 		return nil
@@ -138,14 +138,14 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	kube.Tell(ctx, c.options.Recorder, p.listener, nil, deleted(pod.Name, state))
+	kube.RecordEvent(ctx, c.options.Recorder, p.listener, nil, deleted(pod.Name, state))
 	return nil
 }
 
 // start creates the pod, not before the time that earlier failures ask for.
 func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 	if failures, at := c.memory.failures(p.key); failures > 0 {
-		pause := kube.Doubled(successorFirst, successorMost, failures)
+		pause := kube.ExponentialBackoff(successorFirst, successorMost, failures)
 		if wait := at.Add(pause).Sub(p.now); wait > 0 {
 			p.again.After(wait)
 			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("%d pods in a row ended; the next one starts %s after the last", failures, pause)}
@@ -191,7 +191,7 @@ func (c *Controller) yield(ctx context.Context, p *pass, refusal error) error {
 	p.state = podState{reason: reasonNameTaken, message: fmt.Sprintf(
 		"pod %s has the listener's name and belongs to somebody else; delete it or rename it, the listener starts within %s", p.key, successorMost)}
 	if first := c.memory.noteObstruction(p.key, p.state, p.now); first {
-		kube.Tell(ctx, c.options.Recorder, p.listener, other, kube.Warning(p.state.reason, "CreatePod", p.state.message))
+		kube.RecordEvent(ctx, c.options.Recorder, p.listener, other, kube.Warning(p.state.reason, "CreatePod", p.state.message))
 	}
 	_, wait := c.memory.obstructed(p.key, p.now)
 	p.again.After(wait)

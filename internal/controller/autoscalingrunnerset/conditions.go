@@ -123,7 +123,7 @@ const silentAfter = 20 * time.Second
 func unanswered(p *pass) kube.Condition {
 	const about, reason = v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable
 	if !p.asked && p.failure != nil {
-		return kube.Unknown(about, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+kube.Explained(p.failure))
+		return kube.Unknown(about, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+kube.WithAdvice(p.failure))
 	}
 	if p.asked && p.now.Sub(p.enrolment.Started) >= silentAfter {
 		return kube.False(about, reason, fmt.Sprintf("%s has not answered for %s%s", p.wish.URL, silentAfter, nextSteps[reason]))
@@ -347,7 +347,7 @@ func (p *pass) refusal() string {
 	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
 		return "" // all of the namespace goes
 	case apierrors.IsInvalid(p.failure), apierrors.IsBadRequest(p.failure), apierrors.IsForbidden(p.failure):
-		return kube.Explained(p.failure)
+		return kube.WithAdvice(p.failure)
 	case p.cutShort && said != nil && said.Reason == v1alpha1.ReasonReconcileFailed:
 		return said.Message
 	}
@@ -379,7 +379,7 @@ func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string
 // waiting are the states of a set that is on its way, or is held up by a request that failed.
 func (p *pass) waiting(reason, message string) []kube.Condition {
 	if p.failure != nil {
-		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, kube.Explained(p.failure), false)
+		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false)
 	}
 	return kube.UnreadyStates(reason, message, false)
 }

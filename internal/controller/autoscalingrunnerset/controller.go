@@ -93,7 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, fmt.Errorf("read AutoscalingRunnerSet: %w", err)
 	}
-	ctx = kube.LogAbout(ctx, request.NamespacedName)
+	ctx = kube.WithScaleSetLogger(ctx, request.NamespacedName)
 	p, err := c.observe(ctx, set)
 	if err != nil {
 		return reconcile.Result{}, err

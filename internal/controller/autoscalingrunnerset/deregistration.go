@@ -98,7 +98,7 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 		secrets = append(secrets, formerSecret(p.set, registration))
 	}
 	c.deregistrations.Go(p.group(), p.key, func(ctx context.Context) (deregistration, error) {
-		ctx = kube.LogAbout(ctx, p.key)
+		ctx = kube.WithScaleSetLogger(ctx, p.key)
 		result := deregistration{asked: registrations}
 		var errs []error
 		for i, registration := range registrations {

@@ -201,7 +201,7 @@ func (c *Controller) forgetFormer(ctx context.Context, p *pass, state deregistra
 // tellDeregistration says what was deleted and what was left.
 func (c *Controller) tellDeregistration(ctx context.Context, p *pass, state deregistrationState) {
 	for _, registration := range state.deleted {
-		kube.Tell(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
+		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
 	}
 	if len(state.left) > 0 {
 		c.tellLeft(ctx, p, leftBehind(state.left, state.cause))
@@ -210,8 +210,8 @@ func (c *Controller) tellDeregistration(ctx context.Context, p *pass, state dere
 
 // tellLeft tells the listener too: in a namespace that is itself being deleted no Event can be created.
 func (c *Controller) tellLeft(ctx context.Context, p *pass, event kube.Event) {
-	kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
+	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	if listener := p.listener(); listener != nil {
-		kube.Tell(ctx, c.options.Recorder, listener, p.set, event)
+		kube.RecordEvent(ctx, c.options.Recorder, listener, p.set, event)
 	}
 }

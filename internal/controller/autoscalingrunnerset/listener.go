@@ -50,7 +50,7 @@ func (c *Controller) dropExtra(ctx context.Context, p *pass) error {
 		if err := c.remove(ctx, extra); err != nil {
 			return err
 		}
-		kube.Tell(ctx, c.options.Recorder, p.set, extra, listenerReplaced(extra.Name))
+		kube.RecordEvent(ctx, c.options.Recorder, p.set, extra, listenerReplaced(extra.Name))
 	}
 	return nil
 }

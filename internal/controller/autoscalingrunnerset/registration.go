@@ -122,7 +122,7 @@ func backOff[T any](last pool.Call[T]) time.Time {
 
 // pauseAfter is the pause after so many failures in a row, one at least.
 func pauseAfter(failures int) time.Duration {
-	return kube.Doubled(retryFirst, retryMost, failures)
+	return kube.ExponentialBackoff(retryFirst, retryMost, failures)
 }
 
 // lostSince says that the listener has reported the scale set gone after it was last looked at. Its clock has whole
@@ -165,7 +165,7 @@ func (c *Controller) enrol(ctx context.Context, p *pass, last pool.Call[enrolled
 		work.settled = last.Result.set
 	}
 	c.enrolments.Go(p.group(), p.key, func(ctx context.Context) (enrolled, error) {
-		ctx = kube.LogAbout(ctx, p.key)
+		ctx = kube.WithScaleSetLogger(ctx, p.key)
 		github, err := c.options.Connections.GitHub(ctx, reference)
 		if err != nil {
 			return outcome, err
@@ -236,7 +236,7 @@ func (c *Controller) record(ctx context.Context, p *pass) error {
 	}
 	p.registration, p.unconfirmed = &now, false
 	if event, news := registrationNews(previous, now); news && wrote {
-		kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
+		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	}
 	return nil
 }

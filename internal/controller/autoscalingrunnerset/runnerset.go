@@ -63,14 +63,14 @@ func (c *Controller) drainOld(ctx context.Context, p *pass) error {
 		if err := c.remove(ctx, old); err != nil {
 			return err
 		}
-		kube.Tell(ctx, c.options.Recorder, p.set, old, runnerSetDraining(old.Name))
+		kube.RecordEvent(ctx, c.options.Recorder, p.set, old, runnerSetDraining(old.Name))
 	}
 	return nil
 }
 
 // remove deletes an object in the background: its own finalizer sees to what belongs to it.
 func (c *Controller) remove(ctx context.Context, object client.Object) error {
-	err := c.options.Client.Delete(ctx, object, kube.OnlyThis(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.options.Client.Delete(ctx, object, kube.UIDPrecondition(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s: %w", c.nameOf(object), err)
 	}

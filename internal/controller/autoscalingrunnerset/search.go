@@ -82,7 +82,7 @@ func (c *Controller) startSearch(p *pass, wanted wish, since time.Time) {
 		id, named, earliest = p.registration.ID, &p.registration.Name, time.Time{}
 	}
 	c.searches.Go(p.group(), p.key, func(ctx context.Context) (searched, error) {
-		ctx = kube.LogAbout(ctx, p.key)
+		ctx = kube.WithScaleSetLogger(ctx, p.key)
 		result := searched{since: since}
 		err := c.withAnyCredentials(ctx, reference, listener, func(github GitHub) error {
 			work := enrolment{github: github, wish: wanted, id: id, named: named}

@@ -42,7 +42,7 @@ func (c *Controller) tellTransitions(ctx context.Context, p *pass, after *v1alph
 		return
 	}
 	for _, event := range transitionEvents(p.set.Status.Conditions, after.Status.Conditions) {
-		kube.Tell(ctx, c.options.Recorder, p.set, nil, event)
+		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	}
 }
 

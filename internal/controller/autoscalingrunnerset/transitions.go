@@ -103,7 +103,7 @@ func (c *Controller) tellScaling(ctx context.Context, p *pass) {
 		return
 	}
 	c.memory.noteScaled(p.key, scaling{runners: spec.Replicas, at: p.now})
-	kube.Tell(ctx, c.options.Recorder, p.set, nil, scaledFrom(last.runners, spec))
+	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, scaledFrom(last.runners, spec))
 }
 
 // scaledFrom tells of a change from a number of runners to what the spec asks for.

@@ -89,7 +89,7 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 			return err
 		}
 	}
-	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.OnlyThis(p.EphemeralRunner))
+	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.UIDPrecondition(p.EphemeralRunner))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete runner: %w", err)
 	}
@@ -160,7 +160,7 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 	if p.pod == nil || p.memory.podLeft {
 		return nil
 	}
-	options := []client.DeleteOption{kube.OnlyThis(p.pod)}
+	options := []client.DeleteOption{kube.UIDPrecondition(p.pod)}
 	hangs := stuck(p.pod, p.memory.clockOf(p.pod, c.options.Clock.Now()))
 	over := p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 	if !hangs && (p.pod.DeletionTimestamp != nil || p.memory.podDeleted == p.pod.UID) {

@@ -23,6 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // GitHub is what this controller asks of the Actions service.
@@ -47,7 +48,7 @@ type Options struct {
 	// Pool runs the calls to GitHub, and the creations that follow a registration.
 	Pool *pool.Pool
 	// Removed are the registrations that GitHub has removed for the runner's set. Nil knows of none.
-	Removed  *pool.Removed
+	Removed  *removals.Memory
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is how many runners are reconciled at once. No pass waits for GitHub, so few are enough.
@@ -164,10 +165,10 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	p := c.recall(runner, pod)
-	ctx = kube.LogAbout(ctx, scaleSetOf(runner), jobValues(runner)...)
+	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), jobValues(runner)...)
 	again, err := c.step(ctx, p)
 	againToMark, notMarked := c.mark(ctx, p)
-	result := kube.At(kube.Earlier(kube.Earlier(again, againToMark), c.lost(p)), c.options.Clock.Now())
+	result := kube.RequeueAt(kube.EarlierOf(kube.EarlierOf(again, againToMark), c.lost(p)), c.options.Clock.Now())
 	result.Priority = ptr.To(p.priority()) // or it would keep that of the event that began the pass
 	return result, errors.Join(err, notMarked)
 }
@@ -183,7 +184,7 @@ func jobValues(runner *v1alpha1.EphemeralRunner) []any {
 // inPool adds to the log of a call in the pool what controller-runtime adds to that of a pass, and what a pass adds to it.
 func inPool(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
 	values := append(jobValues(runner), "namespace", runner.Namespace, "name", runner.Name)
-	return kube.LogAbout(ctx, scaleSetOf(runner), values...)
+	return kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), values...)
 }
 
 // step does what the runner needs now, and returns when to look again.
@@ -191,7 +192,7 @@ func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 	switch {
 	case !p.DeletionTimestamp.IsZero():
 		return c.finalize(ctx, p)
-	case kube.Older(p.EphemeralRunner, p.memory.written):
+	case kube.IsStale(p.EphemeralRunner, p.memory.written):
 		return c.options.Clock.Now().Add(lateCache), nil
 	case p.Status.Done():
 		return c.clean(ctx, p)

@@ -67,5 +67,5 @@ func podMetadataForbidden(namespace string) kube.Event {
 
 // tell records an Event about the runner and logs it. A runner that simply succeeds has none.
 func (c *Controller) tell(ctx context.Context, p *pass, event kube.Event) {
-	kube.Tell(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
+	kube.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
 }

@@ -71,7 +71,7 @@ func (c *Controller) ending(p *pass) *ending {
 func (c *Controller) stop(ctx context.Context, p *pass, unbound bool) error {
 	var only []client.DeleteOption
 	if unbound {
-		asCached := kube.OnlyThis(p.pod)
+		asCached := kube.UIDPrecondition(p.pod)
 		asCached.ResourceVersion = &p.pod.ResourceVersion
 		only = append(only, asCached)
 	}
@@ -88,7 +88,7 @@ func isOurs(finalizer string) bool {
 
 // reportDraining says, once, that deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
-	if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining) || kube.Older(p.EphemeralRunner, p.memory.written) {
+	if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining) || kube.IsStale(p.EphemeralRunner, p.memory.written) {
 		return nil
 	}
 	before := p.EphemeralRunner.DeepCopy()
@@ -135,7 +135,7 @@ func (c *Controller) release(ctx context.Context, p *pass, leftBehind string) er
 	if p.memory.released {
 		return nil
 	}
-	err := kube.Dismiss(ctx, c.options.Client, p.EphemeralRunner,
+	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, p.EphemeralRunner,
 		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 const (
@@ -40,7 +41,7 @@ type fixture struct {
 	recorder   *events.FakeRecorder
 	controller *Controller
 	workers    *pool.Pool
-	removed    *pool.Removed
+	removed    *removals.Memory
 }
 
 // inBubble runs a test with a fixture that is given the objects when its controller has begun.
@@ -48,7 +49,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
-			removed: pool.NewRemoved(clock.RealClock{})}
+			removed: removals.New(clock.RealClock{})}
 		scheme := controllertest.Scheme(t)
 		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(scheme).Build()}
 		f.restart()

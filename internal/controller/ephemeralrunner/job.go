@@ -181,7 +181,7 @@ func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations,
 func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID, "annotations": annotations, "labels": labels}
 	if !slices.ContainsFunc(pod.ManagedFields, kube.IsApplied) {
-		metadata["managedFields"] = kube.NoRecord()
+		metadata["managedFields"] = kube.ClearedManagedFields()
 	}
 	return json.Marshal(map[string]any{"metadata": metadata})
 }

@@ -80,7 +80,7 @@ func (m *memory) see(p *pass, now time.Time) {
 	m.noteDying(p.pod, now)
 	if p.pod != nil {
 		m.podUID = p.pod.UID
-		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.Older(p.EphemeralRunner, m.written) {
+		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.IsStale(p.EphemeralRunner, m.written) {
 			// A pod that names none is ARC's, which writes the status before it makes the pod.
 			m.registration = registrationOf(p.pod, cmp.Or(m.registration, p.Status.RunnerID))
 			m.noteStart(p.pod, now)
@@ -90,14 +90,14 @@ func (m *memory) see(p *pass, now time.Time) {
 		return
 	}
 	m.abandoned = true
-	first(&m.deleting, now)
+	kube.SetIfZero(&m.deleting, now)
 	if outcomeOf(p.pod, m.clockOf(p.pod, now)).state != podRunning {
-		first(&m.stopped, now)
+		kube.SetIfZero(&m.stopped, now)
 	} else {
 		m.stopped = time.Time{} // it was about to start
 	}
 	if p.pod == nil || m.podLeft {
-		first(&m.podGone, now)
+		kube.SetIfZero(&m.podGone, now)
 	} else {
 		m.podGone = time.Time{}
 	}
@@ -111,7 +111,7 @@ func (m *memory) noteDying(pod *corev1.Pod, now time.Time) {
 	case m.podUID != pod.UID:
 		m.dying = now
 	default:
-		first(&m.dying, now)
+		kube.SetIfZero(&m.dying, now)
 	}
 }
 
@@ -140,10 +140,10 @@ func (c *Controller) clockOf(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) 
 func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 	status := runnerStatus(pod)
 	if status != nil && status.State.Running != nil {
-		first(&m.up, now)
+		kube.SetIfZero(&m.up, now)
 	}
 	if _, found := blocked(status); found {
-		first(&m.blocked, now)
+		kube.SetIfZero(&m.blocked, now)
 	}
 }
 
@@ -152,13 +152,6 @@ func (m *memory) newAttempt(anew bool) {
 	m.up, m.blocked, m.exited, m.told, m.sidecarTold = time.Time{}, time.Time{}, time.Time{}, time.Time{}, false
 	if anew {
 		m.registration, m.secretDeleted = 0, false
-	}
-}
-
-// first sets a time that is not set yet.
-func first(t *time.Time, now time.Time) {
-	if t.IsZero() {
-		*t = now
 	}
 }
 

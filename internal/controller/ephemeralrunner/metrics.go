@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -50,9 +50,8 @@ func (m *memory) measure(p *pass, now time.Time) {
 	if reason == "" {
 		return
 	}
-	m.waiting = &waiting{
-		name: p.Labels[v1alpha1.LabelScaleSetName], namespace: p.Labels[v1alpha1.LabelScaleSetNamespace], reason: reason, since: now,
-	}
+	set := kube.ScaleSetOf(p)
+	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: now}
 	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
 }
 
@@ -67,6 +66,6 @@ func (w *waiting) end(now time.Time) {
 
 // countStart counts the start of a runner, once.
 func countStart(p *pass, now time.Time) {
-	startupSeconds.WithLabelValues(p.Labels[v1alpha1.LabelScaleSetName], p.Labels[v1alpha1.LabelScaleSetNamespace]).
-		Observe(max(0, now.Sub(p.CreationTimestamp.Time).Seconds()))
+	set := kube.ScaleSetOf(p)
+	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(p.CreationTimestamp.Time).Seconds()))
 }

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // writeTimeout bounds a request to the API server that is made in the pool.
@@ -59,12 +59,8 @@ func (c *Controller) materialize(ctx context.Context, k key, runner *v1alpha1.Ep
 	return c.createPod(ctx, runner, registered.id)
 }
 
-func scaleSetOf(runner *v1alpha1.EphemeralRunner) types.NamespacedName {
-	return types.NamespacedName{Namespace: runner.Labels[v1alpha1.LabelScaleSetNamespace], Name: runner.Labels[v1alpha1.LabelScaleSetName]}
-}
-
 // groupOf is the scale set in whose name calls are made.
-func groupOf(runner *v1alpha1.EphemeralRunner) string { return scaleSetOf(runner).String() }
+func groupOf(runner *v1alpha1.EphemeralRunner) string { return kube.ScaleSetOf(runner).String() }
 
 // registration is a runner's id on GitHub and its JIT config.
 type registration struct {

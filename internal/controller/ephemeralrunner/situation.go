@@ -149,7 +149,7 @@ func progressOf[R any](call pool.Call[R], known bool) progress {
 	if !errors.As(call.Err, &p.failure) {
 		p.failure = &failure{reason: "CallFailed", message: call.Err.Error()}
 	}
-	p.due = call.Finished.Add(kube.Doubled(firstRetry, longestRetry, call.Failures))
+	p.due = call.Finished.Add(kube.ExponentialBackoff(firstRetry, longestRetry, call.Failures))
 	if p.failure.kind == failureBusy {
 		p.due = call.Finished.Add(busyRetry)
 	}

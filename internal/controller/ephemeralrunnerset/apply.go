@@ -89,7 +89,7 @@ func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 	if len(m.unanswered) > 0 {
 		longest = longestAwayPause
 	}
-	m.createAfter = c.options.Clock.Now().Add(kube.Doubled(firstCreatePause, longest, m.refusals))
+	m.createAfter = c.options.Clock.Now().Add(kube.ExponentialBackoff(firstCreatePause, longest, m.refusals))
 	return err
 }
 
@@ -101,7 +101,7 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 	key := client.ObjectKeyFromObject(p.set)
 	c.expectations.Expect(key, names...)
 	outcomes := make(chan string, len(names))
-	err := kube.ForEach(ctx, kube.Parallel, names, func(ctx context.Context, name string) error {
+	err := kube.ForEach(ctx, kube.MaxParallelism, names, func(ctx context.Context, name string) error {
 		err := c.options.Client.Create(ctx, newRunner(p.set, name, p.specHash, proxySecret))
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
@@ -160,9 +160,9 @@ func (c *Controller) drop(ctx context.Context, p *pass, runners []*runner, unsee
 	now := c.options.Clock.Now()
 	going := p.memory.notDropped(runners, now)
 	done := make(chan types.UID, len(going))
-	err := kube.ForEach(ctx, kube.Parallel, going, func(ctx context.Context, r *runner) error {
+	err := kube.ForEach(ctx, kube.MaxParallelism, going, func(ctx context.Context, r *runner) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name, UID: r.uid}}
-		only := kube.OnlyThis(object)
+		only := kube.UIDPrecondition(object)
 		if unseenOnly {
 			only.ResourceVersion = ptr.To(r.version)
 		}
@@ -199,7 +199,7 @@ func (m *setMemory) notDropped(runners []*runner, now time.Time) []*runner {
 
 // failExitedIdle gives runners that ended without a job the phase that makes them count as failures.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.Parallel, p.plan.exitedIdle, func(ctx context.Context, r *runner) error {
+	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.exitedIdle, func(ctx context.Context, r *runner) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed

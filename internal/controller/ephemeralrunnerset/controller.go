@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // GitHub is what this controller asks of the Actions service.
@@ -42,7 +43,7 @@ type Options struct {
 	Pool *pool.Pool
 	// Removed takes the registrations that GitHub has removed, so that the runners' own farewell need not ask again. It
 	// may be nil.
-	Removed  *pool.Removed
+	Removed  *removals.Memory
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is how many sets are reconciled at once.
@@ -107,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunnerSet: %w", err)
 	}
-	ctx = kube.LogAbout(ctx, scaleSetOf(set))
+	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set))
 	p := &pass{set: set, views: c.roster.of(set.UID)}
 	if !set.DeletionTimestamp.IsZero() {
 		return c.finalize(ctx, p)
@@ -127,7 +128,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err = errors.Join(err, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
-	return kube.At(p.plan.again, c.options.Clock.Now()), nil
+	return kube.RequeueAt(p.plan.again, c.options.Clock.Now()), nil
 }
 
 // pass is one reconciliation of a set: what was observed and what was decided.
@@ -181,13 +182,9 @@ func (c *Controller) memoryOf(set *v1alpha1.EphemeralRunnerSet) *setMemory {
 	c.drops(key)
 	c.memories[key] = &setMemory{
 		memory: newMemory(), uid: set.UID, dropped: map[types.UID]time.Time{},
-		scaleSet: scaleSetOf(set),
+		scaleSet: kube.ScaleSetOf(set),
 	}
 	return c.memories[key]
-}
-
-func scaleSetOf(set *v1alpha1.EphemeralRunnerSet) types.NamespacedName {
-	return types.NamespacedName{Namespace: set.Labels[v1alpha1.LabelScaleSetNamespace], Name: set.Labels[v1alpha1.LabelScaleSetName]}
 }
 
 // forget drops everything about a set that is gone, and its metrics unless another one has taken its place in the scale

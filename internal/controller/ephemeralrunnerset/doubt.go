@@ -2,6 +2,8 @@ package ephemeralrunnerset
 
 import (
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -30,9 +32,9 @@ func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
 		case !m.askable(r):
 			m.doubtUnaskable(p, r)
 		case r.completed:
-			m.ask(p, &p.remove, r, latest(past.completed, past.asked), lingerPatience)
+			m.ask(p, &p.remove, r, kube.LaterOf(past.completed, past.asked), lingerPatience)
 		case m.slotOf(r) == slotWorking:
-			m.ask(p, &p.lookUp, r, latest(past.up, past.asked), m.pauseAfter(past, workingAsk))
+			m.ask(p, &p.lookUp, r, kube.LaterOf(past.up, past.asked), m.pauseAfter(past, workingAsk))
 		case starved && r.up():
 			m.doubtIdle(p, r, want)
 		}
@@ -78,7 +80,7 @@ func (m *memory) pauseAfter(past *past, usual time.Duration) time.Duration {
 
 // ask adds the runner to the questions if the pause since the last one is over, and the one that GitHub has asked for.
 func (m *memory) ask(p *plan, questions *[]*runner, r *runner, last time.Time, pause time.Duration) {
-	m.pick(p, questions, r, latest(last.Add(pause), m.past(r).retry))
+	m.pick(p, questions, r, kube.LaterOf(last.Add(pause), m.past(r).retry))
 }
 
 // pick adds the runner to one of the plan's lists if that is due, or sees to it that the moment is not missed.
@@ -88,11 +90,4 @@ func (m *memory) pick(p *plan, list *[]*runner, r *runner, due time.Time) {
 		return
 	}
 	*list = append(*list, r)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -17,9 +17,9 @@ func (c *Controller) announce(ctx context.Context, before, after *v1alpha1.Ephem
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 		switch is := now.Status == metav1.ConditionTrue; {
 		case is && !was:
-			kube.Tell(ctx, c.options.Recorder, after, nil, kube.Warning(conditionType, "ScaleRunners", now.Message))
+			kube.RecordEvent(ctx, c.options.Recorder, after, nil, kube.Warning(conditionType, "ScaleRunners", now.Message))
 		case was && !is:
-			kube.Tell(ctx, c.options.Recorder, after, nil, kube.Normal(now.Reason, "ScaleRunners", now.Message))
+			kube.RecordEvent(ctx, c.options.Recorder, after, nil, kube.Normal(now.Reason, "ScaleRunners", now.Message))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // memory is what one set's plan needs to know of the past and no object says: when things were first seen, and what
@@ -123,13 +124,13 @@ func (m *memory) note(runners []*runner, patchID int, specHash string, now time.
 func (m *memory) noteRunner(r *runner, p *past) {
 	switch {
 	case r.up():
-		first(&p.up, m.now)
+		kube.SetIfZero(&p.up, m.now)
 	case r.ended():
-		first(&p.ended, m.now)
+		kube.SetIfZero(&p.ended, m.now)
 	default:
 		p.up = time.Time{}
 	}
-	if r.completed && first(&p.completed, m.now) {
+	if r.completed && kube.SetIfZero(&p.completed, m.now) {
 		m.completions = append(m.completions, m.now)
 	}
 	m.noteTrouble(r, p)
@@ -160,12 +161,3 @@ func (m *memory) oldTemplate(r *runner) bool {
 
 // elsewhere says that the set's GitHub does not know the runner, because the set has moved since it was made.
 func (m *memory) elsewhere(r *runner) bool { return r.place != m.place }
-
-// first sets a time that is not set yet, and says whether it did.
-func first(t *time.Time, now time.Time) bool {
-	if !t.IsZero() {
-		return false
-	}
-	*t = now
-	return true
-}

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -67,9 +68,9 @@ func (m *setMemory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*r
 	for _, r := range runners {
 		counts[stateOf(r)]++
 	}
+	scaleSet := kube.ScaleSetOf(set)
 	for state, count := range counts {
-		runnersByState.WithLabelValues(set.Labels[v1alpha1.LabelScaleSetName], set.Labels[v1alpha1.LabelScaleSetNamespace],
-			state.state, state.reason).Set(float64(count))
+		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.state, state.reason).Set(float64(count))
 	}
 	m.published = counts
 }
@@ -78,7 +79,7 @@ func (m *setMemory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*r
 type seriesLabels [5]string
 
 func seriesLabelsOf(set *v1alpha1.EphemeralRunnerSet) seriesLabels {
-	scaleSet := scaleSetOf(set)
+	scaleSet := kube.ScaleSetOf(set)
 	return seriesLabels{
 		scaleSet.Name, scaleSet.Namespace,
 		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
@@ -89,7 +90,7 @@ func seriesLabelsOf(set *v1alpha1.EphemeralRunnerSet) seriesLabels {
 // here does so as well: they may be of the one whose place it takes.
 func (m *setMemory) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
 	if labels := seriesLabelsOf(set); m.labels != labels {
-		deleteCounts(scaleSetOf(set))
+		deleteCounts(kube.ScaleSetOf(set))
 		m.labels = labels
 	}
 	pendingRunners.WithLabelValues(m.labels[:]...).Set(float64(set.Status.PendingEphemeralRunners))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestRunnersAreCountedByStateAndReason(t *testing.T) {
@@ -83,7 +84,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 			set.Status.RunningEphemeralRunners = 2
 		})
 	}
-	defer deleteMetrics(scaleSetOf(at("")))
+	defer deleteMetrics(kube.ScaleSetOf(at("")))
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
@@ -108,7 +109,7 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 		s.reconcile()
 		controllertest.Elapse(2 * reportEvery)
 		s.reconcile()
-		scaleSet := scaleSetOf(s.set())
+		scaleSet := kube.ScaleSetOf(s.set())
 		defer deleteMetrics(scaleSet)
 		pending := func() float64 {
 			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, statePending, ""))

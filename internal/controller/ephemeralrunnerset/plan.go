@@ -12,7 +12,7 @@ const (
 	// surplusPatience is how long a runner has to be too many before it is removed. Job assignment and figures travel
 	// by different ways and differ for seconds; a runner removed too early is a job that waits for a new pod.
 	surplusPatience = 30 * time.Second
-	// createAtMost is how many runners one pass makes: eight rounds of kube.Parallel requests, a second or two. The next
+	// createAtMost is how many runners one pass makes: eight rounds of kube.MaxParallelism requests, a second or two. The next
 	// pass goes on, so that an absurd minRunners costs no memory here and is seen, and mended, while it grows.
 	createAtMost = 1000
 	// completionWindow: a completion that was reported this recently may be in the figures twice.
@@ -74,7 +74,7 @@ type plan struct {
 }
 
 // wake makes sure that the set is planned anew at t; zero is never.
-func (p *plan) wake(t time.Time) { p.again = kube.Earlier(p.again, t) }
+func (p *plan) wake(t time.Time) { p.again = kube.EarlierOf(p.again, t) }
 
 // plan decides. expected is how many runners were created that are not among those seen. All that it changes are the
 // memory's clocks of surplus; see windSurplus.

@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // retryQuestion is the shortest pause after a question that GitHub did not answer. The client has repeated it for 30 s by then.
@@ -43,7 +44,7 @@ func questionAbout(set types.NamespacedName, r *runner) question {
 // questions asks GitHub about runners in the background and keeps the answers until the next pass.
 type questions struct {
 	github  func(context.Context, credentials.Reference) (GitHub, error)
-	removed *pool.Removed
+	removed *removals.Memory
 	calls   *pool.Calls[question, answer]
 }
 
@@ -77,7 +78,7 @@ func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, m *memory, p *plan) in
 func (q *questions) askOne(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner, do func(context.Context, GitHub, int) (answer, error)) bool {
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
 	asked := q.calls.Go(key.String(), questionAbout(key, r), func(ctx context.Context) (answer, error) {
-		ctx = kube.LogAbout(ctx, scaleSetOf(set), "runner", r.name)
+		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", r.name)
 		github, err := q.github(ctx, reference)
 		if err != nil {
 			return 0, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
@@ -151,13 +152,13 @@ func (p *past) note(call pool.Call[answer], now time.Time) {
 	}
 	switch call.Result {
 	case answerRemoved:
-		first(&p.removed, now)
+		kube.SetIfZero(&p.removed, now)
 	case answerBusy:
 		p.busy, p.missing = true, time.Time{}
 	case answerRegistered:
 		p.missing = time.Time{}
 	case answerMissing:
-		if !first(&p.missing, now) && now.Sub(p.missing) >= missingAgain {
+		if !kube.SetIfZero(&p.missing, now) && now.Sub(p.missing) >= missingAgain {
 			p.lost = true
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
@@ -34,7 +35,7 @@ type site struct {
 	controller *Controller
 	watch      controllertest.RunnerWatch
 	recorder   *events.FakeRecorder
-	removed    *pool.Removed
+	removed    *removals.Memory
 
 	mu       sync.Mutex
 	requests map[string]int
@@ -53,7 +54,7 @@ type site struct {
 func inBubble(t *testing.T, test func(s *site), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-		s := &site{T: t, recorder: events.NewFakeRecorder(100), removed: pool.NewRemoved(clock.RealClock{}), requests: map[string]int{}}
+		s := &site{T: t, recorder: events.NewFakeRecorder(100), removed: removals.New(clock.RealClock{}), requests: map[string]int{}}
 		s.api = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithInterceptorFuncs(s.interceptors()).Build()

@@ -80,7 +80,9 @@ func (t *trouble) isOutdated() bool { return t.refusals > 0 }
 func (t *trouble) isDegraded() bool { return t.failures >= troubleLimit }
 
 // pause is how long to wait after the last failure.
-func (t *trouble) pause() time.Duration { return kube.Doubled(firstPause, longestPause, t.rounds) }
+func (t *trouble) pause() time.Duration {
+	return kube.ExponentialBackoff(firstPause, longestPause, t.rounds)
+}
 
 // due is when the next runner may be tried.
 func (t *trouble) due() time.Time {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
 // Options say how a node plays. The zero value plays all pods of all namespaces as node "fake-node".
@@ -134,11 +134,11 @@ func (n *Node) Stop() {
 func (n *Node) watch(ctx context.Context) error {
 	source := cache.NewListWatchFromClient(n.clientset.CoreV1().RESTClient(), "pods", n.options.Namespace, fields.Everything())
 	// Persistent: a kubelet is back soon after its API server.
-	informer := cache.NewSharedIndexInformer(kube.Persistent(source, n.options.Clock), &corev1.Pod{}, 0, cache.Indexers{})
-	if err := informer.SetTransform(withoutManagedFields); err != nil {
+	pods := cache.NewSharedIndexInformer(informer.Persistent(source, n.options.Clock), &corev1.Pod{}, 0, cache.Indexers{})
+	if err := pods.SetTransform(withoutManagedFields); err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { n.seen(ctx, object.(*corev1.Pod)) },
 		UpdateFunc: func(before, after any) { n.updated(ctx, before.(*corev1.Pod), after.(*corev1.Pod)) },
 		DeleteFunc: n.removed,
@@ -146,8 +146,8 @@ func (n *Node) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	n.playing.Go(func() { informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	n.playing.Go(func() { pods.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
 		return errors.New("watch pods: stopped before the first list came")
 	}
 	return nil

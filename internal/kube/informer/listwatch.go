@@ -1,4 +1,4 @@
-package kube
+package informer
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func sayAway(ctx context.Context, err error) {
 	log.FromContext(ctx).Info("The API server does not answer a list or watch: trying again until it does", "cause", err.Error())
 }
 
-// away says that the API server did not answer, or that it can't serve anybody now.
+// away reports whether the API server did not answer, or that it can't serve anybody now.
 func away(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError

@@ -1,4 +1,4 @@
-package kube
+package informer
 
 import (
 	"context"
@@ -193,7 +193,7 @@ func (m *mender) mend(fields, last map[string]any, path []string) {
 	}
 }
 
-// readable says whether an object with nothing but the value at the path can be decoded.
+// readable reports whether an object with nothing but the value at the path can be decoded.
 func (m *mender) readable(path []string, value any) bool {
 	for _, name := range slices.Backward(path) {
 		value = map[string]any{name: value}

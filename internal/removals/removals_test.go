@@ -1,4 +1,4 @@
-package pool
+package removals
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 func TestRemovalsAreRememberedForAWhile(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	removed := NewRemoved(now)
+	removed := New(now)
 	later := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
 	want := func(id int, want bool) {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestRemovalsAreRememberedForAWhile(t *testing.T) {
 }
 
 func TestNoMemoryKnowsNothing(t *testing.T) {
-	var none *Removed
+	var none *Memory
 	none.Note("runner", 1)
 	if none.Has("runner", 1) {
 		t.Error("remembered without a memory")

@@ -20,7 +20,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 		"malformed": {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
 		"other":     {errors.New("away"), "create it: away"},
 	} {
-		if got := Explained(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {
+		if got := WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q in it", name, got, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package kube
+package informer
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ func Readable(source cache.ListerWatcher, object runtime.Object, last func(key s
 type readable struct {
 	source cache.ListerWatcherWithContext
 	mender *mender
-	// met says that there was an object that can't be decoded, so there may be more.
+	// met is set when there was an object that can't be decoded, so there may be more.
 	met atomic.Bool
 }
 
@@ -66,7 +66,7 @@ func (r *readable) watch(ctx context.Context, options metav1.ListOptions) (watch
 	}), nil
 }
 
-// undecodable says that the API server answered and that its answer could not be decoded.
+// undecodable reports whether the API server answered and its answer could not be decoded.
 func undecodable(err error) bool {
 	var status apierrors.APIStatus
 	var unanswered net.Error // *url.Error is one
