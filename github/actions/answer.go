@@ -61,7 +61,7 @@ func isWebPage(answer *response) bool {
 	return mediaType == "text/html" || answer.hasMarkup()
 }
 
-// hasMarkup says that the body is a page, whatever its headers call it.
+// hasMarkup reports whether the body is a page, whatever its headers call it.
 func (r *response) hasMarkup() bool { return bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("<")) }
 
 // redact takes the request's credential out of a foreign text: a proxy's or debugging server's error page may echo it.

@@ -53,8 +53,8 @@ func (i RequestInfo) Status() string {
 	return strconv.Itoa(i.StatusCode)
 }
 
-// ShowsExpiry says that GitHub has accepted the credential itself, as it does once an hour: a zero TokenExpires then means
-// that it does not expire, or that GitHub keeps that to itself.
+// ShowsExpiry reports whether GitHub has accepted the credential itself, as it does once an hour: a zero TokenExpires then
+// means that it does not expire, or that GitHub keeps that to itself.
 func (i RequestInfo) ShowsExpiry() bool {
 	return i.Endpoint == EndpointRegistrationToken && i.StatusCode >= 200 && i.StatusCode < 300
 }
@@ -75,14 +75,14 @@ type Client struct {
 	log        logr.Logger
 	clock      clock.WithTicker
 	observe    func(RequestInfo)
-	limits     limits
+	deadlines  deadlines
 	connection *shared[connection]
 	// renewFrom is when a connection that is still good may be renewed after a failure to, in Unix nanoseconds, 0 for ever.
 	renewFrom atomic.Int64
 }
 
-// limits are the deadlines; tests shorten them.
-type limits struct {
+// deadlines are fields because tests shorten them.
+type deadlines struct {
 	call, attempt, poll time.Duration
 }
 
@@ -105,12 +105,12 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 		log:       options.Logger,
 		clock:     options.Clock,
 		observe:   options.OnRequest,
-		limits:    limits{call: CallTimeout, attempt: AttemptTimeout, poll: PollTimeout},
+		deadlines: deadlines{call: CallTimeout, attempt: AttemptTimeout, poll: PollTimeout},
 	}
 	if client.clock == nil {
 		client.clock = clock.RealClock{}
 	}
-	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: client.limits.call}
+	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: client.deadlines.call}
 	return client, nil
 }
 

@@ -36,8 +36,8 @@ func TestDeadlines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (limits{call: 30 * time.Second, attempt: 15 * time.Second, poll: 75 * time.Second}); client.limits != want {
-		t.Errorf("got %+v, want %+v", client.limits, want)
+	if want := (deadlines{call: 30 * time.Second, attempt: 15 * time.Second, poll: 75 * time.Second}); client.deadlines != want {
+		t.Errorf("got %+v, want %+v", client.deadlines, want)
 	}
 	var pauses time.Duration
 	for i := range maxRetries {

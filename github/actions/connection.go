@@ -51,7 +51,7 @@ func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
 		return current, nil
 	}
 	// A renewal that hangs goes on for others; half of the call's time is left for the call itself.
-	limit := c.limits.call
+	limit := c.deadlines.call
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end))
 	}
@@ -184,7 +184,7 @@ func (c *Client) register(ctx context.Context, registrationToken string) (*conne
 
 // callREST makes a POST to GitHub's REST API.
 func (c *Client) callREST(ctx context.Context, r request, result any) (*response, error) {
-	r.method, r.timeout, r.retries = http.MethodPost, c.limits.attempt, maxRetries
+	r.method, r.timeout, r.retries = http.MethodPost, c.deadlines.attempt, maxRetries
 	answer, err := c.exchange(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", c.config, err)

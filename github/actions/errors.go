@@ -71,7 +71,7 @@ type Error struct {
 	rateLimited bool
 	// webPage is an answer in HTML.
 	webPage bool
-	// renewed says that the credential was renewed before the call, because GitHub had refused the one before.
+	// renewed is set when the credential was renewed before the call, because GitHub had refused the one before.
 	renewed bool
 	// redirect is where the answer wanted the call to go on as a GET, empty where it did not.
 	redirect string
@@ -153,7 +153,7 @@ type RateLimitedError struct {
 	Endpoint string
 	// Until is the earliest moment at which asking again makes sense.
 	Until time.Time
-	// Assumed says that GitHub did not say when that is: a caller with back-off of its own may go by that instead.
+	// Assumed is set when GitHub did not say when that is: a caller with back-off of its own may go by that instead.
 	Assumed bool
 	// Err is the answer, with status and request ids.
 	Err error

@@ -46,7 +46,7 @@ type response struct {
 	status int
 	header http.Header
 	body   []byte
-	// whole says that the answer told where its body ends, so that none means none: one that ends with its connection
+	// whole is set when the answer told where its body ends, so that none means none: one that ends with its connection
 	// may have been cut anywhere.
 	whole bool
 }

@@ -62,11 +62,11 @@ func (s *Session) poll(ctx context.Context, state *sessionState, lastMessageID i
 			"X-Scalesetmaxcapacity": {strconv.Itoa(max(0, maxCapacity))},
 		}),
 		credential: CredentialQueueToken,
-		timeout:    s.client.limits.poll,
+		timeout:    s.client.deadlines.poll,
 	})
 }
 
-// holdsNothing says that a poll brought no message: by the status for that, or by a success that is empty on purpose.
+// holdsNothing reports whether a poll brought no message: by the status for that, or by a success that is empty on purpose.
 func (r *response) holdsNothing() bool {
 	switch r.status {
 	case http.StatusAccepted, http.StatusNoContent:
@@ -78,7 +78,7 @@ func (r *response) holdsNothing() bool {
 
 // DeleteMessage acknowledges a message. A message that is not deleted comes again, also in another session.
 func (s *Session) DeleteMessage(ctx context.Context, messageID int64) error {
-	ctx, cancel := withTimeout(ctx, s.client.limits.call)
+	ctx, cancel := withTimeout(ctx, s.client.deadlines.call)
 	defer cancel()
 	answer, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {
 		return s.client.exchange(ctx, request{
@@ -87,7 +87,7 @@ func (s *Session) DeleteMessage(ctx context.Context, messageID int64) error {
 			url:        state.queue.JoinPath(strconv.FormatInt(messageID, 10)),
 			header:     s.header(state, http.Header{"Content-Type": {"application/json"}}),
 			credential: CredentialQueueToken,
-			timeout:    s.client.limits.attempt,
+			timeout:    s.client.deadlines.attempt,
 			retries:    maxRetries,
 		})
 	})
@@ -106,7 +106,7 @@ func (s *Session) AcquireJobs(ctx context.Context, runnerRequestIDs []int64) ([]
 	if len(runnerRequestIDs) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := withTimeout(ctx, s.client.limits.call)
+	ctx, cancel := withTimeout(ctx, s.client.deadlines.call)
 	defer cancel()
 	call := serviceRequest{
 		endpoint: EndpointAcquireJobs, method: http.MethodPost, scaleSetID: s.scaleSetID,

@@ -167,7 +167,7 @@ func TestHangingAttemptIsRepeated(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{do: hang}, reply{body: `{"id":7}`})
 	client := s.connected()
-	client.limits.attempt = 10 * time.Second // enough for the second one where processors are busy
+	client.deadlines.attempt = 10 * time.Second // enough for the second one where processors are busy
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Error(err)
 	}
@@ -180,11 +180,11 @@ func TestCallEndsAtItsDeadline(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{do: hang})
 	client := s.connected()
-	client.limits.call = 50 * time.Millisecond
+	client.deadlines.call = 50 * time.Millisecond
 	_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
 	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || timeout.After != client.limits.call || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want *TimeoutError after %s", err, client.limits.call)
+	if !errors.As(err, &timeout) || timeout.After != client.deadlines.call || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want *TimeoutError after %s", err, client.deadlines.call)
 	}
 	if !strings.Contains(err.Error(), "no complete answer within 50ms") {
 		t.Errorf("%q does not say what deadline passed", err)

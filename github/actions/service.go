@@ -32,7 +32,7 @@ type serviceRequest struct {
 // decodes the answer into result unless the answer is 204. Where result is nil the answer only has to be GitHub's own. A
 // service that has moved is followed.
 func (c *Client) callService(ctx context.Context, r serviceRequest, result any) error {
-	ctx, cancel := withTimeout(ctx, c.limits.call)
+	ctx, cancel := withTimeout(ctx, c.deadlines.call)
 	defer cancel()
 	used, err := c.currentConnection(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Client) callService(ctx context.Context, r serviceRequest, result any) 
 // simply not there, such as runners that GitHub has removed itself, from registering more than once in that time.
 const addressTrust = 5 * time.Minute
 
-// mayHaveMoved says that an answer may be that of whoever is at an address that the service has left: a 404 that names
+// mayHaveMoved reports whether an answer may be that of whoever is at an address that the service has left: a 404 that names
 // no exception. Taken at its word it would mean that a runner is gone, and so idle.
 func (c *Client) mayHaveMoved(used *connection, err error) bool {
 	var answer *Error
@@ -102,7 +102,7 @@ func (c *Client) sendToService(ctx context.Context, r serviceRequest, service *u
 		},
 		body:       body,
 		credential: kind,
-		timeout:    c.limits.attempt,
+		timeout:    c.deadlines.attempt,
 		retries:    maxRetries,
 	})
 }

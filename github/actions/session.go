@@ -51,7 +51,7 @@ func (c *Client) CreateSession(ctx context.Context, scaleSetID int, owner string
 	session.state = &shared[sessionState]{
 		current: state,
 		fetch:   session.refresh,
-		limit:   c.limits.call,
+		limit:   c.deadlines.call,
 	}
 	return session, nil
 }

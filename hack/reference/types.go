@@ -36,7 +36,7 @@ func kindOf(field apiextensionsv1.JSONSchemaProps) string {
 	return field.Type
 }
 
-// summed says that an object is shown in one row: Kubernetes' own types are documented by Kubernetes, and of labels and
+// summed reports whether an object is shown in one row: Kubernetes' own types are documented by Kubernetes, and of labels and
 // annotations there is nothing more to say.
 func summed(field apiextensionsv1.JSONSchemaProps) bool {
 	return isConditions(field) || isPodTemplate(field) || field.XMapType != nil ||

@@ -51,18 +51,18 @@ func TestClientsAreSharedByEqualValues(t *testing.T) {
 
 func TestRotationReplacesTheClient(t *testing.T) {
 	f := newFixture(t)
-	f.store.setSecret("runners", "login", KeyProxyUsername, "u", KeyProxyPassword, "old")
+	f.store.setSecret("runners", "login", keyProxyUsername, "u", keyProxyPassword, "old")
 	reference := githubReference()
 	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://p:1", CredentialSecretRef: "login"}}
 	before := f.mustClient(t, reference)
 
-	f.store.setSecret("runners", "login", KeyProxyUsername, "u", KeyProxyPassword, "new")
+	f.store.setSecret("runners", "login", keyProxyUsername, "u", keyProxyPassword, "new")
 	f.clock.Step(RereadAfter)
 	after := f.mustClient(t, reference)
 	if after == before {
 		t.Error("a new proxy password did not lead to a new client")
 	}
-	for range int(KeepFor / RereadAfter) {
+	for range int(keepFor / RereadAfter) {
 		f.clock.Step(RereadAfter)
 		if f.mustClient(t, reference) != after {
 			t.Fatal("the client changed although nothing else did")
@@ -105,7 +105,7 @@ func TestUnusedURLsAreTold(t *testing.T) {
 	f.mustClient(t, githubReference())
 	other := githubReference()
 	other.GitHubConfigURL = "https://github.com/other"
-	for range int(KeepFor/RereadAfter) + 1 {
+	for range int(keepFor/RereadAfter) + 1 {
 		f.clock.Step(RereadAfter)
 		f.mustClient(t, other)
 	}

@@ -143,7 +143,7 @@ func (c *clients) sourcesOf(key clientKey) []sourceKey {
 	return sources
 }
 
-// sweep drops clients that nobody has asked for during KeepFor, among them those of credentials that were replaced.
+// sweep drops clients that nobody has asked for during keepFor, among them those of credentials that were replaced.
 // Calls under way go on. The caller holds the lock.
 func (c *clients) sweep(now time.Time) {
 	if now.Sub(c.swept) < RereadAfter {
@@ -151,7 +151,7 @@ func (c *clients) sweep(now time.Time) {
 	}
 	c.swept = now
 	for key, entry := range c.entries {
-		if now.Sub(entry.usedAt) >= KeepFor {
+		if now.Sub(entry.usedAt) >= keepFor {
 			entry.client.CloseIdleConnections()
 			delete(c.entries, key)
 			if c.unused != nil && !c.has(key.url) {
@@ -161,7 +161,7 @@ func (c *clients) sweep(now time.Time) {
 	}
 }
 
-// has says that there is a client for the config URL. The caller holds the lock.
+// has reports whether there is a client for the config URL. The caller holds the lock.
 func (c *clients) has(url string) bool {
 	for key := range c.entries {
 		if key.url == url {

@@ -51,5 +51,5 @@ func (r reader) listenerProxy(ctx context.Context, listener client.ObjectKey) (*
 	if err != nil {
 		return nil, err
 	}
-	return ProxyFromSecretData(data), nil
+	return proxyFromSecretData(data), nil
 }

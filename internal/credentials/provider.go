@@ -21,14 +21,14 @@ const (
 	// RetryAfter is the shortest time between two reads of the same thing after a failure, a 401 or Invalidate, so that
 	// a thousand runners with a revoked token do not read a thousand times.
 	RetryAfter = 5 * time.Second
-	// ReadTimeout ends a read with everything that belongs to it. A GET takes milliseconds, a vault's answer a second.
-	ReadTimeout = 10 * time.Second
-	// Patience is how long a caller waits for a read while it has a good result to go on with. Callers are reconcile workers:
-	// one vault that hangs must not take ten of them for 10 s each.
-	Patience = time.Second
-	// KeepFor is how long a good result bridges failing reads (API server away, Role deleted before the runners are),
+	// readTimeout ends a read with everything that belongs to it. A GET takes milliseconds, a vault's answer a second.
+	readTimeout = 10 * time.Second
+	// rereadTimeout is how long a caller waits for a read while it has a good result to go on with. Callers are reconcile
+	// workers: one vault that hangs must not take ten of them for 10 s each.
+	rereadTimeout = time.Second
+	// keepFor is how long a good result bridges failing reads (API server away, Role deleted before the runners are),
 	// and how long clients and results that nobody uses are kept.
-	KeepFor = 10 * time.Minute
+	keepFor = 10 * time.Minute
 )
 
 // Options of a Provider. All may be left out.
@@ -96,7 +96,7 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 			return resolved, err
 		}
 		// The read outlives the caller that started it, because others wait for it too.
-		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReadTimeout)
+		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 		defer cancel()
 		resolved, err := read(readCtx)
 		now := p.options.Clock.Now()
@@ -109,7 +109,7 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 	var patience <-chan time.Time
 	standIn := p.results.standIn(key, p.options.Clock.Now())
 	if standIn != nil {
-		patience = p.options.Clock.After(Patience)
+		patience = p.options.Clock.After(rereadTimeout)
 	}
 	select {
 	case <-ctx.Done():
@@ -143,7 +143,7 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 	return p.client(reference, resolved, "")
 }
 
-// Gone says that what a reference names is gone or may no longer be read, as happens when a scale set is uninstalled:
+// Gone reports whether what a reference names is gone or may no longer be read, as happens when a scale set is uninstalled:
 // the time for FromListener.
 func Gone(err error) bool { return isMissing(err) || isForbidden(err) }
 

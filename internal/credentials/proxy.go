@@ -11,8 +11,8 @@ import (
 
 // Keys of a proxy's credential Secret.
 const (
-	KeyProxyUsername = "username"
-	KeyProxyPassword = "password"
+	keyProxyUsername = "username"
+	keyProxyPassword = "password"
 )
 
 // proxyLogin is what a proxy asks for.
@@ -35,12 +35,12 @@ func (r reader) proxyLogin(ctx context.Context, namespace, name string) (proxyLo
 
 // loginOf takes a login out of the object that holds it.
 func loginOf(kind, namespace, name string, values map[string]string) (proxyLogin, error) {
-	for _, key := range []string{KeyProxyUsername, KeyProxyPassword} {
+	for _, key := range []string{keyProxyUsername, keyProxyPassword} {
 		if _, present := values[key]; !present {
 			return proxyLogin{}, &MissingError{Kind: kind, Namespace: namespace, Name: name, Key: key}
 		}
 	}
-	return proxyLogin{username: values[KeyProxyUsername], password: values[KeyProxyPassword]}, nil
+	return proxyLogin{username: values[keyProxyUsername], password: values[keyProxyPassword]}, nil
 }
 
 // resolveProxy fills user names and passwords in; lookup finds them by the name that the configuration gives. The

@@ -37,7 +37,7 @@ func TestProxySettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.store.setSecret("runners", "login", KeyProxyUsername, "us@er", KeyProxyPassword, "s3cret/:#")
+			f.store.setSecret("runners", "login", keyProxyUsername, "us@er", keyProxyPassword, "s3cret/:#")
 			reference := githubReference()
 			reference.Proxy = test.config
 			resolved, err := f.Resolve(t.Context(), reference)
@@ -53,7 +53,7 @@ func TestProxySettings(t *testing.T) {
 
 func TestSecretOfBothProxiesIsReadOnce(t *testing.T) {
 	f := newFixture(t)
-	f.store.setSecret("runners", "login", KeyProxyUsername, "user", KeyProxyPassword, "password")
+	f.store.setSecret("runners", "login", keyProxyUsername, "user", keyProxyPassword, "password")
 	reference := githubReference()
 	server := &v1alpha1.ProxyServerConfig{Url: "http://p:1", CredentialSecretRef: "login"}
 	reference.Proxy = &v1alpha1.ProxyConfig{HTTP: server, HTTPS: server}
@@ -73,7 +73,7 @@ func TestProxyErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.store.setSecret("runners", "incomplete", KeyProxyUsername, "s3cret")
+			f.store.setSecret("runners", "incomplete", keyProxyUsername, "s3cret")
 			reference := githubReference()
 			reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &server}
 			_, err := f.Resolve(t.Context(), reference)
@@ -93,7 +93,7 @@ func TestProxySecretDataHasAllKeys(t *testing.T) {
 	if difference := cmp.Diff(want, settings.SecretData()); difference != "" {
 		t.Errorf("data (-want +got):\n%s", difference)
 	}
-	if difference := cmp.Diff(settings, ProxyFromSecretData(settings.SecretData())); difference != "" {
+	if difference := cmp.Diff(settings, proxyFromSecretData(settings.SecretData())); difference != "" {
 		t.Errorf("there and back (-want +got):\n%s", difference)
 	}
 }

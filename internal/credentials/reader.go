@@ -99,7 +99,7 @@ func (r reader) secret(ctx context.Context, namespace, name string) (map[string]
 	return secret.Data, nil
 }
 
-// get reads an object and says whether it exists. A name that none can have is not asked for: the API server would take an
+// get reads an object and reports whether it exists. A name that none can have is not asked for: the API server would take an
 // empty one for a list, and one with slashes for another address.
 func (r reader) get(ctx context.Context, kind, namespace, name string, into client.Object) (bool, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {

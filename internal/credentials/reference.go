@@ -77,5 +77,5 @@ func (r Reference) source() sourceKey {
 	return sourceKey(text)
 }
 
-// usesVault says that names are those of a vault.
+// usesVault reports whether names are those of a vault.
 func (r Reference) usesVault() bool { return r.Vault != nil && r.Vault.Type != "" }

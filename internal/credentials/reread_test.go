@@ -65,7 +65,7 @@ func TestFailedReads(t *testing.T) {
 		if got := f.mustResolve(t, githubReference()); got != "token-1" {
 			t.Errorf("got %s", got)
 		}
-		f.clock.Step(KeepFor - RereadAfter)
+		f.clock.Step(keepFor - RereadAfter)
 		_, err := f.Resolve(t.Context(), githubReference())
 		if !apierrors.IsForbidden(err) || !Gone(err) {
 			t.Errorf("got %v, want the API server's refusal", err)
@@ -151,7 +151,7 @@ func TestUnusedResultsAreDropped(t *testing.T) {
 		reference.GitHubConfigSecret = name
 		f.mustResolve(t, reference)
 	}
-	f.clock.Step(KeepFor)
+	f.clock.Step(keepFor)
 	f.mustResolve(t, githubReference())
 	if left := len(f.results.entries); left != 1 {
 		t.Errorf("%d results are kept, want 1", left)

@@ -44,8 +44,8 @@ func (p *ProxySettings) SecretData() map[string][]byte {
 	}
 }
 
-// ProxyFromSecretData is the reverse of SecretData.
-func ProxyFromSecretData(data map[string][]byte) *ProxySettings {
+// proxyFromSecretData is the reverse of SecretData.
+func proxyFromSecretData(data map[string][]byte) *ProxySettings {
 	return &ProxySettings{
 		HTTP:    string(data[KeyHTTPProxy]),
 		HTTPS:   string(data[KeyHTTPSProxy]),

@@ -67,13 +67,13 @@ func (r *results) put(key sourceKey, now time.Time, resolved *Resolved, err erro
 	return *entry, replaced
 }
 
-// outcome prefers the last good result over a failed read, for as long as KeepFor, unless the failure says that the
+// outcome prefers the last good result over a failed read, for as long as keepFor, unless the failure says that the
 // user took the credentials away or broke them.
 func (e *result) outcome(now time.Time) (*Resolved, error) {
 	if e.err == nil {
 		return e.resolved, nil
 	}
-	if e.resolved == nil || now.Sub(e.goodAt) >= KeepFor || IsVerdict(e.err) {
+	if e.resolved == nil || now.Sub(e.goodAt) >= keepFor || IsVerdict(e.err) {
 		return nil, e.err
 	}
 	return e.resolved, nil
@@ -85,7 +85,7 @@ func (r *results) standIn(key sourceKey, now time.Time) *Resolved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry, known := r.entries[key]
-	if !known || entry.invalid || now.Sub(entry.goodAt) >= KeepFor {
+	if !known || entry.invalid || now.Sub(entry.goodAt) >= keepFor {
 		return nil
 	}
 	resolved, _ := entry.outcome(now) // nil where it fails
@@ -102,14 +102,14 @@ func (r *results) invalidate(keys ...sourceKey) {
 	}
 }
 
-// sweep drops what nobody has used for KeepFor. The caller holds the lock.
+// sweep drops what nobody has used for keepFor. The caller holds the lock.
 func (r *results) sweep(now time.Time) {
 	if now.Sub(r.swept) < RereadAfter {
 		return
 	}
 	r.swept = now
 	for key, entry := range r.entries {
-		if now.Sub(entry.usedAt) >= KeepFor {
+		if now.Sub(entry.usedAt) >= keepFor {
 			delete(r.entries, key)
 		}
 	}

@@ -27,7 +27,7 @@ func (s *slowStore) Get(ctx context.Context, key client.ObjectKey, object client
 
 func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pause = ReadTimeout / 2
+		const pause = readTimeout / 2
 		slow := &slowStore{store: newStore()}
 		slow.pause.Store(int64(pause))
 		slow.setSecret("runners", "github", KeyToken, "token-1")
@@ -41,8 +41,8 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 		}
 		slow.setSecret("runners", "github", KeyToken, "token-2")
 		<-time.After(RereadAfter)
-		if token, took := resolve(); token != "token-1" || took != Patience {
-			t.Errorf("%s after %s, want token-1 after %s", token, took, Patience)
+		if token, took := resolve(); token != "token-1" || took != rereadTimeout {
+			t.Errorf("%s after %s, want token-1 after %s", token, took, rereadTimeout)
 		}
 		<-time.After(pause)
 		if token, took := resolve(); token != "token-2" || took != 0 {
@@ -51,12 +51,12 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 		slow.pause.Store(int64(time.Hour))
 		for range 3 { // reads that time out
 			<-time.After(RereadAfter)
-			if token, took := resolve(); token != "token-2" || took != Patience {
-				t.Errorf("%s after %s, want token-2 after %s", token, took, Patience)
+			if token, took := resolve(); token != "token-2" || took != rereadTimeout {
+				t.Errorf("%s after %s, want token-2 after %s", token, took, rereadTimeout)
 			}
 		}
 		slow.pause.Store(int64(pause))
-		<-time.After(ReadTimeout)
+		<-time.After(readTimeout)
 		f.Invalidate(githubReference())
 		<-time.After(RetryAfter)
 		if token, took := resolve(); token != "token-2" || took != pause {

@@ -50,7 +50,7 @@ func TestVaultReplacesSecrets(t *testing.T) {
 			strconv.Quote(privateKey()) + `}`,
 		"github-proxy": `{"username": "u", "password": "p"}`,
 	})
-	f.store.setSecret("runners", "vault-proxy", KeyProxyUsername, "v", KeyProxyPassword, "w")
+	f.store.setSecret("runners", "vault-proxy", keyProxyUsername, "v", keyProxyPassword, "w")
 	reference := vaultReference()
 	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://github", CredentialSecretRef: "github-proxy"}}
 	reference.Vault.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://vault", CredentialSecretRef: "vault-proxy"}}

@@ -90,7 +90,7 @@ const (
 	serviceAccounts  = "system:serviceaccount:"
 )
 
-// insideManager says that the doctor was started in the manager's pod, whose ServiceAccount may not list Deployments. Others'
+// insideManager reports whether the doctor was started in the manager's pod, whose ServiceAccount may not list Deployments. Others'
 // may not either, and need none of the manager's permissions.
 func (g *gathering) insideManager(ctx context.Context) bool {
 	review := &authenticationv1.SelfSubjectReview{}

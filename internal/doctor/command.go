@@ -36,7 +36,7 @@ const timeout = time.Minute
 // Commands are the first arguments that Main understands.
 var Commands = []string{"doctor", "validate"}
 
-// IsCommand says that the command line, without the program's name, is one for Main.
+// IsCommand reports whether the command line, without the program's name, is one for Main.
 func IsCommand(arguments []string) bool {
 	return len(arguments) > 0 && slices.Contains(Commands, arguments[0])
 }

@@ -32,7 +32,7 @@ const partOfController = "gha-rs-controller"
 type Snapshot struct {
 	// Namespace and Name are what was asked for.
 	Namespace, Name string
-	// NotInstalled says that the API server does not know our kinds.
+	// NotInstalled is set when the API server does not know our kinds.
 	NotInstalled bool
 	Managers     []appsv1.Deployment
 	Sets         []Set
@@ -248,7 +248,7 @@ func (g *gathering) note(what string, err error) {
 	g.Unread[what] = err
 }
 
-// wasUnread says that a kind could not be read.
+// wasUnread reports whether a kind could not be read.
 func (g *gathering) wasUnread(what string) bool {
 	g.unread.Lock()
 	defer g.unread.Unlock()

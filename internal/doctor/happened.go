@@ -41,7 +41,7 @@ func (s *Set) concerned(events []corev1.Event) (found []corev1.Event) {
 	return found
 }
 
-// concerns says that an object is the set, or a runner of one of its EphemeralRunnerSets, or what bears such a runner's name.
+// concerns reports whether an object is the set, or a runner of one of its EphemeralRunnerSets, or what bears such a runner's name.
 // The set's own name doesn't do: linux has not made what linux-large has.
 func (s *Set) concerns(object corev1.ObjectReference) bool {
 	switch object.Kind {

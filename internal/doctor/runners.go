@@ -62,7 +62,7 @@ func waiting(s *Set) []Finding {
 	return append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
 }
 
-// passing says that a pod with this reason is on its way.
+// passing reports whether a pod with this reason is on its way.
 func passing(reason string) bool {
 	return slices.Contains([]string{"ContainerCreating", "PodInitializing", v1alpha1.ReasonPending}, reason)
 }
@@ -121,7 +121,7 @@ func fullQuotas(s *Set) []Finding {
 	return []Finding{s.finding(Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
 }
 
-// usesClaims says that each runner has a volume that is claimed for it, as in mode kubernetes.
+// usesClaims reports whether each runner has a volume that is claimed for it, as in mode kubernetes.
 func usesClaims(s *Set) bool {
 	return slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
@@ -145,14 +145,14 @@ var runnerResources = []corev1.ResourceName{
 	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
 }
 
-// ofRunners says that runners count against a resource of a quota: one of the above, or an extended one, whose name has a
+// ofRunners reports whether runners count against a resource of a quota: one of the above, or an extended one, whose name has a
 // domain and of which there are only requests.
 func ofRunners(resource corev1.ResourceName) bool {
 	name, requests := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
 	return requests && strings.Contains(name, "/") || slices.Contains(runnerResources, resource)
 }
 
-// ofClaims says that claims of volumes count against a resource of a quota, of any class or of one.
+// ofClaims reports whether claims of volumes count against a resource of a quota, of any class or of one.
 func ofClaims(resource corev1.ResourceName) bool {
 	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
 		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")

@@ -107,7 +107,7 @@ func (o *RunnerOptions) setDefaults() {
 	}
 }
 
-// killed says that Kill was closed. Whoever kills a runner may end its context as well, and the watcher sees either first.
+// killed reports whether Kill was closed. Whoever kills a runner may end its context as well, and the watcher sees either first.
 func (o *RunnerOptions) killed() bool {
 	select {
 	case <-o.Kill:

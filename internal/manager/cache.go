@@ -70,7 +70,7 @@ func (o Options) leaveOutOthers(kinds map[client.Object]cache.ByObject) {
 
 // pods of the manager's own namespace are listeners, and may be runners of which only another manager knows.
 func (o Options) pods() cache.ByObject {
-	pods := cache.ByObject{Label: scaleSetSelector(), Transform: slim}
+	pods := cache.ByObject{Label: scaleSetSelector(), Transform: stripPod}
 	if o.WatchNamespace != "" && o.WatchNamespace != o.Namespace {
 		pods.Namespaces = map[string]cache.Config{o.WatchNamespace: {}, o.Namespace: {LabelSelector: o.ofWatchedSets()}}
 	}
@@ -91,10 +91,10 @@ func (o Options) bindingCacheOptions() cache.Options {
 	return options
 }
 
-// slim drops of a runner's pod what nobody here reads: nearly all of its spec, most of its size, which is made from the
+// stripPod drops of a runner's pod what nobody here reads: nearly all of its spec, most of its size, which is made from the
 // runner's template and not compared with it afterwards. A listener's pod stays whole. Of managedFields there is left who has
 // applied something.
-func slim(object any) (any, error) {
+func stripPod(object any) (any, error) {
 	pod, is := object.(*corev1.Pod)
 	if !is {
 		return object, nil // a tombstone
@@ -103,8 +103,8 @@ func slim(object any) (any, error) {
 	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner {
 		pod.Spec = corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
-			InitContainers: slimContainers(pod.Spec.InitContainers),
-			Containers:     slimContainers(pod.Spec.Containers),
+			InitContainers: stripContainers(pod.Spec.InitContainers),
+			Containers:     stripContainers(pod.Spec.Containers),
 		}
 	}
 	return pod, nil
@@ -120,15 +120,15 @@ func applied(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEn
 	return left
 }
 
-// slimContainers keep what tells sidecars from init containers, and images, which messages name.
-func slimContainers(containers []corev1.Container) []corev1.Container {
-	slimmed := make([]corev1.Container, 0, len(containers))
+// stripContainers keep what tells sidecars from init containers, and images, which messages name.
+func stripContainers(containers []corev1.Container) []corev1.Container {
+	stripped := make([]corev1.Container, 0, len(containers))
 	for i := range containers {
-		slimmed = append(slimmed, corev1.Container{
+		stripped = append(stripped, corev1.Container{
 			Name: containers[i].Name, Image: containers[i].Image, RestartPolicy: containers[i].RestartPolicy,
 		})
 	}
-	return slimmed
+	return stripped
 }
 
 // newInformer returns one that is not blind for longer than the API server is away, nor for an object that can't be decoded:
@@ -153,11 +153,13 @@ func scaleSetSelector() labels.Selector {
 	return selector
 }
 
-// careful hands out a client that refuses what the cache has of objects that can't be decoded.
-type careful struct{ ctrl.Manager }
+// strictManager hands out a client that refuses what the cache has of objects that can't be decoded.
+type strictManager struct{ ctrl.Manager }
 
 // GetClient returns the client of the controllers.
-func (m careful) GetClient() client.Client { return informer.RefuseUnreadable(m.Manager.GetClient()) }
+func (m strictManager) GetClient() client.Client {
+	return informer.RefuseUnreadable(m.Manager.GetClient())
+}
 
 // clientOptions keep Secrets and ConfigMaps out of the cache: to cache them is to list and watch every one of them.
 func clientOptions() client.Options {

@@ -72,7 +72,7 @@ func TestCacheStripsManagedFields(t *testing.T) {
 
 func TestCacheKeepsWhoHasAppliedSomethingToAPod(t *testing.T) {
 	fields := metav1.NewFieldsV1("{}")
-	kept, err := slim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+	kept, err := stripPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
 		{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: fields},
 		{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields},
 	}}})
@@ -93,7 +93,7 @@ func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, Args: []string{"dockerd"}}},
 		Containers:     []corev1.Container{{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
 	}
-	slimmed := corev1.PodSpec{
+	stripped := corev1.PodSpec{
 		NodeName:       "node",
 		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always}},
 		Containers:     []corev1.Container{{Name: "runner", Image: "runner"}},
@@ -102,11 +102,11 @@ func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 		labels map[string]string
 		want   corev1.PodSpec
 	}{
-		"runner":   {map[string]string{v1alpha1.LabelRunner: "True"}, slimmed},
+		"runner":   {map[string]string{v1alpha1.LabelRunner: "True"}, stripped},
 		"listener": {map[string]string{v1alpha1.LabelComponent: v1alpha1.ComponentListener}, spec},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kept, err := slim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: *spec.DeepCopy()})
+			kept, err := stripPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: *spec.DeepCopy()})
 			if err != nil {
 				t.Fatal(err)
 			}

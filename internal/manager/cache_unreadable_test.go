@@ -61,7 +61,7 @@ func serveSets(w http.ResponseWriter, request *http.Request) {
 // setInformer is the cache's informer of scale sets on an API server.
 func setInformer(t *testing.T, url string) toolscache.SharedIndexInformer {
 	t.Helper()
-	config := limited(&rest.Config{Host: url, APIPath: "/apis", ContentConfig: rest.ContentConfig{
+	config := clientConfig(&rest.Config{Host: url, APIPath: "/apis", ContentConfig: rest.ContentConfig{
 		GroupVersion: &v1alpha1.GroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(newScheme()).WithoutConversion(),
 	}}, Options{QPS: 100, Burst: 100})
 	connection, err := rest.RESTClientFor(config)

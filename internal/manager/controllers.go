@@ -28,15 +28,15 @@ import (
 // recorderName is the reporting controller of Events.
 const recorderName = "gha-runner-scale-set-controller"
 
-// parts are what the controllers share.
-type parts struct {
-	manager     ctrl.Manager
-	options     Options
-	pool        *pool.Pool
-	removed     *removals.Memory
-	provider    *credentials.Provider
-	connections connections
-	clock       clock.RealClock
+// dependencies are what the controllers share.
+type dependencies struct {
+	manager  ctrl.Manager
+	options  Options
+	pool     *pool.Pool
+	removed  *removals.Memory
+	provider *credentials.Provider
+	clients  githubClients
+	clock    clock.RealClock
 	// recorder is shared, so that limits hold for all.
 	recorder events.EventRecorder
 }
@@ -47,51 +47,51 @@ func addControllers(ctx context.Context, manager ctrl.Manager, options Options) 
 	if err := fillCaches(ctx, manager.GetCache()); err != nil {
 		return err
 	}
-	p := parts{manager: careful{manager}, options: options}
-	p.recorder = kube.LimitEvents(manager.GetEventRecorder(recorderName), p.clock)
-	p.pool, p.removed = pool.New(pool.Limit, p.clock), removals.New(p.clock)
-	if err := manager.Add(p.pool); err != nil {
+	d := dependencies{manager: strictManager{manager}, options: options}
+	d.recorder = kube.LimitEvents(manager.GetEventRecorder(recorderName), d.clock)
+	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
+	if err := manager.Add(d.pool); err != nil {
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}
-	p.provider = credentials.New(manager.GetAPIReader(), credentials.Options{
-		Clock: p.clock, Logger: manager.GetLogger().WithName("github"), UserAgent: userAgent(),
+	d.provider = credentials.New(manager.GetAPIReader(), credentials.Options{
+		Clock: d.clock, Logger: manager.GetLogger().WithName("github"), UserAgent: userAgent(),
 		OnRequest: observeGitHub, OnUnused: forgetGitHub,
 	})
-	p.connections = connections{provider: p.provider, listeners: manager.GetClient(), namespace: options.Namespace}
+	d.clients = githubClients{provider: d.provider, listeners: manager.GetClient(), namespace: options.Namespace}
 	for name, controller := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
-		"AutoscalingRunnerSet": p.autoscalingRunnerSet(),
-		"AutoscalingListener":  p.autoscalingListener(),
-		"EphemeralRunnerSet":   p.ephemeralRunnerSet(),
-		"EphemeralRunner":      p.ephemeralRunner(),
+		"AutoscalingRunnerSet": d.autoscalingRunnerSet(),
+		"AutoscalingListener":  d.autoscalingListener(),
+		"EphemeralRunnerSet":   d.ephemeralRunnerSet(),
+		"EphemeralRunner":      d.ephemeralRunner(),
 	} {
 		if err := controller.SetupWithManager(manager); err != nil {
 			return fmt.Errorf("set up the controller of %s: %w", name, err)
 		}
 	}
-	return p.outliveNamespace(ctx)
+	return d.addWatchedNamespace(ctx)
 }
 
-// outliveNamespace has a manager that is restricted to a namespace keep its rights there until the last scale set is gone.
+// addWatchedNamespace has a manager that is restricted to a namespace keep its rights there until the last scale set is gone.
 // Its own namespace takes the manager itself along.
-func (p parts) outliveNamespace(ctx context.Context) error {
-	if p.options.WatchNamespace == "" || p.options.WatchNamespace == p.options.Namespace {
+func (d dependencies) addWatchedNamespace(ctx context.Context) error {
+	if d.options.WatchNamespace == "" || d.options.WatchNamespace == d.options.Namespace {
 		return nil
 	}
-	options := p.options.bindingCacheOptions()
-	options.Scheme, options.Mapper = p.manager.GetScheme(), p.manager.GetRESTMapper()
-	bindings, err := newCache(p.manager.GetConfig(), options)
+	options := d.options.bindingCacheOptions()
+	options.Scheme, options.Mapper = d.manager.GetScheme(), d.manager.GetRESTMapper()
+	bindings, err := newCache(d.manager.GetConfig(), options)
 	if err != nil {
 		return fmt.Errorf("set up the cache of the manager's own RoleBinding: %w", err)
 	}
-	if err := p.manager.Add(bindings); err != nil {
+	if err := d.manager.Add(bindings); err != nil {
 		return fmt.Errorf("add the cache of the manager's own RoleBinding: %w", err)
 	}
 	if _, err := bindings.GetInformer(ctx, &rbacv1.RoleBinding{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch the manager's own RoleBinding: %w", err)
 	}
 	err = watchednamespace.NewController(watchednamespace.Options{
-		Client: p.manager.GetClient(), Bindings: bindings, Namespace: p.options.WatchNamespace,
-	}).SetupWithManager(p.manager)
+		Client: d.manager.GetClient(), Bindings: bindings, Namespace: d.options.WatchNamespace,
+	}).SetupWithManager(d.manager)
 	if err != nil {
 		return fmt.Errorf("set up the controller of the watched namespace: %w", err)
 	}
@@ -113,73 +113,73 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 	return nil
 }
 
-func (p parts) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
+func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 	return autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
-		Client:                   p.manager.GetClient(),
-		Connections:              autoscalingrunnerset.ConnectionsOf(p.provider),
-		Pool:                     p.pool,
-		Recorder:                 p.recorder,
-		Clock:                    p.clock,
-		Namespace:                p.options.Namespace,
-		ListenerImage:            p.options.Image,
-		ListenerImagePullSecrets: p.options.ListenerPullSecrets,
-		ExcludedLabelPrefixes:    p.options.ExcludedLabelPrefixes,
+		Client:                   d.manager.GetClient(),
+		Connections:              autoscalingrunnerset.ConnectionsOf(d.provider),
+		Pool:                     d.pool,
+		Recorder:                 d.recorder,
+		Clock:                    d.clock,
+		Namespace:                d.options.Namespace,
+		ListenerImage:            d.options.Image,
+		ListenerImagePullSecrets: d.options.ListenerPullSecrets,
+		ExcludedLabelPrefixes:    d.options.ExcludedLabelPrefixes,
 		Version:                  build.Version,
 	})
 }
 
-func (p parts) autoscalingListener() *autoscalinglistener.Controller {
-	level, format := p.options.listenerLogging()
+func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
+	level, format := d.options.listenerLogging()
 	options := autoscalinglistener.Options{
-		Client:          p.manager.GetClient(),
-		Reader:          p.manager.GetAPIReader(),
-		Credentials:     p.provider,
-		Recorder:        p.recorder,
-		Clock:           p.clock,
-		Namespace:       p.options.Namespace,
+		Client:          d.manager.GetClient(),
+		Reader:          d.manager.GetAPIReader(),
+		Credentials:     d.provider,
+		Recorder:        d.recorder,
+		Clock:           d.clock,
+		Namespace:       d.options.Namespace,
 		LogLevel:        level,
 		LogFormat:       format,
-		MetricsAddr:     p.options.ListenerMetricsAddress,
-		MetricsEndpoint: p.options.ListenerMetricsEndpoint,
-		MetricsLabels:   p.options.ListenerMetricsLabels,
+		MetricsAddr:     d.options.ListenerMetricsAddress,
+		MetricsEndpoint: d.options.ListenerMetricsEndpoint,
+		MetricsLabels:   d.options.ListenerMetricsLabels,
 	}
-	if p.options.ListenerEntrypoint != "" {
-		options.Entrypoint = []string{p.options.ListenerEntrypoint}
+	if d.options.ListenerEntrypoint != "" {
+		options.Entrypoint = []string{d.options.ListenerEntrypoint}
 	}
 	return autoscalinglistener.NewController(options)
 }
 
-func (p parts) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
+func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	return ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
-		Client: p.manager.GetClient(),
+		Client: d.manager.GetClient(),
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunnerset.GitHub, error) {
-			return p.connections.client(ctx, reference)
+			return d.clients.client(ctx, reference)
 		},
-		Proxy:          p.connections.proxy,
-		Pool:           p.pool,
-		Removed:        p.removed,
-		Recorder:       p.recorder,
-		Clock:          p.clock,
+		Proxy:          d.clients.proxy,
+		Pool:           d.pool,
+		Removed:        d.removed,
+		Recorder:       d.recorder,
+		Clock:          d.clock,
 		Workers:        setWorkers,
-		PublishMetrics: serves(p.options.MetricsAddress),
+		PublishMetrics: serves(d.options.MetricsAddress),
 	})
 }
 
-func (p parts) ephemeralRunner() *ephemeralrunner.Controller {
+func (d dependencies) ephemeralRunner() *ephemeralrunner.Controller {
 	return ephemeralrunner.NewController(ephemeralrunner.Options{
-		Client: p.manager.GetClient(),
-		Reader: p.manager.GetAPIReader(),
+		Client: d.manager.GetClient(),
+		Reader: d.manager.GetAPIReader(),
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunner.GitHub, error) {
-			return p.connections.client(ctx, reference)
+			return d.clients.client(ctx, reference)
 		},
-		Pool:     p.pool,
-		Removed:  p.removed,
-		Recorder: p.recorder,
-		Clock:    p.clock,
-		Workers:  max(p.options.RunnerWorkers, defaultRunnerWorkers),
+		Pool:     d.pool,
+		Removed:  d.removed,
+		Recorder: d.recorder,
+		Clock:    d.clock,
+		Workers:  max(d.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
 
-		NoJobMetadata:   !p.options.JobPodMetadata,
-		NoJobProtection: !p.options.JobPodProtection,
+		NoJobMetadata:   !d.options.JobPodMetadata,
+		NoJobProtection: !d.options.JobPodProtection,
 	})
 }

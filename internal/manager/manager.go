@@ -69,7 +69,7 @@ func Run(ctx context.Context, options Options, log logr.Logger) error {
 // run runs the manager on the cluster.
 func run(ctx context.Context, cluster *rest.Config, options Options, log logr.Logger) error {
 	log.Info("Starting", "version", build.Version, "commit", build.CommitSHA, "options", options)
-	cluster = limited(cluster, options)
+	cluster = clientConfig(cluster, options)
 	health := newHealth(metrics.Registry)
 	stop, err := health.serve(options.HealthAddress, log)
 	if err != nil {
@@ -118,8 +118,9 @@ func runUntilStopped(ctx context.Context, start func(context.Context) error) err
 	}
 }
 
-// limited returns a copy of the configuration with the client's limits and name.
-func limited(cluster *rest.Config, options Options) *rest.Config {
+// clientConfig returns a copy of the configuration with our rate limits and user agent, and with what mends the answers that
+// caches could not decode.
+func clientConfig(cluster *rest.Config, options Options) *rest.Config {
 	cluster = rest.CopyConfig(cluster)
 	cluster.QPS, cluster.Burst = float32(options.QPS), options.Burst
 	cluster.UserAgent = "harrier-manager/" + build.Version

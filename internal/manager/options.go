@@ -137,7 +137,7 @@ func validAddress(address string) bool {
 	return err == nil
 }
 
-// serves says that an address means a server.
+// serves reports whether an address means a server.
 func serves(address string) bool { return address != "" && address != disabledAddress }
 
 // watched returns the namespaces to watch, nil for all. The manager's own is always among them: listeners are there.

@@ -170,5 +170,5 @@ func awaitSchema(ctx context.Context, check func(context.Context) error, clock c
 	}
 }
 
-// schemaUnreadable says that this cluster tells nobody like us about schemas. Then nothing is known against the CRDs.
+// schemaUnreadable reports whether this cluster tells nobody like us about schemas. Then nothing is known against the CRDs.
 func schemaUnreadable(err error) bool { return apierrors.IsForbidden(err) }

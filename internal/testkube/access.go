@@ -48,7 +48,7 @@ func ServiceAccount(namespace, name string) Identity {
 	}
 }
 
-// Allowed says whether an API server lets a user do something. It learns of Roles and bindings by watches of its own, and so may
+// Allowed reports whether an API server lets a user do something. It learns of Roles and bindings by watches of its own, and so may
 // be late: whoever depends on one that was just made, or taken away, asks until it is heeded.
 func Allowed(ctx context.Context, admin client.Client, user string, what authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}

@@ -142,7 +142,7 @@ func living(pods []corev1.Pod) []corev1.Pod {
 	return alive
 }
 
-// ended says that no container of the pod runs, or will. One that was asked to go runs until then.
+// ended reports whether no container of the pod runs, or will. One that was asked to go runs until then.
 func ended(pod corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -169,7 +169,7 @@ func (o *observer) names(pods *[]corev1.Pod) []types.NamespacedName {
 	return running(*pods)
 }
 
-// settled says that there are as many runners as GitHub's figures ask for, and what is seen. Pods that start count, and those
+// settled reports whether there are as many runners as GitHub's figures ask for, and what is seen. Pods that start count, and those
 // that were there lately: with jobs of a second each there may be no moment at which all of them are there.
 func (o *observer) settled(minRunners int) (bool, string) {
 	assigned := 0

@@ -134,7 +134,7 @@ func (w *world) request(do func(context.Context) error) {
 	}
 }
 
-// unavailable says that the API server has answered that it can't do what it was asked for.
+// unavailable reports whether the API server has answered that it can't do what it was asked for.
 func unavailable(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError

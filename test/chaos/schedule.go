@@ -256,7 +256,7 @@ func (s schedule) lastFault() time.Duration {
 	return last
 }
 
-// has says that the run has a fault of one of the kinds.
+// has reports whether the run has a fault of one of the kinds.
 func (s schedule) has(kinds ...kind) bool {
 	return slices.ContainsFunc(s.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })
 }

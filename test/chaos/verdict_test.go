@@ -94,7 +94,7 @@ func (w *world) checkJobs() {
 	w.logf("%d jobs failed with their pods", failed)
 }
 
-// tookPodOf says that a fault took the pod of the job's runner after the job had started.
+// tookPodOf reports whether a fault took the pod of the job's runner after the job had started.
 func (w *world) tookPodOf(job fakegithub.Job) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

@@ -118,7 +118,7 @@ func (r *reader) checkValues(text string, fields map[string]any) error {
 	return fmt.Errorf("no chart has all the values of\n%s", text)
 }
 
-// hasAll says that the schema of the chart's values has all the keys.
+// hasAll reports whether the schema of the chart's values has all the keys.
 func hasAll(chart string, fields map[string]any) (bool, error) {
 	content, err := os.ReadFile(filepath.Join(root, "charts", chart, "values.schema.json"))
 	if err != nil {

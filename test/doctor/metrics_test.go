@@ -110,7 +110,7 @@ func (o *observer) of(expression, set string) (found []prometheus.Series, err er
 	return found, err
 }
 
-// alerts says that an alert's expression is true of a set, or at all where the name is empty.
+// alerts reports whether an alert's expression is true of a set, or at all where the name is empty.
 func (o *observer) alerts(name, set string) (bool, error) {
 	if o == nil {
 		return true, nil
@@ -119,7 +119,7 @@ func (o *observer) alerts(name, set string) (bool, error) {
 	return len(found) > 0, err
 }
 
-// alert says that the expressions of all these alerts are true of the set.
+// alert reports whether the expressions of all these alerts are true of the set.
 func (s *sight) alert(names []string) bool {
 	for _, name := range names {
 		if fires, err := s.metrics.alerts(name, s.set); err != nil || !fires {
@@ -129,7 +129,7 @@ func (s *sight) alert(names []string) bool {
 	return true
 }
 
-// measures says that an expression, where there is one, finds something of the set.
+// measures reports whether an expression, where there is one, finds something of the set.
 func (s *sight) measures(expression string) bool {
 	if s.metrics == nil || expression == "" {
 		return true
@@ -138,7 +138,7 @@ func (s *sight) measures(expression string) bool {
 	return err == nil && len(found) > 0
 }
 
-// troubled says that the metrics name the condition and its reason.
+// troubled reports whether the metrics name the condition and its reason.
 func (s *sight) troubled(condition, reason string) bool {
 	for _, trouble := range s.troubles {
 		if trouble.Metric["condition"] == condition && trouble.Metric["reason"] == reason {

@@ -145,13 +145,13 @@ func tableOf(ctx context.Context, config *rest.Config, namespace, path string) (
 	return table, json.Unmarshal(content, table)
 }
 
-// has says that the condition is as wanted.
+// has reports whether the condition is as wanted.
 func (s *sight) has(about string, status metav1.ConditionStatus, reason string) bool {
 	c := meta.FindStatusCondition(s.conditions, about)
 	return c != nil && c.Status == status && c.Reason == reason
 }
 
-// told says that an Event has the reason.
+// told reports whether an Event has the reason.
 func (s *sight) told(reason string) bool {
 	for i := range s.events {
 		if s.events[i].Reason == reason {
@@ -161,7 +161,7 @@ func (s *sight) told(reason string) bool {
 	return false
 }
 
-// holds says that a finding has all the words.
+// holds reports whether a finding has all the words.
 func holds(finding doctor.Finding, words []string) bool {
 	text := finding.Object + " " + finding.Message + " " + finding.Fix
 	for _, word := range words {

@@ -81,7 +81,7 @@ func checkQuery(t *testing.T, names map[string]catalog.Metric, query string) {
 	}
 }
 
-// foreign says that a metric is that of a library, which every controller of a cluster may export.
+// foreign reports whether a metric is that of a library, which every controller of a cluster may export.
 func foreign(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, "gha_") })
 }

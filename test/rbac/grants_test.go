@@ -18,7 +18,7 @@ import (
 // permission is one verb on one resource, such as "patch" on "pods/status". Namespace is empty where it is for all.
 type permission struct{ namespace, group, resource, verb string }
 
-// covers says that who has p may do what other names.
+// covers reports whether who has p may do what other names.
 func (p permission) covers(other permission) bool {
 	everywhere := permission{namespace: other.namespace, group: p.group, resource: p.resource, verb: p.verb}
 	return everywhere == other && (p.namespace == "" || p.namespace == other.namespace)

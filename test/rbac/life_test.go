@@ -304,7 +304,7 @@ func (l *life) uninstallWithoutGitHub(set string) {
 	back()
 }
 
-// hasIdle says that a runner of the set waits for a job on GitHub.
+// hasIdle reports whether a runner of the set waits for a job on GitHub.
 func (l *life) hasIdle(set string) bool {
 	snapshot := l.rig.GitHub.Snapshot()
 	for _, known := range snapshot.ScaleSets {

@@ -100,7 +100,7 @@ func (r *Rig) Remains(ctx context.Context) ([]string, error) {
 	return left, nil
 }
 
-// installed says that the object belongs to the controller's chart, a scale set that is installed, Helm, or Kubernetes.
+// installed reports whether the object belongs to the controller's chart, a scale set that is installed, Helm, or Kubernetes.
 func (r *Rig) installed(object metav1.PartialObjectMetadata) bool {
 	set, ours := object.Labels[v1alpha1.LabelScaleSetName]
 	_, installed := r.sets[set]

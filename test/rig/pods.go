@@ -25,7 +25,7 @@ const (
 // logsVariable names the environment variable with a directory that gets the logs of the programs.
 const logsVariable = "HARRIER_RIG_LOGS"
 
-// owns says that the pod is the rig's: an earlier rig's may still be going away.
+// owns reports whether the pod is the rig's: an earlier rig's may still be going away.
 func (r *Rig) owns(pod *corev1.Pod) bool {
 	return pod.Namespace == r.SystemNamespace || pod.Namespace == r.RunnerNamespace
 }
@@ -138,7 +138,7 @@ func (r *Rig) saveLogs() {
 	}
 }
 
-// races says that a race detector spoke up in one of the programs.
+// races reports whether a race detector spoke up in one of the programs.
 func (r *Rig) races() bool {
 	return strings.Contains(r.ManagerLog()+r.ListenerLog(), "WARNING: DATA RACE")
 }

@@ -2,5 +2,5 @@
 
 package rig
 
-// raceEnabled says that this test binary has no race detector.
+// raceEnabled reports whether this test binary has no race detector.
 const raceEnabled = false

@@ -2,5 +2,5 @@
 
 package rig
 
-// raceEnabled says that this test binary has the race detector; the programs get it, too.
+// raceEnabled reports whether this test binary has the race detector; the programs get it, too.
 const raceEnabled = true

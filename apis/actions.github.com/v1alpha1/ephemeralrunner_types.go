@@ -158,13 +158,13 @@ type EphemeralRunnerList struct {
 	Items           []EphemeralRunner `json:"items"`
 }
 
-// HasJob says that a job was reported to have started on the runner, or to have completed on it.
+// HasJob reports whether a job has started on the runner, or completed on it, as far as GitHub has said.
 func (s *EphemeralRunnerStatus) HasJob() bool { return s.JobID != "" || s.JobRequestID != 0 }
 
-// JobCompleted says that the runner's job was reported completed.
+// JobCompleted reports whether GitHub has said that the runner's job is over.
 func (s *EphemeralRunnerStatus) JobCompleted() bool { return s.JobResult != "" }
 
-// Done says that the runner will not run again.
+// Done reports whether the runner will not run again.
 func (s *EphemeralRunnerStatus) Done() bool {
 	switch s.Phase {
 	case EphemeralRunnerPhaseSucceeded, EphemeralRunnerPhaseFailed, EphemeralRunnerPhaseOutdated:

@@ -52,7 +52,7 @@ func All() []Metric {
 	return all
 }
 
-// Own says that the metric is this product's and not of a library.
+// Own reports whether the metric is this product's and not of a library.
 func (m *Metric) Own() bool { return strings.HasPrefix(m.Name, "gha_") }
 
 // describer is a registry, or what has one.

@@ -21,10 +21,10 @@ func userAgent() actions.UserAgent {
 	}
 }
 
-// connections lead runners and their sets to GitHub. Runners outlive the credential Secret when a scale set is
+// githubClients lead runners and their sets to GitHub. Runners outlive the credential Secret when a scale set is
 // uninstalled, so what the scale set's listener was given is used where the Secret is gone. The AutoscalingRunnerSet
 // controller does without: it is the one to tell the user that the Secret is missing.
-type connections struct {
+type githubClients struct {
 	provider *credentials.Provider
 	// listeners is a cache of AutoscalingListeners, namespace where they are.
 	listeners client.Reader
@@ -32,7 +32,7 @@ type connections struct {
 }
 
 // client returns the client for the reference. It fails as credentials.Provider.Client does.
-func (c connections) client(ctx context.Context, reference credentials.Reference) (*actions.Client, error) {
+func (c githubClients) client(ctx context.Context, reference credentials.Reference) (*actions.Client, error) {
 	made, err := c.provider.Client(ctx, reference)
 	if err == nil || !credentials.Gone(err) {
 		return made, err
@@ -49,7 +49,7 @@ func (c connections) client(ctx context.Context, reference credentials.Reference
 }
 
 // listenerOf finds a listener that was given the credentials that the reference names.
-func (c connections) listenerOf(ctx context.Context, reference credentials.Reference) (client.ObjectKey, bool, error) {
+func (c githubClients) listenerOf(ctx context.Context, reference credentials.Reference) (client.ObjectKey, bool, error) {
 	listeners := new(v1alpha1.AutoscalingListenerList)
 	if err := c.listeners.List(ctx, listeners, client.InNamespace(c.namespace)); err != nil {
 		return client.ObjectKey{}, false, err
@@ -65,7 +65,7 @@ func (c connections) listenerOf(ctx context.Context, reference credentials.Refer
 }
 
 // proxy returns the data of the Secret that gives pods their proxy, nil where there is none.
-func (c connections) proxy(ctx context.Context, reference credentials.Reference) (map[string][]byte, error) {
+func (c githubClients) proxy(ctx context.Context, reference credentials.Reference) (map[string][]byte, error) {
 	resolved, err := c.provider.Resolve(ctx, reference)
 	if err != nil || resolved.Proxy == nil {
 		return nil, err

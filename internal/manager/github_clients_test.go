@@ -28,9 +28,9 @@ func listenerFor(name, url, secretName string) *v1alpha1.AutoscalingListener {
 	return listener
 }
 
-func connectionsOn(objects ...client.Object) connections {
+func githubClientsOn(objects ...client.Object) githubClients {
 	cluster := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).Build()
-	return connections{provider: credentials.New(cluster, credentials.Options{}), listeners: cluster, namespace: "harrier"}
+	return githubClients{provider: credentials.New(cluster, credentials.Options{}), listeners: cluster, namespace: "harrier"}
 }
 
 var reference = credentials.Reference{Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github"}
@@ -41,22 +41,22 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsGone(t *testing.T) {
 		listenerFor("of-another-secret", "https://github.com/org", "other"),
 	}
 	t.Run("the Secret is there", func(t *testing.T) {
-		c := connectionsOn(secret("runners", "github", credentials.KeyToken, "token"))
+		c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "token"))
 		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
 			t.Errorf("got %v, %v", made, err)
 		}
 	})
 	t.Run("the listener has it", func(t *testing.T) {
-		c := connectionsOn(append(others, listenerFor("ours", "https://github.com/org", "github"),
+		c := githubClientsOn(append(others, listenerFor("ours", "https://github.com/org", "github"),
 			secret("harrier", "ours-config", "config.json", listenerConfig))...)
 		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
 			t.Errorf("got %v, %v", made, err)
 		}
 	})
 	t.Run("nobody has it", func(t *testing.T) {
-		for name, c := range map[string]connections{
-			"no listener":        connectionsOn(others...),
-			"no listener Secret": connectionsOn(listenerFor("ours", "https://github.com/org", "github")),
+		for name, c := range map[string]githubClients{
+			"no listener":        githubClientsOn(others...),
+			"no listener Secret": githubClientsOn(listenerFor("ours", "https://github.com/org", "github")),
 		} {
 			if made, err := c.client(t.Context(), reference); made != nil || !credentials.Gone(err) {
 				t.Errorf("%s: got %v, %v", name, made, err)
@@ -64,7 +64,7 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsGone(t *testing.T) {
 		}
 	})
 	t.Run("the Secret is broken", func(t *testing.T) {
-		c := connectionsOn(secret("runners", "github", credentials.KeyToken, "not a token"), listenerFor("ours", "https://github.com/org", "github"),
+		c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "not a token"), listenerFor("ours", "https://github.com/org", "github"),
 			secret("harrier", "ours-config", "config.json", listenerConfig))
 		if made, err := c.client(t.Context(), reference); made != nil || err == nil {
 			t.Errorf("got %v, %v; an old copy would hide the mistake", made, err)
@@ -73,7 +73,7 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsGone(t *testing.T) {
 }
 
 func TestProxyData(t *testing.T) {
-	c := connectionsOn(secret("runners", "github", credentials.KeyToken, "token"))
+	c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "token"))
 	if data, err := c.proxy(t.Context(), reference); data != nil || err != nil {
 		t.Errorf("without a proxy: %v, %v", data, err)
 	}
