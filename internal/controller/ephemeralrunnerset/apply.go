@@ -23,80 +23,83 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// apply does what was planned: questions first, for they only queue, then writes, in parallel.
+// apply carries out the plan: questions to GitHub first, which are only queued, then writes to the API server, in parallel.
 func (c *Controller) apply(ctx context.Context, p *pass) error {
-	m := p.memory
-	asked := c.questions.ask(p.set, m.memory, p.plan)
-	dropUnseen := m.notDropped(p.plan.dropUnseen, c.options.Clock.Now())
-	m.lacking = p.plan.create+len(m.unanswered) > 0
-	create := c.allowed(p)
-	if create > 0 || len(dropUnseen) > 0 || asked > 0 {
-		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(dropUnseen), "askToRemove", asked)
+	s := p.state
+	asked := c.questions.ask(p.set, s.history, p.plan)
+	unregistered := s.withoutRecentlyDeleted(p.plan.deleteUnregistered, c.options.Clock.Now())
+	s.createWanted = p.plan.create+len(s.unanswered) > 0
+	create := c.createLimit(p)
+	if create > 0 || len(unregistered) > 0 || asked > 0 {
+		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
 	return errors.Join(
 		c.failExitedIdle(ctx, p),
-		c.drop(ctx, p, p.plan.drop, false),
-		c.drop(ctx, p, dropUnseen, true),
+		c.deleteRunners(ctx, p, p.plan.delete, false),
+		c.deleteRunners(ctx, p, unregistered, true),
 		c.create(ctx, p, create),
 	)
 }
 
 const (
-	// firstCreatePause doubles with every creation in a row that failed, up to longestCreatePause. What refuses (a quota,
-	// a webhook) is not asked again at every event of a runner.
+	// firstCreatePause is the pause after a failed creation. It doubles with every further one in a row, up to
+	// longestCreatePause, so that what refuses (a quota, a webhook) is not asked again at every event of a runner.
 	firstCreatePause   = time.Second
 	longestCreatePause = time.Minute
-	// longestAwayPause is the longest where the API server gave no answer, or only an error of its own: that it is back
-	// has to be noticed within seconds, because jobs wait.
+	// longestAwayPause takes the place of longestCreatePause while the API server gives no answer, or only an error of its
+	// own: its return has to be noticed within seconds, because jobs wait.
 	longestAwayPause = 10 * time.Second
 )
 
-// allowed is how many runners may be made now: none in a namespace that is being deleted, or soon after a refusal.
-func (c *Controller) allowed(p *pass) int {
-	switch m := p.memory; {
-	case m.closed:
+// createLimit returns how many runners may be created now: none in a namespace that is being deleted, or soon after a
+// creation that failed.
+func (c *Controller) createLimit(p *pass) int {
+	switch s := p.state; {
+	case s.namespaceTerminating:
 		return 0
-	case c.options.Clock.Now().Before(m.createAfter):
-		p.plan.wake(m.createAfter)
+	case c.options.Clock.Now().Before(s.createAt):
+		p.plan.requeueBy(s.createAt)
 		return 0
 	default:
-		return p.plan.create + len(m.unanswered)
+		return p.plan.create + len(s.unanswered)
 	}
 }
 
-// create makes n runners under names chosen here. A name whose creation had no answer is tried again before new ones are
-// chosen: whichever try succeeds, there is one runner. Runners under way need what new ones do.
+// create creates n runners. Where n is 0 it restores the proxy Secret, which runners that are starting need as well.
+// After an error the next creation waits, longer after each error in a row.
 func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 	if n == 0 {
 		return c.restoreProxySecret(ctx, p)
 	}
-	m := p.memory
+	s := p.state
 	proxySecret, err := c.ensureProxySecret(ctx, p)
 	if err == nil {
 		err = c.createRunners(ctx, p, n, proxySecret)
 	}
 	if err == nil {
-		m.refusals, m.refusal = 0, nil
+		s.createFailures, s.createError = 0, nil
 		return nil
 	}
-	m.closed = apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-	if m.closed {
+	s.namespaceTerminating = apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	if s.namespaceTerminating {
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are made in it")
 		return nil
 	}
-	m.refusals, m.refusal = m.refusals+1, err
+	s.createFailures, s.createError = s.createFailures+1, err
 	longest := longestCreatePause
-	if len(m.unanswered) > 0 {
+	if len(s.unanswered) > 0 {
 		longest = longestAwayPause
 	}
-	m.createAfter = c.options.Clock.Now().Add(kube.ExponentialBackoff(firstCreatePause, longest, m.refusals))
+	s.createAt = c.options.Clock.Now().Add(kube.ExponentialBackoff(firstCreatePause, longest, s.createFailures))
 	return err
 }
 
+// createRunners creates n runners under names chosen here. A name whose creation had no answer is tried again before new
+// ones are chosen: whichever try succeeds, there is one runner.
 func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
-	m := p.memory
-	names, again := m.unanswered, slices.Clone(m.unanswered)
-	m.unanswered = nil
+	s := p.state
+	names, retried := s.unanswered, slices.Clone(s.unanswered)
+	s.unanswered = nil
 	names = withNew(names, n, c.namesInUse(p), func() string { return kube.RunnerName(p.set.Name) })
 	key := client.ObjectKeyFromObject(p.set)
 	c.expectations.Expect(key, names...)
@@ -106,7 +109,7 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 			return nil
-		case refused(err) && slices.Contains(again, name):
+		case refused(err) && slices.Contains(retried, name):
 			// The first try may have succeeded all the same, and be what fills the quota. The cache will show it, or not.
 		case refused(err):
 			c.expectations.Met(key, name)
@@ -117,12 +120,12 @@ func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySec
 	})
 	close(outcomes)
 	for name := range outcomes {
-		m.unanswered = append(m.unanswered, name)
+		s.unanswered = append(s.unanswered, name)
 	}
 	return err
 }
 
-// namesInUse are those of the set's runners, seen or not yet.
+// namesInUse returns the names of the set's runners: those in p.views and those that are expected.
 func (c *Controller) namesInUse(p *pass) sets.Set[string] {
 	used := sets.KeySet(c.expectations.Pending(client.ObjectKeyFromObject(p.set)))
 	for _, r := range p.views {
@@ -131,8 +134,8 @@ func (c *Controller) namesInUse(p *pass) sets.Set[string] {
 	return used
 }
 
-// withNew adds names until there are n. One that is used would pass for made, and while jobs end all the time nobody would see
-// that a runner is missing.
+// withNew adds names from pick until there are n, none of them in use: a creation under a name that is in use is answered
+// with AlreadyExists, which counts as success, and while jobs end all the time nothing would show that a runner is missing.
 func withNew(names []string, n int, used sets.Set[string], pick func() string) []string {
 	used.Insert(names...)
 	for len(names) < n {
@@ -144,7 +147,8 @@ func withNew(names []string, n int, used sets.Set[string], pick func() string) [
 	return names
 }
 
-// refused says that the server answered, and that the object does not exist.
+// refused reports whether err is the API server's answer that it did not create the object. After any other error the
+// object may exist.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -154,52 +158,52 @@ func refused(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// drop deletes runners. With unseenOnly a runner goes only if nobody wrote to it since it was seen, so one that got a
-// job or a registration meanwhile stays.
-func (c *Controller) drop(ctx context.Context, p *pass, runners []*runner, unseenOnly bool) error {
+// deleteRunners deletes runners. With ifUnchanged a runner is deleted only if nobody has written to it since it was seen:
+// one that got a registration or a job in the meantime stays.
+func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*runnerView, ifUnchanged bool) error {
 	now := c.options.Clock.Now()
-	going := p.memory.notDropped(runners, now)
-	done := make(chan types.UID, len(going))
-	err := kube.ForEach(ctx, kube.MaxParallelism, going, func(ctx context.Context, r *runner) error {
+	remaining := p.state.withoutRecentlyDeleted(runners, now)
+	deleted := make(chan types.UID, len(remaining))
+	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *runnerView) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name, UID: r.uid}}
-		only := kube.UIDPrecondition(object)
-		if unseenOnly {
-			only.ResourceVersion = ptr.To(r.version)
+		precondition := kube.UIDPrecondition(object)
+		if ifUnchanged {
+			precondition.ResourceVersion = ptr.To(r.resourceVersion)
 		}
-		err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object, only))
+		err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object, precondition))
 		if err == nil {
-			done <- r.uid
+			deleted <- r.uid
 		}
 		if err = ignoreConflict(err); err != nil {
 			return fmt.Errorf("delete runner %s: %w", r.name, err)
 		}
 		return nil
 	})
-	close(done)
-	for uid := range done {
-		p.memory.dropped[uid] = now
+	close(deleted)
+	for uid := range deleted {
+		p.state.recentlyDeleted[uid] = now
 	}
 	return err
 }
 
-// droppedAtMost is how long the cache may take to show that a runner was deleted.
-const droppedAtMost = 30 * time.Second
+// deletionSeenTimeout is how long the cache may take to show that a runner was deleted.
+const deletionSeenTimeout = 30 * time.Second
 
-// notDropped leaves out the runners that were deleted just now, which the cache may not show yet.
-func (m *setMemory) notDropped(runners []*runner, now time.Time) []*runner {
-	maps.DeleteFunc(m.dropped, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= droppedAtMost })
-	var left []*runner
+// withoutRecentlyDeleted leaves out the runners whose deletion the cache may not show yet.
+func (s *setState) withoutRecentlyDeleted(runners []*runnerView, now time.Time) []*runnerView {
+	maps.DeleteFunc(s.recentlyDeleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= deletionSeenTimeout })
+	var remaining []*runnerView
 	for _, r := range runners {
-		if _, dropped := m.dropped[r.uid]; !dropped {
-			left = append(left, r)
+		if _, deleted := s.recentlyDeleted[r.uid]; !deleted {
+			remaining = append(remaining, r)
 		}
 	}
-	return left
+	return remaining
 }
 
-// failExitedIdle gives runners that ended without a job the phase that makes them count as failures.
+// failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.exitedIdle, func(ctx context.Context, r *runner) error {
+	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.exitedIdle, func(ctx context.Context, r *runnerView) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
@@ -210,14 +214,14 @@ func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
 	})
 }
 
-// newRunner returns the runner to create. It has its finalizer from the start, so that no pass can miss its end.
+// newRunner returns the runner to create. It has its finalizer from the start, so that no pass can miss its deletion.
 func newRunner(set *v1alpha1.EphemeralRunnerSet, name, specHash, proxySecret string) *v1alpha1.EphemeralRunner {
 	labels, annotations := kube.Metadata(set.Spec.EphemeralRunnerMetadata)
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: name,
 			Finalizers:      []string{v1alpha1.FinalizerEphemeralRunner},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))},
+			OwnerReferences: ownedBy(set),
 			Labels: kube.Labels(nil, labels, set.Labels, map[string]string{
 				v1alpha1.LabelComponent: v1alpha1.ComponentRunner,
 			}),
@@ -235,4 +239,9 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, name, specHash, proxySecret str
 	}
 	runner.Spec.ProxySecretRef = proxySecret
 	return runner
+}
+
+// ownedBy returns the owner references of what is made for the set.
+func ownedBy(set *v1alpha1.EphemeralRunnerSet) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))}
 }

@@ -41,7 +41,7 @@ type Options struct {
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
 	Pool *pool.Pool
-	// Removed takes the registrations that GitHub has removed, so that the runners' own farewell need not ask again. It
+	// Removed takes the registrations that GitHub has removed, so that the runners' own finalization need not ask again. It
 	// may be nil.
 	Removed  *removals.Memory
 	Recorder events.EventRecorder
@@ -58,32 +58,32 @@ type Controller struct {
 	roster       *roster
 	expectations *kube.Expectations
 	questions    *questions
-	// waker brings sets back whose question to GitHub was answered.
+	// waker has a set reconciled when a question to GitHub about one of its runners was answered.
 	waker kube.Waker
 
-	mu       sync.Mutex
-	memories map[types.NamespacedName]*setMemory
+	mu     sync.Mutex
+	states map[types.NamespacedName]*setState
 }
 
-// setMemory is everything that is remembered of one set between passes. A set is reconciled by one worker at a time, so
+// setState is everything that is remembered of one set between passes. A set is reconciled by one worker at a time, so
 // only the map that holds it needs a lock.
-type setMemory struct {
-	*memory
+type setState struct {
+	*history
 	uid types.UID
-	// scaleSet is the one whose runners these are; its metrics have that name. The set has another one where ARC made it.
+	// scaleSet is the scale set whose runners these are: its name is that of the metrics. A set that ARC made has another name.
 	scaleSet types.NamespacedName
-	// unanswered are names of runners whose creation had no answer: the same names are tried again.
+	// unanswered are the names of runners whose creation had no answer: it is tried again under the same names.
 	unanswered []string
-	// dropped are the runners that were deleted of late and may still look alive in the cache.
-	dropped map[types.UID]time.Time
-	// published are the states of runners that have series, labels those of the series that count them as ARC does.
+	// recentlyDeleted has when a runner was deleted, for as long as the cache may show it without that.
+	recentlyDeleted map[types.UID]time.Time
+	// published are the states that have series, labels are those of the series that count runners as ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
-	// reported is when the status was last written.
-	reported time.Time
-	// proxyHash identifies the proxy Secret last applied, proxyApplied is when that was.
-	proxyHash    string
-	proxyApplied time.Time
+	// reportedAt is when the status was last written.
+	reportedAt time.Time
+	// proxyHash identifies the proxy Secret that was last applied, proxyAppliedAt is when that was.
+	proxyHash      string
+	proxyAppliedAt time.Time
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
@@ -92,7 +92,7 @@ func NewController(options Options) *Controller {
 		options:      options,
 		roster:       newRoster(),
 		expectations: kube.NewExpectations(options.Clock),
-		memories:     map[types.NamespacedName]*setMemory{},
+		states:       map[types.NamespacedName]*setState{},
 	}
 	c.questions = newQuestions(options, c.waker.Wake)
 	return c
@@ -117,37 +117,37 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, ignoreConflict(err)
 	}
 
-	p.memory, p.specHash = c.memoryOf(set), templateHash(set)
-	p.memory.place = placeOf(&set.Spec.EphemeralRunnerSpec)
-	over := p.memory.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
+	p.state, p.specHash = c.setStateOf(set), templateHash(set)
+	p.state.place = placeOf(&set.Spec.EphemeralRunnerSpec)
+	over := p.state.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(request.NamespacedName, over)
-	c.questions.note(ctx, p.memory.memory, request.NamespacedName, p.views)
-	p.plan = p.memory.plan(p.views, demandOf(&set.Spec), c.expected(p))
+	c.questions.note(ctx, p.state.history, request.NamespacedName, p.views)
+	p.plan = p.state.plan(p.views, demandOf(&set.Spec), c.expected(p))
+	p.state.surplus = p.plan.surplus
 
 	err := c.apply(ctx, p)
 	if err = errors.Join(err, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
-	return kube.RequeueAt(p.plan.again, c.options.Clock.Now()), nil
+	return kube.RequeueAt(p.plan.requeueAt, c.options.Clock.Now()), nil
 }
 
-// pass is one reconciliation of a set: what was observed and what was decided.
+// pass is one reconciliation of a set: what was observed and what is to be done.
 type pass struct {
 	set *v1alpha1.EphemeralRunnerSet
 	// views are the set's runners, oldest first.
-	views  []*runner
-	memory *setMemory
-	// specHash identifies the template that runners are made from, and plan is what is to be done. A set that is being
-	// deleted has neither.
+	views []*runnerView
+	state *setState
+	// specHash identifies the template that runners are made from. Like plan it is empty while the set is being deleted.
 	specHash string
 	plan     *plan
 }
 
-// expected counts the runners that were created, or may have been, and are not among those seen. These must be what the
-// roster had before the expectations are looked at here: what is met in between is gone again, and not expected for that.
+// expected counts the runners that were created, or may have been, and that p.views does not show. The views must be
+// taken before the expectations are read: one that is met in between is of a runner that has been deleted since.
 func (c *Controller) expected(p *pass) int {
-	key, m := client.ObjectKeyFromObject(p.set), p.memory
-	c.expectations.Expect(key, m.unanswered...) // for as long as they are tried again
+	key, s := client.ObjectKeyFromObject(p.set), p.state
+	c.expectations.Expect(key, s.unanswered...) // for as long as they are tried again
 	pending := c.expectations.Pending(key)
 	if len(pending) == 0 {
 		return 0
@@ -158,12 +158,12 @@ func (c *Controller) expected(p *pass) int {
 			delete(pending, r.name)
 		}
 	}
-	m.unanswered = slices.DeleteFunc(m.unanswered, func(name string) bool {
+	s.unanswered = slices.DeleteFunc(s.unanswered, func(name string) bool {
 		_, still := pending[name]
 		return !still
 	})
 	for name, since := range pending {
-		if c.options.Clock.Since(since) > expectedAtMost {
+		if c.options.Clock.Since(since) > expectationTimeout {
 			c.expectations.Met(key, name)
 			delete(pending, name)
 		}
@@ -171,30 +171,30 @@ func (c *Controller) expected(p *pass) int {
 	return len(pending)
 }
 
-// memoryOf returns what is remembered of the set; of a former one of its name that is nothing.
-func (c *Controller) memoryOf(set *v1alpha1.EphemeralRunnerSet) *setMemory {
+// setStateOf returns what is remembered of the set. Of a former set of its name nothing is.
+func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 	key := client.ObjectKeyFromObject(set)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m, known := c.memories[key]; known && m.uid == set.UID {
-		return m
+	if s, known := c.states[key]; known && s.uid == set.UID {
+		return s
 	}
-	c.drops(key)
-	c.memories[key] = &setMemory{
-		memory: newMemory(), uid: set.UID, dropped: map[types.UID]time.Time{},
+	c.forgetLocked(key)
+	c.states[key] = &setState{
+		history: newHistory(), uid: set.UID, recentlyDeleted: map[types.UID]time.Time{},
 		scaleSet: kube.ScaleSetOf(set),
 	}
-	return c.memories[key]
+	return c.states[key]
 }
 
-// forget drops everything about a set that is gone, and its metrics unless another one has taken its place in the scale
-// set by then.
+// forget drops all that is remembered of a set that is gone, and its metrics, unless another set has taken its place in
+// the scale set.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gone, known := c.memories[key]
-	c.drops(key)
-	if !known {
+	gone, found := c.states[key]
+	c.forgetLocked(key)
+	if !found {
 		return
 	}
 	if !c.served(gone.scaleSet, gone) {
@@ -202,28 +202,28 @@ func (c *Controller) forget(key types.NamespacedName) {
 	}
 }
 
-// served says that the scale set has a set besides the given one. The caller holds the lock.
-func (c *Controller) served(scaleSet types.NamespacedName, besides *setMemory) bool {
-	for _, m := range c.memories {
-		if m != besides && m.scaleSet == scaleSet {
+// served reports whether the scale set has a set besides the given one. The caller holds the lock.
+func (c *Controller) served(scaleSet types.NamespacedName, besides *setState) bool {
+	for _, s := range c.states {
+		if s != besides && s.scaleSet == scaleSet {
 			return true
 		}
 	}
 	return false
 }
 
-// drops forgets what is remembered under a set's name. The caller holds the lock.
-func (c *Controller) drops(key types.NamespacedName) {
-	if m, known := c.memories[key]; known {
-		for uid, p := range m.runners {
-			c.questions.forget(key, []registration{{uid, p.registration}})
+// forgetLocked drops what is remembered under a set's name. The caller holds the lock.
+func (c *Controller) forgetLocked(key types.NamespacedName) {
+	if s, known := c.states[key]; known {
+		for uid, past := range s.runners {
+			c.questions.forget(key, []registration{{uid, past.registrationID}})
 		}
 	}
-	delete(c.memories, key)
+	delete(c.states, key)
 	c.expectations.Forget(key)
 }
 
-// ignoreConflict drops the error of a write that lost against another one: the watch brings the newer object.
+// ignoreConflict drops the error of a write that came after another one: the watch brings the newer object.
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil

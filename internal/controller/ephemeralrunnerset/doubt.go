@@ -7,86 +7,88 @@ import (
 )
 
 const (
-	// idlePatience is how long a runner may be up without the job that figures say it should have.
+	// idlePatience is how long a runner may be up without a job while the listener's figure says that jobs wait.
 	idlePatience = 30 * time.Second
-	// askAgain is the pause between two questions about the same runner, and missingAgain the one after the first
+	// askAgainAfter is the pause between two questions about the same runner, and askMissingAgainAfter that after the first
 	// answer that it is not registered: the service takes some seconds to show a new registration everywhere.
-	askAgain     = time.Minute
-	missingAgain = 15 * time.Second
-	// workingAsk is how often a runner with a job is asked about: it finds completions that were lost.
-	workingAsk = 10 * time.Minute
+	askAgainAfter        = time.Minute
+	askMissingAgainAfter = 15 * time.Second
+	// askWorkingPeriod is how often a runner with a job is asked about, to find that it has ended where the report was lost.
+	askWorkingPeriod = 10 * time.Minute
 	// lingerPatience is how long a pod may live on after its job was reported completed.
 	lingerPatience = time.Minute
 )
 
-// planDoubt asks GitHub where what is seen and what was reported do not go together.
-func (m *memory) planDoubt(p *plan, runners []*runner, want demand) {
-	// The figure of jobs is the listener's; the runners' own is what was reported for each.
+// planDoubt plans questions to GitHub about runners of which what is seen and what was reported disagree, or may, because
+// reports can be lost.
+func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) {
+	// assignedJobs is the listener's figure; working are the runners known to have a job, by a report or by GitHub's answer.
 	starved := want.assignedJobs > p.tally.working
 	for _, r := range runners {
-		past := m.past(r)
-		if r.deleting || r.ended() || past.lost || !past.removed.IsZero() {
+		past := h.historyOf(r)
+		if r.deleting || r.ended() || past.lost || !past.removedAt.IsZero() {
 			continue // nothing more to find out
 		}
 		switch {
-		case !m.askable(r):
-			m.doubtUnaskable(p, r)
+		case !h.askable(r):
+			h.doubtUnaskable(p, r)
 		case r.completed:
-			m.ask(p, &p.remove, r, kube.LaterOf(past.completed, past.asked), lingerPatience)
-		case m.slotOf(r) == slotWorking:
-			m.ask(p, &p.lookUp, r, kube.LaterOf(past.up, past.asked), m.pauseAfter(past, workingAsk))
+			h.ask(p, &p.deregister, r, kube.LaterOf(past.completedAt, past.askedAt), lingerPatience)
+		case h.slotOf(r) == slotWorking:
+			h.ask(p, &p.lookUp, r, kube.LaterOf(past.upAt, past.askedAt), h.pauseAfter(past, askWorkingPeriod))
 		case starved && r.up():
-			m.doubtIdle(p, r, want)
+			h.doubtIdle(p, r, want)
 		}
 	}
 }
 
-// askable says that the set's GitHub can be asked about the runner.
-func (m *memory) askable(r *runner) bool { return r.registration != 0 && !m.elsewhere(r) }
+// askable reports whether the set's GitHub can be asked about the runner.
+func (h *history) askable(r *runnerView) bool { return r.registrationID != 0 && !h.elsewhere(r) }
 
-// doubtUnaskable drops a runner that lives on after its job was reported completed, or works elsewhere for long, from where no
-// report comes any more. Its own finalization finds its registration where it is, and waits for a job that the runner has all the
-// same.
-func (m *memory) doubtUnaskable(p *plan, r *runner) {
-	switch past := m.past(r); {
+// doubtUnaskable deletes a runner that lives on after its job was reported completed, or has worked for long at another
+// address, from which no report comes any more. Its own finalization finds the registration where it is, and waits for a
+// job that the runner has all the same.
+func (h *history) doubtUnaskable(p *plan, r *runnerView) {
+	switch past := h.historyOf(r); {
 	case r.completed:
-		m.pick(p, &p.drop, r, past.completed.Add(lingerPatience))
-	case m.elsewhere(r) && m.slotOf(r) == slotWorking:
-		m.pick(p, &p.drop, r, past.up.Add(workingAsk))
+		h.pick(p, &p.delete, r, past.completedAt.Add(lingerPatience))
+	case h.elsewhere(r) && h.slotOf(r) == slotWorking:
+		h.pick(p, &p.delete, r, past.upAt.Add(askWorkingPeriod))
 	}
 }
 
 // doubtIdle asks about a runner that is up without a job while jobs wait.
-func (m *memory) doubtIdle(p *plan, r *runner, want demand) {
-	past := m.past(r)
+func (h *history) doubtIdle(p *plan, r *runnerView, want demand) {
+	past := h.historyOf(r)
 	switch {
-	case !m.now.Before(past.up.Add(want.registrationTimeout)):
-		// So long without a job: it never came to listen, whatever its registration says.
-		m.ask(p, &p.remove, r, past.asked, askAgain)
-	case past.asked.IsZero():
-		m.ask(p, &p.lookUp, r, past.up, idlePatience)
+	case !h.now.Before(past.upAt.Add(want.registrationTimeout)):
+		// So long without a job means that it never listened for one, whatever its registration says.
+		h.ask(p, &p.deregister, r, past.askedAt, askAgainAfter)
+	case past.askedAt.IsZero():
+		h.ask(p, &p.lookUp, r, past.upAt, idlePatience)
 	default:
-		m.ask(p, &p.lookUp, r, past.asked, m.pauseAfter(past, askAgain))
+		h.ask(p, &p.lookUp, r, past.askedAt, h.pauseAfter(past, askAgainAfter))
 	}
 }
 
-// pauseAfter is how long to wait after the last question: not long if the answer was that the runner is missing.
-func (m *memory) pauseAfter(past *past, usual time.Duration) time.Duration {
-	if !past.missing.IsZero() {
-		return missingAgain
+// pauseAfter returns how long to wait after the last question: the usual pause, or a short one where the answer was that
+// the runner is not registered.
+func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Duration {
+	if !past.missingAt.IsZero() {
+		return askMissingAgainAfter
 	}
 	return usual
 }
 
-// ask adds the runner to the questions if the pause since the last one is over, and the one that GitHub has asked for.
-func (m *memory) ask(p *plan, questions *[]*runner, r *runner, last time.Time, pause time.Duration) {
-	m.pick(p, questions, r, kube.LaterOf(last.Add(pause), m.past(r).retry))
+// ask adds the runner to the questions if the pause since the last one is over, and so is the one that GitHub has asked for.
+func (h *history) ask(p *plan, questions *[]*runnerView, r *runnerView, last time.Time, pause time.Duration) {
+	h.pick(p, questions, r, kube.LaterOf(last.Add(pause), h.historyOf(r).retryAt))
 }
 
-// pick adds the runner to one of the plan's lists if that is due, or sees to it that the moment is not missed.
-func (m *memory) pick(p *plan, list *[]*runner, r *runner, due time.Time) {
-	if m.now.Before(due) {
-		p.wake(due)
+// pick adds the runner to one of the plan's lists if that is due, or has the set planned anew when it is.
+func (h *history) pick(p *plan, list *[]*runnerView, r *runnerView, due time.Time) {
+	if h.now.Before(due) {
+		p.requeueBy(due)
 		return
 	}
 	*list = append(*list, r)

@@ -15,121 +15,121 @@ import (
 func answered(r answer) pool.Call[answer] { return pool.Call[answer]{Result: r} }
 
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, idle)
-	if p := h.pass(); len(p.lookUp) != 0 || p.again.Sub(h.now) != idlePatience {
-		t.Fatalf("asked at once about %v, again in %s", names(p.lookUp), p.again.Sub(h.now))
+	s := newScenario(1)
+	r := s.add(1, idle)
+	if p := s.pass(); len(p.lookUp) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("asked at once about %v, again in %s", names(p.lookUp), p.requeueAt.Sub(s.now))
 	}
-	if p := h.later(idlePatience).pass(); len(p.lookUp) != 1 {
+	if p := s.later(idlePatience).pass(); len(p.lookUp) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
-	h.past(r).asked = h.now
-	h.past(r).note(answered(answerMissing), h.now)
-	if p := h.later(missingAgain - time.Second).pass(); len(p.lookUp) != 0 {
+	s.historyOf(r).askedAt = s.now
+	s.historyOf(r).note(answered(answerMissing), s.now)
+	if p := s.later(askMissingAgainAfter - time.Second).pass(); len(p.lookUp) != 0 {
 		t.Error("asked again too early")
 	}
-	if p := h.later(time.Second).pass(); len(p.lookUp) != 1 {
+	if p := s.later(time.Second).pass(); len(p.lookUp) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
-	h.past(r).note(answered(answerMissing), h.now)
-	if p := h.pass(); len(p.drop) != 1 {
+	s.historyOf(r).note(answered(answerMissing), s.now)
+	if p := s.pass(); len(p.delete) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
 }
 
 func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, idle)
-	h.pass()
-	h.later(idlePatience).pass()
-	h.past(r).asked = h.now
-	h.past(r).note(answered(answerRegistered), h.now)
-	if p := h.later(askAgain - time.Second).pass(); len(p.lookUp) != 0 {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.later(idlePatience).pass()
+	s.historyOf(r).askedAt = s.now
+	s.historyOf(r).note(answered(answerRegistered), s.now)
+	if p := s.later(askAgainAfter - time.Second).pass(); len(p.lookUp) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := h.later(time.Second).pass(); len(p.lookUp) != 1 {
+	if p := s.later(time.Second).pass(); len(p.lookUp) != 1 {
 		t.Error("want it asked about again after a minute")
 	}
 }
 
 func TestIdleRunnerIsNotAskedAboutWhileNoJobWaits(t *testing.T) {
-	h := newHistory(1)
-	h.want.assignedJobs = 0 // minRunners 1
-	h.add(1, idle)
-	h.pass()
-	if p := h.later(time.Hour).pass(); len(p.lookUp)+len(p.remove) != 0 {
+	s := newScenario(1)
+	s.want.assignedJobs = 0 // minRunners 1
+	s.add(1, idle)
+	s.pass()
+	if p := s.later(time.Hour).pass(); len(p.lookUp)+len(p.deregister) != 0 {
 		t.Error("an idle runner that nobody waits for was asked about")
 	}
 }
 
 func TestRegistrationTimeout(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, idle)
-	h.pass()
-	h.past(r).asked = h.now.Add(defaultRegistrationTimeout - askAgain)
-	if p := h.later(defaultRegistrationTimeout).pass(); len(p.remove) != 1 {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.historyOf(r).askedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.deregister) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
 	}
 }
 
 func TestWorkingRunnerIsAskedAboutEveryTenMinutes(t *testing.T) {
-	h := newHistory(1)
-	h.add(1, busyOne)
-	h.pass()
-	if p := h.later(workingAsk - time.Second).pass(); len(p.lookUp) != 0 {
+	s := newScenario(1)
+	s.add(1, busyOne)
+	s.pass()
+	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.lookUp) != 0 {
 		t.Error("asked too early")
 	}
-	if p := h.later(time.Second).pass(); len(p.lookUp) != 1 {
+	if p := s.later(time.Second).pass(); len(p.lookUp) != 1 {
 		t.Error("want a lost completion looked for")
 	}
 }
 
 func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
-	h := newHistory(0)
-	r := h.add(1, lingering)
-	h.pass()
-	if p := h.later(lingerPatience).pass(); len(p.remove) != 1 {
+	s := newScenario(0)
+	r := s.add(1, lingering)
+	s.pass()
+	if p := s.later(lingerPatience).pass(); len(p.deregister) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
-	h.past(r).asked = h.now
-	h.past(r).note(answered(answerBusy), h.now)
-	if p := h.later(lingerPatience - time.Second).pass(); len(p.remove) != 0 {
+	s.historyOf(r).askedAt = s.now
+	s.historyOf(r).note(answered(answerBusy), s.now)
+	if p := s.later(lingerPatience - time.Second).pass(); len(p.deregister) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := h.later(time.Second).pass(); len(p.remove) != 1 {
+	if p := s.later(time.Second).pass(); len(p.deregister) != 1 {
 		t.Error("want GitHub asked again after a minute")
 	}
 }
 
-// A report came late, and of an earlier registration: nothing is recorded of the present one, and nobody knows an id to ask
-// about. It must not take a place of maxRunners forever.
-func TestCompletedRunnerWithoutARecordedRegistrationIsDropped(t *testing.T) {
+// A report came late, about an earlier registration: none is recorded now, so there is no id to ask about. The runner must not
+// count towards maxRunners forever.
+func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 	for name, phase := range map[string]v1alpha1.EphemeralRunnerPhase{
 		"no pod yet": "", "pending": v1alpha1.EphemeralRunnerPhasePending, "running": v1alpha1.EphemeralRunnerPhaseRunning,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHistory(1)
-			h.want.maxRunners = 1
+			s := newScenario(1)
+			s.want.maxRunners = 1
 			shape := lingering
-			shape.phase, shape.registration = phase, 0
-			h.add(1, shape)
-			h.pass()
-			p := h.later(lingerPatience - time.Second).pass()
-			if len(p.going()) != 0 || p.again.Sub(h.now) != time.Second {
-				t.Errorf("within the minute: drop %v, again in %s", names(p.drop), p.again.Sub(h.now))
+			shape.phase, shape.registrationID = phase, 0
+			s.add(1, shape)
+			s.pass()
+			p := s.later(lingerPatience - time.Second).pass()
+			if len(p.going()) != 0 || p.requeueAt.Sub(s.now) != time.Second {
+				t.Errorf("within the minute: delete %v, again in %s", names(p.delete), p.requeueAt.Sub(s.now))
 			}
-			if p := h.later(time.Second).pass(); len(p.drop) != 1 || len(p.remove)+len(p.lookUp) != 0 {
-				t.Errorf("drop %v, ask about %v and %v; want it dropped", names(p.drop), names(p.remove), names(p.lookUp))
+			if p := s.later(time.Second).pass(); len(p.delete) != 1 || len(p.deregister)+len(p.lookUp) != 0 {
+				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.delete), names(p.deregister), names(p.lookUp))
 			}
 		})
 	}
 }
 
-// No question about a runner comes before GitHub wants to be asked again, whatever it is asked for.
+// No question about a runner, of either kind, is asked before the time that GitHub has named.
 func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
-	const wanted = workingAsk + 2*time.Minute // longer than any pause of ours, and a failed runner is held for longer
+	const wanted = askWorkingPeriod + 2*time.Minute // longer than any pause of ours, and a failed runner is held for longer
 	for name, test := range map[string]struct {
-		shape    runner
+		shape    runnerView
 		replicas int
 	}{
 		"surplus":           {shape: idle},
@@ -139,12 +139,12 @@ func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 		"failed with a job": {shape: failedJob, replicas: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHistory(test.replicas)
-			r := h.add(1, test.shape)
-			h.pass()
-			limited := &actions.RateLimitedError{Until: h.now.Add(wanted), Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
-			h.past(r).note(pool.Call[answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, h.now)
-			if got := h.outcomeOf(); got.after != wanted || got.what != "remove" && got.what != "look up" {
+			s := newScenario(test.replicas)
+			r := s.add(1, test.shape)
+			s.pass()
+			limited := &actions.RateLimitedError{Until: s.now.Add(wanted), Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
+			s.historyOf(r).note(pool.Call[answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
+			if got := s.outcomeOf(); got.after != wanted || got.what != "deregister" && got.what != "look up" {
 				t.Errorf("%v; want GitHub asked after %s", got, wanted)
 			}
 		})
@@ -159,27 +159,27 @@ func TestRetryAt(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		"no answer":                        {errNoAnswer, retryQuestion},
+		"no answer":                        {errNoAnswer, retryQuestionAfter},
 		"to be left alone for an hour":     {limited(time.Hour), time.Hour},
-		"to be left alone for a moment":    {limited(time.Second), retryQuestion},
-		"to be left alone, until long ago": {limited(-time.Hour), retryQuestion},
+		"to be left alone for a moment":    {limited(time.Second), retryQuestionAfter},
+		"to be left alone, until long ago": {limited(-time.Hour), retryQuestionAfter},
 	} {
-		if got := retryAt(test.err, start).Sub(start); got != test.want {
+		if got := retryQuestionAt(test.err, start).Sub(start); got != test.want {
 			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)
 		}
 	}
 }
 
 func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
-	h := newHistory(0)
-	r := h.add(1, idle)
-	h.pass()
-	h.later(surplusPatience).publish(0).pass()
-	h.past(r).note(pool.Call[answer]{Err: errors.New("no answer")}, h.now)
-	if p := h.pass(); len(p.remove) != 0 {
+	s := newScenario(0)
+	r := s.add(1, idle)
+	s.pass()
+	s.later(surplusPatience).publish(0).pass()
+	s.historyOf(r).note(pool.Call[answer]{Err: errors.New("no answer")}, s.now)
+	if p := s.pass(); len(p.deregister) != 0 {
 		t.Error("GitHub is asked again at once")
 	}
-	if p := h.later(retryQuestion).pass(); len(p.remove) != 1 {
+	if p := s.later(retryQuestionAfter).pass(); len(p.deregister) != 1 {
 		t.Error("want GitHub asked again")
 	}
 }

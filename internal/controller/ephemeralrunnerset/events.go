@@ -10,8 +10,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// announce tells of the conditions that changed between two states of a set: what went wrong, and that it is well again.
-func (c *Controller) announce(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
+// recordEvents records an Event for each condition that became true between two states of a set, and for each that is false
+// again.
+func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
 	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated} {
 		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)

@@ -1,89 +1,220 @@
 package ephemeralrunnerset
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"time"
+	"sync"
+	"testing"
+	"testing/synctest"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// start is when every history in these tests begins.
-var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
-// history drives a memory through passes at chosen moments, the way Reconcile does.
-type history struct {
-	*memory
-	now     time.Time
-	patchID int
-	runners []*runner
-	want    demand
-	made    int
+// fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
+type fixture struct {
+	*testing.T
+	api        client.WithWatch
+	controller *Controller
+	watch      controllertest.RunnerWatch
+	recorder   *events.FakeRecorder
+	removed    *removals.Memory
+
+	mu       sync.Mutex
+	requests map[string]int
+	// refuse is what creations of runners fail with; where made is set the runner is created all the same. Where refusals is
+	// not 0 only so many of them fail.
+	refuse   error
+	made     bool
+	refusals int
+	// late is set while the watch does not show changes of runners yet.
+	late bool
+	// remove is what GitHub answers to the removal of a runner, asked is how often it was asked.
+	remove error
+	asked  int
 }
 
-func newHistory(replicas int) *history {
-	return &history{
-		memory: newMemory(), now: start, patchID: 1,
-		want: demand{
-			replicas: replicas, assignedJobs: replicas, maxRunners: 1000,
-			failedHistory: defaultFailedHistory, registrationTimeout: defaultRegistrationTimeout,
+func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
+	t.Helper()
+	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
+		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), removed: removals.New(clock.RealClock{}), requests: map[string]int{}}
+		f.api = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(objects...).
+			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
+			WithInterceptorFuncs(f.interceptors()).Build()
+		f.controller = NewController(Options{
+			Client: f.api, Pool: workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{},
+			GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f, nil },
+			Proxy: func(context.Context, credentials.Reference) (map[string][]byte, error) {
+				return map[string][]byte{"http_proxy": []byte("http://proxy")}, nil
+			},
+		})
+		f.watch.Handler = f.controller.RunnerEvents()
+		test(f)
+	})
+}
+
+func (f *fixture) count(request string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests[request]++
+}
+
+// refusal returns what the next creation fails with.
+func (f *fixture) refusal() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refusals > 0 {
+		if f.refusals--; f.refusals == 0 {
+			defer func() { f.refuse = nil }()
+		}
+	}
+	return f.refuse
+}
+
+// interceptors returns functions that count requests, make them fail, and set what a real API server sets in new objects.
+func (f *fixture) interceptors() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			f.count("create")
+			object.SetUID(uuid.NewUUID())
+			object.SetCreationTimestamp(metav1.Now())
+			refuse := f.refusal()
+			if refuse != nil && !f.made {
+				return refuse
+			}
+			return errors.Join(c.Create(ctx, object, options...), refuse)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			f.count("delete")
+			return c.Delete(ctx, object, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			f.count(fmt.Sprintf("patch %s %T", resource, object))
+			return c.SubResource(resource).Patch(ctx, object, patch, options...)
 		},
 	}
 }
 
-// add makes runners in the given state and returns the last.
-func (h *history) add(n int, shape runner) *runner {
-	var last *runner
-	for range n {
-		h.made++
-		r := shape
-		r.name = fmt.Sprintf("runner-%d", h.made)
-		r.uid = types.UID(r.name)
-		if r.created.IsZero() {
-			r.created = h.now
+func (f *fixture) RemoveRunner(context.Context, int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return f.remove
+}
+
+func (f *fixture) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
+	return &actions.RunnerReference{ID: id}, nil
+}
+
+// newSet returns a set that wants the given number of runners.
+func newSet(replicas int, change ...func(*v1alpha1.EphemeralRunnerSet)) *v1alpha1.EphemeralRunnerSet {
+	set := &v1alpha1.EphemeralRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: setKey.Namespace, Name: setKey.Name, UID: "set-uid", Generation: 1,
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setKey.Namespace},
+		},
+		Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: replicas, AssignedJobs: replicas, PatchID: 1},
+	}
+	for _, c := range change {
+		c(set)
+	}
+	return set
+}
+
+func (f *fixture) pass() (ctrl.Result, error) {
+	f.Helper()
+	if !f.late {
+		f.watch.Show(f.Context(), f.runners())
+	}
+	result, err := f.controller.Reconcile(f.Context(), ctrl.Request{NamespacedName: setKey})
+	synctest.Wait()
+	return result, err
+}
+
+func (f *fixture) reconcile() ctrl.Result {
+	f.Helper()
+	result, err := f.pass()
+	if err != nil {
+		f.Fatalf("Reconcile() = %v", err)
+	}
+	return result
+}
+
+// runners returns the runners that the API server has, whether the watch has shown them or not.
+func (f *fixture) runners() []v1alpha1.EphemeralRunner {
+	f.Helper()
+	var list v1alpha1.EphemeralRunnerList
+	if err := f.api.List(f.Context(), &list); err != nil {
+		f.Fatal(err)
+	}
+	return list.Items
+}
+
+func (f *fixture) wantRunners(want int) {
+	f.Helper()
+	if got := len(f.runners()); got != want {
+		f.Errorf("%d runners, want %d", got, want)
+	}
+}
+
+// bringUp has all runners register and run.
+func (f *fixture) bringUp() {
+	f.Helper()
+	for _, r := range f.runners() {
+		r.Status.Phase, r.Status.RunnerID, r.Status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, 7, true
+		if err := f.api.Status().Update(f.Context(), &r); err != nil {
+			f.Fatal(err)
 		}
-		h.runners = append(h.runners, &r)
-		last = &r
 	}
-	return last
 }
 
-// pass notes and plans at the present moment.
-func (h *history) pass() *plan {
-	h.memory.note(h.runners, h.patchID, "template", h.now)
-	return h.memory.plan(h.runners, h.want, 0)
-}
-
-// later lets time pass.
-func (h *history) later(d time.Duration) *history {
-	h.now = h.now.Add(d)
-	return h
-}
-
-// publish lets the listener publish a figure.
-func (h *history) publish(replicas int) *history {
-	h.patchID++
-	h.want.replicas, h.want.assignedJobs = replicas, replicas
-	return h
-}
-
-// Runners in the states that matter.
-var (
-	starting  = runner{}
-	idle      = runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, registration: 7}
-	busyOne   = runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, registration: 7, hasJob: true, jobPatchID: 1}
-	succeeded = runner{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registration: 7, hasJob: true}
-	failedJob = runner{phase: v1alpha1.EphemeralRunnerPhaseFailed, registration: 7, hasJob: true}
-	failedOne = runner{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ErrImagePull", message: "no such image"}
-	outdated  = runner{phase: v1alpha1.EphemeralRunnerPhaseOutdated}
-	lingering = runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, registration: 7, hasJob: true, completed: true, jobPatchID: 1}
-)
-
-func names(runners []*runner) []string {
-	var all []string
-	for _, r := range runners {
-		all = append(all, r.name)
+func (f *fixture) set() *v1alpha1.EphemeralRunnerSet {
+	f.Helper()
+	set := &v1alpha1.EphemeralRunnerSet{}
+	if err := f.api.Get(f.Context(), setKey, set); err != nil {
+		f.Fatal(err)
 	}
-	return all
+	return set
+}
+
+// publish has the listener write a figure.
+func (f *fixture) publish(replicas int) {
+	f.Helper()
+	set := f.set()
+	set.Spec.Replicas, set.Spec.AssignedJobs = replicas, replicas
+	set.Spec.PatchID++
+	if err := f.api.Update(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// event reports whether an Event with the reason was recorded.
+func (f *fixture) event(reason string) bool { return controllertest.CountTold(f.recorder, reason) > 0 }
+
+// makeSurplus brings the set's runners up, then has none of them wanted until that is acted on.
+func (f *fixture) makeSurplus() {
+	f.Helper()
+	f.reconcile()
+	f.bringUp()
+	f.publish(0)
+	f.reconcile()
+	controllertest.Elapse(surplusPatience)
+	f.publish(0)
 }

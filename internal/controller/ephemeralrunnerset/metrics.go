@@ -13,7 +13,7 @@ import (
 // labelNames are ARC's, so that dashboards keep working. name and namespace are the scale set's.
 var labelNames = []string{"name", "namespace", "repository", "organization", "enterprise"}
 
-// runnersByState has a series for each state and reason that there was a runner in; reasons are those of Kubernetes and of
+// runnersByState has a series for each state and reason that a runner has been in; reasons are those of Kubernetes and of
 // this product, some dozens at most.
 var runnersByState = setmetrics.Gauge("runners",
 	"Runners by state (pending, idle, busy, finishing, failed) and, of those that wait or failed, by reason.", "state", "reason")
@@ -41,10 +41,10 @@ const (
 	stateFailed    = "failed"
 )
 
-// stateAndReason label a runner.
+// stateAndReason are the labels of runnersByState that say how a runner is.
 type stateAndReason struct{ state, reason string }
 
-func stateOf(r *runner) stateAndReason {
+func stateOf(r *runnerView) stateAndReason {
 	switch {
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		return stateAndReason{stateFailed, r.reason}
@@ -59,10 +59,10 @@ func stateOf(r *runner) stateAndReason {
 	}
 }
 
-// publishStates shows how many runners are in which state. A state that was there and has no runner any more shows 0.
-func (m *setMemory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*runner) {
+// publishStates shows how many runners are in which state. A state that had a runner and has none now shows 0.
+func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*runnerView) {
 	counts := map[stateAndReason]int{{state: statePending}: 0, {state: stateIdle}: 0, {state: stateBusy}: 0, {state: stateFinishing}: 0}
-	for state := range m.published {
+	for state := range s.published {
 		counts[state] = 0
 	}
 	for _, r := range runners {
@@ -72,7 +72,7 @@ func (m *setMemory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*r
 	for state, count := range counts {
 		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.state, state.reason).Set(float64(count))
 	}
-	m.published = counts
+	s.published = counts
 }
 
 // seriesLabels are the values of labelNames.
@@ -86,26 +86,26 @@ func seriesLabelsOf(set *v1alpha1.EphemeralRunnerSet) seriesLabels {
 	}
 }
 
-// publishCounts drops the series of an earlier address first, which would keep their last value forever. A set that is new
-// here does so as well: they may be of the one whose place it takes.
-func (m *setMemory) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
-	if labels := seriesLabelsOf(set); m.labels != labels {
+// publishCounts shows the counts in the set's status. Series of an earlier address would keep their last value forever, so it
+// deletes them first. It does so for a set that is new here as well: they may be those of the set whose place it takes.
+func (s *setState) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
+	if labels := seriesLabelsOf(set); s.labels != labels {
 		deleteCounts(kube.ScaleSetOf(set))
-		m.labels = labels
+		s.labels = labels
 	}
-	pendingRunners.WithLabelValues(m.labels[:]...).Set(float64(set.Status.PendingEphemeralRunners))
-	runningRunners.WithLabelValues(m.labels[:]...).Set(float64(set.Status.RunningEphemeralRunners))
-	failedRunners.WithLabelValues(m.labels[:]...).Set(float64(set.Status.FailedEphemeralRunners))
+	pendingRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.PendingEphemeralRunners))
+	runningRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.RunningEphemeralRunners))
+	failedRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.FailedEphemeralRunners))
 }
 
-// deleteCounts goes by name alone, because the other labels follow the address.
+// deleteCounts deletes the counts of a scale set, whatever address their other labels are of.
 func deleteCounts(scaleSet types.NamespacedName) {
 	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
 		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})
 	}
 }
 
-// deleteMetrics ends the series of a scale set that is gone.
+// deleteMetrics deletes the series of a scale set that is gone.
 func deleteMetrics(scaleSet types.NamespacedName) {
 	deleteCounts(scaleSet)
 	setmetrics.Delete(scaleSet)

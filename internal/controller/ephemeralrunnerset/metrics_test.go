@@ -20,8 +20,8 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	value := func(state, reason string) float64 {
 		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))
 	}
-	m := &setMemory{memory: newMemory()}
-	m.publishStates(set, []*runner{
+	s := &setState{history: newHistory()}
+	s.publishStates(set, []*runnerView{
 		{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ImagePullBackOff"},
 		{phase: v1alpha1.EphemeralRunnerPhaseOutdated, reason: "Outdated"},
 		{phase: v1alpha1.EphemeralRunnerPhaseRunning},
@@ -40,7 +40,7 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 			t.Errorf("%v: %g, want %g", state, got, want)
 		}
 	}
-	m.publishStates(set, nil)
+	s.publishStates(set, nil)
 	if got := value("pending", "QuotaExceeded"); got != 0 {
 		t.Errorf("%g runners wait for quota, want none", got)
 	}
@@ -54,7 +54,7 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 // and end with the last of them.
 func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 	c := NewController(Options{Clock: clock.RealClock{}})
-	// series says whether there were any, and ends them.
+	// series reports whether there were any, and deletes them.
 	series := func() bool { return runnersByState.DeletePartialMatch(prometheus.Labels{"name": "taken-over"}) > 0 }
 	takenOver := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "taken-over" }
 	var keys []types.NamespacedName
@@ -62,13 +62,13 @@ func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 		set := newSet(0, takenOver)
 		set.Name = name
 		keys = append(keys, client.ObjectKeyFromObject(set))
-		c.memoryOf(set).publishStates(set, nil)
+		c.setStateOf(set).publishStates(set, nil)
 	}
 	c.forget(keys[0])
 	if !series() {
 		t.Error("the series went with a set that had a successor")
 	}
-	c.memories[keys[1]].publishStates(newSet(0, takenOver), nil)
+	c.states[keys[1]].publishStates(newSet(0, takenOver), nil)
 	c.forget(keys[1])
 	if series() {
 		t.Error("series of a scale set that is gone were still there")
@@ -88,9 +88,9 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
-	newcomer := func() *setMemory { return &setMemory{memory: newMemory()} }
+	newcomer := func() *setState { return &setState{history: newHistory()} }
 	same := newcomer()
-	for name, second := range map[string]*setMemory{"the same set": same, "one that takes its place": newcomer()} {
+	for name, second := range map[string]*setState{"the same set": same, "one that takes its place": newcomer()} {
 		t.Run(name, func(t *testing.T) {
 			same.publishCounts(at("old"))
 			second.publishCounts(at("new"))
@@ -104,12 +104,12 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 // While a deleted set drains, for hours perhaps, its metrics are still those of its runners.
 func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 	named := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "draining" }
-	inBubble(t, func(s *site) {
-		s.controller.options.PublishMetrics = true
-		s.reconcile()
-		controllertest.Elapse(2 * reportEvery)
-		s.reconcile()
-		scaleSet := kube.ScaleSetOf(s.set())
+	inBubble(t, func(f *fixture) {
+		f.controller.options.PublishMetrics = true
+		f.reconcile()
+		controllertest.Elapse(2 * reportPeriod)
+		f.reconcile()
+		scaleSet := kube.ScaleSetOf(f.set())
 		defer deleteMetrics(scaleSet)
 		pending := func() float64 {
 			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, statePending, ""))
@@ -117,10 +117,10 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 		if got := pending(); got != 3 {
 			t.Fatalf("%g pending runners, want 3", got)
 		}
-		s.delete()
-		s.reconcile() // deletes the runners
-		controllertest.Elapse(2 * reportEvery)
-		s.reconcile()
+		f.delete()
+		f.reconcile() // deletes the runners
+		controllertest.Elapse(2 * reportPeriod)
+		f.reconcile()
 		if got := pending(); got != 0 {
 			t.Errorf("%g pending runners of a set that is being deleted, want none", got)
 		}

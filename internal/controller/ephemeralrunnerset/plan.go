@@ -9,35 +9,37 @@ import (
 )
 
 const (
-	// surplusPatience is how long a runner has to be too many before it is removed. Job assignment and figures travel
-	// by different ways and differ for seconds; a runner removed too early is a job that waits for a new pod.
+	// surplusPatience is how long there has to be a runner too many before one is removed. Job assignment and figures travel
+	// by different ways and differ for seconds; a runner that is removed too early is a job that waits for a new pod.
 	surplusPatience = 30 * time.Second
-	// createAtMost is how many runners one pass makes: eight rounds of kube.MaxParallelism requests, a second or two. The next
-	// pass goes on, so that an absurd minRunners costs no memory here and is seen, and mended, while it grows.
-	createAtMost = 1000
+	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or two.
+	// The next pass goes on, so that an absurd minRunners costs no memory here, and is seen, and corrected, while the set
+	// grows.
+	maxCreatesPerPass = 1000
 	// completionWindow: a completion that was reported this recently may be in the figures twice.
 	completionWindow = 10 * time.Second
-	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait.
+	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says otherwise.
 	defaultRegistrationTimeout = 10 * time.Minute
-	// defaultFailedHistory is how many runners that failed without a job are kept to look at, and historyAge how long.
-	defaultFailedHistory = 3
-	historyAge           = time.Hour
-	// expectedAtMost is how long a runner that was created may stay unseen. Watches deliver within seconds; one that is
-	// later was deleted again before it was seen.
-	expectedAtMost = time.Minute
+	// defaultFailedHistoryLimit is how many runners that failed without a job are kept to look at, unless the set says
+	// otherwise, and maxFailedHistoryAge for how long.
+	defaultFailedHistoryLimit = 3
+	maxFailedHistoryAge       = time.Hour
+	// expectationTimeout is how long a runner that was created may stay unseen. Watches deliver within seconds: one that is
+	// not seen for longer was deleted before it could be.
+	expectationTimeout = time.Minute
 )
 
 // demand is what the set's spec asks for.
 type demand struct {
 	replicas, assignedJobs, maxRunners int
-	failedHistory                      int
+	failedHistoryLimit                 int
 	registrationTimeout                time.Duration
 }
 
 func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
 	d := demand{
 		replicas: spec.Replicas, assignedJobs: spec.AssignedJobs,
-		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistory: defaultFailedHistory,
+		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
 		registrationTimeout: defaultRegistrationTimeout,
 	}
 	if timeout := spec.EphemeralRunnerSpec.RegistrationTimeout; timeout != nil {
@@ -47,131 +49,134 @@ func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
 		d.maxRunners = *spec.MaxRunners
 	}
 	if spec.FailedHistoryLimit != nil {
-		d.failedHistory = *spec.FailedHistoryLimit
+		d.failedHistoryLimit = *spec.FailedHistoryLimit
 	}
 	return d
 }
 
-// plan is what one pass decided to do.
+// plan is what one pass has decided to do.
 type plan struct {
 	// tally is what the set has.
 	tally tally
-	// create is how many runners to make.
+	// create is how many runners to create.
 	create int
-	// drop are runners to delete without asking: GitHub has nothing to say about them any more, or their own
-	// finalization asks.
-	drop []*runner
-	// dropUnseen are runners that were not registered when they were seen, to be deleted only if that is still so.
-	dropUnseen []*runner
-	// remove are runners that GitHub is asked to remove; they are deleted when it has agreed.
-	remove []*runner
+	// surplus are the clocks of the runners that are too many, as history.surplus is to have them.
+	surplus []time.Time
+	// delete are runners to delete without asking GitHub: it has answered, there is nothing to ask, or their own finalization
+	// asks.
+	delete []*runnerView
+	// deleteUnregistered are runners that were not registered when they were seen, to be deleted only if nobody has written to
+	// them since.
+	deleteUnregistered []*runnerView
+	// deregister are runners that GitHub is asked to remove; they are deleted when it has agreed.
+	deregister []*runnerView
 	// lookUp are runners about which GitHub is asked whether they are registered.
-	lookUp []*runner
-	// exitedIdle are runners that ended well without ever having had a job.
-	exitedIdle []*runner
-	// again is when to plan anew even if nothing changes; zero means never.
-	again time.Time
+	lookUp []*runnerView
+	// exitedIdle are runners that exited with code 0 without ever having had a job.
+	exitedIdle []*runnerView
+	// requeueAt is when to plan anew even if nothing changes; zero means never.
+	requeueAt time.Time
 }
 
-// wake makes sure that the set is planned anew at t; zero is never.
-func (p *plan) wake(t time.Time) { p.again = kube.EarlierOf(p.again, t) }
+// requeueBy has the set planned anew at t at the latest; zero is never.
+func (p *plan) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
 
-// plan decides. expected is how many runners were created that are not among those seen. All that it changes are the
-// memory's clocks of surplus; see windSurplus.
-func (m *memory) plan(runners []*runner, want demand, expected int) *plan {
-	p := &plan{tally: m.tally(runners)}
-	m.planRelease(p, runners)
-	m.planHistory(p, runners, want.failedHistory)
-	m.planReplacement(p, runners)
-	m.planDoubt(p, runners, want)
-	m.planCreation(p, want, expected)
-	m.planSurplus(p, runners, want, expected)
+// plan decides what to do. expected is how many runners were created, or may have been, that are not among the given ones.
+func (h *history) plan(runners []*runnerView, want demand, expected int) *plan {
+	p := &plan{tally: h.tally(runners)}
+	h.planRelease(p, runners)
+	h.planFailedHistory(p, runners, want.failedHistoryLimit)
+	h.planReplacement(p, runners)
+	h.planDoubt(p, runners, want)
+	h.planCreation(p, want, expected)
+	h.planSurplus(p, runners, want, expected)
 	return p
 }
 
-// planCreation fills up to replicas, within maxRunners and what trouble allows.
-func (m *memory) planCreation(p *plan, want demand, expected int) {
+// planCreation fills up to replicas, within maxRunners and what earlier failures allow.
+func (h *history) planCreation(p *plan, want demand, expected int) {
 	t := &p.tally
 	// Runners that exited without a job are about to count as failures, which may forbid to replace them.
 	missing := want.replicas - t.waiting - t.working - t.held - expected - len(p.exitedIdle)
 	room := want.maxRunners - t.notEnded - expected
 	unproven := t.starting
-	if m.trouble.isOutdated() {
+	if h.failures.isOutdated() {
 		unproven = t.waiting // it is up for seconds before GitHub refuses it
 	}
 	var due time.Time
-	p.create, due = m.trouble.allows(max(0, min(missing, room)), unproven+expected, m.now)
-	p.wake(due)
-	if p.create > createAtMost {
-		p.create = createAtMost
-		if !m.closed && !m.now.Before(m.createAfter) { // otherwise nothing is made now, and there is nothing to go on with
-			p.wake(m.now)
+	p.create, due = h.failures.allows(max(0, min(missing, room)), unproven+expected, h.now)
+	p.requeueBy(due)
+	if p.create > maxCreatesPerPass {
+		p.create = maxCreatesPerPass
+		if !h.namespaceTerminating && !h.now.Before(h.createAt) { // otherwise nothing is created now that the next pass could go on with
+			p.requeueBy(h.now)
 		}
 	}
 }
 
 // planSurplus picks a victim for each clock of surplus that has run out.
-func (m *memory) planSurplus(p *plan, runners []*runner, want demand, expected int) {
+func (h *history) planSurplus(p *plan, runners []*runnerView, want demand, expected int) {
 	t := &p.tally
-	m.windSurplus(max(0, t.waiting+t.working+expected-want.replicas-len(m.completions)))
+	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-want.replicas-len(h.completions)), h.now)
 	due := 0
-	for _, since := range m.surplus {
+	for _, since := range p.surplus {
 		expiry := since.Add(surplusPatience)
-		if m.now.Before(expiry) {
-			p.wake(expiry)
-		} else if !m.patchSeen.Before(expiry) {
+		if h.now.Before(expiry) {
+			p.requeueBy(expiry)
+		} else if !h.patchSeenAt.Before(expiry) {
 			due++
 		}
 	}
-	m.pickVictims(p, runners, due)
+	h.pickVictims(p, runners, due)
 }
 
-// windSurplus keeps one clock for each runner that is too many: new ones start now, and where there are fewer those that
-// started last are stopped.
-func (m *memory) windSurplus(surplus int) {
-	m.surplus = m.surplus[:min(surplus, len(m.surplus))]
-	for len(m.surplus) < surplus {
-		m.surplus = append(m.surplus, m.now)
+// surplusClocks returns one clock for each of n runners that are too many, oldest first. Where more clocks are running those
+// that started last are dropped, and where fewer are the new ones start now.
+func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
+	clocks := slices.Clone(running[:min(n, len(running))]) // a copy, because a plan changes nothing
+	for len(clocks) < n {
+		clocks = append(clocks, now)
 	}
+	return clocks
 }
 
-// pickVictims spares as many runners as are due, those counted that go for another reason.
-func (m *memory) pickVictims(p *plan, runners []*runner, due int) {
+// pickVictims has as many waiting runners removed as are due, including those that are removed for another reason.
+func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 	if due == 0 {
 		return
 	}
 	going := p.going()
 	for r := range going {
-		if m.slotOf(r) == slotWaiting {
+		if h.slotOf(r) == slotWaiting {
 			due--
 		}
 	}
-	for _, r := range m.candidates(going, runners) {
+	for _, r := range h.candidates(going, runners) {
 		if due <= 0 {
 			return
 		}
-		m.spare(p, r)
+		h.spare(p, r)
 		due--
 	}
 }
 
-// candidates returns the runners that can be spared, best first: not registered yet, registered but not up, idle; each
+// candidates returns the runners that can be removed, best first: not registered yet, registered but not up, idle; each
 // oldest first. One with a job is never among them.
-func (m *memory) candidates(going map[*runner]bool, runners []*runner) []*runner {
-	var spare []*runner
+func (h *history) candidates(going map[*runnerView]bool, runners []*runnerView) []*runnerView {
+	var spare []*runnerView
 	for _, r := range runners {
-		if m.slotOf(r) == slotWaiting && !going[r] {
+		if h.slotOf(r) == slotWaiting && !going[r] {
 			spare = append(spare, r)
 		}
 	}
-	slices.SortStableFunc(spare, func(a, b *runner) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(spare, func(a, b *runnerView) int { return rank(a) - rank(b) })
 	return spare
 }
 
-// going returns the runners that the plan gets rid of so far.
-func (p *plan) going() map[*runner]bool {
-	going := make(map[*runner]bool, len(p.drop)+len(p.dropUnseen)+len(p.remove))
-	for _, runners := range [][]*runner{p.drop, p.dropUnseen, p.remove} {
+// going returns the runners that the plan removes so far.
+func (p *plan) going() map[*runnerView]bool {
+	going := make(map[*runnerView]bool, len(p.delete)+len(p.deleteUnregistered)+len(p.deregister))
+	for _, runners := range [][]*runnerView{p.delete, p.deleteUnregistered, p.deregister} {
 		for _, r := range runners {
 			going[r] = true
 		}
@@ -179,9 +184,9 @@ func (p *plan) going() map[*runner]bool {
 	return going
 }
 
-func rank(r *runner) int {
+func rank(r *runnerView) int {
 	switch {
-	case r.registration == 0:
+	case r.registrationID == 0:
 		return 0
 	case !r.up():
 		return 1
@@ -190,63 +195,63 @@ func rank(r *runner) int {
 	}
 }
 
-// spare gets rid of a runner without a job: by GitHub's leave where it is registered. Elsewhere its own finalization asks
-// for that.
-func (m *memory) spare(p *plan, r *runner) {
+// spare removes a runner without a job, with GitHub's consent where it is registered: where it is registered at another
+// address its own finalization asks for that.
+func (h *history) spare(p *plan, r *runnerView) {
 	switch {
-	case r.registration == 0:
-		p.dropUnseen = append(p.dropUnseen, r)
-	case m.elsewhere(r):
-		p.drop = append(p.drop, r)
+	case r.registrationID == 0:
+		p.deleteUnregistered = append(p.deleteUnregistered, r)
+	case h.elsewhere(r):
+		p.delete = append(p.delete, r)
 	default:
-		m.pick(p, &p.remove, r, m.past(r).retry)
+		h.pick(p, &p.deregister, r, h.historyOf(r).retryAt)
 	}
 }
 
-// planReplacement gets rid of runners of an old template that have no job; those with one finish.
-func (m *memory) planReplacement(p *plan, runners []*runner) {
+// planReplacement removes runners of an old template that have no job; those with one finish it.
+func (h *history) planReplacement(p *plan, runners []*runnerView) {
 	going := p.going()
 	for _, r := range runners {
-		if m.oldTemplate(r) && m.slotOf(r) == slotWaiting && !going[r] {
-			m.spare(p, r)
+		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting && !going[r] {
+			h.spare(p, r)
 		}
 	}
 }
 
 // planRelease deletes runners that ended and whose slot is free, and those GitHub has agreed to remove.
-func (m *memory) planRelease(p *plan, runners []*runner) {
+func (h *history) planRelease(p *plan, runners []*runnerView) {
 	for _, r := range runners {
-		past := m.past(r)
+		past := h.historyOf(r)
 		switch {
 		case r.deleting || r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.alive():
-			if !past.removed.IsZero() || past.lost {
-				p.drop = append(p.drop, r)
+			if !past.removedAt.IsZero() || past.lost {
+				p.delete = append(p.delete, r)
 			}
-		case m.slotOf(r) == slotHeld:
-			m.planHeld(p, r, past)
+		case h.slotOf(r) == slotHeld:
+			h.planHeld(p, r, past)
 		case r.exitedIdle() && !past.busy:
 			p.exitedIdle = append(p.exitedIdle, r)
 		default:
-			p.drop = append(p.drop, r)
+			p.delete = append(p.delete, r)
 		}
 	}
 }
 
-// planHeld finds out whether GitHub has let go of a failed runner.
-func (m *memory) planHeld(p *plan, r *runner, past *past) {
+// planHeld finds out whether GitHub has given up the job of a runner that failed: then it agrees to remove the runner.
+func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
 	if r.phase != v1alpha1.EphemeralRunnerPhaseFailed {
-		return // the next patchID releases it
+		return // a later patchID releases it
 	}
-	p.wake(past.ended.Add(heldAtMost))
-	if past.removed.IsZero() && m.askable(r) {
-		m.ask(p, &p.remove, r, past.asked, askAgain)
+	p.requeueBy(past.endedAt.Add(heldTimeout))
+	if past.removedAt.IsZero() && h.askable(r) {
+		h.ask(p, &p.deregister, r, past.askedAt, askAgainAfter)
 	}
 }
 
-// planHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old,
-// and the newest outdated one, which is what the set's being outdated is known by after a restart.
-func (m *memory) planHistory(p *plan, runners []*runner, limit int) {
+// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too
+// old, and the newest outdated one, by which it is known after a restart that the set is outdated.
+func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
 	room := map[v1alpha1.EphemeralRunnerPhase]int{
 		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
 	}
@@ -254,26 +259,26 @@ func (m *memory) planHistory(p *plan, runners []*runner, limit int) {
 		if r.deleting || !r.failedIdle() && r.phase != v1alpha1.EphemeralRunnerPhaseOutdated {
 			continue
 		}
-		if room[r.phase] == 0 || m.obsolete(p, r) {
-			p.drop = append(p.drop, r)
+		if room[r.phase] == 0 || h.obsolete(p, r) {
+			p.delete = append(p.delete, r)
 			continue
 		}
 		room[r.phase]--
 	}
 }
 
-// obsolete says that a failed runner has nothing to tell any more.
-func (m *memory) obsolete(p *plan, r *runner) bool {
-	if m.oldTemplate(r) || r.created.Before(m.trouble.lastWorking) {
+// obsolete reports whether a failed or outdated runner is of no more use to look at.
+func (h *history) obsolete(p *plan, r *runnerView) bool {
+	if h.oldTemplate(r) || r.createdAt.Before(h.failures.lastWorkerCreatedAt) {
 		return true
 	}
 	if r.phase == v1alpha1.EphemeralRunnerPhaseOutdated {
 		return false
 	}
-	expiry := m.past(r).ended.Add(historyAge)
-	if !m.now.Before(expiry) {
+	expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
+	if !h.now.Before(expiry) {
 		return true
 	}
-	p.wake(expiry)
+	p.requeueBy(expiry)
 	return false
 }

@@ -25,7 +25,7 @@ func many(n int) []v1alpha1.EphemeralRunner {
 		runners[i] = v1alpha1.EphemeralRunner{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: setKey.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start),
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(newSet(0), v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))},
+				OwnerReferences: ownedBy(newSet(0)),
 			},
 			Spec:   v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: configURL},
 			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name, JobPatchID: 1},
@@ -43,36 +43,38 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 	return c, set, runners
 }
 
-// onePass is everything a pass does with the runners of a set but asking the API server.
-func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, m *setMemory) {
+// onePass does all that a pass does with the runners of a set, without requests to the API server.
+func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	views := c.roster.of(set.UID)
-	m.place = placeOf(&set.Spec.EphemeralRunnerSpec)
-	m.note(views, set.Spec.PatchID, "template", start)
-	c.questions.note(context.Background(), m.memory, setKey, views)
-	p := m.plan(views, demandOf(&set.Spec), c.expected(&pass{set: set, memory: m, views: views}))
-	m.describe(&set.Status, set, views, p)
+	s.place = placeOf(&set.Spec.EphemeralRunnerSpec)
+	s.note(views, set.Spec.PatchID, "template", start)
+	c.questions.note(context.Background(), s.history, setKey, views)
+	p := s.plan(views, demandOf(&set.Spec), c.expected(&pass{set: set, state: s, views: views}))
+	s.surplus = p.surplus
+	s.describe(&set.Status, set, views, p)
 }
 
-// A set has at most ten passes a second (see gather), whatever happens to its runners, so the time of one pass is what
+// A set has at most ten passes a second (see gatherPeriod), whatever happens to its runners, so the time of one pass is what
 // bounds the cost of a large set.
 func BenchmarkPass(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			c, set, _ := populate(n)
-			m := c.memoryOf(set)
+			s := c.setStateOf(set)
 			b.ReportAllocs()
 			for b.Loop() {
-				onePass(c, set, m)
+				onePass(c, set, s)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/runner")
 		})
 	}
 }
 
-// change has each event be news: the runner's job is another one's.
+// change makes a change of the runner that a decision could follow from.
 func change(runner *v1alpha1.EphemeralRunner) { runner.Status.JobPatchID++ }
 
-// What one event of a runner costs beside the pass, which it shares with all others of a tenth of a second.
+// BenchmarkRunnerEvent measures what one event of a runner costs beside the pass, which it shares with all others of a tenth of
+// a second.
 func BenchmarkRunnerEvent(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -109,9 +111,9 @@ func TestAllocationsOfARunnerEvent(t *testing.T) {
 func TestAllocationsOfAPass(t *testing.T) {
 	allocations := func(n int) float64 {
 		c, set, _ := populate(n)
-		m := c.memoryOf(set)
-		onePass(c, set, m)
-		return testing.AllocsPerRun(10, func() { onePass(c, set, m) })
+		s := c.setStateOf(set)
+		onePass(c, set, s)
+		return testing.AllocsPerRun(10, func() { onePass(c, set, s) })
 	}
 	if few, many := allocations(10), allocations(5000); many > few+10 {
 		t.Errorf("a pass over 10 runners allocates %.0f times, over 5000 %.0f times", few, many)

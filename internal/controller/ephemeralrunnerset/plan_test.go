@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,33 +13,33 @@ import (
 func TestCreation(t *testing.T) {
 	for name, test := range map[string]struct {
 		replicas, max, expected int
-		runners                 []runner
+		runners                 []runnerView
 		want                    int
 	}{
 		"from nothing":                          {replicas: 5, max: 10, want: 5},
 		"within maxRunners":                     {replicas: 5, max: 3, want: 3},
 		"expected ones count":                   {replicas: 5, max: 10, expected: 4, want: 1},
 		"expected ones count towards max":       {replicas: 9, max: 5, expected: 4, want: 1},
-		"waiting and working count":             {replicas: 5, max: 10, runners: []runner{idle, busyOne, starting}, want: 2},
-		"held ones count":                       {replicas: 2, max: 10, runners: []runner{succeeded, failedJob}, want: 0},
-		"held ones leave room under maxRunners": {replicas: 3, max: 2, runners: []runner{succeeded, busyOne}, want: 1},
-		"enough":                                {replicas: 1, max: 10, runners: []runner{idle, idle}, want: 0},
+		"waiting and working count":             {replicas: 5, max: 10, runners: []runnerView{idle, busyOne, starting}, want: 2},
+		"held ones count":                       {replicas: 2, max: 10, runners: []runnerView{succeeded, failedJob}, want: 0},
+		"held ones leave room under maxRunners": {replicas: 3, max: 2, runners: []runnerView{succeeded, busyOne}, want: 1},
+		"enough":                                {replicas: 1, max: 10, runners: []runnerView{idle, idle}, want: 0},
 		"nothing wanted":                        {replicas: 0, max: 10, want: 0},
 		"a negative figure":                     {replicas: -3, max: 10, want: 0},
-		"an absurd figure, in parts":            {replicas: 1 << 31, max: v1alpha1.MaxRunnersUnlimited, want: createAtMost},
+		"an absurd figure, in parts":            {replicas: 1 << 31, max: v1alpha1.MaxRunnersUnlimited, want: maxCreatesPerPass},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHistory(test.replicas)
-			h.want.maxRunners = test.max
+			s := newScenario(test.replicas)
+			s.want.maxRunners = test.max
 			for _, r := range test.runners {
-				h.add(1, r)
+				s.add(1, r)
 			}
-			h.memory.note(h.runners, h.patchID, "template", h.now)
-			p := h.memory.plan(h.runners, h.want, test.expected)
+			s.history.note(s.runners, s.patchID, "template", s.now)
+			p := s.history.plan(s.runners, s.want, test.expected)
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
 			}
-			if goesOn := p.again.Equal(h.now); goesOn != (test.want == createAtMost) {
+			if goesOn := p.requeueAt.Equal(s.now); goesOn != (test.want == maxCreatesPerPass) {
 				t.Errorf("goes on at once: %t", goesOn)
 			}
 		})
@@ -47,114 +48,158 @@ func TestCreation(t *testing.T) {
 
 // The rest of an absurd figure is not looked at a thousand times a second while nothing may be made.
 func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
-	for name, refuse := range map[string]func(*history){
-		"refused":              func(h *history) { h.memory.createAfter = h.now.Add(longestCreatePause) },
-		"namespace terminates": func(h *history) { h.memory.closed = true },
+	for name, refuse := range map[string]func(*scenario){
+		"refused":              func(s *scenario) { s.history.createAt = s.now.Add(longestCreatePause) },
+		"namespace terminates": func(s *scenario) { s.history.namespaceTerminating = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHistory(1 << 31)
-			h.want.maxRunners = v1alpha1.MaxRunnersUnlimited
-			refuse(h)
-			if p := h.pass(); p.create != createAtMost || p.again.Equal(h.now) {
-				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.again.Sub(h.now), createAtMost)
+			s := newScenario(1 << 31)
+			s.want.maxRunners = v1alpha1.MaxRunnersUnlimited
+			refuse(s)
+			if p := s.pass(); p.create != maxCreatesPerPass || p.requeueAt.Equal(s.now) {
+				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.requeueAt.Sub(s.now), maxCreatesPerPass)
 			}
 		})
 	}
 }
 
 func TestSurplusWaitsForPatienceAndANewerFigure(t *testing.T) {
-	h := newHistory(0)
-	h.add(2, idle)
-	if p := h.pass(); len(p.going()) != 0 || p.again.Sub(h.now) != surplusPatience {
-		t.Fatalf("at once: remove %v, again in %s", names(p.remove), p.again.Sub(h.now))
+	s := newScenario(0)
+	s.add(2, idle)
+	if p := s.pass(); len(p.going()) != 0 || p.requeueAt.Sub(s.now) != surplusPatience {
+		t.Fatalf("at once: deregister %v, again in %s", names(p.deregister), p.requeueAt.Sub(s.now))
 	}
-	if p := h.later(surplusPatience).pass(); len(p.remove) != 0 {
-		t.Errorf("without a newer figure: remove %v", names(p.remove))
+	if p := s.later(surplusPatience).pass(); len(p.deregister) != 0 {
+		t.Errorf("without a newer figure: deregister %v", names(p.deregister))
 	}
-	if p := h.publish(0).pass(); len(p.remove) != 2 {
-		t.Errorf("with a newer figure: remove %v, want both", names(p.remove))
+	if p := s.publish(0).pass(); len(p.deregister) != 2 {
+		t.Errorf("with a newer figure: deregister %v, want both", names(p.deregister))
 	}
 }
 
 func TestSurplusUnitsHaveTheirOwnClocks(t *testing.T) {
-	h := newHistory(2)
-	h.add(3, idle)
-	h.pass() // one too many
-	h.later(20 * time.Second).publish(1).pass()
-	if p := h.later(10 * time.Second).publish(1).pass(); len(p.remove) != 1 {
-		t.Errorf("remove %v, want the one that has been too many for 30 s", names(p.remove))
+	s := newScenario(2)
+	s.add(3, idle)
+	s.pass() // one too many
+	s.later(20 * time.Second).publish(1).pass()
+	if p := s.later(10 * time.Second).publish(1).pass(); len(p.deregister) != 1 {
+		t.Errorf("deregister %v, want the one that has been too many for 30 s", names(p.deregister))
 	}
 	// Demand that comes back stops the youngest clock.
-	h.publish(2).pass()
-	if p := h.later(19 * time.Second).publish(1).pass(); len(p.remove) != 1 {
-		t.Errorf("remove %v: the second's clock must have started anew", names(p.remove))
+	s.publish(2).pass()
+	if p := s.later(19 * time.Second).publish(1).pass(); len(p.deregister) != 1 {
+		t.Errorf("deregister %v: the second's clock must have started anew", names(p.deregister))
+	}
+}
+
+// To plan changes nothing: the clocks of a plan are a copy.
+func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
+	s := newScenario(1)
+	s.add(3, idle)
+	s.pass() // two too many
+	s.later(time.Second)
+	for _, replicas := range []int{0, 2, 3} {
+		s.publish(replicas)
+		s.history.note(s.runners, s.patchID, "template", s.now)
+		before := slices.Clone(s.surplus)
+		first, second := s.history.plan(s.runners, s.want, 0), s.history.plan(s.runners, s.want, 0)
+		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) || !slices.Equal(s.surplus, before) {
+			t.Errorf("%d replicas: clocks %v, then %v; those remembered were %v, are %v", replicas, first.surplus, second.surplus, before, s.surplus)
+		}
+	}
+}
+
+func TestSurplusClocks(t *testing.T) {
+	at := func(seconds ...int) []time.Time {
+		var clocks []time.Time
+		for _, s := range seconds {
+			clocks = append(clocks, start.Add(time.Duration(s)*time.Second))
+		}
+		return clocks
+	}
+	for name, test := range map[string]struct {
+		n    int
+		want []time.Time
+	}{
+		"none is too many":       {0, nil},
+		"the youngest are ended": {2, at(1, 2)},
+		"as many as before":      {3, at(1, 2, 3)},
+		"new ones start now":     {5, at(1, 2, 3, 9, 9)},
+	} {
+		running := append(make([]time.Time, 0, 8), at(1, 2, 3)...)
+		if got := surplusClocks(running, test.n, at(9)[0]); !slices.Equal(got, test.want) {
+			t.Errorf("%s: clocks %v, want %v", name, got, test.want)
+		}
+		if whole := running[:8]; !slices.Equal(whole, append(at(1, 2, 3), make([]time.Time, 5)...)) {
+			t.Errorf("%s: the clocks given were changed to %v", name, whole)
+		}
 	}
 }
 
 func TestVictims(t *testing.T) {
-	h := newHistory(0)
-	h.add(1, busyOne)
-	up := h.add(1, idle)
-	registered := h.add(1, runner{registration: 9})
-	unregistered := h.add(1, starting)
-	h.want.replicas = 1
-	h.pass()
-	h.later(surplusPatience).publish(1)
-	p := h.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.dropUnseen)); diff != "" {
-		t.Errorf("deleted unless seen again (-want +got):\n%s", diff)
+	s := newScenario(0)
+	s.add(1, busyOne)
+	up := s.add(1, idle)
+	registered := s.add(1, runnerView{registrationID: 9})
+	unregistered := s.add(1, starting)
+	s.want.replicas = 1
+	s.pass()
+	s.later(surplusPatience).publish(1)
+	p := s.pass()
+	if diff := cmp.Diff([]string{unregistered.name}, names(p.deleteUnregistered)); diff != "" {
+		t.Errorf("deleted if still unregistered (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{registered.name, up.name}, names(p.remove)); diff != "" {
+	if diff := cmp.Diff([]string{registered.name, up.name}, names(p.deregister)); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
 
 func TestCompletionsOfTheLastSecondsAreNoSurplus(t *testing.T) {
-	h := newHistory(1)
-	h.add(1, runner{phase: busyOne.phase, hasJob: true, completed: true, jobPatchID: 1})
-	h.add(2, idle)
-	h.pass()
-	if len(h.surplus) != 0 {
-		t.Errorf("%d too many: the completion just reported is in the figure still", len(h.surplus))
+	s := newScenario(1)
+	s.add(1, runnerView{phase: busyOne.phase, hasJob: true, completed: true, jobPatchID: 1})
+	s.add(2, idle)
+	s.pass()
+	if len(s.surplus) != 0 {
+		t.Errorf("%d too many: the completion just reported is in the figure still", len(s.surplus))
 	}
-	h.later(completionWindow).pass()
-	if len(h.surplus) != 1 {
-		t.Errorf("%d too many after the window, want 1", len(h.surplus))
+	s.later(completionWindow).pass()
+	if len(s.surplus) != 1 {
+		t.Errorf("%d too many after the window, want 1", len(s.surplus))
 	}
 }
 
 func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
-	h := newHistory(3)
-	old := func(r runner) runner { r.template = "former"; return r }
-	h.add(1, old(busyOne))
-	unregistered := h.add(1, old(starting))
-	up := h.add(1, old(idle))
-	p := h.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.dropUnseen)); diff != "" {
+	s := newScenario(3)
+	old := func(r runnerView) runnerView { r.template = "former"; return r }
+	s.add(1, old(busyOne))
+	unregistered := s.add(1, old(starting))
+	up := s.add(1, old(idle))
+	p := s.pass()
+	if diff := cmp.Diff([]string{unregistered.name}, names(p.deleteUnregistered)); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{up.name}, names(p.remove)); diff != "" {
+	if diff := cmp.Diff([]string{up.name}, names(p.deregister)); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
 
 func TestRemovedRunnersAreDeleted(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, idle)
-	h.pass()
-	h.past(r).removed = h.now
-	if p := h.pass(); len(p.drop) != 1 {
-		t.Errorf("drop %v, want the runner GitHub has removed", names(p.drop))
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.historyOf(r).removedAt = s.now
+	if p := s.pass(); len(p.delete) != 1 {
+		t.Errorf("delete %v, want the runner GitHub has removed", names(p.delete))
 	}
 }
 
 func TestExitWithoutJobIsAFailure(t *testing.T) {
-	h := newHistory(1)
-	h.add(1, runner{phase: succeeded.phase, registration: 7})
-	if p := h.pass(); len(p.exitedIdle) != 0 {
+	s := newScenario(1)
+	s.add(1, runnerView{phase: succeeded.phase, registrationID: 7})
+	if p := s.pass(); len(p.exitedIdle) != 0 {
 		t.Error("a report of its job may still come")
 	}
-	if p := h.later(settleAfterEnd).publish(1).pass(); len(p.exitedIdle) != 1 {
+	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.exitedIdle) != 1 {
 		t.Error("want it to count as a failure once its slot is released")
 	}
 }

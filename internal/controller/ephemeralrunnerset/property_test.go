@@ -8,84 +8,85 @@ import (
 )
 
 const (
-	histories = 1500 // of which the two properties that go on for long take a fifth
-	length    = 100
+	simulations = 1500 // of which the two tests that go on for long take a fifth
+	length      = 100
 )
 
-// anyHistory lets a world live through random events, with a pass after each.
-func anyHistory(t *testing.T, seed uint64) *world {
+// simulate runs a simulation through random events, with a pass after each.
+func simulate(t *testing.T, seed uint64) *simulation {
 	t.Helper()
-	w := newWorld(seed)
+	sim := newSimulation(seed)
 	for range length {
-		w.disturb()
-		w.pass(t)
-		if w.chance(6) {
-			w.passAgain(t)
+		sim.disturb()
+		sim.pass(t)
+		if sim.chance(6) {
+			sim.passAgain(t)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	return w
+	return sim
 }
 
-// Never above maxRunners, never a busy runner removed but by its own finalization, no runner asked about elsewhere, nothing made twice though the cache is late, a repeated pass
-// plans nothing: see check and passAgain.
+// There are never more runners than maxRunners, no busy runner is removed but by its own finalization, GitHub is asked about a
+// runner only where it is registered, nothing is created twice though the cache is late, and a repeated pass plans nothing:
+// see check and passAgain.
 func TestAnyHistoryKeepsTheRules(t *testing.T) {
-	t.Logf("%d histories of %d events, seeds 0 to %d", histories, length, histories-1)
-	for seed := range uint64(histories) {
-		anyHistory(t, seed)
+	t.Logf("%d histories of %d events, seeds 0 to %d", simulations, length, simulations-1)
+	for seed := range uint64(simulations) {
+		simulate(t, seed)
 	}
 }
 
-// When the world has stood still until every pause is over nothing is left to do; and what is wanted then is made in one
-// pass, after which there is nothing to do again.
+// When nothing has changed until every pause is over nothing is left to do. What is wanted then is created in one pass, after
+// which again nothing is left to do.
 func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
-	t.Logf("%d histories of %d events, seeds 0 to %d", histories/5, length, histories/5-1)
-	for seed := range uint64(histories / 5) {
-		w := anyHistory(t, seed)
+	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
+	for seed := range uint64(simulations / 5) {
+		sim := simulate(t, seed)
 		for range 150 {
-			w.later(10 * time.Second)
-			w.publish()
-			w.standStill()
-			w.pass(t)
+			sim.later(10 * time.Second)
+			sim.publish()
+			sim.standStill()
+			sim.pass(t)
 		}
-		if p := w.pass(t); !p.idle() {
+		if p := sim.pass(t); !p.idle() {
 			t.Fatalf("seed %d: no end: %+v", seed, p)
 		}
-		w.jobs += 5
-		w.publish()
-		w.show(true)
-		w.pass(t)
-		wanted, limited := w.figures.replicas-w.taken(), w.memory.trouble.failures+w.memory.trouble.refusals > 0
-		if wanted > 0 && !limited && w.alive() < w.figures.maxRunners {
+		sim.jobs += 5
+		sim.publish()
+		sim.show(true)
+		sim.pass(t)
+		wanted, limited := sim.figures.replicas-sim.taken(), sim.state.failures.count+sim.state.failures.refusals > 0
+		if wanted > 0 && !limited && sim.alive() < sim.figures.maxRunners {
 			t.Fatalf("seed %d: %d runners are missing after a pass", seed, wanted)
 		}
-		w.show(true)
-		if p := w.pass(t); !p.idle() {
+		sim.show(true)
+		if p := sim.pass(t); !p.idle() {
 			t.Fatalf("seed %d: a second pass plans %+v", seed, p)
 		}
 	}
 }
 
-// When no more faults and jobs come all jobs are done, and then nothing is left but evidence.
+// When no more faults and jobs come all jobs get done, and then no runners are left but failed ones that are kept to look at.
 func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
-	t.Logf("%d histories of %d events, seeds 0 to %d", histories/5, length, histories/5-1)
-	for seed := range uint64(histories / 5) {
-		w := anyHistory(t, seed)
+	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
+	for seed := range uint64(simulations / 5) {
+		sim := simulate(t, seed)
 		for range 400 {
-			w.later(10 * time.Second)
-			for _, r := range slices.Clone(w.runners) {
-				w.move(r)
+			sim.later(10 * time.Second)
+			for _, r := range slices.Clone(sim.runners) {
+				sim.step(r)
 			}
-			w.publish()
-			w.standStill()
-			w.pass(t)
+			sim.publish()
+			sim.standStill()
+			sim.pass(t)
 		}
-		if w.jobs != 0 {
-			t.Errorf("seed %d: %d jobs wait still", seed, w.jobs)
+		if sim.jobs != 0 {
+			t.Errorf("seed %d: %d jobs wait still", seed, sim.jobs)
 		}
-		for _, r := range w.runners {
+		for _, r := range sim.runners {
 			if !r.failedIdle() {
 				t.Errorf("seed %d: %s is left: %+v", seed, r.name, r)
 			}
@@ -96,82 +97,85 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 	}
 }
 
-// standStill brings everything that is under way to its end.
-func (w *world) standStill() {
-	w.calm = true
-	w.later(firstCreatePause)
-	for len(w.inFlight) > 0 {
-		w.answer()
+// standStill ends everything that is under way, and all faults.
+func (sim *simulation) standStill() {
+	sim.calm = true
+	sim.later(firstCreatePause)
+	for len(sim.inFlight) > 0 {
+		sim.answer()
 	}
-	for _, r := range slices.Clone(w.runners) {
+	for _, r := range slices.Clone(sim.runners) {
 		if r.deleting && !r.busy {
-			w.farewell(r)
+			sim.finalize(r)
 		}
 	}
-	w.show(true)
+	sim.show(true)
 }
 
-// idle says that there is nothing to do.
+// idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.create == 0 && len(p.drop)+len(p.dropUnseen)+len(p.remove)+len(p.lookUp)+len(p.exitedIdle) == 0
+	return p.create == 0 && len(p.delete)+len(p.deleteUnregistered)+len(p.deregister)+len(p.lookUp)+len(p.exitedIdle) == 0
 }
 
-// pass is what Reconcile does, up to the plan; then the plan is checked and carried out.
-func (w *world) pass(t *testing.T) *plan {
+// pass does what Reconcile does, up to the plan; then the plan is checked and carried out.
+func (sim *simulation) pass(t *testing.T) *plan {
 	t.Helper()
-	p := w.planned()
-	w.check(t, p)
-	made := w.carryOut(p)
-	if taken := w.taken(); made > 0 && taken > w.seen.replicas {
-		t.Errorf("%d created for %d replicas: %d slots are taken", made, w.seen.replicas, taken)
+	p := sim.planned()
+	sim.check(t, p)
+	made := sim.apply(p)
+	if taken := sim.taken(); made > 0 && taken > sim.seen.replicas {
+		t.Errorf("%d created for %d replicas: %d slots are taken", made, sim.seen.replicas, taken)
 	}
 	return p
 }
 
-func (w *world) planned() *plan {
-	m := w.memory
-	m.place = w.place
-	for _, over := range m.note(w.cache, w.seen.patchID, fmt.Sprint(w.template), w.now()) {
-		delete(w.inFlight, over.runner)
-		delete(w.answers, over.runner)
+// planned does what Reconcile does, up to the plan.
+func (sim *simulation) planned() *plan {
+	s := sim.state
+	s.place = sim.place
+	for _, over := range s.note(sim.cache, sim.seen.patchID, fmt.Sprint(sim.template), sim.now()) {
+		delete(sim.inFlight, over.runner)
+		delete(sim.answers, over.runner)
 	}
-	for _, r := range w.cache {
-		if call, known := w.answers[r.uid]; known {
-			delete(w.answers, r.uid)
-			m.past(r).note(call, m.now)
+	for _, r := range sim.cache {
+		if call, known := sim.answers[r.uid]; known {
+			delete(sim.answers, r.uid)
+			s.historyOf(r).note(call, s.now)
 		}
 	}
-	return m.plan(w.cache, w.seen.demand, w.controller.expected(&pass{set: w.set, memory: m, views: w.cache}))
+	p := s.plan(sim.cache, sim.seen.demand, sim.controller.expected(&pass{set: sim.set, state: s, views: sim.cache}))
+	s.surplus = p.surplus
+	return p
 }
 
-// passAgain: at the same moment, with the same cache, nothing is planned that was not planned before.
-func (w *world) passAgain(t *testing.T) {
+// passAgain plans at the same moment, with the same cache: nothing is planned that was not planned before.
+func (sim *simulation) passAgain(t *testing.T) {
 	t.Helper()
-	p := w.planned()
-	again := append(w.memory.notDropped(p.drop, w.now()), w.memory.notDropped(p.dropUnseen, w.now())...)
-	again = slices.DeleteFunc(again, func(r *runner) bool { return !w.deletes(p, r) })
-	asked := slices.ContainsFunc(append(p.remove, p.lookUp...), func(r *runner) bool { return w.inFlight[r.uid] == nil })
-	if create := w.controller.allowed(&pass{memory: w.memory, plan: p}); create > len(w.memory.unanswered) || len(again) != 0 || asked {
-		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(again), asked)
+	p, s := sim.planned(), sim.state
+	deletedAgain := append(s.withoutRecentlyDeleted(p.delete, sim.now()), s.withoutRecentlyDeleted(p.deleteUnregistered, sim.now())...)
+	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *runnerView) bool { return !sim.deletes(p, r) })
+	asked := slices.ContainsFunc(append(p.deregister, p.lookUp...), func(r *runnerView) bool { return sim.inFlight[r.uid] == nil })
+	if create := sim.controller.createLimit(&pass{state: s, plan: p}); create > len(s.unanswered) || len(deletedAgain) != 0 || asked {
+		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
 	}
 }
 
-// taken counts the slots that runners have in truth. One that got its job when it was deleted, which nobody could know,
-// does not count before it is seen.
-func (w *world) taken() int {
-	views := make([]*runner, 0, len(w.runners))
-	for _, r := range w.runners {
+// taken counts the slots that runners really have. One that got its job when it was deleted, which the controller could not
+// know, does not count before it is seen.
+func (sim *simulation) taken() int {
+	views := make([]*runnerView, 0, len(sim.runners))
+	for _, r := range sim.runners {
 		if r.shown || !r.deleting {
-			views = append(views, &r.runner)
+			views = append(views, &r.runnerView)
 		}
 	}
-	t := w.memory.tally(views)
+	t := sim.state.tally(views)
 	return t.waiting + t.working + t.held
 }
 
-func (w *world) alive() int {
+func (sim *simulation) alive() int {
 	alive := 0
-	for _, r := range w.runners {
+	for _, r := range sim.runners {
 		if r.alive() {
 			alive++
 		}
@@ -179,20 +183,22 @@ func (w *world) alive() int {
 	return alive
 }
 
-func (w *world) check(t *testing.T, p *plan) {
+// check fails the test where the plan breaks a rule.
+func (sim *simulation) check(t *testing.T, p *plan) {
 	t.Helper()
-	alive := w.alive()
-	for _, r := range w.runners {
-		if r.busy && r.up && !r.completed && r.place == w.place && slices.ContainsFunc(p.drop, func(d *runner) bool { return d.uid == r.uid }) {
+	alive := sim.alive()
+	for _, r := range sim.runners {
+		deleted := slices.ContainsFunc(p.delete, func(d *runnerView) bool { return d.uid == r.uid })
+		if deleted && r.busy && r.up && !r.completed && r.place == sim.place {
 			t.Errorf("%s is deleted though it has a job: %+v", r.name, r)
 		}
 	}
-	for _, r := range append(slices.Clone(p.remove), p.lookUp...) {
-		if r.place != w.place {
+	for _, r := range append(slices.Clone(p.deregister), p.lookUp...) {
+		if r.place != sim.place {
 			t.Errorf("%s is asked about where it was never registered", r.name)
 		}
 	}
-	if p.create > 0 && alive+p.create > w.seen.maxRunners {
-		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, p.create, w.seen.maxRunners)
+	if p.create > 0 && alive+p.create > sim.seen.maxRunners {
+		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, p.create, sim.seen.maxRunners)
 	}
 }

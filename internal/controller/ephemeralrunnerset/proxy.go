@@ -13,23 +13,23 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// proxyTrusted is how long the proxy Secret is taken for granted once it was written. Secrets aren't watched: one that
-// somebody has deleted would keep all pods from starting, and is back after this time.
-const proxyTrusted = time.Minute
+// proxyReapplyPeriod is how long the proxy Secret is taken for granted once it was written. Secrets aren't watched: one that
+// somebody has deleted keeps all pods from starting until it is written again after this time.
+const proxyReapplyPeriod = time.Minute
 
-// restoreProxySecret looks after the proxy Secret while runners start that need it and none is made.
+// restoreProxySecret ensures the proxy Secret for runners that are starting while no others are created.
 func (c *Controller) restoreProxySecret(ctx context.Context, p *pass) error {
-	if p.plan.tally.starting == 0 || p.memory.closed {
+	if p.plan.tally.starting == 0 || p.state.namespaceTerminating {
 		return nil
 	}
 	_, err := c.ensureProxySecret(ctx, p)
 	return err
 }
 
-// ensureProxySecret writes the Secret that gives runner containers their proxy, if there is one and it changed since
-// the last time or that was long ago, and returns its name.
+// ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty where the set has
+// no proxy. A Secret that has not changed is written again after proxyReapplyPeriod.
 func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, error) {
-	set, m := p.set, p.memory
+	set, s := p.set, p.state
 	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
 		return "", nil
 	}
@@ -44,23 +44,23 @@ func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, er
 				v1alpha1.LabelScaleSetName:      set.Labels[v1alpha1.LabelScaleSetName],
 				v1alpha1.LabelScaleSetNamespace: set.Labels[v1alpha1.LabelScaleSetNamespace],
 			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))},
+			OwnerReferences: ownedBy(set),
 		},
 		Data: data,
 	}
 	hash := kube.Hash(secret)
 	now := c.options.Clock.Now()
-	if hash == m.proxyHash && now.Sub(m.proxyApplied) < proxyTrusted {
+	if hash == s.proxyHash && now.Sub(s.proxyAppliedAt) < proxyReapplyPeriod {
 		return secret.Name, nil
 	}
 	if _, err := kube.Apply(ctx, c.options.Client, secret, nil); err != nil {
 		return "", err
 	}
-	m.proxyHash, m.proxyApplied = hash, now
+	s.proxyHash, s.proxyAppliedAt = hash, now
 	return secret.Name, nil
 }
 
-// proxySecretName is ARC's.
+// proxySecretName returns the name that ARC gives the Secret.
 func proxySecretName(set *v1alpha1.EphemeralRunnerSet) string {
 	return fmt.Sprintf("%s-%s-runner-proxy", set.Name, kube.NameHash(set.Namespace))
 }

@@ -19,16 +19,16 @@ func withProxy(set *v1alpha1.EphemeralRunnerSet) {
 }
 
 func TestRunnersProxyComesFromASecret(t *testing.T) {
-	inBubble(t, func(s *site) {
-		s.reconcile()
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
 		secrets := &corev1.SecretList{}
-		if err := s.api.List(t.Context(), secrets); err != nil {
+		if err := f.api.List(t.Context(), secrets); err != nil {
 			t.Fatal(err)
 		}
 		if len(secrets.Items) != 1 || secrets.Items[0].Name != proxySecret || string(secrets.Items[0].Data["http_proxy"]) != "http://proxy" {
 			t.Fatalf("Secrets %v, want %s", secrets.Items, proxySecret)
 		}
-		if got := s.runners()[0].Spec.ProxySecretRef; got != proxySecret {
+		if got := f.runners()[0].Spec.ProxySecretRef; got != proxySecret {
 			t.Errorf("the runner's proxy Secret is %q, want %s", got, proxySecret)
 		}
 	}, newSet(1, withProxy))
@@ -36,21 +36,21 @@ func TestRunnersProxyComesFromASecret(t *testing.T) {
 
 // Somebody has deleted the Secret: it is back in time for the runners that start.
 func TestDeletedProxySecretComesBack(t *testing.T) {
-	inBubble(t, func(s *site) {
-		s.reconcile()
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: setKey.Namespace, Name: proxySecret}}
-		if err := s.api.Delete(t.Context(), secret); err != nil {
+		if err := f.api.Delete(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
 		there := func() bool {
-			return controllertest.Read(t, s.api, types.NamespacedName{Namespace: setKey.Namespace, Name: proxySecret}, &corev1.Secret{})
+			return controllertest.Read(t, f.api, types.NamespacedName{Namespace: setKey.Namespace, Name: proxySecret}, &corev1.Secret{})
 		}
-		s.reconcile()
+		f.reconcile()
 		if there() {
 			t.Error("the Secret is written at every pass")
 		}
-		controllertest.Elapse(proxyTrusted)
-		s.reconcile()
+		controllertest.Elapse(proxyReapplyPeriod)
+		f.reconcile()
 		if !there() {
 			t.Error("the Secret is not back")
 		}

@@ -18,10 +18,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// retryQuestion is the shortest pause after a question that GitHub did not answer. The client has repeated it for 30 s by then.
-const retryQuestion = 15 * time.Second
+// retryQuestionAfter is the shortest pause after a question that GitHub did not answer. By then the client has repeated it for
+// 30 s.
+const retryQuestionAfter = 15 * time.Second
 
-// answer is what GitHub says of a runner.
+// answer is what GitHub answers about a runner.
 type answer int
 
 const (
@@ -37,8 +38,8 @@ type question struct {
 	registration
 }
 
-func questionAbout(set types.NamespacedName, r *runner) question {
-	return question{set: set, registration: registration{r.uid, r.registration}}
+func questionAbout(set types.NamespacedName, r *runnerView) question {
+	return question{set: set, registration: registration{r.uid, r.registrationID}}
 }
 
 // questions asks GitHub about runners in the background and keeps the answers until the next pass.
@@ -56,26 +57,29 @@ func newQuestions(options Options, wake func(types.NamespacedName)) *questions {
 	}
 }
 
-// ask asks what is planned, except about runners about whom a question is under way, and returns how many removals it
+// ask asks what is planned, except about runners of which a question is under way already, and returns how many removals it
 // asked for.
-func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, m *memory, p *plan) int {
-	if len(p.remove)+len(p.lookUp) == 0 {
+func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, h *history, p *plan) int {
+	if len(p.deregister)+len(p.lookUp) == 0 {
 		return 0
 	}
 	set = set.DeepCopy() // the calls outlast the pass, which goes on to write the set's status
 	asked := 0
-	for _, r := range p.remove {
-		if q.askOne(set, m, r, removeRunner) {
+	for _, r := range p.deregister {
+		if q.askOne(set, h, r, deregisterRunner) {
 			asked++
 		}
 	}
 	for _, r := range p.lookUp {
-		q.askOne(set, m, r, lookUpRunner)
+		q.askOne(set, h, r, lookUpRunner)
 	}
 	return asked
 }
 
-func (q *questions) askOne(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runner, do func(context.Context, GitHub, int) (answer, error)) bool {
+// askOne reports whether it has asked: it does not while a question about the runner is under way.
+func (q *questions) askOne(
+	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(context.Context, GitHub, int) (answer, error),
+) bool {
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
 	asked := q.calls.Go(key.String(), questionAbout(key, r), func(ctx context.Context) (answer, error) {
 		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", r.name)
@@ -83,19 +87,19 @@ func (q *questions) askOne(set *v1alpha1.EphemeralRunnerSet, m *memory, r *runne
 		if err != nil {
 			return 0, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
 		}
-		said, err := do(ctx, github, r.registration)
+		said, err := do(ctx, github, r.registrationID)
 		if err == nil && said == answerRemoved {
-			q.removed.Note(r.uid, r.registration)
+			q.removed.Note(r.uid, r.registrationID)
 		}
 		return said, err
 	})
 	if asked {
-		m.past(r).asked = m.now
+		h.historyOf(r).askedAt = h.now
 	}
 	return asked
 }
 
-func removeRunner(ctx context.Context, github GitHub, id int) (answer, error) {
+func deregisterRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 	err := github.RemoveRunner(ctx, id)
 	if errors.Is(err, actions.ErrJobStillRunning) {
 		return answerBusy, nil
@@ -111,15 +115,17 @@ func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
 	return answerRegistered, err
 }
 
-// retryAt is when GitHub may be asked again after a question that failed: not before it wants to be.
-func retryAt(err error, now time.Time) time.Time { return actions.RetryAt(err, now.Add(retryQuestion)) }
+// retryQuestionAt returns when GitHub may be asked again after a question that failed: not before the time that it named.
+func retryQuestionAt(err error, now time.Time) time.Time {
+	return actions.RetryAt(err, now.Add(retryQuestionAfter))
+}
 
-// note moves the answers that have come into the memory, and logs what kept others from coming, once for all of them:
-// whatever it is, it is seldom about one runner.
-func (q *questions) note(ctx context.Context, m *memory, set types.NamespacedName, runners []*runner) {
+// note moves the answers that have come into the history. What kept others from coming is logged once for all of them: it
+// seldom has to do with a single runner.
+func (q *questions) note(ctx context.Context, h *history, set types.NamespacedName, runners []*runnerView) {
 	unanswered, cause := 0, error(nil)
 	for _, r := range runners {
-		if m.past(r).asked.IsZero() {
+		if h.historyOf(r).askedAt.IsZero() {
 			continue
 		}
 		key := questionAbout(set, r)
@@ -128,7 +134,7 @@ func (q *questions) note(ctx context.Context, m *memory, set types.NamespacedNam
 			continue
 		}
 		q.calls.Forget(key)
-		m.past(r).note(call, m.now)
+		h.historyOf(r).note(call, h.now)
 		if call.Err != nil {
 			unanswered, cause = unanswered+1, call.Err
 		}
@@ -138,28 +144,29 @@ func (q *questions) note(ctx context.Context, m *memory, set types.NamespacedNam
 	}
 }
 
-// forget drops what was asked about registrations that nothing is to be known of any more.
+// forget drops what was asked about registrations that are over.
 func (q *questions) forget(set types.NamespacedName, over []registration) {
 	for _, registration := range over {
 		q.calls.Forget(question{set: set, registration: registration})
 	}
 }
 
-func (p *past) note(call pool.Call[answer], now time.Time) {
+// note takes in GitHub's answer, or the error of the question.
+func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 	if call.Err != nil {
-		p.retry = retryAt(call.Err, now)
+		past.retryAt = retryQuestionAt(call.Err, now)
 		return
 	}
 	switch call.Result {
 	case answerRemoved:
-		kube.SetIfZero(&p.removed, now)
+		kube.SetIfZero(&past.removedAt, now)
 	case answerBusy:
-		p.busy, p.missing = true, time.Time{}
+		past.busy, past.missingAt = true, time.Time{}
 	case answerRegistered:
-		p.missing = time.Time{}
+		past.missingAt = time.Time{}
 	case answerMissing:
-		if !kube.SetIfZero(&p.missing, now) && now.Sub(p.missing) >= missingAgain {
-			p.lost = true
+		if !kube.SetIfZero(&past.missingAt, now) && now.Sub(past.missingAt) >= askMissingAgainAfter {
+			past.lost = true
 		}
 	}
 }

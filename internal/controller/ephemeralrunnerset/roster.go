@@ -10,19 +10,19 @@ import (
 
 // roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
 // that does not depend on how many runners a set has, so that a pass neither lists its runners nor copies them. It is
-// complete before the first pass, because a controller starts when its handlers have been told of all there is.
+// complete before the first pass, because a controller starts when its handlers have received all objects that there are.
 //
-// Sets are told apart by UID: one that was made anew under its name begins with none of the former one's runners.
+// Sets are identified by UID: one that was created again under its name begins with none of the former one's runners.
 type roster struct {
 	mu      sync.Mutex
 	members map[types.NamespacedName]*member
-	sets    map[types.UID]*crew
+	sets    map[types.UID]*setMembers
 }
 
 // member is one runner of a set. Its view is replaced and never changed, so a pass may read it without the lock.
 type member struct {
 	set  owner
-	view *runner
+	view *runnerView
 	gone bool
 }
 
@@ -32,20 +32,21 @@ type owner struct {
 	name string
 }
 
-// crew is the runners of one set. Those that came or went since the last look are put in order by the next one.
-type crew struct {
+// setMembers are the runners of one set. Those that came or went since the last call of roster.of are put in order, or
+// removed, by the next one.
+type setMembers struct {
 	members []*member
-	ordered int // so many of members are in order, from the first on
-	gone    int // so many of members have left
+	ordered int // how many of members are in order, from the first on
+	gone    int // how many of members have left
 }
 
 func newRoster() *roster {
-	return &roster{members: map[types.NamespacedName]*member{}, sets: map[types.UID]*crew{}}
+	return &roster{members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}}
 }
 
-// put takes in a runner as it is now and returns whose it was, and whether anything is new that a decision could follow
-// from.
-func (r *roster) put(key types.NamespacedName, set owner, view runner) (former owner, news bool) {
+// put takes in a runner as it is now. It returns the set that the runner belonged to, and whether anything has changed that a
+// decision could follow from.
+func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (former owner, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.members[key]
@@ -56,12 +57,12 @@ func (r *roster) put(key types.NamespacedName, set owner, view runner) (former o
 		known.view = new(view)
 		return set, true
 	}
-	former = r.leave(key)
+	former = r.removeLocked(key)
 	if set.uid == "" {
 		return former, former.uid != ""
 	}
 	if r.sets[set.uid] == nil {
-		r.sets[set.uid] = &crew{}
+		r.sets[set.uid] = &setMembers{}
 	}
 	joined := &member{set: set, view: new(view)}
 	r.members[key] = joined
@@ -69,15 +70,15 @@ func (r *roster) put(key types.NamespacedName, set owner, view runner) (former o
 	return former, true
 }
 
-// remove takes a runner out that is gone, and returns whose it was.
+// remove takes out a runner that is gone, and returns the set that it belonged to.
 func (r *roster) remove(key types.NamespacedName) owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.leave(key)
+	return r.removeLocked(key)
 }
 
-// leave takes a runner out of the set that it is in. The caller holds the lock.
-func (r *roster) leave(key types.NamespacedName) owner {
+// removeLocked takes a runner out of the set that it is in. The caller holds the lock.
+func (r *roster) removeLocked(key types.NamespacedName) owner {
 	left, known := r.members[key]
 	if !known {
 		return owner{}
@@ -92,8 +93,8 @@ func (r *roster) leave(key types.NamespacedName) owner {
 	return left.set
 }
 
-// of returns the set's runners, oldest first. The slice is the caller's, what it points to is not to be changed.
-func (r *roster) of(set types.UID) []*runner {
+// of returns the set's runners, oldest first. The caller may change the slice, but not what it points to.
+func (r *roster) of(set types.UID) []*runnerView {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.sets[set]
@@ -101,25 +102,25 @@ func (r *roster) of(set types.UID) []*runner {
 		return nil
 	}
 	known.tidy()
-	views := make([]*runner, len(known.members))
+	views := make([]*runnerView, len(known.members))
 	for i, m := range known.members {
 		views[i] = m.view
 	}
 	return views
 }
 
-// tidy drops those that have left and puts the new ones in their places. Most are younger than all others, so there is
-// little to sort; where nobody came or went there is nothing to do.
-func (c *crew) tidy() {
-	if c.gone > 0 {
-		c.ordered -= countGone(c.members[:c.ordered])
-		c.members = slices.DeleteFunc(c.members, func(m *member) bool { return m.gone })
-		c.gone = 0
+// tidy removes the members that have left and puts the new ones in their places. Most of these are younger than all others,
+// so there is little to sort; where none came or went there is nothing to do.
+func (s *setMembers) tidy() {
+	if s.gone > 0 {
+		s.ordered -= countGone(s.members[:s.ordered])
+		s.members = slices.DeleteFunc(s.members, func(m *member) bool { return m.gone })
+		s.gone = 0
 	}
-	if added := c.members[c.ordered:]; len(added) > 0 {
-		from, _ := slices.BinarySearchFunc(c.members[:c.ordered], slices.MinFunc(added, byAge), byAge)
-		slices.SortFunc(c.members[from:], byAge)
-		c.ordered = len(c.members)
+	if added := s.members[s.ordered:]; len(added) > 0 {
+		from, _ := slices.BinarySearchFunc(s.members[:s.ordered], slices.MinFunc(added, byAge), byAge)
+		slices.SortFunc(s.members[from:], byAge)
+		s.ordered = len(s.members)
 	}
 }
 
@@ -133,7 +134,7 @@ func countGone(members []*member) int {
 	return gone
 }
 
-// byAge orders runners, oldest first, and those of one second, which is how exactly their age is known, by name.
+// byAge orders runners by age, oldest first. Creation times are in whole seconds: those of one second are ordered by name.
 func byAge(a, b *member) int {
-	return cmp.Or(a.view.created.Compare(b.view.created), cmp.Compare(a.view.name, b.view.name))
+	return cmp.Or(a.view.createdAt.Compare(b.view.createdAt), cmp.Compare(a.view.name, b.view.name))
 }

@@ -16,7 +16,7 @@ import (
 func TestRosterIsOrderedByAge(t *testing.T) {
 	r := newRoster()
 	join := func(name string, after time.Duration) {
-		r.put(runnerKey(name), owner{uid: "set"}, runner{name: name, uid: types.UID(name), created: start.Add(after)})
+		r.put(runnerKey(name), owner{uid: "set"}, runnerView{name: name, uid: types.UID(name), createdAt: start.Add(after)})
 	}
 	want := func(want ...string) {
 		t.Helper()
@@ -35,32 +35,32 @@ func TestRosterIsOrderedByAge(t *testing.T) {
 }
 
 func TestTemplateOfARunner(t *testing.T) {
-	m := newMemory()
-	m.trouble.forTemplate("now")
+	h := newHistory()
+	h.failures.forTemplate("now")
 	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
-		if got := m.oldTemplate(&runner{template: template}); got != old {
+		if got := h.oldTemplate(&runnerView{template: template}); got != old {
 			t.Errorf("a runner of template %q is of an old one: %t", template, got)
 		}
 	}
 }
 
-// rosterModel does what a roster does the plain way.
+// rosterModel does what a roster does, in the simplest way.
 type rosterModel map[types.NamespacedName]*member
 
-func (m rosterModel) of(set types.UID) []*runner {
-	var views []*runner
+func (m rosterModel) of(set types.UID) []*runnerView {
+	var views []*runnerView
 	for _, known := range m {
 		if known.set.uid == set {
 			views = append(views, known.view)
 		}
 	}
-	slices.SortFunc(views, func(a, b *runner) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
+	slices.SortFunc(views, func(a, b *runnerView) int {
+		return cmp.Or(a.createdAt.Compare(b.createdAt), cmp.Compare(a.name, b.name))
 	})
 	return views
 }
 
-// Runners come, change, go, are made anew under their name, and move between sets; looks come in between.
+// Runners come, change, go, are created again under their name, and move between sets; in between the roster is read.
 func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 	const seeds, steps = 300, 200
 	t.Logf("%d histories of %d events, seeds 0 to %d", seeds, steps, seeds-1)
@@ -76,8 +76,8 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 			} else {
 				set := sets[random.IntN(len(sets))]
 				age := random.IntN(3)
-				view := runner{
-					name: name, uid: types.UID(fmt.Sprint(name, age)), created: start.Add(time.Duration(age) * time.Second),
+				view := runnerView{
+					name: name, uid: types.UID(fmt.Sprint(name, age)), createdAt: start.Add(time.Duration(age) * time.Second),
 					hasJob: random.IntN(2) == 0,
 				}
 				r.put(key, set, view)
@@ -87,7 +87,7 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 				continue
 			}
 			for _, set := range sets[1:] {
-				if got, want := r.of(set.uid), model.of(set.uid); !slices.EqualFunc(got, want, func(a, b *runner) bool { return *a == *b }) {
+				if got, want := r.of(set.uid), model.of(set.uid); !slices.EqualFunc(got, want, func(a, b *runnerView) bool { return *a == *b }) {
 					t.Fatalf("seed %d, step %d: set %s has %v, want %v", seed, step, set.uid, names(got), names(want))
 				}
 			}
@@ -106,7 +106,7 @@ func TestViewsOfAPassDoNotChange(t *testing.T) {
 	r := newRoster()
 	put := func(i int, hasJob bool) {
 		name := fmt.Sprint(i)
-		r.put(runnerKey(name), owner{uid: "set"}, runner{name: name, uid: types.UID(name), hasJob: hasJob})
+		r.put(runnerKey(name), owner{uid: "set"}, runnerView{name: name, uid: types.UID(name), hasJob: hasJob})
 	}
 	const runners = 100
 	for i := range runners {

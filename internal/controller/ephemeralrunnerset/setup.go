@@ -38,25 +38,25 @@ func ownerOf(runner client.Object) owner {
 	return owner{uid: set.UID, name: set.Name}
 }
 
-// gather is how long events of a set's runners are gathered for one pass: a runner has ten events in its life, a pass looks
-// at all runners of its set, and ten of those a second are enough. What follows from a runner's event is not urgent; a
-// change of the set itself is, and isn't delayed.
-const gather = 100 * time.Millisecond
+// gatherPeriod is how long the events of a set's runners are gathered for one pass: a runner has ten events in its life, a
+// pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event is not urgent;
+// a change of the set itself is, and isn't delayed.
+const gatherPeriod = 100 * time.Millisecond
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// RunnerEvents returns what the watch of runners tells: it keeps the roster, and brings a set back when one of its runners
-// has changed in a way that matters. It is exported for tests that play the watch.
+// RunnerEvents returns the handler of the watch of runners. It keeps the roster up to date, and enqueues a set when one of
+// its runners has changed in a way that matters. It is exported for tests that play the watch.
 func (c *Controller) RunnerEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.saw(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.saw(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.missed(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.runnerChanged(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.runnerDeleted(e.Object, q) },
 	}
 }
 
-// saw notes a runner as it is now. The set that it has left, if it has, is brought back as well.
-func (c *Controller) saw(object client.Object, q queue) {
+// runnerChanged takes in a runner as it is now. A set that the runner has left is enqueued as well.
+func (c *Controller) runnerChanged(object client.Object, q queue) {
 	runner, is := object.(*v1alpha1.EphemeralRunner)
 	if !is {
 		return
@@ -72,8 +72,8 @@ func (c *Controller) saw(object client.Object, q queue) {
 	}
 }
 
-// missed notes that a runner is gone, and that it was seen even if no pass has seen it.
-func (c *Controller) missed(object client.Object, q queue) {
+// runnerDeleted takes out a runner that is gone. It is not expected any more, even if no pass has seen it.
+func (c *Controller) runnerDeleted(object client.Object, q queue) {
 	key := client.ObjectKeyFromObject(object)
 	set := c.roster.remove(key)
 	c.expectations.Met(types.NamespacedName{Namespace: key.Namespace, Name: set.name}, key.Name)
@@ -82,6 +82,6 @@ func (c *Controller) missed(object client.Object, q queue) {
 
 func enqueue(q queue, namespace string, set owner) {
 	if set.name != "" {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.name}}, gather)
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.name}}, gatherPeriod)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// slot is what a runner means for the number of runners there should be.
+// slot is how a runner counts against the number of runners that there should be.
 type slot int
 
 const (
-	// slotFree: another runner may be made for the job, if there is one.
+	// slotFree: another runner may be created for the job, if there is one.
 	slotFree slot = iota
-	// slotWaiting: the runner is there for a job that it has not got yet.
+	// slotWaiting: the runner is there for a job that it does not have yet.
 	slotWaiting
 	// slotWorking: it has a job.
 	slotWorking
@@ -24,23 +24,23 @@ const (
 	// settleAfterEnd is how long GitHub may take to stop counting the job of a runner that has exited. A patchID seen
 	// later reflects the end even where its report was lost.
 	settleAfterEnd = 3 * time.Second
-	// heldAtMost bounds how long a failed runner's job is believed to be assigned still: GitHub gives a job that lost
-	// its runner up after ten minutes without a sign of life.
-	heldAtMost = 15 * time.Minute
+	// heldTimeout is how long a failed runner's job is believed to be assigned still: GitHub gives up a job that has lost its
+	// runner after ten minutes without a sign of life.
+	heldTimeout = 15 * time.Minute
 )
 
 // slotOf returns the slot of a runner, as the table in docs/decisions/0007-a-slot-follows-the-job.md has it.
-func (m *memory) slotOf(r *runner) slot {
+func (h *history) slotOf(r *runnerView) slot {
 	switch {
 	case r.completed:
-		return m.completedSlot(r)
+		return h.completedSlot(r)
 	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.failedIdle():
 		return slotFree
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
-		return heldUnless(m.elsewhere(r) || m.letGo(m.past(r))) // no figure of the set's GitHub has a job elsewhere in it
+		return heldUnless(h.elsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
 	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return heldUnless(!m.patchSeen.Before(m.past(r).ended.Add(settleAfterEnd)))
-	case r.hasJob || r.draining || m.past(r).busy:
+		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
+	case r.hasJob || r.draining || h.historyOf(r).busy:
 		return slotWorking
 	case r.deleting:
 		return slotFree
@@ -49,11 +49,12 @@ func (m *memory) slotOf(r *runner) slot {
 	}
 }
 
-// completedSlot: the listener publishes replicas first and reports the completion after it, with the patchID that has
-// the job no longer in it. The two arrive by different watches, so the report may be seen first.
-func (m *memory) completedSlot(r *runner) slot {
+// completedSlot returns the slot of a runner whose job is reported completed. The listener publishes replicas first and
+// reports the completion after it, with the patchID whose replicas no longer has the job in it. The two arrive by different
+// watches, so the report may be seen first.
+func (h *history) completedSlot(r *runnerView) slot {
 	switch {
-	case m.patchID >= r.jobPatchID:
+	case h.patchID >= r.jobPatchID:
 		return slotFree
 	case r.ended():
 		return slotHeld
@@ -62,11 +63,11 @@ func (m *memory) completedSlot(r *runner) slot {
 	}
 }
 
-// letGo says that GitHub has given up the job of a runner that failed: it agreed to remove the runner, and replicas was
-// evaluated since; or so much time has passed that it must have.
-func (m *memory) letGo(past *past) bool {
-	agreed := !past.removed.IsZero() && m.patchSeen.After(past.removed)
-	return agreed || m.now.Sub(past.ended) >= heldAtMost
+// jobGivenUp reports whether GitHub has given up the job of a runner that failed: it has agreed to remove the runner and
+// replicas was evaluated since, or so much time has passed that it must have.
+func (h *history) jobGivenUp(past *runnerHistory) bool {
+	agreed := !past.removedAt.IsZero() && h.patchSeenAt.After(past.removedAt)
+	return agreed || h.now.Sub(past.endedAt) >= heldTimeout
 }
 
 func heldUnless(released bool) slot {
@@ -79,16 +80,16 @@ func heldUnless(released bool) slot {
 // tally counts runners by slot.
 type tally struct {
 	waiting, working, held int
-	// starting are those waiting whose pod is not up: nothing shows yet that they can work.
+	// starting counts those waiting whose pod is not up: nothing shows yet that they can work.
 	starting int
-	// notEnded counts pods that may still run, whatever their slot: they are what maxRunners limits.
+	// notEnded counts the runners that may still run, whatever their slot: they are what maxRunners limits.
 	notEnded int
 }
 
-func (m *memory) tally(runners []*runner) tally {
+func (h *history) tally(runners []*runnerView) tally {
 	var t tally
 	for _, r := range runners {
-		switch m.slotOf(r) {
+		switch h.slotOf(r) {
 		case slotWaiting:
 			t.waiting++
 			if !r.up() {

@@ -6,13 +6,13 @@ import (
 )
 
 func TestSlots(t *testing.T) {
-	deleting := func(r runner) runner { r.deleting = true; return r }
-	completedAt := func(r runner, patchID int) runner {
+	deleting := func(r runnerView) runnerView { r.deleting = true; return r }
+	completedAt := func(r runnerView, patchID int) runnerView {
 		r.hasJob, r.completed, r.jobPatchID = true, true, patchID
 		return r
 	}
 	for name, test := range map[string]struct {
-		runner runner
+		runner runnerView
 		want   slot
 	}{
 		"just created":                                {starting, slotWaiting},
@@ -21,7 +21,7 @@ func TestSlots(t *testing.T) {
 		"deleted while it starts":                     {deleting(starting), slotFree},
 		"deleted while idle":                          {deleting(idle), slotFree},
 		"deleted while it has a job":                  {deleting(busyOne), slotWorking},
-		"deleted and busy by GitHub's word":           {func() runner { r := deleting(idle); r.draining = true; return r }(), slotWorking},
+		"deleted, and GitHub says it is busy":         {func() runnerView { r := deleting(idle); r.draining = true; return r }(), slotWorking},
 		"completed, figure seen":                      {completedAt(busyOne, 1), slotFree},
 		"completed, figure not seen, pod alive":       {completedAt(busyOne, 2), slotWorking},
 		"completed, figure not seen, pod gone":        {completedAt(succeeded, 2), slotHeld},
@@ -33,10 +33,10 @@ func TestSlots(t *testing.T) {
 		"deleted, completed, but figure not seen yet": {deleting(completedAt(busyOne, 2)), slotWorking},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHistory(1)
-			r := h.add(1, test.runner)
-			h.pass()
-			if got := h.slotOf(r); got != test.want {
+			s := newScenario(1)
+			r := s.add(1, test.runner)
+			s.pass()
+			if got := s.slotOf(r); got != test.want {
 				t.Errorf("slot %d, want %d", got, test.want)
 			}
 		})
@@ -44,62 +44,62 @@ func TestSlots(t *testing.T) {
 }
 
 func TestSlotOfRunnerThatGitHubCallsBusy(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, idle)
-	h.pass()
-	h.past(r).busy = true
-	if got := h.slotOf(r); got != slotWorking {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.historyOf(r).busy = true
+	if got := s.slotOf(r); got != slotWorking {
 		t.Errorf("slot %d, want working", got)
 	}
 }
 
-// An exit without a report is held until a figure that is young enough to reflect it.
+// The slot of a runner that exited without a report is held until a figure comes that is new enough to reflect it.
 func TestHeldUntilFigureAfterEnd(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, succeeded)
-	h.pass()
-	h.later(2 * time.Second).publish(1).pass()
-	if got := h.slotOf(r); got != slotHeld {
+	s := newScenario(1)
+	r := s.add(1, succeeded)
+	s.pass()
+	s.later(2 * time.Second).publish(1).pass()
+	if got := s.slotOf(r); got != slotHeld {
 		t.Errorf("2 s after the end: slot %d, want held", got)
 	}
-	h.later(time.Minute).pass()
-	if got := h.slotOf(r); got != slotHeld {
+	s.later(time.Minute).pass()
+	if got := s.slotOf(r); got != slotHeld {
 		t.Errorf("no newer figure: slot %d, want held", got)
 	}
-	h.publish(0).pass()
-	if got := h.slotOf(r); got != slotFree {
+	s.publish(0).pass()
+	if got := s.slotOf(r); got != slotFree {
 		t.Errorf("newer figure: slot %d, want free", got)
 	}
 }
 
-// A failed runner's job is held until GitHub has let go of the runner and a newer figure has come, or 15 minutes.
-func TestHeldUntilGitHubLetsGo(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, failedJob)
-	if p := h.pass(); len(p.remove) != 1 {
-		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.remove))
+// A failed runner's slot is held until GitHub has removed the runner and a newer figure has come, for 15 minutes at most.
+func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
+	s := newScenario(1)
+	r := s.add(1, failedJob)
+	if p := s.pass(); len(p.deregister) != 1 {
+		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.deregister))
 	}
-	h.past(r).removed = h.now
-	h.later(time.Minute).pass()
-	if got := h.slotOf(r); got != slotHeld {
+	s.historyOf(r).removedAt = s.now
+	s.later(time.Minute).pass()
+	if got := s.slotOf(r); got != slotHeld {
 		t.Errorf("agreed, no newer figure: slot %d, want held", got)
 	}
-	h.publish(1)
-	if p := h.pass(); h.slotOf(r) != slotFree || p.create != 1 || len(p.drop) != 1 {
-		t.Errorf("agreed, newer figure: slot %d, create %d, drop %v", h.slotOf(r), p.create, names(p.drop))
+	s.publish(1)
+	if p := s.pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.delete) != 1 {
+		t.Errorf("agreed, newer figure: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.delete))
 	}
 }
 
 func TestHeldAtMostFifteenMinutes(t *testing.T) {
-	h := newHistory(1)
-	r := h.add(1, failedJob)
-	h.pass()
-	h.later(heldAtMost - time.Second).pass()
-	if h.slotOf(r) != slotHeld {
+	s := newScenario(1)
+	r := s.add(1, failedJob)
+	s.pass()
+	s.later(heldTimeout - time.Second).pass()
+	if s.slotOf(r) != slotHeld {
 		t.Error("released too early")
 	}
-	h.later(time.Second).pass()
-	if h.slotOf(r) != slotFree {
+	s.later(time.Second).pass()
+	if s.slotOf(r) != slotFree {
 		t.Error("still held after 15 minutes")
 	}
 }

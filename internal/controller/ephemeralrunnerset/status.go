@@ -16,51 +16,54 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// reportEvery is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
-const reportEvery = time.Second
+// reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
+const reportPeriod = time.Second
 
 // reasonRunnersScale is the reason of Ready while nothing is wrong.
 const reasonRunnersScale = "RunnersScale"
 
 // report writes the status if it changed, at most once a second, then the Events that go with it.
 func (c *Controller) report(ctx context.Context, p *pass) error {
-	set, m := p.set, p.memory
+	set, s := p.set, p.state
 	before := set.DeepCopy()
-	m.describe(&set.Status, set, p.views, p.plan)
+	p.plan.requeueBy(s.describe(&set.Status, set, p.views, p.plan))
 	if c.options.PublishMetrics {
-		m.publishCounts(set)
-		m.publishStates(set, p.views)
+		s.publishCounts(set)
+		s.publishStates(set, p.views)
 	}
 	if equality.Semantic.DeepEqual(before.Status, set.Status) {
 		return nil
 	}
-	if due := m.reported.Add(reportEvery); m.now.Before(due) {
-		p.plan.wake(due)
+	if due := s.reportedAt.Add(reportPeriod); s.now.Before(due) {
+		p.plan.requeueBy(due)
 		return nil
 	}
 	if _, err := kube.PatchStatus(ctx, c.options.Client, set, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	m.reported = m.now
-	c.announce(ctx, before, set)
+	s.reportedAt = s.now
+	c.recordEvents(ctx, before, set)
 	return nil
 }
 
-// describe fills the status with what was seen.
-func (m *memory) describe(status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runner, p *plan) {
+// describe fills the status with what was seen. It returns when its capacity changes by itself; zero is never.
+func (h *history) describe(
+	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runnerView, p *plan,
+) (due time.Time) {
 	count(status, runners, false)
 	status.ObservedGeneration = set.Generation
 	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
-	if m.trouble.isOutdated() {
+	if h.failures.isOutdated() {
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
-	status.Capacity = m.capacity(p)
-	kube.SetConditions(&status.Conditions, set.Generation, m.now, m.conditions(set)...)
-	kube.SetConditions(&status.Conditions, set.Generation, m.now, waitConditions(status.Conditions, runners)...)
+	status.Capacity, due = h.capacity(p)
+	kube.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set)...)
+	kube.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners)...)
+	return due
 }
 
-// count sorts runners into the status's numbers: those that are being deleted too, or without them.
-func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner, deleting bool) {
+// count sets the status's numbers of runners. Those that are being deleted are counted only where deleting is set.
+func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, deleting bool) {
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
 	for _, r := range runners {
 		switch {
@@ -80,29 +83,28 @@ func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runner, deletin
 	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
 }
 
-// capacity is how many jobs the set may be given: while its runners cannot work, those that run and one for a try that is
-// under way or due, for without a job there would be no demand to try for; while none can be made, those there are, for the next try has its job already. GitHub gives the others to sets that
-// can. Otherwise the set has no limit of its own.
-func (m *memory) capacity(p *plan) *int {
+// capacity returns how many jobs GitHub may assign to the set, nil for no limit of its own, and when the limit rises by
+// itself. While its runners fail or are outdated: those working, and one for a probe that is under way or due, since
+// without a job there is no demand to probe for. While the API server takes no runners: those there are, since the next try
+// has its job already. GitHub gives the rest to sets that can run them.
+func (h *history) capacity(p *plan) (limit *int, due time.Time) {
 	t := &p.tally
-	switch trouble := &m.trouble; {
-	case trouble.isOutdated(), trouble.isDegraded():
-		trying, due := 0, trouble.due()
-		if t.waiting > 0 || p.create > 0 || !m.now.Before(due) {
-			trying = 1
-		} else {
-			p.wake(due)
+	switch f := &h.failures; {
+	case f.isOutdated(), f.isDegraded():
+		due = f.nextTryAt()
+		if t.waiting > 0 || p.create > 0 || !h.now.Before(due) {
+			return ptr.To(t.working + 1), time.Time{}
 		}
-		return ptr.To(t.working + trying)
-	case m.notMade():
-		return ptr.To(t.working + t.waiting)
+		return ptr.To(t.working), due
+	case h.cannotCreate():
+		return ptr.To(t.working + t.waiting), time.Time{}
 	default:
-		return nil
+		return nil, time.Time{}
 	}
 }
 
-func (m *memory) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
-	degraded, outdated := m.degraded(set), m.outdated(set)
+func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
+	degraded, outdated := h.degraded(set), h.outdated(set)
 	summary := kube.ReadyStates(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
 	switch {
 	case outdated.Status == metav1.ConditionTrue:
@@ -113,26 +115,26 @@ func (m *memory) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
 	return append(summary, degraded, outdated)
 }
 
-// notMade says that runners are wanted and the API server has refused them, or not answered, too often.
-func (m *memory) notMade() bool { return m.lacking && m.refusals >= troubleLimit }
+// cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
+func (h *history) cannotCreate() bool { return h.createWanted && h.createFailures >= degradedThreshold }
 
-func (m *memory) degraded(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
-	t := &m.trouble
+func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
+	f := &h.failures
 	switch {
-	case !t.isDegraded() && m.notMade():
+	case !f.isDegraded() && h.cannotCreate():
 		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server does not take the set's runners, which is tried again: %s: correct what it names in the AutoscalingRunnerSet, or what refuses it in namespace %s",
-			strings.ReplaceAll(m.refusal.Error(), "\n", "; "), set.Namespace))
-	case !t.isDegraded():
+			strings.ReplaceAll(h.createError.Error(), "\n", "; "), set.Namespace))
+	case !f.isDegraded():
 		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
 	}
-	return kube.True(v1alpha1.ConditionDegraded, cmp.Or(t.reason, "RunnersFail"), fmt.Sprintf(
+	return kube.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
 		"%d runners in a row failed before they got a job, the last because: %s; one at a time is tried until one works or the template changes; kubectl get ephemeralrunners -n %s has the latest",
-		t.failures, cmp.Or(t.message, t.reason), set.Namespace))
+		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
 
-func (m *memory) outdated(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
-	if !m.trouble.isOutdated() {
+func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
+	if !h.failures.isOutdated() {
 		return kube.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has refused no runner of this template")
 	}
 	return kube.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(

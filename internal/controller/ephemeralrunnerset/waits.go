@@ -10,15 +10,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// wait is what some runners have in common that don't run yet and have said why.
+// wait is a reason for which runners don't run yet, and how many wait for it.
 type wait struct {
 	runners int
-	// example and message are of the oldest of them.
+	// example is the name of the oldest of them, message is what it says.
 	example, reason, message string
 }
 
-// waitsOf returns what runners wait for: a ResourceQuota, and of everything else what most of them do.
-func waitsOf(runners []*runner) (quota, other wait) {
+// waitsOf returns what runners wait for: a ResourceQuota, and of everything else what most of them wait for.
+func waitsOf(runners []*runnerView) (quota, other wait) {
 	waits := map[string]*wait{}
 	for _, r := range runners {
 		if r.ended() || r.up() || r.deleting || r.reason == "" {
@@ -40,8 +40,8 @@ func waitsOf(runners []*runner) (quota, other wait) {
 	return quota, other
 }
 
-// waitConditions say what runners wait for, for as long as one does; none where none ever did.
-func waitConditions(before []metav1.Condition, runners []*runner) []kube.Condition {
+// waitConditions returns conditions that say what runners wait for. One that no runner has ever waited for is left out.
+func waitConditions(before []metav1.Condition, runners []*runnerView) []kube.Condition {
 	quota, other := waitsOf(runners)
 	refused := kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {

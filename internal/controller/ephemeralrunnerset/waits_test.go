@@ -11,23 +11,23 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// What runners wait for is told while they wait, with number, example and cause, and taken back afterwards.
+// What runners wait for is a condition while they wait, with number, example and cause; afterwards that is False.
 func TestWhatRunnersWaitForIsACondition(t *testing.T) {
-	waits := func(name, reason string) *runner {
-		return &runner{name: name, reason: reason, message: "because of " + name}
+	waits := func(name, reason string) *runnerView {
+		return &runnerView{name: name, reason: reason, message: "because of " + name}
 	}
-	running := &runner{phase: v1alpha1.EphemeralRunnerPhaseRunning, reason: "Old"}
-	failed := &runner{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "OOMKilled"}
+	running := &runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, reason: "Old"}
+	failed := &runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "OOMKilled"}
 	for name, test := range map[string]struct {
-		runners               []*runner
+		runners               []*runnerView
 		about, reason, phrase string // of the condition that is True; empty for none
 	}{
-		"nothing":     {runners: []*runner{{}, running, failed}},
-		"going":       {runners: []*runner{{reason: "Unschedulable", deleting: true}}},
-		"quota":       {[]*runner{waits("a", "QuotaExceeded"), {}, waits("b", "QuotaExceeded")}, v1alpha1.ConditionQuotaExceeded, "PodsForbidden", "2 runners wait"},
-		"one":         {[]*runner{waits("a", "ImagePullBackOff"), running}, v1alpha1.ConditionRunnersPending, "ImagePullBackOff", "1 runner waits: because of a"},
-		"the most":    {[]*runner{waits("a", "RateLimited"), waits("b", "Unschedulable"), waits("c", "Unschedulable")}, v1alpha1.ConditionRunnersPending, "Unschedulable", "ephemeralrunner b"},
-		"same number": {[]*runner{waits("b", "B"), waits("a", "A")}, v1alpha1.ConditionRunnersPending, "A", "because of a"},
+		"nothing":     {runners: []*runnerView{{}, running, failed}},
+		"going":       {runners: []*runnerView{{reason: "Unschedulable", deleting: true}}},
+		"quota":       {[]*runnerView{waits("a", "QuotaExceeded"), {}, waits("b", "QuotaExceeded")}, v1alpha1.ConditionQuotaExceeded, "PodsForbidden", "2 runners wait"},
+		"one":         {[]*runnerView{waits("a", "ImagePullBackOff"), running}, v1alpha1.ConditionRunnersPending, "ImagePullBackOff", "1 runner waits: because of a"},
+		"the most":    {[]*runnerView{waits("a", "RateLimited"), waits("b", "Unschedulable"), waits("c", "Unschedulable")}, v1alpha1.ConditionRunnersPending, "Unschedulable", "ephemeralrunner b"},
+		"same number": {[]*runnerView{waits("b", "B"), waits("a", "A")}, v1alpha1.ConditionRunnersPending, "A", "because of a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := waitConditions(nil, test.runners)

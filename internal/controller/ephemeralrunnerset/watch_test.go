@@ -14,15 +14,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// ownedBy makes a runner one of a set's.
-func ownedBy(kind, name string, uid types.UID) func(*v1alpha1.EphemeralRunner) {
+// withOwner gives a runner another owner.
+func withOwner(kind, name string, uid types.UID) func(*v1alpha1.EphemeralRunner) {
 	return func(r *v1alpha1.EphemeralRunner) {
 		r.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}}
 	}
 }
 
-// Only what a decision may follow from brings a set back.
-func TestEventsThatBringASetBack(t *testing.T) {
+// A set is enqueued only for changes from which a decision may follow.
+func TestEventsThatEnqueueASet(t *testing.T) {
 	register := func(r *v1alpha1.EphemeralRunner) { r.Status.RunnerID = 7 }
 	write := func(r *v1alpha1.EphemeralRunner) { r.ResourceVersion += "1" }
 	for name, test := range map[string]struct {
@@ -36,13 +36,13 @@ func TestEventsThatBringASetBack(t *testing.T) {
 		"is being deleted":                 {change: func(r *v1alpha1.EphemeralRunner) { r.DeletionTimestamp = ptr.To(metav1.Now()) }, want: []string{"set"}},
 		"written to while not registered":  {change: write, want: []string{"set"}},
 		"written to when it is registered": {before: []func(*v1alpha1.EphemeralRunner){register}, change: write},
-		"made anew under its name":         {change: func(r *v1alpha1.EphemeralRunner) { r.UID = "another" }, want: []string{"set"}},
-		"given to another set":             {change: ownedBy("EphemeralRunnerSet", "other", "2"), want: []string{"other", "set"}},
-		"given to a namesake":              {change: ownedBy("EphemeralRunnerSet", "set", "2"), want: []string{"set"}},
+		"created again under its name":     {change: func(r *v1alpha1.EphemeralRunner) { r.UID = "another" }, want: []string{"set"}},
+		"given to another set":             {change: withOwner("EphemeralRunnerSet", "other", "2"), want: []string{"other", "set"}},
+		"given to a namesake":              {change: withOwner("EphemeralRunnerSet", "set", "2"), want: []string{"set"}},
 		"given to nobody":                  {change: func(r *v1alpha1.EphemeralRunner) { r.OwnerReferences = nil }, want: []string{"set"}},
-		"given to something else":          {change: ownedBy("ReplicaSet", "set", "2"), want: []string{"set"}},
+		"given to something else":          {change: withOwner("ReplicaSet", "set", "2"), want: []string{"set"}},
 		"nobody's, as before": {
-			before: []func(*v1alpha1.EphemeralRunner){ownedBy("ReplicaSet", "set", "2")}, change: register},
+			before: []func(*v1alpha1.EphemeralRunner){withOwner("ReplicaSet", "set", "2")}, change: register},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := many(1)[0]
@@ -58,14 +58,14 @@ func TestEventsThatBringASetBack(t *testing.T) {
 				got = append(got, request.Name)
 			}
 			if slices.Sort(got); !slices.Equal(got, test.want) {
-				t.Errorf("sets %v come back, want %v", got, test.want)
+				t.Errorf("sets %v are enqueued, want %v", got, test.want)
 			}
 		})
 	}
 }
 
-// The watch was broken when a runner changed, and went: what it tells afterwards is the state it had seen last.
-func TestRunnerThatWentUnseenIsForgotten(t *testing.T) {
+// The watch was broken when a runner changed and was deleted: the event that follows has the state that the watch saw last.
+func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 	c, set, runners := populate(2)
 	c.expectations.Expect(setKey, runners[0].Name)
 	queue := &controllertest.Queue{}
@@ -73,14 +73,14 @@ func TestRunnerThatWentUnseenIsForgotten(t *testing.T) {
 	last.OwnerReferences, last.UID = nil, "former"
 	c.RunnerEvents().Delete(t.Context(), event.DeleteEvent{Object: last, DeleteStateUnknown: true}, queue)
 	if got := names(c.roster.of(set.UID)); !slices.Equal(got, []string{runners[1].Name}) || len(queue.Requests) != 1 {
-		t.Errorf("left: %v, and %d sets come back; want the other runner, and one", got, len(queue.Requests))
+		t.Errorf("left: %v, and %d sets enqueued; want the other runner, and one", got, len(queue.Requests))
 	}
 	if len(c.expectations.Pending(setKey)) > 0 {
 		t.Error("it is expected still")
 	}
 }
 
-// Runners of a set that was deleted are not those of the one that was made anew under its name.
+// Runners of a set that was deleted are not those of one that was created again under its name.
 func TestNamesakeHasNoneOfTheFormersRunners(t *testing.T) {
 	c, set, _ := populate(2)
 	if former, namesake := len(c.roster.of(set.UID)), len(c.roster.of("namesake")); former != 2 || namesake != 0 {
@@ -88,19 +88,19 @@ func TestNamesakeHasNoneOfTheFormersRunners(t *testing.T) {
 	}
 }
 
-// A runner is seen between a pass's look at the roster and its look at what is expected: it must count once.
+// A runner is seen between the moments at which a pass reads the roster and the expectations: it must count once.
 func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
-	m := c.memoryOf(set)
+	s := c.setStateOf(set)
 	c.expectations.Expect(setKey, runners[0].Name)
 	before := c.roster.of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(t.Context(), runners)
-	if got := len(before) + c.expected(&pass{set: set, memory: m, views: before}); got != 1 {
+	if got := len(before) + c.expected(&pass{set: set, state: s, views: before}); got != 1 {
 		t.Errorf("%d runners in the pass during which it was seen, want 1", got)
 	}
 	after := c.roster.of(set.UID)
-	if got := len(after) + c.expected(&pass{set: set, memory: m, views: after}); got != 1 {
+	if got := len(after) + c.expected(&pass{set: set, state: s, views: after}); got != 1 {
 		t.Errorf("%d runners in the next pass, want 1", got)
 	}
 }

@@ -21,12 +21,12 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 }
 
 func TestNamesInUseAreThoseSeenAndThoseExpected(t *testing.T) {
-	inBubble(t, func(s *site) {
-		s.reconcile()
-		s.bringUp()
-		p := &pass{set: s.set(), views: []*runner{{name: "seen"}}}
-		s.controller.expectations.Expect(setKey, "expected")
-		if got := s.controller.namesInUse(p); !got.HasAll("seen", "expected") {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.bringUp()
+		p := &pass{set: f.set(), views: []*runnerView{{name: "seen"}}}
+		f.controller.expectations.Expect(setKey, "expected")
+		if got := f.controller.namesInUse(p); !got.HasAll("seen", "expected") {
 			t.Errorf("names in use: %v", sets.List(got))
 		}
 	}, newSet(1))

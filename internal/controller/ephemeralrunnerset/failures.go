@@ -1,0 +1,113 @@
+package ephemeralrunnerset
+
+import (
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	// degradedThreshold is how many runners in a row fail before they get a job until the set is degraded: from then on one
+	// runner at a time is tried, so that a wrong image costs one pod at a time and not maxRunners. It is also how many
+	// creations in a row fail until the set says so.
+	degradedThreshold = 3
+	// firstPause is the pause after a round of failures. It doubles with every further round, up to longestPause. A runner
+	// tries for up to 155 s by itself (5+10+20+40+80) before it fails, so the first pause can be short.
+	firstPause   = 5 * time.Second
+	longestPause = 5 * time.Minute
+)
+
+// outdatedPauses are the pauses before a runner is tried though GitHub refused the last one's version: the image may have been
+// renewed under the same tag. The last one holds for all further tries.
+var outdatedPauses = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
+
+// runnerFailures is the set's record of runners that could not work, since the last one that could. It limits how many are
+// created.
+type runnerFailures struct {
+	template string // hash of the template that the failed runners were made from
+
+	count         int // runners that failed before they got a job
+	rounds        int // failures further apart than the pause they caused
+	lastFailureAt time.Time
+	reason        string
+	message       string
+
+	refusals      int // tries refused as outdated; runners that were created together are one
+	lastRefusalAt time.Time
+
+	// lastWorkerCreatedAt is the creation time of the newest runner that took a job. Failures of older runners don't count.
+	lastWorkerCreatedAt time.Time
+}
+
+// forTemplate starts anew when the template has changed: the cause of the failures may be gone.
+func (f *runnerFailures) forTemplate(hash string) {
+	if f.template != hash {
+		*f = runnerFailures{template: hash, lastWorkerCreatedAt: f.lastWorkerCreatedAt}
+	}
+}
+
+// tookJob notes that the runner took a job, and drops the failures.
+func (f *runnerFailures) tookJob(r *runnerView) {
+	newest := f.lastWorkerCreatedAt
+	if r.createdAt.After(newest) {
+		newest = r.createdAt
+	}
+	*f = runnerFailures{template: f.template, lastWorkerCreatedAt: newest}
+}
+
+// failed notes that the runner failed before it got a job.
+func (f *runnerFailures) failed(r *runnerView, now time.Time) {
+	if r.createdAt.Before(f.lastWorkerCreatedAt) {
+		return
+	}
+	if f.count == 0 || !now.Before(f.lastFailureAt.Add(f.pause())) {
+		f.rounds++
+	}
+	f.count++
+	f.lastFailureAt = now
+	f.reason, f.message = r.reason, r.message
+}
+
+// outdated notes that GitHub refused the runner's version.
+func (f *runnerFailures) outdated(r *runnerView, now time.Time) {
+	if r.createdAt.Before(f.lastWorkerCreatedAt) {
+		return
+	}
+	// Runners that were created together are one try.
+	if f.refusals == 0 || !now.Before(f.nextTryAt()) {
+		f.refusals++
+	}
+	f.lastRefusalAt = now
+}
+
+func (f *runnerFailures) isOutdated() bool { return f.refusals > 0 }
+func (f *runnerFailures) isDegraded() bool { return f.count >= degradedThreshold }
+
+// pause returns how long to wait after the last failure.
+func (f *runnerFailures) pause() time.Duration {
+	return kube.ExponentialBackoff(firstPause, longestPause, f.rounds)
+}
+
+// nextTryAt returns when the next runner may be tried.
+func (f *runnerFailures) nextTryAt() time.Time {
+	if f.isOutdated() {
+		return f.lastRefusalAt.Add(outdatedPauses[min(f.refusals, len(outdatedPauses))-1])
+	}
+	return f.lastFailureAt.Add(f.pause())
+}
+
+// allows returns how many of the wanted runners may be created now, and, where that is none because of a pause, when the
+// pause is over. unproven is how many runners of the set are under way that have not shown yet whether they can work.
+func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.Time) {
+	if wanted == 0 || f.count == 0 && f.refusals == 0 {
+		return wanted, time.Time{}
+	}
+	due := f.nextTryAt()
+	if now.Before(due) {
+		return 0, due
+	}
+	if f.isOutdated() || f.isDegraded() {
+		return max(0, min(wanted, 1-unproven)), time.Time{}
+	}
+	return wanted, time.Time{}
+}

@@ -1,0 +1,163 @@
+package ephemeralrunnerset
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// history is what one set's plan needs to know of the past and no object says: when things were first seen, and what GitHub
+// answered. Only the set's own reconcile touches it, one pass at a time.
+type history struct {
+	// now is the time of the pass, and passes its number.
+	now    time.Time
+	passes int
+
+	// place is where the set registers runners; those that were made before it moved are registered elsewhere.
+	place place
+
+	// patchID is the newest one seen and patchSeenAt when it was first seen.
+	patchID     int
+	patchSeenAt time.Time
+
+	runners map[types.UID]*runnerHistory
+
+	// surplus[i] is when there began to be more than i runners too many.
+	surplus []time.Time
+	// completions are the times at which a completion was first seen, of the last completionWindow.
+	completions []time.Time
+
+	failures runnerFailures
+
+	// createFailures counts the creations in a row that failed, createError is what the last one failed with, and
+	// createWanted is set while runners are still to be created.
+	createFailures int
+	createError    error
+	createWanted   bool
+	// createAt is when the next creation may be tried after one that failed.
+	createAt time.Time
+	// namespaceTerminating is set when the namespace is being deleted, so that nothing can be created in it any more.
+	namespaceTerminating bool
+}
+
+// runnerHistory is what is remembered of one runner.
+type runnerHistory struct {
+	upAt        time.Time // first seen running, in its present pod
+	endedAt     time.Time // first seen ended
+	completedAt time.Time // first seen with its job reported completed
+
+	// The answers are about this registration; nothing has been asked yet about one that takes its place.
+	registrationID int
+	answers
+
+	counted    bool // its failure has been counted
+	worked     bool // its job has been noted, which may be reported after the runner was counted as a failure
+	seenInPass int  // number of the last pass that saw it
+}
+
+// answers are what GitHub has answered about a registration, and when it was asked.
+type answers struct {
+	busy      bool      // GitHub refused to remove it because it has a job
+	removedAt time.Time // when GitHub first said that it is removed, or that it knows no such runner
+
+	askedAt   time.Time // when GitHub was last asked about it
+	retryAt   time.Time // when to ask again after a question that got no answer
+	missingAt time.Time // when the first came of the answers in a row that it is not registered
+	lost      bool      // two answers, far enough apart, said that it is not registered
+}
+
+// registration is that of a runner on GitHub. A runner that lost its pod before it had a job gets another one.
+type registration struct {
+	runner types.UID
+	id     int
+}
+
+func newHistory() *history { return &history{runners: map[types.UID]*runnerHistory{}} }
+
+// historyOf returns what is remembered of the runner, an empty record where note has not seen it.
+func (h *history) historyOf(r *runnerView) *runnerHistory {
+	if past, known := h.runners[r.uid]; known {
+		return past
+	}
+	return &runnerHistory{}
+}
+
+// note adds what this pass sees for the first time, forgets the runners that are gone, and returns the registrations that
+// are over: those of runners that are gone or have another one.
+func (h *history) note(runners []*runnerView, patchID int, specHash string, now time.Time) (over []registration) {
+	if h.patchSeenAt.IsZero() || patchID != h.patchID {
+		h.patchSeenAt = now
+	}
+	h.now, h.patchID = now, patchID
+	h.failures.forTemplate(specHash)
+	h.passes++
+	for _, r := range runners {
+		past, known := h.runners[r.uid]
+		if !known {
+			past = &runnerHistory{registrationID: r.registrationID}
+			h.runners[r.uid] = past
+		}
+		past.seenInPass = h.passes
+		if past.registrationID != r.registrationID {
+			over = append(over, registration{r.uid, past.registrationID})
+			past.registrationID, past.answers = r.registrationID, answers{}
+		}
+		h.noteRunner(r, past)
+	}
+	for uid, past := range h.runners {
+		if len(h.runners) == len(runners) {
+			break // nobody is gone, or the last who is has been found
+		}
+		if past.seenInPass != h.passes {
+			over = append(over, registration{uid, past.registrationID})
+			delete(h.runners, uid)
+		}
+	}
+	h.completions = slices.DeleteFunc(h.completions, func(t time.Time) bool { return now.Sub(t) >= completionWindow })
+	return over
+}
+
+func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
+	switch {
+	case r.up():
+		kube.SetIfZero(&past.upAt, h.now)
+	case r.ended():
+		kube.SetIfZero(&past.endedAt, h.now)
+	default:
+		past.upAt = time.Time{}
+	}
+	if r.completed && kube.SetIfZero(&past.completedAt, h.now) {
+		h.completions = append(h.completions, h.now)
+	}
+	h.noteOutcome(r, past)
+}
+
+// noteOutcome counts, once for each runner, that it failed before it got a job, that it is outdated, or that it got one.
+func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
+	switch {
+	case past.worked || h.oldTemplate(r):
+	case r.hasJob:
+		past.worked = true
+		h.failures.tookJob(r)
+	case past.counted:
+	case r.failedIdle():
+		past.counted = true
+		h.failures.failed(r, h.now)
+	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		past.counted = true
+		h.failures.outdated(r, h.now)
+	}
+}
+
+// oldTemplate reports whether the runner was made from another template than the present one. A runner that ARC made does
+// not show its template and counts as of the present one, unless it is registered elsewhere: taking over removes no runner.
+func (h *history) oldTemplate(r *runnerView) bool {
+	return h.elsewhere(r) || r.template != "" && r.template != h.failures.template
+}
+
+// elsewhere reports whether the set's GitHub does not know the runner, because the set has moved since it was made.
+func (h *history) elsewhere(r *runnerView) bool { return r.place != h.place }

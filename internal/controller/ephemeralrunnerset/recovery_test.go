@@ -1,0 +1,86 @@
+package ephemeralrunnerset
+
+import (
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its runners
+// failed has to be given one when a try is due.
+func TestFailingSetWithoutDemandIsGivenAJobWhenATryIsDue(t *testing.T) {
+	for name, shape := range map[string]runnerView{"degraded": failedOne, "outdated": outdated} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(3)
+			s.add(3, shape)
+			s.pass()
+			s.publish(0)
+			p := s.pass()
+			var status v1alpha1.EphemeralRunnerSetStatus
+			requeueAt := s.describe(&status, newSet(0), s.runners, p)
+			if got := *status.Capacity; got != 0 {
+				t.Errorf("capacity %d right after the failure, want 0", got)
+			}
+			due := s.failures.nextTryAt()
+			if !requeueAt.Equal(due) {
+				t.Errorf("looked at again at %s, want it when a try is due, at %s", requeueAt, due)
+			}
+			if got, _ := s.capacity(s.later(due.Sub(s.now)).pass()); *got != 1 {
+				t.Errorf("capacity %d when a try is due, want 1", *got)
+			}
+		})
+	}
+}
+
+// The listener was down while three jobs ran: their runners were taken for idle ones until the reports came.
+func TestLateReportsOfJobsEndDegradation(t *testing.T) {
+	s := newScenario(5)
+	ended := s.add(3, runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: v1alpha1.ReasonRunnerExitedWithoutJob, registrationID: 7})
+	s.pass()
+	if !s.history.failures.isDegraded() {
+		t.Fatal("the set is not degraded by three runners that exited without a job")
+	}
+	ended.hasJob, ended.completed, ended.jobPatchID = true, true, s.patchID
+	s.pass()
+	if s.history.failures.isDegraded() || s.history.failures.count != 0 {
+		t.Errorf("%d failures after the report of a job, want none", s.history.failures.count)
+	}
+}
+
+// GitHub has refused to remove the runner because it had a job; nobody has reported it.
+func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.history.historyOf(r).busy = true
+	ended := *r
+	ended.phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+	s.runners[0] = &ended
+	s.later(time.Second).pass()
+	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.exitedIdle) != 0 || len(p.delete) != 1 {
+		t.Errorf("taken for idle: %v, deleted: %v; want it deleted", names(p.exitedIdle), names(p.delete))
+	}
+}
+
+func TestRunnersRefusedTogetherAreOneTry(t *testing.T) {
+	s := newScenario(10)
+	s.add(10, outdated)
+	if p := s.pass(); p.requeueAt.Sub(s.now) != outdatedPauses[0] {
+		t.Errorf("a probe in %s, want %s", p.requeueAt.Sub(s.now), outdatedPauses[0])
+	}
+}
+
+// A runner is up for seconds before GitHub refuses it: until it has a job it is the one probe.
+func TestProbeThatIsUpIsStillTheProbe(t *testing.T) {
+	s := newScenario(10)
+	s.add(1, outdated)
+	s.pass()
+	if p := s.later(outdatedPauses[0]).pass(); p.create != 1 {
+		t.Fatalf("create %d when a probe is due, want 1", p.create)
+	}
+	s.add(1, idle)
+	if p := s.later(time.Second).pass(); p.create != 0 {
+		t.Errorf("create %d beside a probe that is up", p.create)
+	}
+}

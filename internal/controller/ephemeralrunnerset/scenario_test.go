@@ -1,0 +1,91 @@
+package ephemeralrunnerset
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// start is when every scenario in these tests begins.
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// scenario takes a set's history through passes at chosen moments, the way Reconcile does.
+type scenario struct {
+	*history
+	now     time.Time
+	patchID int
+	runners []*runnerView
+	want    demand
+	made    int
+}
+
+func newScenario(replicas int) *scenario {
+	return &scenario{
+		history: newHistory(), now: start, patchID: 1,
+		want: demand{
+			replicas: replicas, assignedJobs: replicas, maxRunners: 1000,
+			failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout,
+		},
+	}
+}
+
+// add adds n runners in the given state and returns the last.
+func (s *scenario) add(n int, shape runnerView) *runnerView {
+	var last *runnerView
+	for range n {
+		s.made++
+		r := shape
+		r.name = fmt.Sprintf("runner-%d", s.made)
+		r.uid = types.UID(r.name)
+		if r.createdAt.IsZero() {
+			r.createdAt = s.now
+		}
+		s.runners = append(s.runners, &r)
+		last = &r
+	}
+	return last
+}
+
+// pass notes and plans at the present moment.
+func (s *scenario) pass() *plan {
+	s.history.note(s.runners, s.patchID, "template", s.now)
+	p := s.history.plan(s.runners, s.want, 0)
+	s.surplus = p.surplus
+	return p
+}
+
+// later lets time pass.
+func (s *scenario) later(d time.Duration) *scenario {
+	s.now = s.now.Add(d)
+	return s
+}
+
+// publish lets the listener publish a figure.
+func (s *scenario) publish(replicas int) *scenario {
+	s.patchID++
+	s.want.replicas, s.want.assignedJobs = replicas, replicas
+	return s
+}
+
+// Runners in the states that matter.
+var (
+	starting  = runnerView{}
+	idle      = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7}
+	busyOne   = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hasJob: true, jobPatchID: 1}
+	succeeded = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7, hasJob: true}
+	failedJob = runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, registrationID: 7, hasJob: true}
+	failedOne = runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ErrImagePull", message: "no such image"}
+	outdated  = runnerView{phase: v1alpha1.EphemeralRunnerPhaseOutdated}
+	lingering = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hasJob: true, completed: true, jobPatchID: 1}
+)
+
+func names(runners []*runnerView) []string {
+	var all []string
+	for _, r := range runners {
+		all = append(all, r.name)
+	}
+	return all
+}

@@ -1,0 +1,109 @@
+package ephemeralrunnerset
+
+import (
+	"slices"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// step does for a runner the next thing that its own controller, its kubelet, GitHub or the listener does.
+func (sim *simulation) step(r *simulatedRunner) {
+	switch {
+	case r.deleting:
+		sim.finalize(r)
+	case r.ended():
+		sim.giveUpJob(r)
+	case r.completed:
+		sim.exit(r, v1alpha1.EphemeralRunnerPhaseSucceeded)
+	case r.busy:
+		sim.work(r)
+	case !r.up:
+		sim.startUp(r)
+	case r.phase == "" && !sim.chance(3):
+		r.phase, r.registrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7
+		sim.write(r)
+	case sim.chance(30): // evicted: its own controller gives it another pod
+		r.up, r.phase, r.registrationID = false, v1alpha1.EphemeralRunnerPhasePending, 0
+		sim.write(r)
+	case r.registered && sim.jobs > sim.busy():
+		r.busy, r.silent = true, sim.chance(6)
+	case !r.registered || sim.chance(30): // GitHub refuses it, or it exits without a job
+		sim.exit(r, v1alpha1.EphemeralRunnerPhaseSucceeded)
+	}
+}
+
+// startUp starts the runner's container, or fails to.
+func (sim *simulation) startUp(r *simulatedRunner) {
+	if sim.chance(15) {
+		r.phase, r.reason = v1alpha1.EphemeralRunnerPhaseFailed, "ErrImagePull"
+		sim.write(r)
+		return
+	}
+	r.up, r.registered = true, true
+}
+
+// work has a job reported, go on, end, or lose its pod.
+func (sim *simulation) work(r *simulatedRunner) {
+	switch {
+	case !r.hasJob && !r.silent:
+		r.hasJob, r.jobPatchID = true, sim.figures.patchID
+		sim.write(r)
+	case r.up && sim.chance(12): // a fault takes the pod, and GitHub does not know yet
+		if !r.hasJob {
+			r.draining = true // its own controller has asked GitHub
+		}
+		sim.exit(r, v1alpha1.EphemeralRunnerPhaseFailed)
+	case r.up && !sim.chance(3):
+	default:
+		sim.endJob(r)
+	}
+}
+
+// endJob completes the job. The listener publishes first and reports then, unless the message is lost.
+func (sim *simulation) endJob(r *simulatedRunner) {
+	sim.jobs--
+	r.busy, r.registered = false, false
+	if r.silent || sim.chance(4) {
+		sim.exit(r, v1alpha1.EphemeralRunnerPhaseSucceeded)
+		return
+	}
+	sim.publish()
+	r.hasJob, r.completed, r.jobPatchID = true, true, sim.figures.patchID
+	sim.write(r)
+}
+
+// exit ends the runner's container.
+func (sim *simulation) exit(r *simulatedRunner, phase v1alpha1.EphemeralRunnerPhase) {
+	r.up = false
+	if r.completed { // its own controller removes it
+		r.deleting = true
+	} else {
+		r.phase, r.registrationID = phase, 7
+	}
+	sim.write(r)
+}
+
+// giveUpJob has GitHub give up a job that has lost its pod, and the listener receive the message.
+func (sim *simulation) giveUpJob(r *simulatedRunner) {
+	if r.busy && sim.chance(4) {
+		sim.endJob(r)
+	}
+}
+
+// finalize removes a runner that is being deleted where GitHub agrees, and has it work on where GitHub does not.
+func (sim *simulation) finalize(r *simulatedRunner) {
+	if r.busy && r.up {
+		r.draining = true
+		sim.write(r)
+		sim.work(r)
+		return
+	}
+	if r.busy && !sim.chance(4) {
+		return
+	}
+	if r.busy {
+		sim.jobs--
+	}
+	sim.runners = slices.DeleteFunc(sim.runners, func(other *simulatedRunner) bool { return other == r })
+	delete(sim.inFlight, r.uid)
+}

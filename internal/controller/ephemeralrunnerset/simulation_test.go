@@ -1,0 +1,210 @@
+package ephemeralrunnerset
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// simulation is everything around a set's controller: GitHub, API server, kubelets and listener as they are, a cache that
+// shows them as they were some moments ago, and a state that is lost in a restart. Everything in it follows from the seed.
+type simulation struct {
+	random *rand.Rand
+	clock  *clocktesting.FakePassiveClock
+	set    *v1alpha1.EphemeralRunnerSet
+
+	// How things are: jobs that GitHub has assigned, running ones included; the set's figures; its runners.
+	jobs     int
+	figures  figures
+	template int
+	place    place
+	runners  []*simulatedRunner
+	made     int
+	calm     bool // nothing goes wrong
+
+	// What the controller sees, and what it remembers.
+	seen       figures
+	cache      []*runnerView // what the roster holds
+	controller *Controller
+	state      *setState
+	inFlight   map[types.UID]func(*simulatedRunner) answer
+	answers    map[types.UID]pool.Call[answer]
+}
+
+// figures are what the listener writes, and the user's maxRunners.
+type figures struct {
+	demand
+	patchID int
+}
+
+// simulatedRunner is a runner as it is, with the view of what the API server has of it.
+type simulatedRunner struct {
+	runnerView
+	up         bool // the container runs
+	registered bool // GitHub knows it
+	busy       bool // GitHub has given it a job, which has not ended
+	silent     bool // reports about it get lost
+	changed    time.Time
+	shown      bool // the cache shows it as it is
+}
+
+// maxLag is how late the cache may be: a watch that is later is restarted.
+const maxLag = 20 * time.Second
+
+func newSimulation(seed uint64) *simulation {
+	sim := &simulation{
+		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
+		set: newSet(0), inFlight: map[types.UID]func(*simulatedRunner) answer{},
+	}
+	sim.figures.demand = demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout}
+	sim.restartManager()
+	return sim
+}
+
+func (sim *simulation) now() time.Time        { return sim.clock.Now() }
+func (sim *simulation) later(d time.Duration) { sim.clock.SetTime(sim.now().Add(d)) }
+func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
+
+// restartManager loses all that is remembered; calls that were under way may have had their effect. A new cache is complete.
+func (sim *simulation) restartManager() {
+	sim.controller = NewController(Options{Clock: sim.clock})
+	sim.state = sim.controller.setStateOf(sim.set)
+	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
+	sim.show(true)
+}
+
+// publish has the listener write its figures.
+func (sim *simulation) publish() {
+	sim.figures.patchID++
+	sim.figures.replicas, sim.figures.assignedJobs = min(sim.jobs, sim.figures.maxRunners), sim.jobs
+}
+
+// disturb has one thing happen.
+func (sim *simulation) disturb() {
+	sim.later(time.Duration(sim.random.IntN(6)) * time.Second)
+	switch sim.random.IntN(40) {
+	case 0, 1, 2:
+		sim.jobs = min(sim.jobs+sim.random.IntN(8), 40)
+	case 3: // cancelled before they started
+		sim.jobs -= sim.random.IntN(sim.jobs - sim.busy() + 1)
+	case 4:
+		sim.figures.patchID += 1000 // a new listener
+		sim.publish()
+	case 5:
+		sim.restartManager()
+	case 6:
+		if sim.chance(4) {
+			sim.template++
+			sim.moveSet()
+		}
+	case 7:
+		sim.figures.maxRunners = 10 + sim.random.IntN(15)
+	case 8, 9, 10, 11:
+		sim.publish()
+	case 12, 13, 14:
+		sim.answer()
+	default:
+		if len(sim.runners) > 0 {
+			sim.step(sim.runners[sim.random.IntN(len(sim.runners))])
+		}
+	}
+	sim.show(sim.chance(3))
+}
+
+// moveSet sometimes changes where the set registers its runners, perhaps to where it did before.
+func (sim *simulation) moveSet() {
+	if sim.chance(2) {
+		sim.place = unique.Make(fmt.Sprint("https://github.com/org-", sim.random.IntN(3)))
+	}
+}
+
+func (sim *simulation) busy() int {
+	busy := 0
+	for _, r := range sim.runners {
+		if r.busy {
+			busy++
+		}
+	}
+	return busy
+}
+
+// write notes that the runner was written to on the API server.
+func (sim *simulation) write(r *simulatedRunner) {
+	sim.made++
+	r.resourceVersion, r.changed, r.shown = fmt.Sprint(sim.made), sim.now(), false
+}
+
+// show brings the cache up to date, or parts of it.
+func (sim *simulation) show(all bool) {
+	if all || sim.chance(3) {
+		sim.seen = sim.figures
+	}
+	for _, r := range sim.runners {
+		if all || r.shown || sim.chance(3) || sim.now().Sub(r.changed) > maxLag {
+			r.shown = true
+			sim.observe(r.runnerView)
+		}
+	}
+	for _, r := range sim.cache {
+		if sim.find(r) != nil {
+			continue
+		}
+		if all || sim.chance(2) {
+			sim.controller.roster.remove(runnerKey(r.name))
+			continue
+		}
+		going := *r
+		going.deleting = true
+		sim.observe(going)
+	}
+	sim.cache = sim.controller.roster.of(sim.set.UID)
+}
+
+// observe has the watch show a runner.
+func (sim *simulation) observe(view runnerView) {
+	sim.controller.roster.put(runnerKey(view.name), owner{uid: sim.set.UID, name: sim.set.Name}, view)
+}
+
+func runnerKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: setKey.Namespace, Name: name}
+}
+
+// answer has GitHub answer a question, if one waits.
+func (sim *simulation) answer() {
+	for _, r := range sim.runners {
+		ask, asked := sim.inFlight[r.uid]
+		if !asked {
+			continue
+		}
+		delete(sim.inFlight, r.uid)
+		sim.answers[r.uid] = pool.Call[answer]{Result: ask(r), Finished: sim.now()}
+		if sim.chance(5) {
+			sim.answers[r.uid] = pool.Call[answer]{Err: errNoAnswer, Finished: sim.now()} // it was lost
+		}
+		return
+	}
+}
+
+// removeAnswer is GitHub's answer to a request to remove the runner.
+func removeAnswer(r *simulatedRunner) answer {
+	if r.busy {
+		return answerBusy
+	}
+	r.registered = false
+	return answerRemoved
+}
+
+// lookUpAnswer is GitHub's answer to the question whether the runner is registered.
+func lookUpAnswer(r *simulatedRunner) answer {
+	if r.registered {
+		return answerRegistered
+	}
+	return answerMissing
+}

@@ -1,0 +1,105 @@
+package ephemeralrunnerset
+
+import (
+	"strings"
+	"time"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// runnerView is what a decision needs to know of one EphemeralRunner: some 170 bytes, without pod template. A view is never
+// changed: a runner that has changed gets a new one.
+type runnerView struct {
+	name            string
+	uid             types.UID
+	resourceVersion string // resourceVersion
+	createdAt       time.Time
+	registrationID  int // id on GitHub, 0 while not recorded
+	place           place
+
+	phase    v1alpha1.EphemeralRunnerPhase
+	deleting bool
+	draining bool // GitHub refused to remove it: it has, or had, a job
+
+	hasJob     bool
+	completed  bool
+	jobPatchID int
+
+	template        string // hash of what it was made from, empty where that is not known
+	reason, message string
+}
+
+// place is the GitHub address that a runner is registered at, or a set registers runners at. A runner's id is known at its
+// place only: any other answers that there is no such runner. A place is one pointer, and one string for all its runners.
+type place = unique.Handle[string]
+
+// placeOf returns the place of a runner's spec. Spellings that differ in case, which GitHub ignores, or in what a chart trims
+// are one place. Those that differ otherwise are two, which costs no more than that runners are replaced.
+func placeOf(spec *v1alpha1.EphemeralRunnerSpec) place {
+	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
+}
+
+// alive reports whether the runner's container runs or may still run.
+func (r *runnerView) alive() bool { return !r.ended() }
+
+// ended reports whether the runner's container has ended for good.
+func (r *runnerView) ended() bool {
+	switch r.phase {
+	case v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
+		return true
+	default:
+		return false
+	}
+}
+
+// up reports whether the runner's pod runs.
+func (r *runnerView) up() bool { return r.phase == v1alpha1.EphemeralRunnerPhaseRunning }
+
+// failedIdle reports whether the runner failed and, as far as is known, never had a job.
+func (r *runnerView) failedIdle() bool {
+	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hasJob && !r.completed && !r.draining
+}
+
+// exitedIdle reports whether the runner exited with code 0 and, as far as is known, never had a job.
+func (r *runnerView) exitedIdle() bool {
+	return r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hasJob && !r.completed && !r.draining
+}
+
+// same reports whether nothing has changed that a decision needs. A runner's resourceVersion is needed while it may be
+// deleted on condition that nobody has written to it, which is until it is registered.
+func (r *runnerView) same(now runnerView) bool {
+	before := *r
+	before.createdAt, now.createdAt = time.Time{}, time.Time{} // follows from the UID
+	if now.registrationID != 0 {
+		before.resourceVersion, now.resourceVersion = "", ""
+	}
+	return before == now
+}
+
+func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
+	status := &object.Status
+	return runnerView{
+		name: object.Name, uid: object.UID, resourceVersion: object.ResourceVersion,
+		createdAt:      object.CreationTimestamp.Time,
+		registrationID: status.RunnerID,
+		place:          placeOf(&object.Spec),
+		phase:          status.Phase,
+		deleting:       !object.DeletionTimestamp.IsZero(),
+		draining:       meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining),
+		hasJob:         status.HasJob(),
+		completed:      status.JobCompleted(),
+		jobPatchID:     status.JobPatchID,
+		template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
+		reason:         status.Reason, message: status.Message,
+	}
+}
+
+// templateHash identifies the template that runners are made from.
+func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
+	return kube.Hash(set.Spec.EphemeralRunnerSpec)
+}
