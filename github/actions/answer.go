@@ -88,9 +88,12 @@ func explain(answer *response) (message, typeName string) {
 		return "no explanation was given", ""
 	}
 	var body errorBody
-	mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type"))
-	if mediaType == "text/plain" || json.Unmarshal([]byte(text), &body) != nil {
+	if json.Unmarshal([]byte(text), &body) != nil {
 		return text, ""
+	}
+	if mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type")); mediaType == "text/plain" {
+		// The text is the message; but a server that names no type sends JSON as text, too, and what it means must not be lost.
+		return text, body.TypeName
 	}
 	if body.Details != "" && body.TypeName == "" {
 		body.unwrap()

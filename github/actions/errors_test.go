@@ -75,6 +75,7 @@ func TestChecklist27BodiesOfErrors(t *testing.T) {
 		"service":          {"application/json", exception("XException", "why"), "why", "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
 		"REST":             {"application/json", `{"message":"Not Found","documentation_url":"https://x"}`, "Not Found", ""},
 		"plain text":       {plain, `{"message":"not JSON"}`, `{"message":"not JSON"}`, ""},
+		"no type named":    {plain, exception("XException", "why"), exception("XException", "why"), "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
 		"HTML":             {html, "<h1>502</h1>", "<h1>502</h1>", ""},
 		"empty":            {"", "", "no explanation was given", ""},
 		"white space":      {"", " \n", "no explanation was given", ""},

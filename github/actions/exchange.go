@@ -174,7 +174,7 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
 	case len(body) > maxResponseBytes:
-		return nil, errTooLarge
+		return nil, &tooLargeError{messageID: messageIDIn(body)}
 	case answer.StatusCode/100 == 2 && isCutJSON(body): // of a failure, the status matters more
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
 	}
@@ -184,6 +184,33 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(x.last.body))
 	return answer, nil
+}
+
+// tooLargeError is errTooLarge with what a message has to be deleted by: the queue would stay at it for ever.
+type tooLargeError struct{ messageID int64 }
+
+func (*tooLargeError) Error() string { return errTooLarge.Error() }
+
+func (*tooLargeError) Unwrap() error { return errTooLarge }
+
+// messageIDIn returns the id of the message whose beginning it is given, 0 where that has none.
+func messageIDIn(beginning []byte) int64 {
+	var id int64
+	fields := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(beginning, byteOrderMark)))
+	if opening, err := fields.Token(); err != nil || opening != json.Delim('{') {
+		return 0
+	}
+	for fields.More() {
+		var value json.RawMessage
+		name, err := fields.Token()
+		if err != nil || fields.Decode(&value) != nil {
+			return 0
+		}
+		if name == "messageId" && json.Unmarshal(value, &id) == nil {
+			return id
+		}
+	}
+	return 0
 }
 
 // isCutJSON finds what the transport can't: an answer whose length is given by the connection's end.

@@ -17,6 +17,9 @@ func TestRateLimitOf(t *testing.T) {
 		"no number": {http.Header{"X-Ratelimit-Remaining": {"many"}}, nil},
 		"whole": {http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1700000000"}, "X-Ratelimit-Resource": {"actions_runner_registration"}},
 			&RateLimit{Resource: "actions_runner_registration", Reset: time.Unix(1700000000, 0)}},
+		// Anybody's server may be asked, and the name becomes the label of a metric.
+		"unknown":    {http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"of-my-own"}}, &RateLimit{Resource: "other", Remaining: 5}},
+		"not UTF-8":  {http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"\xff"}}, &RateLimit{Resource: "other", Remaining: 5}},
 		"old server": {http.Header{"X-Ratelimit-Remaining": {"4999"}}, &RateLimit{Resource: "core", Remaining: 4999}},
 	} {
 		if diff := cmp.Diff(test.want, rateLimitOf(test.header)); diff != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -226,11 +227,33 @@ func (m *Message) addEntry(text json.RawMessage) error {
 	return nil
 }
 
+// appendDecoded appends the entry even where a time in it can't be read, which is zero then: times are for metrics, and must
+// not cost a job.
 func appendDecoded[T any](to *[]T, text json.RawMessage) error {
 	var entry T
-	if err := json.Unmarshal(text, &entry); err != nil {
-		return err
+	problem := json.Unmarshal(text, &entry)
+	if problem != nil {
+		entry = *new(T)
+		if err := json.Unmarshal(withoutUnreadableTimes(text), &entry); err != nil {
+			return problem
+		}
 	}
 	*to = append(*to, entry)
-	return nil
+	return problem
+}
+
+// withoutUnreadableTimes returns an entry without those of its times that can't be decoded.
+func withoutUnreadableTimes(entry json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(entry, &fields) != nil {
+		return entry
+	}
+	maps.DeleteFunc(fields, func(name string, value json.RawMessage) bool {
+		return strings.HasSuffix(strings.ToLower(name), "time") && json.Unmarshal(value, new(time.Time)) != nil
+	})
+	readable, err := json.Marshal(fields)
+	if err != nil {
+		return entry
+	}
+	return readable
 }

@@ -106,6 +106,7 @@ func TestChecklist17And18MalformedMessages(t *testing.T) {
 		"body is cut":        {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"},{\"mess"}`, 5, "body", 1},
 		"one bad entry":      {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[7,{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]"}`, 5, "entry 0", 1},
 		"one bad field":      {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\",\"runnerRequestId\":\"x\"},{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]"}`, 5, "entry 0", 1},
+		"bad time":           {`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\",\"queueTime\":\"\",\"finishTime\":null}]"}`, 5, "entry 0", 1},
 		"id is a text":       {`{"messageId":"5","messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0, "messageId", 1},
 		"no id":              {`{"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0, "messageId is missing", 1},
 		"not an object":      {`[1]`, 0, "array", 0},

@@ -38,7 +38,7 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 	if isRefused(err, CredentialQueueToken) && held >= heldAtLeast && s.refusedLate.Add(1) < mostRefusedLate {
 		return nil, nil // probably GitHub took the renewed token and had no message while it was good; the next poll renews it
 	}
-	if err != nil {
+	if err := asMalformedMessage(err); err != nil {
 		return nil, err
 	}
 	if err := answer.acknowledge(EndpointGetMessage); err != nil {
@@ -49,6 +49,15 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 		return nil, nil
 	}
 	return parseMessage(answer.body)
+}
+
+// asMalformedMessage returns err, or *MalformedMessageError where a message was too large and its id could be read.
+func asMalformedMessage(err error) error {
+	var large *tooLargeError
+	if errors.As(err, &large) && large.messageID != 0 {
+		return &MalformedMessageError{MessageID: large.messageID, Message: &Message{ID: large.messageID}, Err: large}
+	}
+	return err
 }
 
 // poll makes one attempt.

@@ -233,6 +233,32 @@ func TestEveryAttemptIsReported(t *testing.T) {
 	}
 }
 
+// The queue would stay at it for ever.
+func TestMessageTooLargeCanBeDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want int64
+	}{
+		"id first": {`{"messageId":9,"messageType":"RunnerScaleSetJobMessages","body":"`, 9},
+		"id last":  {`{"messageType":"RunnerScaleSetJobMessages","body":"`, 0},
+		"no JSON":  {"", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			session := s.session()
+			s.on("GET /queue", reply{body: test.text + strings.Repeat(" ", maxResponseBytes) + `","messageId":9}`})
+			_, err := session.GetMessage(t.Context(), 0, 10)
+			var malformed *MalformedMessageError
+			if errors.As(err, &malformed) != (test.want != 0) || malformed != nil && malformed.MessageID != test.want {
+				t.Errorf("got %.200v, want message %d to be malformed", err, test.want)
+			}
+			if !errors.Is(err, errTooLarge) {
+				t.Errorf("got %.200v, want errTooLarge", err)
+			}
+		})
+	}
+}
+
 func TestAnswerTooLargeIsRefused(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: strings.Repeat(" ", maxResponseBytes+1)})
