@@ -10,15 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestRefusalsAreExplained(t *testing.T) {
+func TestRefusalsComeWithAdvice(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
 		want string
 	}{
-		"forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "; grant it to the manager: "},
-		"invalid":   {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), "; correct what it names in the AutoscalingRunnerSet"},
-		"malformed": {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
-		"other":     {errors.New("away"), "create it: away"},
+		"no permission": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "the manager that cannot do this, grant it: "},
+		"not let in":    {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("violates PodSecurity")), "if Pod Security, a quota or a policy forbids the object"},
+		"invalid":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), "; correct what it names in the AutoscalingRunnerSet"},
+		"malformed":     {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
+		"other":         {errors.New("away"), "create it: away"},
 	} {
 		if got := WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q in it", name, got, test.want)

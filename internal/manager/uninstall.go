@@ -21,6 +21,8 @@ const namedSets = 20
 type ScaleSetsLeftError struct {
 	// Names are NAMESPACE/NAME.
 	Names []string
+	// Deleting is set when all of them are being deleted.
+	Deleting bool
 }
 
 // Error names them and the next step.
@@ -29,36 +31,57 @@ func (e *ScaleSetsLeftError) Error() string {
 	if len(names) > namedSets {
 		names, more = names[:namedSets], fmt.Sprintf(" and %d more", len(e.Names)-namedSets)
 	}
-	return fmt.Sprintf("%d scale set(s) are left: %s%s. Without the controller nothing would remove their runners and registrations on GitHub. "+
-		"Uninstall their releases first (helm uninstall NAME --namespace NAMESPACE, or kubectl delete autoscalingrunnerset), wait until they are gone, then repeat; "+
-		"helm uninstall --no-hooks skips this check. To keep the controller instead, helm rollback its release to its last revision: Helm takes it for half uninstalled now", len(e.Names), strings.Join(names, ", "), more)
+	next := "Uninstall their releases first (helm uninstall NAME --namespace NAMESPACE, or kubectl delete autoscalingrunnerset), wait until they are gone, then repeat"
+	if e.Deleting {
+		next = "All of them are being deleted, and busy runners finish their jobs first (kubectl get ephemeralrunners --all-namespaces): wait until they are gone, then repeat"
+	}
+	return fmt.Sprintf("%d scale set(s) are left: %s%s. Without the controller nothing would remove their runners and registrations on GitHub. %s; "+
+		"helm uninstall --no-hooks skips this check. To keep the controller instead, helm rollback its release to its last revision: Helm takes it for half uninstalled now",
+		len(e.Names), strings.Join(names, ", "), more, next)
 }
 
-// answerLimit is how long the check waits for an answer. What allows it to ask is made a moment before it is started, and
-// until an API server has heard of a new Role, by a watch of its own, it answers 403. Helm would take that for a no.
-const answerLimit = 30 * time.Second
+const (
+	// answerTimeout is how long the check waits for an answer. What allows it to ask is made a moment before it is started,
+	// and until an API server has heard of a new Role, by a watch of its own, it answers 403. Helm would take that for a no.
+	answerTimeout = 30 * time.Second
+	// deletionTimeout is how long the check waits for scale sets that are being deleted: helm uninstall of a scale set
+	// returns seconds before it is gone. With answerTimeout and a minute for the image it stays within the check's
+	// activeDeadlineSeconds, 180 in the chart.
+	deletionTimeout = 90 * time.Second
+)
 
-// checkUninstall fails with *ScaleSetsLeftError while there is an AutoscalingRunnerSet in the namespace, "" being all.
+// checkUninstall fails with *ScaleSetsLeftError while there is an AutoscalingRunnerSet in the namespace, "" being all. It
+// waits for those that are being deleted, for deletionTimeout at most, unless there are others as well.
 func checkUninstall(ctx context.Context, reader client.Reader, namespace string) error {
-	sets, err := listScaleSets(ctx, reader, namespace)
-	if err != nil {
-		return fmt.Errorf("list AutoscalingRunnerSets: %w", err)
-	}
-	if len(sets.Items) == 0 {
-		return nil
-	}
 	left := &ScaleSetsLeftError{}
-	for i := range sets.Items {
-		left.Names = append(left.Names, sets.Items[i].Namespace+"/"+sets.Items[i].Name)
+	err := wait.PollUntilContextTimeout(ctx, time.Second, deletionTimeout, true, func(ctx context.Context) (bool, error) {
+		sets, err := listScaleSets(ctx, reader, namespace)
+		if err != nil {
+			return false, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+		}
+		left = leftOf(sets.Items)
+		return !left.Deleting, nil
+	})
+	if len(left.Names) > 0 {
+		return left
+	}
+	return err
+}
+
+func leftOf(sets []v1alpha1.AutoscalingRunnerSet) *ScaleSetsLeftError {
+	left := &ScaleSetsLeftError{Deleting: len(sets) > 0}
+	for i := range sets {
+		left.Names = append(left.Names, sets[i].Namespace+"/"+sets[i].Name)
+		left.Deleting = left.Deleting && sets[i].DeletionTimestamp != nil
 	}
 	return left
 }
 
-// listScaleSets asks until it is answered, answerLimit at most. Where the kind isn't installed there are none.
+// listScaleSets asks until it is answered, answerTimeout at most. Where the kind isn't installed there are none.
 func listScaleSets(ctx context.Context, reader client.Reader, namespace string) (*v1alpha1.AutoscalingRunnerSetList, error) {
 	sets := new(v1alpha1.AutoscalingRunnerSetList)
 	var refused error
-	err := wait.PollUntilContextTimeout(ctx, time.Second, answerLimit, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, time.Second, answerTimeout, true, func(ctx context.Context) (bool, error) {
 		refused = reader.List(ctx, sets, client.InNamespace(namespace))
 		if apierrors.IsNotFound(refused) || meta.IsNoMatchError(refused) {
 			refused = nil

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -37,6 +38,40 @@ func TestCheckUninstallNamesWhatIsLeft(t *testing.T) {
 	}
 	if err := checkUninstall(t.Context(), cluster, "elsewhere"); err != nil {
 		t.Errorf("scale sets of a namespace that isn't ours to watch: %v", err)
+	}
+}
+
+// helm uninstall of a scale set returns while its finalizers are still being worked on, and the controller's is typed next.
+func TestCheckUninstallWaitsForWhatIsBeingDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		questions int // after which the set is gone
+		want      string
+	}{"gone after a while": {20, ""}, "busy": {1000, "All of them are being deleted"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				going := &v1alpha1.AutoscalingRunnerSet{}
+				going.Namespace, going.Name, going.Finalizers = "runners", "going", []string{v1alpha1.FinalizerAutoscalingRunnerSet}
+				asked := 0
+				cluster := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(going).WithInterceptorFuncs(interceptor.Funcs{
+					List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+						if asked++; asked == test.questions {
+							released := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+							if err := api.Patch(ctx, going, released); err != nil {
+								t.Error(err)
+							}
+						}
+						return api.List(ctx, list, options...)
+					},
+				}).Build()
+				if err := cluster.Delete(t.Context(), going); err != nil {
+					t.Fatal(err)
+				}
+				err := checkUninstall(t.Context(), cluster, "")
+				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v after %d questions, want %q", err, asked, test.want)
+				}
+			})
+		})
 	}
 }
 

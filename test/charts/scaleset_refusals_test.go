@@ -21,6 +21,8 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"githubConfigSecret: {github_app_id: 1, github_app_installation_id: 2}", "provide .Values.githubConfigSecret.github_app_installation_id and"},
 		{"maxRunners: 0\nminRunners: 1", "maxRunners has to be greater or equal to minRunners"},
 		{"maxRunners: '9'\nminRunners: '10'", "maxRunners has to be greater or equal to minRunners"},
+		{"maxRunners: 2147483648", "maxRunners has to be 2147483647 at most, not 2147483648"},
+		{"maxRunners: '999999999999999999999'", "maxRunners has to be a whole number"},
 		{"maxRunners: -1", "maxRunners has to be greater or equal to 0"},
 		{"maxRunners: 1\nminRunners: -1", "minRunners has to be greater or equal to 0"},
 		{"minRunners: '-1'", "minRunners has to be greater or equal to 0"},

@@ -128,6 +128,8 @@ func TestRunnerCounts(t *testing.T) {
 		{"maxRunners: null", nil, nil},
 		{"maxRunners: ''", nil, nil},
 		{"maxRunners: 5", ptr.To(5), nil},
+		{"maxRunners: 2147483647", ptr.To(2147483647), nil},
+		{"minRunners: '0000000000005'", nil, ptr.To(5)},
 		{"maxRunners: '5'\nminRunners: '2'", ptr.To(5), ptr.To(2)},
 		{"minRunners: 5", nil, ptr.To(5)},
 		{"maxRunners: 0\nminRunners: 0", ptr.To(0), ptr.To(0)},

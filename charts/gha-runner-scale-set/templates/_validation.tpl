@@ -59,14 +59,18 @@ actions-runner-controller where it has one.
 
 {{/*
 A number of runners in digits, "" when none is given. A number in quotes counts; anything else is refused, because a
-limit that is silently dropped is no limit. To YAML a number with a leading zero is an octal one. Takes key and value.
+limit that is silently dropped is no limit. To YAML a number with a leading zero is an octal one. The field is an int32;
+twelve digits are as many as can be compared without doubt. Takes key and value.
 */}}
 {{- define "gha-runner-scale-set.count" -}}
 {{- $count := include "gha-runner-scale-set.scalar" .value }}
 {{- if $count }}
-{{- if not (regexMatch "^-?[0-9]{1,9}$" $count) }}
+{{- $count = regexReplaceAll "^(-?)0+([0-9])" $count "${1}${2}" }}
+{{- if not (regexMatch "^-?[0-9]{1,12}$" $count) }}
 {{- fail (printf "%s has to be a whole number, not %q" .key $count) }}
+{{- else if gt (int64 $count) 2147483647 }}
+{{- fail (printf "%s has to be 2147483647 at most, not %s" .key $count) }}
 {{- end }}
-{{- regexReplaceAll "^(-?)0+([0-9])" $count "${1}${2}" }}
+{{- $count }}
 {{- end }}
 {{- end }}
