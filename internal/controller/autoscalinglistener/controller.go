@@ -42,20 +42,20 @@ type Options struct {
 	Credentials Credentials
 	Recorder    events.EventRecorder
 	Clock       clock.PassiveClock
-	// Namespace is the manager's, where listeners live.
+	// Namespace is the manager's, in which listeners are.
 	Namespace string
-	// Entrypoint is the listener container's command; nil means DefaultEntrypoint.
+	// Entrypoint is the listener container's command; nil means that of our image.
 	Entrypoint []string
 	// LogLevel and LogFormat are passed on to listeners.
 	LogLevel, LogFormat string
-	// MetricsAddr and MetricsEndpoint are where listeners serve metrics; the address "0" or "" means nowhere.
+	// MetricsAddr and MetricsEndpoint are where listeners serve metrics; with the address "0" or "" they serve none.
 	MetricsAddr, MetricsEndpoint string
-	// MetricsLabels says which labels metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
+	// MetricsLabels is which labels metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
 	MetricsLabels string
 }
 
-// DefaultEntrypoint is where the listener is in our image.
-const DefaultEntrypoint = "/ghalistener"
+// defaultEntrypoint is the path of the listener in our image.
+const defaultEntrypoint = "/ghalistener"
 
 // Controller reconciles AutoscalingListeners.
 type Controller struct {
@@ -66,12 +66,12 @@ type Controller struct {
 // NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
 func NewController(options Options) *Controller {
 	if len(options.Entrypoint) == 0 {
-		options.Entrypoint = []string{DefaultEntrypoint}
+		options.Entrypoint = []string{defaultEntrypoint}
 	}
 	return &Controller{options: options}
 }
 
-// listenerOfAccess leads from a Role or RoleBinding, which live in another namespace, to their listener.
+// listenerOfAccess maps a Role or RoleBinding, which are in another namespace, to its listener.
 var listenerOfAccess = kube.NamedByLabels(v1alpha1.LabelListenerNamespace, v1alpha1.LabelListenerName)
 
 // SetupWithManager registers the controller and its watches.
@@ -89,7 +89,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Complete(c)
 }
 
-// listenersOfSet leads from a scale set to its listeners: there is more than one while an older one goes.
+// listenersOfSet maps a scale set to its listeners. There is more than one while an older one is being deleted.
 func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	var listeners v1alpha1.AutoscalingListenerList
 	err := c.options.Client.List(ctx, &listeners, client.InNamespace(c.options.Namespace), client.MatchingLabels{
@@ -129,21 +129,21 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	case p.set == nil:
 		return reconcile.Result{}, c.deleteOrphan(ctx, listener)
 	case p.set.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // about to be deleted with it; what goes with its namespace must not be made again
+		return reconcile.Result{}, nil // the listener is deleted next; what its namespace's deletion took must not be created again
 	default:
 		steps = append(steps, c.protect, c.applyAccess, c.applySecrets, c.applyPod)
 	}
 	err = kube.InOrder(ctx, p, steps...)
-	p.admit(err)
-	return p.again.Result(errors.Join(err, c.report(ctx, p)))
+	p.describeFailure(err)
+	return p.requeue.Result(errors.Join(err, c.report(ctx, p)))
 }
 
-// protect sets the finalizer, without which the pod and its Secrets would go in any order.
+// protect adds the finalizer, without which the pod and its Secrets would be deleted in any order.
 func (c *Controller) protect(ctx context.Context, p *pass) error {
 	return kube.AddFinalizer(ctx, c.options.Client, p.listener, v1alpha1.FinalizerAutoscalingListener)
 }
 
-// deleteOrphan deletes a listener whose scale set is gone: it can't be owned across namespaces.
+// deleteOrphan deletes a listener whose scale set is gone. Garbage collection doesn't: owners can't be in another namespace.
 func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.AutoscalingListener) error {
 	if err := c.options.Client.Delete(ctx, listener, kube.UIDPrecondition(listener)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
@@ -151,34 +151,35 @@ func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.Autosc
 	return nil
 }
 
-// pass is one reconciliation: what was observed, and what the steps found out for those after them.
+// pass is one reconciliation: what was observed, and what its steps found out for later ones.
 type pass struct {
 	key      types.NamespacedName
 	listener *v1alpha1.AutoscalingListener
 	now      time.Time
 	// set is the AutoscalingRunnerSet, nil when it is gone.
 	set *v1alpha1.AutoscalingRunnerSet
-	// pod is the listener's own, strays are others of the same scale set, which have to be gone before it starts.
+	// pod is the listener's own, strays are other listener pods of the same scale set, which have to be gone before it starts.
 	pod    *corev1.Pod
 	strays []*corev1.Pod
 
-	// resolved is what the listener needs to reach GitHub, nil with obstacle saying why it can't be had.
+	// resolved is what the listener needs to reach GitHub. It is nil where obstacle is why it can't be resolved.
 	resolved *credentials.Resolved
 	obstacle error
-	// equipped says that the Secrets a pod mounts are as they should be, and configuration is the hash of the one that a
-	// running listener reads again.
-	equipped      bool
+	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the hash of the one that
+	// a running listener reads again when it changes.
+	secretsReady  bool
 	configuration string
-	// state is what there is to say about the pod.
+	// state is what the status says about the pod.
 	state podState
-	// released says that the finalizer is gone, and so perhaps the object.
+	// released is set when the finalizer is gone, and so perhaps the object.
 	released bool
 
-	again kube.Requeue
+	requeue kube.Requeue
 }
 
-// admit has the status say why a step failed, unless that is only the cache being behind.
-func (p *pass) admit(err error) {
+// describeFailure sets the state after a step that failed: the pod's where there is one, else the error. A cache that is behind
+// is no failure.
+func (p *pass) describeFailure(err error) {
 	switch {
 	case err == nil || kube.IsBehind(err):
 	case p.pod != nil:

@@ -58,7 +58,7 @@ func TestAccessIsTheLeastThatWorks(t *testing.T) {
 	}
 }
 
-// What somebody adds to the listener's rights is taken back, and a second pass finds nothing to do.
+// What somebody adds to the listener's rights is removed, and a second pass finds nothing to do.
 func TestAddedRightsAreTakenBack(t *testing.T) {
 	f := started(t)
 	role, binding := f.access()
@@ -79,7 +79,7 @@ func TestAddedRightsAreTakenBack(t *testing.T) {
 	}
 }
 
-// access returns what the listener has of rights.
+// access returns the listener's Role and RoleBinding.
 func (f *fixture) access() (*rbacv1.Role, *rbacv1.RoleBinding) {
 	f.Helper()
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
@@ -88,7 +88,7 @@ func (f *fixture) access() (*rbacv1.Role, *rbacv1.RoleBinding) {
 	return role, binding
 }
 
-// configuration reads what the listener would.
+// configuration reads the configuration as the listener does.
 func (f *fixture) configuration() *config.Config {
 	f.Helper()
 	secret := &corev1.Secret{}
@@ -117,7 +117,7 @@ func TestConfigurationReachesTheListenerWithoutRestart(t *testing.T) {
 	}
 }
 
-// A kubelet looks at the Secrets of a pod that changes at once. Where the manager may not change it, a minute later.
+// A kubelet reads the Secrets of a pod at once that changes. Where the manager may not change the pod, it does so within a minute.
 func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f := started(t)
 	announced := func() string { return f.pod().Annotations[annotationConfiguration] }
@@ -144,8 +144,8 @@ func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
 }
 
-// The listener is the one to meet a 401. What it says reaches the manager by the set's status, and has the credentials read
-// again, which are otherwise read once a minute.
+// It is the listener that gets a 401. It reports it, the set's status has it, and then the credentials are read more often than
+// once a minute.
 func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 	f := started(t)
 	f.credentials.next = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}
@@ -159,12 +159,12 @@ func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 	if err := f.client.Status().Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	if again := f.reconcile().RequeueAfter; again != announceAfter {
-		t.Errorf("the new token is announced after %s", again)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != announceAfter {
+		t.Errorf("the new token is announced after %s", requeueAfter)
 	}
 	f.elapse(announceAfter)
-	if again := f.reconcile().RequeueAfter; again != refusedRecheck {
-		t.Errorf("next look after %s", again)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != refusedRecheckPeriod {
+		t.Errorf("next look after %s", requeueAfter)
 	}
 	if token := f.configuration().Token; token != "token-2" {
 		t.Errorf("the listener still has %q", token)
@@ -174,14 +174,14 @@ func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 func TestSettledListenerReadsSecretsSeldom(t *testing.T) {
 	f := started(t)
 	f.secretReads = 0
-	for range 10 { // as many minutes
+	for range 10 { // minutes
 		for range 20 {
 			f.reconcile()
 		}
 		f.elapse(time.Minute)
 	}
 	if f.secretReads < 4 || f.secretReads > 5 {
-		t.Errorf("%d reads of the config Secret in 10 minutes, want one every %s", f.secretReads, recheckEvery)
+		t.Errorf("%d reads of the config Secret in 10 minutes, want one every %s", f.secretReads, recheckPeriod)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestChangedSecretIsRepaired(t *testing.T) {
 	if err := f.client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	f.elapse(recheckEvery)
+	f.elapse(recheckPeriod)
 	f.settle()
 	f.configuration()
 }

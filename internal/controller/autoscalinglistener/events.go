@@ -6,7 +6,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// deleted says why a pod was deleted. A change of the spec is ordinary, everything else is not.
+// deleted is recorded when a pod is deleted, and says why. It is a warning unless the spec has changed.
 func deleted(pod string, state podState) kube.Event {
 	note := fmt.Sprintf("Pod %s is deleted: %s", pod, state.message)
 	if state.treatment == abandon || state.treatment == discard {

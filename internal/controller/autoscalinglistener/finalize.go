@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// finalize ends the pod, then its rights, and the Secrets when nobody needs them any more.
+// finalize deletes the pod, then its rights, and the Secrets when they are no longer needed.
 func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	if !slices.Contains(p.listener.Finalizers, v1alpha1.FinalizerAutoscalingListener) {
 		p.released = true
@@ -27,7 +27,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 			return err
 		}
 		if p.state.treatment == discard {
-			p.state.treatment = replace // it has no successor to wait
+			p.state.treatment = replace // it has no successor that would have to wait
 		}
 		p.state.reason, p.state.message = reasonStopping, "the listener ends its session"
 		return c.treat(ctx, p, p.pod, p.state)
@@ -37,7 +37,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 		return err
 	}
 	if deregistrationPending(p.set) {
-		return nil // its end is an event of the AutoscalingRunnerSet
+		return nil // an event of the AutoscalingRunnerSet brings the next pass
 	}
 	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {
 		if err := c.deleteSecret(ctx, p, suffix); err != nil {
@@ -51,16 +51,16 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deregistrationPending says that the AutoscalingRunnerSet is being deleted and its scale set still has to be deleted on
-// GitHub. A listener that was deleted on its own is not held up: its successor gets Secrets of its own.
+// deregistrationPending reports whether the AutoscalingRunnerSet is being deleted and its scale set still has to be deleted on
+// GitHub. A listener that was deleted on its own is not delayed: its successor gets Secrets of its own.
 func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 	return set != nil && set.DeletionTimestamp != nil &&
 		slices.Contains(set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) &&
 		(set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "")
 }
 
-// revoke deletes the listener's identity and rights. Forbidden means that the manager's Role in the other namespace
-// went first; garbage collection takes what is left with the AutoscalingRunnerSet.
+// revoke deletes the listener's ServiceAccount and rights. Forbidden means that the manager's Role in the other namespace was
+// deleted first; garbage collection deletes what is left together with the AutoscalingRunnerSet.
 func (c *Controller) revoke(ctx context.Context, p *pass) error {
 	wanted := accessFor(p.listener)
 	for _, object := range []struct{ named, live client.Object }{

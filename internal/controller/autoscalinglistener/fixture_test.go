@@ -31,7 +31,7 @@ const (
 
 var key = types.NamespacedName{Namespace: managerNamespace, Name: "set-listener"}
 
-// fixture is a controller with fakes around it.
+// fixture is a controller whose API server, credentials and clock are fakes.
 type fixture struct {
 	*testing.T
 	client      client.WithWatch
@@ -41,16 +41,16 @@ type fixture struct {
 	controller  *Controller
 	// secretReads counts reads of Secrets.
 	secretReads int
-	// behind hides pods from lists, as a cache that is late does.
+	// behind hides pods from lists, as a cache does that is behind.
 	behind bool
-	// shown, where it is set, is what lists have of pods instead.
+	// shown is the only pod in lists where it is set.
 	shown *corev1.Pod
-	// podPatches counts patches of pods, which podsForbidden refuses.
+	// podPatches counts patches of pods. podsForbidden is set to reject them.
 	podPatches    int
 	podsForbidden bool
 }
 
-// fakeCredentials are those that are resolved, or what that fails with.
+// fakeCredentials always resolves to resolved, or fails with err.
 type fakeCredentials struct {
 	resolved *credentials.Resolved
 	err      error
@@ -106,7 +106,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// patch plays the API server.
+// patch counts patches of pods and rejects them where they are forbidden.
 func (f *fixture) patch(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	if _, pod := object.(*corev1.Pod); pod {
 		f.podPatches++
@@ -166,7 +166,7 @@ func (f *fixture) reconcile() reconcile.Result {
 	return controllertest.Reconcile(f, f.controller, key)
 }
 
-// settle runs as many passes as it takes for the effects of one to be seen by the next.
+// settle runs enough passes for each to see the effects of those before it.
 func (f *fixture) settle() {
 	f.Helper()
 	for range 4 {
@@ -176,7 +176,7 @@ func (f *fixture) settle() {
 
 func (f *fixture) elapse(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
-// get reads an object and says whether it exists.
+// get reads an object and reports whether it exists.
 func (f *fixture) get(object client.Object, namespace, name string) bool {
 	f.Helper()
 	return controllertest.Read(f, f.client, client.ObjectKey{Namespace: namespace, Name: name}, object)
@@ -211,7 +211,7 @@ func (f *fixture) edit(change func(*v1alpha1.AutoscalingListener)) {
 	}
 }
 
-// podStatus plays the kubelet or the node controller.
+// podStatus changes the pod's status as the kubelet or the node controller would.
 func (f *fixture) podStatus(change func(*corev1.PodStatus)) {
 	f.Helper()
 	pod := f.pod()
@@ -231,7 +231,7 @@ func (f *fixture) run() {
 	})
 }
 
-// replacePod puts another pod in the place of the one that is there.
+// replacePod replaces the pod by another with the same name.
 func (f *fixture) replacePod() {
 	f.Helper()
 	pod := f.pod()
@@ -266,7 +266,7 @@ func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, rea
 	controllertest.WantCondition(f, f.listener().Status.Conditions, about, status, reason)
 }
 
-// exists says which of the listener's objects there are.
+// exists returns which of the listener's objects there are.
 func (f *fixture) exists() map[string]bool {
 	f.Helper()
 	return map[string]bool{

@@ -9,38 +9,40 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// memory is what only bounds rates and may be lost in a restart.
+// memory is state that only limits rates, and may be lost in a restart.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[types.NamespacedName]*remembered
 }
 
+// remembered is the entry of one listener.
 type remembered struct {
 	// secrets are the listener's Secrets as last written, by suffix.
 	secrets map[string]writtenSecret
-	// failures counts the pods that ended in a row, and failedAt is when the last one was seen to have.
+	// failures counts the pods that ended in a row. failedAt is when the last of them, failedPod, was seen to have ended.
 	failures  int
 	failedAt  time.Time
 	failedPod types.UID
-	// announced is the configuration that the pod was last told of, or would have been if the manager might.
+	// announced is the hash of the configuration last announced on the pod, even if the manager was not allowed to.
 	announced string
-	// news is a configuration that the pod has yet to be told of, known since newsSince.
-	news      string
-	newsSince time.Time
-	// obstruction is what keeps the pod from being created, obstructions are the tries in a row that met it, and triedAt is
-	// the last of them.
+	// news is the hash of a configuration that is still to be announced, first seen at newsAt.
+	news   string
+	newsAt time.Time
+	// obstruction is what keeps the pod from being created. obstructions counts the attempts in a row that met it, the last of
+	// them at triedAt.
 	obstruction  podState
 	obstructions int
 	triedAt      time.Time
 }
 
+// writtenSecret is the hash of a Secret, and when it was last written or found to be as it should.
 type writtenSecret struct {
-	hash string
-	at   time.Time
+	hash      string
+	writtenAt time.Time
 }
 
-// of returns the entry of a listener. The caller holds the lock.
-func (m *memory) of(key types.NamespacedName) *remembered {
+// entryLocked returns the entry of a listener. The caller holds the lock.
+func (m *memory) entryLocked(key types.NamespacedName) *remembered {
 	if m.listeners == nil {
 		m.listeners = map[types.NamespacedName]*remembered{}
 	}
@@ -52,73 +54,74 @@ func (m *memory) of(key types.NamespacedName) *remembered {
 	return entry
 }
 
-// secretIs says that a Secret was written with this content, and looked at no earlier than since.
+// secretIs reports whether a Secret was written or checked after since, and had this content.
 func (m *memory) secretIs(key types.NamespacedName, suffix, hash string, since time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	written := m.of(key).secrets[suffix]
-	return written.hash == hash && written.at.After(since)
+	written := m.entryLocked(key).secrets[suffix]
+	return written.hash == hash && written.writtenAt.After(since)
 }
 
-// noteSecret is told after a write, or a look that found nothing to write.
+// noteSecret is called after a write, or a read that found nothing to write.
 func (m *memory) noteSecret(key types.NamespacedName, suffix, hash string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(key).secrets[suffix] = writtenSecret{hash: hash, at: now}
+	m.entryLocked(key).secrets[suffix] = writtenSecret{hash: hash, writtenAt: now}
 }
 
-// noteFailure counts a pod that ended, once however often it is seen.
+// noteFailure counts a pod that ended, only once however often it is seen.
 func (m *memory) noteFailure(key types.NamespacedName, pod types.UID, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if entry := m.of(key); entry.failedPod != pod {
+	if entry := m.entryLocked(key); entry.failedPod != pod {
 		entry.failures++
 		entry.failedAt, entry.failedPod = now, pod
 	}
 }
 
-// failures returns how many pods ended in a row, and when the last one was seen to have.
+// failures returns how many pods ended in a row, and when the last one was seen to have ended.
 func (m *memory) failures(key types.NamespacedName) (int, time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	entry := m.of(key)
+	entry := m.entryLocked(key)
 	return entry.failures, entry.failedAt
 }
 
-// noteSuccess ends the row.
+// noteSuccess resets the number of failures in a row.
 func (m *memory) noteSuccess(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(key).failures = 0
+	m.entryLocked(key).failures = 0
 }
 
-// announces says that the configuration is news, and how long it still has to wait. It is asked beside the pod's own
-// annotation, so that a pass that is faster than the cache, or may not write, repeats nothing.
+// announces reports whether the configuration is still to be announced, and after what wait. It is consulted besides the pod's
+// annotation, so that a pass that sees an old pod in the cache, or is not allowed to patch it, repeats nothing.
 func (m *memory) announces(key types.NamespacedName, configuration string, now time.Time) (news bool, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	entry := m.of(key)
+	entry := m.entryLocked(key)
 	if entry.announced == configuration {
 		return false, 0
 	}
 	if entry.news != configuration {
-		entry.news, entry.newsSince = configuration, now
+		entry.news, entry.newsAt = configuration, now
 	}
-	return true, max(0, entry.newsSince.Add(announceAfter).Sub(now))
+	return true, max(0, entry.newsAt.Add(announceAfter).Sub(now))
 }
 
+// noteAnnounced is called after an attempt to announce the configuration.
 func (m *memory) noteAnnounced(key types.NamespacedName, configuration string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(key).announced = configuration
+	m.entryLocked(key).announced = configuration
 }
 
-// noteObstruction records a try to create the pod that met an obstruction, or none where the state has no reason. It says
-// whether the obstruction is new.
+// noteObstruction remembers an attempt to create the pod that met an obstruction, or none where the state has no reason. It
+// reports whether the obstruction is another one than the last.
 func (m *memory) noteObstruction(key types.NamespacedName, state podState, now time.Time) (first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	entry := m.of(key)
+	entry := m.entryLocked(key)
 	first = entry.obstruction.reason != state.reason
 	if first {
 		entry.obstructions = 0
@@ -128,18 +131,18 @@ func (m *memory) noteObstruction(key types.NamespacedName, state podState, now t
 	return first
 }
 
-// obstructed returns what kept the pod from being created, and how long that need not be tried again.
+// obstructed returns what kept the pod from being created, and how long to wait until the next attempt.
 func (m *memory) obstructed(key types.NamespacedName, now time.Time) (podState, time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	entry := m.of(key)
+	entry := m.entryLocked(key)
 	if entry.obstruction.reason == "" {
 		return podState{}, 0
 	}
-	return entry.obstruction, entry.triedAt.Add(kube.ExponentialBackoff(successorFirst, successorMost, entry.obstructions)).Sub(now)
+	return entry.obstruction, entry.triedAt.Add(kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, entry.obstructions)).Sub(now)
 }
 
-// forget drops everything remembered of a listener that is gone; a new one of the same name begins anew.
+// forget drops everything that is remembered of a listener that is gone. A new one of the same name starts afresh.
 func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

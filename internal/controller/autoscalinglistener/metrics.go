@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// running has one series per listener, which goes with it.
+// running has one series per listener, which is deleted with it.
 var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "gha_controller_running_listeners",
 	Help: "1 while the container of the listener runs, 0 otherwise.",
@@ -19,7 +19,7 @@ var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(running) }
 
-// publishRunning drops series of an earlier address first, which would say "runs" forever.
+// publishRunning sets the listener's series. It deletes that of an earlier address first, which would stay at its last value.
 func publishRunning(p *pass) {
 	labels := prometheus.Labels{"name": p.key.Name, "namespace": p.key.Namespace, "repository": "", "organization": "", "enterprise": ""}
 	if url, err := actions.ParseConfigURL(p.listener.Spec.GitHubConfigUrl); err == nil {
@@ -33,7 +33,7 @@ func publishRunning(p *pass) {
 	running.With(labels).Set(value)
 }
 
-// containerRuns goes by the listener's own container: a sidecar listens to nothing.
+// containerRuns reports whether the listener's own container runs, whatever its sidecars do.
 func containerRuns(pod *corev1.Pod) bool {
 	if pod == nil {
 		return false
@@ -42,7 +42,7 @@ func containerRuns(pod *corev1.Pod) bool {
 	return status != nil && status.State.Running != nil
 }
 
-// unpublish goes by name alone, because the other labels follow the spec.
+// unpublish deletes the listener's series by name alone, because the other labels follow the spec.
 func unpublish(listener types.NamespacedName) {
 	running.DeletePartialMatch(prometheus.Labels{"name": listener.Name, "namespace": listener.Namespace})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// observe gathers what there is of the listener, all of it from the cache.
+// observe reads the objects of the listener, all of them from the cache.
 func (c *Controller) observe(ctx context.Context, listener *v1alpha1.AutoscalingListener) (*pass, error) {
 	p := &pass{key: client.ObjectKeyFromObject(listener), listener: listener, now: c.options.Clock.Now()}
 	set := &v1alpha1.AutoscalingRunnerSet{}
@@ -42,8 +42,8 @@ func (c *Controller) observe(ctx context.Context, listener *v1alpha1.Autoscaling
 	return p, nil
 }
 
-// isListenerPod tells listeners, also those of an AutoscalingListener that is gone, from runners, which live in the same
-// namespace where the scale set does.
+// isListenerPod distinguishes listeners, including those of an AutoscalingListener that is gone, from runners, which are in the
+// same namespace where the scale set is in the manager's.
 func isListenerPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "AutoscalingListener"

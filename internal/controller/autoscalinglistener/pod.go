@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// gracePeriod lets the listener finish the message in hand (10 s for acquiring jobs, 30 s for a call to GitHub) and
-	// delete its session, so that its successor needn't wait for the session to expire.
-	gracePeriod = 60
+	// gracePeriodSeconds is enough for the listener to finish the message that it works on (10 s for acquiring jobs, 30 s for a
+	// call to GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
+	gracePeriodSeconds = 60
 	// configVolume is the name of the volume with the configuration.
 	configVolume = "listener-config"
 )
 
-// blueprint is what a listener pod is made from.
+// blueprint is what a listener pod is built from.
 type blueprint struct {
 	listener   *v1alpha1.AutoscalingListener
 	proxy      *credentials.ProxySettings
@@ -33,7 +33,7 @@ type blueprint struct {
 	metricsAddr string
 }
 
-// hash changes with everything that a running listener can't take over, and with nothing else.
+// hash changes with everything that a running listener can't adopt, and with nothing else.
 func (b blueprint) hash() string {
 	spec := &b.listener.Spec
 	return kube.Hash(struct {
@@ -65,8 +65,8 @@ func (b blueprint) pod() (*corev1.Pod, error) {
 			ImagePullSecrets:              spec.ImagePullSecrets,
 			NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
 			RestartPolicy:                 corev1.RestartPolicyAlways,
-			TerminationGracePeriodSeconds: ptr.To[int64](gracePeriod),
-			// The image names the user: OpenShift refuses pods that name one outside of their namespace's range.
+			TerminationGracePeriodSeconds: ptr.To[int64](gracePeriodSeconds),
+			// The image sets the user, because OpenShift refuses pods that set one outside of their namespace's range.
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
@@ -83,7 +83,7 @@ func (b blueprint) pod() (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// container is as small and as confined as the restricted Pod Security Standard asks for.
+// container returns the listener's container, which meets the restricted Pod Security Standard.
 func (b blueprint) container() corev1.Container {
 	return corev1.Container{
 		Name:         v1alpha1.ListenerContainerName,
@@ -92,7 +92,7 @@ func (b blueprint) container() corev1.Container {
 		Env:          b.environment(),
 		Ports:        b.ports(),
 		VolumeMounts: []corev1.VolumeMount{{Name: configVolume, MountPath: config.MountPath, ReadOnly: true}},
-		// A listener sleeps in a long poll most of the time. There is no limit: a burst of messages is what it is for.
+		// A listener waits in a long poll most of the time. It has no limit because it has to be fast in a burst of messages.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},
@@ -100,14 +100,14 @@ func (b blueprint) container() corev1.Container {
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
-		// The loop's own deadlines end after 75 s at most; /healthz fails only when one of them did not hold.
+		// A turn of the listener's loop ends after 75 s at most, by its own timeouts; /healthz fails only when one had no effect.
 		StartupProbe:   probe("/healthz", 2, 30),
 		LivenessProbe:  probe("/healthz", 20, 3),
 		ReadinessProbe: probe("/readyz", 5, 2),
 	}
 }
 
-// probe gives an answer 5 s, because a busy node is slow and a restart costs the session.
+// probe allows 5 s for an answer, because a busy node is slow and a restart costs the session.
 func probe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(config.HealthPort)}},
@@ -115,7 +115,7 @@ func probe(path string, period, failures int32) *corev1.Probe {
 	}
 }
 
-// environment names all variables of the proxy Secret, which always has all three keys.
+// environment takes all variables from the proxy Secret, which always has all three keys, where there is a proxy.
 func (b blueprint) environment() []corev1.EnvVar {
 	environment := []corev1.EnvVar{{Name: config.PathVariable, Value: config.FilePath}}
 	if b.proxy == nil {
@@ -129,7 +129,7 @@ func (b blueprint) environment() []corev1.EnvVar {
 	return environment
 }
 
-// ports name the metrics port for a PodMonitor. An address without a usable port has none, and the listener says why.
+// ports names the metrics port for a PodMonitor. An address without a valid port has none, and the listener logs why.
 func (b blueprint) ports() []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(b.metricsAddr)

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// userTemplate uses every way of merging: replace, join by name, add, and what can't be mixed.
+// userTemplate uses every way of merging: replace, merge by name, add, and conflict with a default.
 func userTemplate() *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
@@ -48,7 +48,7 @@ func userTemplate() *corev1.PodTemplateSpec {
 }
 
 func TestPodGolden(t *testing.T) {
-	entrypoint := []string{DefaultEntrypoint}
+	entrypoint := []string{defaultEntrypoint}
 	proxy := &credentials.ProxySettings{HTTP: "http://proxy"}
 	for name, plan := range map[string]blueprint{
 		"plain":   {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
@@ -83,7 +83,7 @@ func TestPodGolden(t *testing.T) {
 }
 
 func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
-	base := func() blueprint { return blueprint{listener: newListener(), entrypoint: []string{DefaultEntrypoint}} }
+	base := func() blueprint { return blueprint{listener: newListener(), entrypoint: []string{defaultEntrypoint}} }
 	for name, test := range map[string]struct {
 		change func(*blueprint)
 		want   bool
@@ -114,7 +114,7 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 	}
 }
 
-// TestTemplateLeavesDefaults: an absent field never wipes what makes the pod safe.
+// TestTemplateLeavesDefaults: an absent field never removes what makes the pod safe.
 func TestTemplateLeavesDefaults(t *testing.T) {
 	plan := blueprint{listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() })}
 	pod, err := plan.pod()
@@ -122,7 +122,7 @@ func TestTemplateLeavesDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener := pod.Spec.Containers[0]
-	if *pod.Spec.TerminationGracePeriodSeconds != gracePeriod || !*pod.Spec.SecurityContext.RunAsNonRoot || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+	if *pod.Spec.TerminationGracePeriodSeconds != gracePeriodSeconds || !*pod.Spec.SecurityContext.RunAsNonRoot || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		t.Errorf("pod defaults are gone: %+v", pod.Spec)
 	}
 	if listener.Image != "controller:1" || listener.ReadinessProbe == nil || !*listener.SecurityContext.ReadOnlyRootFilesystem || *listener.SecurityContext.RunAsUser != 1000 {

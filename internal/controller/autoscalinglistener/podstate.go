@@ -11,8 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// lostAfter is how long a node has to be lost before its listener is replaced. The node controller has waited 40 s and
-// more by then; this is for nodes that come back right away.
+// lostAfter is how long a node has to be lost before its listener is replaced. The node controller has waited for 40 s or
+// more before that; this is for nodes that come back right away.
 const lostAfter = 10 * time.Second
 
 // Reasons of the condition Ready.
@@ -36,32 +36,32 @@ type treatment int
 
 const (
 	keep treatment = iota
-	// replace: deleted with its grace period.
+	// replace deletes the pod with its grace period.
 	replace
-	// abandon: deleted without waiting for a node that doesn't answer.
+	// abandon deletes the pod without waiting for its node, which doesn't answer.
 	abandon
-	// discard: it has ended, is deleted, and its successor waits for a while.
+	// discard deletes a pod that has ended. Its successor waits for a while.
 	discard
 )
 
-// podState is what there is to say about a pod, and what to do about it.
+// podState is what the status says about a pod, and what to do about it.
 type podState struct {
 	treatment       treatment
 	ready           bool
 	reason, message string
-	// again is when time alone will change the answer, zero for never.
-	again time.Duration
+	// requeueAfter is when time alone will change the state, zero for never.
+	requeueAfter time.Duration
 }
 
-// unwanted is the hash to assess a pod with that should not be there. An empty one would suit pods of ARC 0.14.
+// unwanted is the hash to assess a pod with that should not be there. An empty one would match pods of ARC 0.14.
 const unwanted = "unwanted"
 
-// assess looks at a pod that should have been made with this hash.
+// assess decides about a pod that should have this hash.
 func assess(pod *corev1.Pod, hash string, now time.Time) podState {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)
 	if gone < -lostAfter {
-		gone = lostAfter // our clock is behind, or was set back, perhaps by hours: jobs must not wait for it
+		gone = lostAfter // our clock is behind or was set back, perhaps by hours, which jobs must not wait for
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -73,12 +73,12 @@ func assess(pod *corev1.Pod, hash string, now time.Time) podState {
 	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != hash:
 		return podState{treatment: replace, reason: reasonReplacing, message: "image, template, proxy, address, group or scale set changed"}
 	case lost:
-		return podState{reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName), again: lostAfter - gone}
+		return podState{reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName), requeueAfter: lostAfter - gone}
 	}
 	return describe(pod)
 }
 
-// assessTerminating waits for the grace period, which deletionTimestamp is the end of, unless the node is lost.
+// assessTerminating waits until the grace period ends, which is at deletionTimestamp, unless the node is lost.
 func assessTerminating(pod *corev1.Pod, lost bool, now time.Time) podState {
 	state := podState{reason: reasonReplacing, message: "the previous pod ends its session"}
 	overdue := pod.DeletionTimestamp.Add(lostAfter)
@@ -87,12 +87,13 @@ func assessTerminating(pod *corev1.Pod, lost bool, now time.Time) podState {
 		state.message = fmt.Sprintf("node %s does not confirm that the pod has ended; it is no longer waited for", pod.Spec.NodeName)
 		return state
 	}
-	state.again = overdue.Sub(now)
+	state.requeueAfter = overdue.Sub(now)
 	return state
 }
 
-// lostNode says whether, and since when, the pod's node no longer reports: the node controller then sets Ready to False
-// and leaves ContainersReady, which the kubelet would have changed as well, True. Readiness gates look the same.
+// lostNode reports whether, and since when, the pod's node has stopped reporting. The node controller then sets Ready to False
+// and leaves ContainersReady True, which the kubelet would have changed as well. A readiness gate that is not met looks the same,
+// so a pod with gates never counts as lost.
 func lostNode(pod *corev1.Pod) (bool, time.Time) {
 	ready, containers := kube.PodCondition(pod, corev1.PodReady), kube.PodCondition(pod, corev1.ContainersReady)
 	if ready == nil || containers == nil || len(pod.Spec.ReadinessGates) > 0 {
@@ -101,7 +102,7 @@ func lostNode(pod *corev1.Pod) (bool, time.Time) {
 	return ready.Status == corev1.ConditionFalse && containers.Status == corev1.ConditionTrue, ready.LastTransitionTime.Time
 }
 
-// describe says how far a pod is that is left alone.
+// describe returns the state of a pod that is kept.
 func describe(pod *corev1.Pod) podState {
 	if ready := kube.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
 		return podState{ready: true, reason: reasonReady}
@@ -123,12 +124,12 @@ func describe(pod *corev1.Pod) podState {
 	return podState{reason: reasonStarting, message: "the pod is starting"}
 }
 
-// ordinaryWait tells the waits of every start from trouble.
+// ordinaryWait reports whether every container waits for this reason when it starts.
 func ordinaryWait(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
 
-// waitMessage adds to the kubelet's message what it leaves out: how often, how it ended, and where to look.
+// waitMessage adds what the kubelet's message leaves out: the number of restarts, how the last run ended, and where to look.
 func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 	message := fmt.Sprintf("container %s: %s", status.Name, cmp.Or(status.State.Waiting.Message, status.State.Waiting.Reason))
 	if last := status.LastTerminationState.Terminated; last != nil {
@@ -138,10 +139,10 @@ func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 	return message
 }
 
-// ended names why a pod ended: Evicted, NodeShutdown and the like, or that it failed.
+// ended returns the reason why a pod ended: Evicted, NodeShutdown and the like, or that it failed.
 func ended(pod *corev1.Pod) string { return cmp.Or(pod.Status.Reason, reasonPodFailed) }
 
-// endMessage is the node's own explanation, or how the container exited where the node gave none.
+// endMessage returns the node's explanation, or how the container exited where the node gave none.
 func endMessage(pod *corev1.Pod) string {
 	if pod.Status.Message != "" {
 		return pod.Status.Message
@@ -154,6 +155,7 @@ func endMessage(pod *corev1.Pod) string {
 	return "its node gave no reason"
 }
 
+// prefixed returns the text with the prefix, and nothing for no text.
 func prefixed(prefix, text string) string {
 	if text == "" {
 		return ""

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// aPod returns a ready pod of the wanted hash, changed.
+// aPod returns a ready pod with the right hash after the change.
 func aPod(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: "hash"}},
@@ -26,7 +26,7 @@ func aPod(change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// losesNode plays the node controller.
+// losesNode changes the pod as the node controller does when its node stops reporting.
 func losesNode(pod *corev1.Pod, ago time.Duration) {
 	pod.Status.Conditions[0].Status = corev1.ConditionFalse
 	pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(-ago))
@@ -56,15 +56,15 @@ func TestAssess(t *testing.T) {
 		"of another spec":                  {func(p *corev1.Pod) { p.Annotations = nil }, podState{treatment: replace, reason: reasonReplacing}},
 		"evicted":                          {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{treatment: discard, reason: "Evicted"}},
 		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{treatment: discard, reason: reasonPodFailed}},
-		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, again: 6 * time.Second}},
+		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, requeueAfter: 6 * time.Second}},
 		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, podState{treatment: abandon, reason: reasonNodeLost}},
-		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, podState{reason: reasonNodeLost, again: lostAfter + time.Second}},
+		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, podState{reason: reasonNodeLost, requeueAfter: lostAfter + time.Second}},
 		"node lost":                        {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{treatment: abandon, reason: reasonNodeLost}},
 		"readiness gate": {func(p *corev1.Pod) {
 			losesNode(p, time.Hour)
 			p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1)
 		}, podState{reason: reasonStarting}},
-		"terminating":              {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)) }, podState{reason: reasonReplacing, again: time.Minute + lostAfter}},
+		"terminating":              {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)) }, podState{reason: reasonReplacing, requeueAfter: time.Minute + lostAfter}},
 		"terminating for too long": {func(p *corev1.Pod) { deletedAt(p, noon.Add(-lostAfter)) }, podState{treatment: abandon, reason: reasonReplacing}},
 		"terminating, node lost":   {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, podState{treatment: abandon, reason: reasonReplacing}},
 		"creating":                 {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, podState{reason: reasonStarting}},

@@ -15,24 +15,24 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// After a pod that ended, its successor waits for successorFirst, twice as long after each further one, and
-// successorMost at most: what evicts one pod often evicts the next.
+// The successor of a pod that ended waits for successorBaseDelay, twice as long after each further one, and at most for
+// successorMaxDelay, because what evicts one pod often evicts the next.
 const (
-	successorFirst = 5 * time.Second
-	successorMost  = time.Minute
+	successorBaseDelay = 5 * time.Second
+	successorMaxDelay  = time.Minute
 )
 
-// announceAfter is how much later than the pod a kubelet may see the Secret. A kubelet that looks too early mounts the old
-// configuration once more, and looks again after a minute.
+// announceAfter is how long to wait between the write of the Secret and that of the pod. A kubelet that sees the pod's change
+// before the Secret's mounts the old configuration once more, and looks again only after a minute.
 const announceAfter = 2 * time.Second
 
-// annotationConfiguration is the hash of the configuration that the pod was last told of.
+// annotationConfiguration has the hash of the configuration last announced on the pod.
 const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
 func (c *Controller) applyPod(ctx context.Context, p *pass) error {
-	if !p.equipped {
-		// What runs could not be replaced, and may do with the credentials it has.
+	if !p.secretsReady {
+		// A pod that runs could not be replaced, and the credentials it has may still be valid.
 		if p.pod != nil {
 			p.state = describe(p.pod)
 		}
@@ -61,19 +61,19 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 	return c.treat(ctx, p, p.pod, p.state)
 }
 
-// announce writes the hash of the configuration on the pod when that has changed. The annotation itself says nothing to
-// anybody: a kubelet looks at a pod that changes at once, and at the Secrets it mounts only every minute or so otherwise.
-// Forbidden is what a Role of ARC's chart answers; then the minute has to do.
+// announce writes the hash of the configuration to an annotation of the pod when it has changed. The annotation means
+// nothing to the kubelet, but it syncs a pod at once that changes, and otherwise looks at the Secrets it mounts only about once a
+// minute. With a Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
 func (c *Controller) announce(ctx context.Context, p *pass) error {
-	if p.state.again > 0 {
-		p.again.After(p.state.again)
+	if p.state.requeueAfter > 0 {
+		p.requeue.After(p.state.requeueAfter)
 	}
 	if p.pod.DeletionTimestamp != nil || p.pod.Annotations[annotationConfiguration] == p.configuration {
 		return nil
 	}
 	news, wait := c.memory.announces(p.key, p.configuration, p.now)
 	if wait > 0 {
-		p.again.After(wait)
+		p.requeue.After(wait)
 	}
 	if !news || wait > 0 {
 		return nil
@@ -88,7 +88,7 @@ func (c *Controller) announce(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// awaitStrays deletes listener pods of the same scale set that are not this listener's, and says whether there are any.
+// awaitStrays deletes listener pods of the same scale set that are not this listener's, and reports whether there are any.
 func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 	for _, stray := range p.strays {
 		state, err := c.assess(ctx, stray, unwanted, p.now)
@@ -103,8 +103,8 @@ func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 	return len(p.strays) > 0, nil
 }
 
-// assess looks at a pod as the cache shows it, and again at the pod itself before it is ended without its node's word: the
-// node may be back, and to end the pod's successor too would cost a session.
+// assess decides about a pod as the cache has it, and reads the pod itself before it is abandoned: the node may be back, or
+// the pod replaced, and then a listener would lose its session.
 func (c *Controller) assess(ctx context.Context, pod *corev1.Pod, hash string, now time.Time) (podState, error) {
 	state := assess(pod, hash, now)
 	if state.treatment != abandon {
@@ -115,16 +115,16 @@ func (c *Controller) assess(ctx context.Context, pod *corev1.Pod, hash string, n
 	case err != nil:
 		return state, err
 	case live == nil:
-		return podState{reason: reasonReplacing, message: "the pod is gone", again: lostAfter}, nil
+		return podState{reason: reasonReplacing, message: "the pod is gone", requeueAfter: lostAfter}, nil
 	default:
 		return assess(live, hash, now), nil
 	}
 }
 
-// treat does what was decided about a pod.
+// treat applies the decision about a pod.
 func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state podState) error {
-	if state.again > 0 {
-		p.again.After(state.again)
+	if state.requeueAfter > 0 {
+		p.requeue.After(state.requeueAfter)
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(pod)}
 	switch state.treatment {
@@ -142,18 +142,18 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 	return nil
 }
 
-// start creates the pod, not before the time that earlier failures ask for.
+// start creates the pod, but not before the backoff of earlier failures is over.
 func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 	if failures, at := c.memory.failures(p.key); failures > 0 {
-		pause := kube.ExponentialBackoff(successorFirst, successorMost, failures)
+		pause := kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, failures)
 		if wait := at.Add(pause).Sub(p.now); wait > 0 {
-			p.again.After(wait)
+			p.requeue.After(wait)
 			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("%d pods in a row ended; the next one starts %s after the last", failures, pause)}
 			return nil
 		}
 	}
 	if state, wait := c.memory.obstructed(p.key, p.now); wait > 0 {
-		p.again.After(wait)
+		p.requeue.After(wait)
 		p.state = state
 		return nil
 	}
@@ -167,7 +167,7 @@ func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 		return fmt.Errorf("own pod %s: %w", pod.Name, err)
 	}
 	if err := c.options.Client.Create(ctx, pod); apierrors.IsAlreadyExists(err) {
-		return c.yield(ctx, p, err)
+		return c.handleNameTaken(ctx, p, err)
 	} else if err != nil {
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
@@ -176,9 +176,9 @@ func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 	return nil
 }
 
-// yield tells a pod of ours that the cache has not seen yet, of which refusal is enough said, from one of somebody else that
-// has the listener's name. That one is not ours to delete; the name is tried again, less and less often.
-func (c *Controller) yield(ctx context.Context, p *pass, refusal error) error {
+// handleNameTaken returns refusal where the pod with the listener's name is its own and only the cache hasn't seen it yet. A
+// pod of somebody else is not ours to delete: the state says so, and the name is tried again with growing pauses.
+func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error) error {
 	other := &corev1.Pod{}
 	if err := c.options.Reader.Get(ctx, p.key, other); apierrors.IsNotFound(err) {
 		return refusal
@@ -189,11 +189,11 @@ func (c *Controller) yield(ctx context.Context, p *pass, refusal error) error {
 		return refusal
 	}
 	p.state = podState{reason: reasonNameTaken, message: fmt.Sprintf(
-		"pod %s has the listener's name and belongs to somebody else; delete it or rename it, the listener starts within %s", p.key, successorMost)}
+		"pod %s has the listener's name and belongs to somebody else; delete it or rename it, the listener starts within %s", p.key, successorMaxDelay)}
 	if first := c.memory.noteObstruction(p.key, p.state, p.now); first {
 		kube.RecordEvent(ctx, c.options.Recorder, p.listener, other, kube.Warning(p.state.reason, "CreatePod", p.state.message))
 	}
 	_, wait := c.memory.obstructed(p.key, p.now)
-	p.again.After(wait)
+	p.requeue.After(wait)
 	return nil
 }

@@ -60,7 +60,7 @@ func TestPodOfAnEarlierListenerGoesFirst(t *testing.T) {
 	}
 }
 
-// fail makes the pod end. A UID tells it from its predecessors, because the fake API server gives none.
+// fail makes the pod end. The UID distinguishes it from its predecessors, because the fake API server sets none.
 func (f *fixture) fail(uid string) {
 	f.Helper()
 	pod := f.pod()
@@ -82,8 +82,8 @@ func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
 			t.Fatalf("failure %d: the next pod started at once", i+1)
 		}
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonBackOff)
-		if again := f.reconcile().RequeueAfter; again != pause {
-			t.Errorf("failure %d: next look after %s, want %s", i+1, again, pause)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != pause {
+			t.Errorf("failure %d: next look after %s, want %s", i+1, requeueAfter, pause)
 		}
 		f.elapse(pause)
 		f.settle()
@@ -94,8 +94,8 @@ func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
 	f.run()
 	f.settle()
 	f.fail("z")
-	if again := f.reconcile().RequeueAfter; again != successorFirst {
-		t.Errorf("after a pod that ran, the next look is after %s, want %s", again, successorFirst)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorBaseDelay {
+		t.Errorf("after a pod that ran, the next look is after %s, want %s", requeueAfter, successorBaseDelay)
 	}
 }
 
@@ -111,8 +111,8 @@ func (f *fixture) loseNode() {
 func TestListenerLeavesALostNode(t *testing.T) {
 	f := started(t)
 	f.loseNode()
-	if again := f.reconcile().RequeueAfter; again != lostAfter {
-		t.Errorf("next look after %s, want %s", again, lostAfter)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != lostAfter {
+		t.Errorf("next look after %s, want %s", requeueAfter, lostAfter)
 	}
 	f.elapse(lostAfter)
 	f.settle()
@@ -121,7 +121,7 @@ func TestListenerLeavesALostNode(t *testing.T) {
 	}
 }
 
-// The node is back, or the pod gone, and the cache has not heard of it: nothing is ended for that.
+// The node is back, or the pod replaced, and the cache doesn't have that yet: no pod is deleted.
 func TestListenerStaysWhereTheNodeIsBack(t *testing.T) {
 	for title, meanwhile := range map[string]func(*fixture){
 		"back": (*fixture).run,
@@ -142,15 +142,15 @@ func TestListenerStaysWhereTheNodeIsBack(t *testing.T) {
 	}
 }
 
-// A pod of somebody else's is left alone; it is said whose turn it is, once, and the name is tried less and less often.
+// A pod of somebody else is left alone. One Event says what to do, and the name is tried with growing pauses.
 func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	f := newFixture(t)
 	f.create(newSet(), newListener(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 	f.settle()
 	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNameTaken)
-		if again := f.reconcile().RequeueAfter; again != pause {
-			t.Errorf("try %d: the next one after %s, want %s", i+1, again, pause)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != pause {
+			t.Errorf("try %d: the next one after %s, want %s", i+1, requeueAfter, pause)
 		}
 		f.elapse(pause)
 		f.reconcile()
@@ -161,7 +161,7 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	if err := f.client.Delete(t.Context(), f.pod()); err != nil {
 		t.Fatal(err)
 	}
-	f.elapse(successorMost)
+	f.elapse(successorMaxDelay)
 	f.settle()
 	if pod := f.pod(); pod == nil || !metav1.IsControlledBy(pod, f.listener()) {
 		t.Errorf("the listener has not started: %+v", pod)
@@ -173,8 +173,8 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
 	f := started(t)
 	f.behind = true
-	if again := f.reconcile().RequeueAfter; again != time.Second {
-		t.Errorf("next look after %s", again)
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != time.Second {
+		t.Errorf("next look after %s", requeueAfter)
 	}
 	if told := controllertest.CountTold(f.recorder, reasonNameTaken); told != 0 {
 		t.Error("the listener's own pod was taken for somebody else's")

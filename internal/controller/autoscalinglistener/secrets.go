@@ -20,22 +20,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// recheckEvery is how often the listener's Secrets are read to see whether somebody changed them. With two of them that
-// is one read a minute, which leaves three of the four a scale set may make for credentials, CA and proxy.
-const recheckEvery = 2 * time.Minute
+// recheckPeriod is how often each of the listener's two Secrets is read to see whether somebody changed it. That makes one read
+// a minute of the four that a scale set may make, and leaves three for credentials, CA and proxy.
+const recheckPeriod = 2 * time.Minute
 
-// refusedRecheck is how often the credentials are read while GitHub refuses them to the listener: somebody may be about to
+// refusedRecheckPeriod is how often the credentials are read while GitHub refuses the listener's: somebody may be about to
 // replace them, and four reads a minute are what a scale set may make.
-const refusedRecheck = 15 * time.Second
+const refusedRecheckPeriod = 15 * time.Second
 
-// applySecrets keeps the listener's configuration and proxy as the spec and the credentials say. A running listener
-// reads the mounted configuration again when it changes.
+// applySecrets keeps the Secrets with the listener's configuration and proxy as the spec and the credentials say. A running
+// listener reads the mounted configuration again when it changes.
 func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	reference := credentials.ForAutoscalingListener(p.listener)
-	p.again.After(credentials.RereadAfter)
+	p.requeue.After(credentials.RereadAfter)
 	if p.refused() {
 		c.options.Credentials.Invalidate(reference)
-		p.again.After(refusedRecheck)
+		p.requeue.After(refusedRecheckPeriod)
 	}
 	resolved, err := c.options.Credentials.Resolve(ctx, reference)
 	if err != nil {
@@ -54,17 +54,17 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	} else {
 		err = c.applySecret(ctx, p, credentials.ListenerProxySuffix, nil, resolved.Proxy.SecretData())
 	}
-	p.equipped = err == nil
+	p.secretsReady = err == nil
 	return err
 }
 
-// refused says that the listener can't use its credentials. The 401 was the listener's, so nobody else here knows of it.
+// refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so only the set's status has it.
 func (p *pass) refused() bool {
 	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionListenerReady)
 	return said != nil && said.Status == metav1.ConditionFalse && said.Reason == v1alpha1.ReasonUnauthorized
 }
 
-// obstruct notes what only a user can remove, and returns failure for everything else.
+// obstruct sets the obstacle where only a user can remove the cause, and returns failure for everything else.
 func (p *pass) obstruct(cause, failure error) error {
 	var configuration *config.InvalidError
 	if credentials.IsVerdict(cause) || errors.As(cause, &configuration) {
@@ -74,7 +74,7 @@ func (p *pass) obstruct(cause, failure error) error {
 	return failure
 }
 
-// configuration returns what the listener is told.
+// configuration returns the listener's configuration.
 func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resolved *credentials.Resolved) *config.Config {
 	spec := &listener.Spec
 	configuration := &config.Config{
@@ -103,7 +103,7 @@ func (c *Controller) metricsEnabled() bool {
 	return (&config.Config{MetricsAddr: c.options.MetricsAddr}).MetricsEnabled()
 }
 
-// credentialFields is the form that ARC's listener reads as well.
+// credentialFields returns the credentials in the form that ARC's listener reads too.
 func credentialFields(resolved actions.Credentials) *config.Credentials {
 	if app := resolved.App; app != nil {
 		return &config.Credentials{AppID: app.ID, AppInstallationID: app.InstallationID, AppPrivateKey: app.PrivateKey}
@@ -111,8 +111,8 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 	return &config.Credentials{Token: resolved.Token}
 }
 
-// applySecret writes one of the listener's Secrets. What was written last is remembered, so that a pass for another
-// reason reads nothing.
+// applySecret writes one of the listener's Secrets. What was written last is remembered, so that a pass with another cause reads
+// nothing.
 func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte) error {
 	wanted := &corev1.Secret{ObjectMeta: objectMeta(p.listener, p.listener.Namespace, metadata, nil), Type: corev1.SecretTypeOpaque, Data: data}
 	wanted.Name += suffix
@@ -123,7 +123,7 @@ func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, me
 	if suffix == credentials.ListenerConfigSuffix {
 		p.configuration = hash
 	}
-	if c.memory.secretIs(p.key, suffix, hash, p.now.Add(-recheckEvery)) {
+	if c.memory.secretIs(p.key, suffix, hash, p.now.Add(-recheckPeriod)) {
 		return nil
 	}
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(wanted))
@@ -154,11 +154,11 @@ func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.
 	return found, nil
 }
 
-// noSecret is what is remembered of a Secret that was deleted.
+// noSecret is remembered as the hash of a Secret that was deleted.
 const noSecret = "none"
 
-// dropProxySecret deletes what is left of a proxy that was taken out of the spec. The pod that used it is on its way out
-// by then: the proxy is part of its hash.
+// dropProxySecret deletes the Secret of a proxy that was removed from the spec. The pod that used it is about to be replaced,
+// because the proxy is part of its hash.
 func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	if c.memory.secretIs(p.key, credentials.ListenerProxySuffix, noSecret, time.Time{}) {
 		return nil
@@ -170,7 +170,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deleteSecret doesn't read the Secret first: one that is gone already is as good.
+// deleteSecret deletes a Secret without reading it first, and succeeds where there is none.
 func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) error {
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = p.listener.Namespace, p.listener.Name+suffix

@@ -26,11 +26,11 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	return client.IgnoreNotFound(err)
 }
 
-// conditionsOf sums the pass up as kstatus understands it.
+// conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid.
 func conditionsOf(p *pass) []kube.Condition {
 	reason, message := p.state.reason, p.state.message
 	if reason == "" {
-		reason = reasonStarting // a step before the pod's failed
+		reason = reasonStarting // the pass didn't come as far as the pod
 	}
 	stalled := p.obstacle != nil
 	if stalled {
@@ -51,7 +51,7 @@ func conditionsOf(p *pass) []kube.Condition {
 	return conditions
 }
 
-// status turns a fact into a condition's status.
+// status converts a bool to a condition's status.
 func status(holds bool) metav1.ConditionStatus {
 	if holds {
 		return metav1.ConditionTrue
@@ -59,7 +59,7 @@ func status(holds bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// obstacleReason sums up what only a user can remove.
+// obstacleReason returns the condition reason for an obstacle.
 func obstacleReason(err error) string {
 	var missing *credentials.MissingError
 	var unsupported *credentials.UnsupportedError

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// mergeTemplate merges the user's template into the pod as `kubectl patch` would: what is given replaces or joins ours,
-// by name in lists, and what is absent leaves ours as it is. The pod's identity is not up for change.
+// mergeTemplate merges the user's template into the pod as `kubectl patch` would: fields that are set replace the defaults or
+// are added to them, by name in lists, and absent ones leave the defaults as they are. The pod's identity can't be changed.
 func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	if template == nil {
 		return nil
@@ -21,7 +21,7 @@ func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	pod.Labels = kube.Labels(nil, template.Labels, pod.Labels)
 	pod.Annotations = kube.Annotations(template.Annotations, pod.Annotations)
 	if given := kube.Container(&template.Spec, v1alpha1.ListenerContainerName); given != nil {
-		giveWay(&pod.Spec.Containers[0], given)
+		dropConflictingDefaults(&pod.Spec.Containers[0], given)
 	}
 	account := pod.Spec.ServiceAccountName
 	merged, err := merge(pod.Spec, template.Spec)
@@ -35,9 +35,9 @@ func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	return nil
 }
 
-// giveWay takes back those defaults that can't be mixed with what is given: two handlers in a probe, or a value and a
-// source in a variable, are refused, and our requests may exceed the user's limits.
-func giveWay(ours, given *corev1.Container) {
+// dropConflictingDefaults removes the defaults that can't be merged with what is given: the API server rejects two handlers in
+// a probe or a value and a source in a variable, and our requests may exceed the user's limits.
+func dropConflictingDefaults(ours, given *corev1.Container) {
 	if given.StartupProbe != nil {
 		ours.StartupProbe = nil
 	}
@@ -55,7 +55,7 @@ func giveWay(ours, given *corev1.Container) {
 	})
 }
 
-// merge returns base with patch merged into it.
+// merge returns base with patch merged into it by a strategic merge patch.
 func merge(base, patch corev1.PodSpec) (merged corev1.PodSpec, err error) {
 	if patch.Containers == nil {
 		// "containers" is always serialized, and null would delete ours.

@@ -29,8 +29,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// world is a cluster with both controllers of listeners, which have the rights that the charts give the manager, and a
-// GitHub. Nobody plays pods: they stay pending, and go as soon as they are deleted.
+// world is a cluster in which this controller and that of listeners run, with the rights that the charts give the manager, and
+// a fake GitHub. There is no kubelet: pods stay pending, and are gone as soon as they are deleted.
 type world struct {
 	*testing.T
 	*gomega.WithT
@@ -38,7 +38,7 @@ type world struct {
 	cluster *testkube.Cluster
 	github  *fakegithub.Server
 	clock   *skewedClock
-	// address is a config URL, system the manager's namespace, runners the scale set's.
+	// address is the config URL, system the manager's namespace, runners the scale set's.
 	address, system, runners string
 }
 
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	cluster := testkube.Shared(t)
 	w := &world{T: t, WithT: gomega.NewWithT(t), cluster: cluster, client: cluster.Client(), github: fakegithub.New(fakegithub.Options{}), clock: &skewedClock{}}
-	w.SetDefaultEventuallyTimeout(3 * time.Minute) // what takes 10 s alone took 30 s on a busy machine
+	w.SetDefaultEventuallyTimeout(3 * time.Minute) // what takes 10 s alone takes 30 s on a busy machine
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	t.Cleanup(w.github.Close)
 	base, err := w.github.Start("127.0.0.1:0")
@@ -59,19 +59,19 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// skewedClock goes like the real one, but for what it was moved ahead.
+// skewedClock is the real clock plus what it was moved ahead.
 type skewedClock struct {
 	clock.RealClock
 	ahead atomic.Int64 // nanoseconds
 }
 
-// Now is the time with the skew.
+// Now returns the time with the skew.
 func (c *skewedClock) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.ahead.Load())) }
 
-// Since goes by Now.
+// Since returns the time that has passed according to Now.
 func (c *skewedClock) Since(moment time.Time) time.Duration { return c.Now().Sub(moment) }
 
-// startControllers runs both as the manager's ServiceAccount.
+// startControllers runs both controllers as the manager's ServiceAccount.
 func (w *world) startControllers() {
 	w.Helper()
 	ours, err := labels.NewRequirement(v1alpha1.LabelScaleSetName, selection.Exists, nil)
@@ -127,8 +127,8 @@ func rule(group, resources, verbs []string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: group, Resources: resources, Verbs: verbs}
 }
 
-// grant makes the manager's ServiceAccount and gives it what the charts give: everywhere what it watches and owns, in
-// its own namespace listeners, and in the scale set's what belongs to runners.
+// grant creates the manager's ServiceAccount with the rights that the charts give: in all namespaces to what it watches and
+// owns, in its own to the objects of listeners, and in the scale set's to those of runners.
 func (w *world) grant() {
 	w.Helper()
 	ours, core, rbac := []string{v1alpha1.GroupVersion.Group}, []string{""}, []string{rbacv1.GroupName}
@@ -184,7 +184,7 @@ func (w *world) delete(objects ...client.Object) {
 	}
 }
 
-// exists reads an object and says whether it is there.
+// exists reads an object and reports whether it exists.
 func (w *world) exists(object client.Object, namespace, name string) bool {
 	w.Helper()
 	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)

@@ -23,26 +23,26 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// workers is how many scale sets are reconciled at once. A pass asks nothing of GitHub and makes at most a handful of
-// requests of 2–10 ms to the API server, so ten workers take in 200 sets after a restart in about a second.
+// workers is how many scale sets are reconciled at once. A pass makes no request to GitHub and at most a handful, of
+// 2–10 ms each, to the API server, so ten workers reconcile 200 sets after a restart in about a second.
 const workers = 10
 
 // Options of a Controller. All are needed unless they say otherwise.
 type Options struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
-	// Connections lead to GitHub; see ConnectionsOf.
+	// Connections returns clients of GitHub; see ConnectionsOf.
 	Connections Connections
-	// Pool is where GitHub is asked.
+	// Pool runs the calls to GitHub.
 	Pool     *pool.Pool
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Namespace is the manager's, where listeners live.
+	// Namespace is the manager's, in which listeners are created.
 	Namespace string
-	// ListenerImage and ListenerImagePullSecrets are for listener pods. The latter may be empty.
+	// ListenerImage and ListenerImagePullSecrets are those of listener pods. The latter may be empty.
 	ListenerImage            string
 	ListenerImagePullSecrets []string
-	// ExcludedLabelPrefixes are those of labels that are not passed on from an AutoscalingRunnerSet. May be empty.
+	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet. May be empty.
 	ExcludedLabelPrefixes []string
 	// Version is the manager's.
 	Version string
@@ -51,24 +51,24 @@ type Options struct {
 // Controller reconciles AutoscalingRunnerSets.
 type Controller struct {
 	options Options
-	wake    kube.Waker
+	waker   kube.Waker
 	memory  memory
-	// enrolments and deregistrations are what was asked of GitHub, by AutoscalingRunnerSet.
-	enrolments      *pool.Calls[types.NamespacedName, enrolled]
+	// syncs, deregistrations and searches are the calls to GitHub, by AutoscalingRunnerSet.
+	syncs           *pool.Calls[types.NamespacedName, syncResult]
 	deregistrations *pool.Calls[types.NamespacedName, deregistration]
-	searches        *pool.Calls[types.NamespacedName, searched]
+	searches        *pool.Calls[types.NamespacedName, searchResult]
 }
 
 // NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
 func NewController(options Options) *Controller {
 	c := &Controller{options: options}
-	c.enrolments = pool.NewCalls[types.NamespacedName, enrolled](options.Pool, options.Clock, c.wake.Wake)
-	c.deregistrations = pool.NewCalls[types.NamespacedName, deregistration](options.Pool, options.Clock, c.wake.Wake)
-	c.searches = pool.NewCalls[types.NamespacedName, searched](options.Pool, options.Clock, c.wake.Wake)
+	c.syncs = pool.NewCalls[types.NamespacedName, syncResult](options.Pool, options.Clock, c.waker.Wake)
+	c.deregistrations = pool.NewCalls[types.NamespacedName, deregistration](options.Pool, options.Clock, c.waker.Wake)
+	c.searches = pool.NewCalls[types.NamespacedName, searchResult](options.Pool, options.Clock, c.waker.Wake)
 	return c
 }
 
-// setOfListener leads from a listener, which can't name an owner in another namespace, to its set.
+// setOfListener maps a listener, which can't have an owner in another namespace, to its set.
 var setOfListener = kube.NamedByLabels(v1alpha1.LabelScaleSetNamespace, v1alpha1.LabelScaleSetName)
 
 // SetupWithManager registers the controller and its watches.
@@ -78,7 +78,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		For(&v1alpha1.AutoscalingRunnerSet{}).
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
-		WatchesRawSource(source.Func(c.wake.Start)).
+		WatchesRawSource(source.Func(c.waker.Start)).
 		WithOptions(kube.ControllerOptions(workers)).
 		Complete(c)
 }
@@ -99,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	steps := []func(context.Context, *pass) error{
-		c.protect, c.resolve, c.enrolWhenDue, c.readAnswer, c.record, c.leaveFormer, c.applyRunnerSet, c.applyListener,
+		c.protect, c.resolve, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.applyListener,
 	}
 	if !set.DeletionTimestamp.IsZero() {
 		steps = []func(context.Context, *pass) error{c.finalize}
@@ -109,10 +109,10 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !kube.IsBehind(err) {
 		p.failure = err
 	}
-	return p.again.Result(errors.Join(err, c.report(ctx, p)))
+	return p.requeue.Result(errors.Join(err, c.report(ctx, p)))
 }
 
-// protect sets the finalizer, without which the set would go before its scale set is deleted on GitHub.
+// protect adds the finalizer, without which the set would be gone before its scale set is deleted on GitHub.
 func (c *Controller) protect(ctx context.Context, p *pass) error {
 	if slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
 		return nil
@@ -124,45 +124,48 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// forget drops everything remembered of a set that is gone; a new one of the same name begins anew.
+// forget drops everything that is remembered of a set that is gone. A new one of the same name starts afresh.
 func (c *Controller) forget(key types.NamespacedName) {
-	c.enrolments.Forget(key)
+	c.syncs.Forget(key)
 	c.deregistrations.Forget(key)
 	c.searches.Forget(key)
 	c.memory.forget(key)
 	unpublish(key)
 }
 
-// pass is one reconciliation: what was observed, and what the steps found out for those after them.
+// pass is one reconciliation: what was observed, and what its steps found out for later ones.
 type pass struct {
 	key types.NamespacedName
 	set *v1alpha1.AutoscalingRunnerSet
 	now time.Time
-	// runnerSets are those the set owns, the newest first; listeners are those of the set, the one to keep first.
+	// runnerSets are those that the set owns, newest first. listeners are those of the set, the one to keep first.
 	runnerSets []v1alpha1.EphemeralRunnerSet
 	listeners  []v1alpha1.AutoscalingListener
 
-	// registration is where the scale set is on GitHub, nil while it is not known to be anywhere.
+	// registration is where the scale set is on GitHub, nil while it is not known to be registered.
 	registration *v1alpha1.ScaleSetRegistration
-	// unconfirmed says that only ARC's annotation tells of the registration, and GitHub has not been asked yet.
+	// unconfirmed is set while the registration is known by ARC's annotation only and GitHub has not been asked about it.
 	unconfirmed bool
-	// searching says that the end of the deletion waits for GitHub to say whether it has a scale set that was never recorded.
+	// searching is set while the deletion waits for GitHub to answer whether it has a scale set that was never recorded.
 	searching bool
-	wish      wish
-	// obstacle is what keeps GitHub from being asked at all: a bad address or bad credentials. Only a user can remove it.
+	desired   desiredScaleSet
+	// obstacle is what keeps GitHub from being asked at all: an invalid address or invalid credentials. Only a user can
+	// remove it.
 	obstacle error
-	// question is what GitHub is to be asked, empty where an obstacle keeps it from being asked; see questionOf.
-	question string
-	// enrolment is the last call to GitHub, asked whether there was one for the present wish.
-	enrolment pool.Call[enrolled]
-	asked     bool
-	// failure is what a step failed with; cutShort says that steps were left out, be it only because the cache was behind.
+	// requestHash identifies what GitHub is to be asked for, empty where an obstacle keeps it from being asked; see
+	// requestHashOf.
+	requestHash string
+	// lastSync is the last call to GitHub. asked is set when it is still running or was for the present request.
+	lastSync pool.Call[syncResult]
+	asked    bool
+	// failure is the error of the step that failed. cutShort is set when steps were left out, even if only because the cache
+	// was behind.
 	failure  error
 	cutShort bool
-	// released says that the finalizer is gone, and so perhaps the object.
+	// released is set when the finalizer is gone, and so perhaps the object.
 	released bool
 
-	again kube.Requeue
+	requeue kube.Requeue
 }
 
 // runnerSet returns the EphemeralRunnerSet in use, nil when there is none.
@@ -173,8 +176,8 @@ func (p *pass) runnerSet() *v1alpha1.EphemeralRunnerSet {
 	return &p.runnerSets[0]
 }
 
-// hasRunnerSet says that there is an EphemeralRunnerSet that makes runners. One that somebody has deleted makes none, and its
-// successor waits for the last of its runners: it has the same name, which listener and runners go by.
+// hasRunnerSet reports whether there is an EphemeralRunnerSet that creates runners. One that somebody has deleted creates
+// none, and its successor waits for the last of its runners: it has the same name, by which listener and runners refer to it.
 func (p *pass) hasRunnerSet() bool {
 	current := p.runnerSet()
 	return current != nil && current.DeletionTimestamp == nil
@@ -188,10 +191,10 @@ func (p *pass) listener() *v1alpha1.AutoscalingListener {
 	return &p.listeners[0]
 }
 
-// group is the name under which the pool shares its places out: one set can't take those of another.
+// group is the set's name in the pool, which lets groups take turns, so that no set's calls keep another's waiting.
 func (p *pass) group() string { return p.key.String() }
 
-// imagePullSecrets returns nil for no names, so that the field stays absent.
+// imagePullSecrets returns nil for no names, so that the field is absent.
 func imagePullSecrets(names []string) []corev1.LocalObjectReference {
 	var references []corev1.LocalObjectReference
 	for _, name := range names {

@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -126,4 +127,30 @@ func TestGroupChangeKeepsTheListener(t *testing.T) {
 			t.Errorf("registration = %+v, want the same scale set in group large", got)
 		}
 	})
+}
+
+// TestListenerIsToldNumbersThatTheServiceKnows: the schema allows 64 bits.
+func TestListenerIsToldNumbersThatTheServiceKnows(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Spec.MaxRunners, s.Spec.MinRunners = ptr.To(1<<32), ptr.To(1<<32)
+		}))
+		f.settle()
+		if spec := f.listeners()[0].Spec; spec.MaxRunners != math.MaxInt32 || spec.MinRunners != math.MaxInt32 {
+			t.Errorf("maxRunners %d, minRunners %d, want the largest 32-bit integer", spec.MaxRunners, spec.MinRunners)
+		}
+	})
+}
+
+func TestRoomForRunners(t *testing.T) {
+	limit := 5
+	sets := []v1alpha1.EphemeralRunnerSet{{}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 3}}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 4}}}
+	if got := roomForRunners(nil, sets); got != nil {
+		t.Errorf("without a limit: %d", *got)
+	}
+	for n, want := range map[int]int{1: 5, 2: 2, 3: 0} {
+		if got := roomForRunners(&limit, sets[:n]); *got != want {
+			t.Errorf("beside %d older sets: %d, want %d", n-1, *got, want)
+		}
+	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// A Secret that was missing is there now, or a token is another one: what is wrong besides must not hide behind it.
+// When a missing Secret was created, or a refused token replaced, the conditions show what else is wrong.
 func TestMendedCredentialsGiveWayToWhatElseIsWrong(t *testing.T) {
 	missing := &credentials.MissingError{Kind: "Secret", Namespace: "arc-runners", Name: "github"}
 	type expectation struct {
@@ -43,7 +43,7 @@ func TestMendedCredentialsGiveWayToWhatElseIsWrong(t *testing.T) {
 				f.github.unresolved = nil
 				f.github.fail(test.then)
 				for range 4 {
-					controllertest.Elapse(retryMost)
+					controllertest.Elapse(retryMaxDelay)
 					f.settle()
 				}
 				f.wantCondition(v1alpha1.ConditionCredentialsValid, test.want.credentials, test.want.credentialsBecause)

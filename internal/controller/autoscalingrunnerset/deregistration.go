@@ -16,30 +16,31 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// DeregisterTimeout is how long GitHub is asked in vain to delete a scale set before it is left there, said so in an Event,
-// and the finalizer released. It outlasts a restart of GitHub Enterprise Server's services and most incidents, and
-// still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes what is unused for days.
+// DeregisterTimeout is how long GitHub is asked without success to delete a scale set before the scale set is left there,
+// which an Event says, and the finalizer is removed. It outlasts a restart of GitHub Enterprise Server's services and most
+// incidents, and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes scale sets that
+// are unused for days.
 const DeregisterTimeout = 5 * time.Minute
 
-// deregistration is the outcome of a call that deletes scale sets.
+// deregistration is the result of a call that deletes scale sets.
 type deregistration struct {
-	// asked are all that the call was about.
+	// asked are all that the call was to delete.
 	asked   []v1alpha1.ScaleSetRegistration
 	deleted []v1alpha1.ScaleSetRegistration
 }
 
-// deregistrationState is how far the deletion of scale sets is.
+// deregistrationState is the progress of the deletion of scale sets.
 type deregistrationState struct {
-	// over says that nothing more will be tried; left are those that GitHub may still have, and why.
+	// over is set when nothing more will be tried. left are those that GitHub may still have then, and cause says why.
 	over    bool
 	deleted []v1alpha1.ScaleSetRegistration
 	left    []v1alpha1.ScaleSetRegistration
 	cause   error
-	// again is when to look next, zero when the end of a call will wake us.
-	again time.Duration
+	// requeueAfter is when to check again, zero where the end of a call brings the next pass.
+	requeueAfter time.Duration
 }
 
-// deregisterAll has the registrations deleted in the pool, repeatedly if need be, and says how far that is.
+// deregisterAll has the registrations deleted in the pool, with retries, and returns the progress.
 func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetRegistration) deregistrationState {
 	if len(registrations) == 0 {
 		return deregistrationState{over: true}
@@ -49,9 +50,9 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 		c.abandonDeregistration(p)
 		known = false
 	}
-	since := c.memory.deregistrationSince(p.key, p.now)
-	state := deregistrationStateOf(last, known, registrations, since, p.now)
-	if !state.over && state.again == 0 {
+	startedAt := c.memory.deregistrationStart(p.key, p.now)
+	state := deregistrationStateOf(last, known, registrations, startedAt, p.now)
+	if !state.over && state.requeueAfter == 0 {
 		c.startDeregistration(p, registrations) // does nothing while a call runs
 	}
 	if state.over {
@@ -60,37 +61,37 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 	return state
 }
 
-// abandonDeregistration gives what is deregistered next attempts and a deadline of its own.
+// abandonDeregistration forgets the attempts and the deadline, so that the next deregistration has its own.
 func (c *Controller) abandonDeregistration(p *pass) {
 	c.deregistrations.Forget(p.key)
 	c.memory.forgetDeregistration(p.key)
 }
 
-// covers says that GitHub was asked to delete all of the registrations.
+// covers reports whether GitHub was asked to delete all of the registrations.
 func (d deregistration) covers(registrations []v1alpha1.ScaleSetRegistration) bool {
 	return !slices.ContainsFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
 }
 
-// deregistrationStateOf decides what the last call means, which was about all of these registrations if it has ended. A
-// running call is awaited: it has a deadline of its own.
+// deregistrationStateOf returns what the last call means, which covered all of these registrations if it has ended. A
+// running call is awaited: it has a timeout of its own.
 func deregistrationStateOf(
-	last pool.Call[deregistration], known bool, registrations []v1alpha1.ScaleSetRegistration, since, now time.Time,
+	last pool.Call[deregistration], known bool, registrations []v1alpha1.ScaleSetRegistration, startedAt, now time.Time,
 ) deregistrationState {
 	if !known || last.Running() {
 		return deregistrationState{}
 	}
 	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(last.Result.deleted, r) })
-	deadline := since.Add(DeregisterTimeout)
+	deadline := startedAt.Add(DeregisterTimeout)
 	switch {
 	case len(left) == 0 || credentials.Gone(last.Err):
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	case !now.Before(deadline):
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
-	return deregistrationState{again: max(min(backOff(last).Sub(now), deadline.Sub(now)), 0)}
+	return deregistrationState{requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
 }
 
-// startDeregistration has all registrations tried in one call, so that one that hangs does not hide how the others went.
+// startDeregistration tries all registrations in one call, whose result has those that were deleted even if others hang.
 func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
 	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerKey()
 	secrets := make([]string, 0, len(registrations))
@@ -114,7 +115,7 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 	})
 }
 
-// deleteScaleSet uses the Secret of a former registration first, if it is known and another one than now.
+// deleteScaleSet tries the Secret of a former registration first, if it is known and differs from the present one.
 func (c *Controller) deleteScaleSet(ctx context.Context, at credentials.Reference, former string, listener client.ObjectKey, id int) error {
 	deletion := func(github GitHub) error { return github.DeleteRunnerScaleSet(ctx, id) }
 	if former != "" && former != at.GitHubConfigSecret {
@@ -135,8 +136,8 @@ func (p *pass) listenerKey() client.ObjectKey {
 	return client.ObjectKey{}
 }
 
-// withAnyCredentials uses the set's own credentials, and those that the listener was given where the set's are gone (an
-// uninstall deletes the Secret first) or are refused (they were exchanged together with the address).
+// withAnyCredentials uses the set's own credentials, and falls back to those in the listener's Secret where the set's are
+// gone (an uninstall deletes the Secret first) or are refused (they were replaced together with the address).
 func (c *Controller) withAnyCredentials(
 	ctx context.Context, at credentials.Reference, listener client.ObjectKey, ask func(GitHub) error,
 ) error {
@@ -156,4 +157,22 @@ func (c *Controller) withAnyCredentials(
 		return err
 	}
 	return ask(github)
+}
+
+// recordDeregistration records Events about what was deleted and what was left.
+func (c *Controller) recordDeregistration(ctx context.Context, p *pass, state deregistrationState) {
+	for _, registration := range state.deleted {
+		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
+	}
+	if len(state.left) > 0 {
+		c.recordLeftBehind(ctx, p, leftBehind(state.left, state.cause))
+	}
+}
+
+// recordLeftBehind records the Event for the listener too: in a namespace that is itself being deleted none can be created.
+func (c *Controller) recordLeftBehind(ctx context.Context, p *pass, event kube.Event) {
+	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
+	if listener := p.listener(); listener != nil {
+		kube.RecordEvent(ctx, c.options.Recorder, listener, p.set, event)
+	}
 }

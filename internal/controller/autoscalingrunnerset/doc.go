@@ -3,9 +3,9 @@
 //
 //	AutoscalingRunnerSet ─▶ scale set on GitHub ─▶ EphemeralRunnerSet + AutoscalingListener ─▶ status of the AutoscalingRunnerSet
 //
-// Everything is level-based: each pass looks at what is there and does what is missing. GitHub is asked in the pool and
-// never by a reconcile worker; the answer is found on the next pass. GitHub's side is looked at when the spec or the
-// credentials have changed, when the listener says that the scale set is gone, and every few minutes besides.
+// Everything is level-based: each pass observes what is there and does what is missing. Calls to GitHub run in the pool and
+// never in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked when the spec or the
+// credentials have changed, when the listener reports that the scale set is gone, and every few minutes besides.
 //
 // # Deletion
 //
@@ -16,11 +16,11 @@
 //  2. autoscalinglistener: its pod goes, condition Ready becomes False with reason Stopped; Secrets and finalizer stay
 //     while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's annotation with the id
 //  3. here: the EphemeralRunnerSets are deleted; they are gone once the last busy runner has finished
-//  4. here: where none is recorded and one may have been created without an answer, GitHub is asked for it by its name.
+//  4. here: where no scale set is recorded and one may have been created all the same, GitHub is asked for it by name.
 //     The scale set is deleted on GitHub, status.registration and the annotation are cleared. After
 //     DeregisterTimeout they are cleared in any case, with an Event that says what was left
 //  5. autoscalinglistener: Secrets and finalizer go
-//  6. here: ARC's cleanup-protection is stripped, the finalizer is released
+//  6. here: ARC's cleanup-protection is removed from the chart's objects, and the finalizer from the set
 //
-// Either side can be restarted at any point and finds its place again.
+// Either side can be restarted at any point and continues where it was.
 package autoscalingrunnerset

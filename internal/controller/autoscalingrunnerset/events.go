@@ -8,31 +8,31 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// registered is told when a scale set is created or found, also under a new address.
+// registered is recorded when a scale set is created or found, also at a new address.
 func registered(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Normal("ScaleSetRegistered", "Register",
 		fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", registration.Name, registration.ID, registration.Group, registration.URL))
 }
 
-// reregistered is a warning: whoever deleted the scale set on GitHub also dropped the jobs queued for it.
+// reregistered is a warning, because the jobs that were queued for the scale set on GitHub were deleted with it.
 func reregistered(before, after v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Warning("ScaleSetRecreated", "Register",
 		fmt.Sprintf("Scale set %d is gone from %s; its place takes scale set %d", before.ID, before.URL, after.ID))
 }
 
-// updated is told when name or group changed on GitHub, whoever changed them.
+// updated is recorded when name or group changed on GitHub, whoever changed them.
 func updated(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Normal("ScaleSetUpdated", "Register",
 		fmt.Sprintf("Scale set %d is now called %q in runner group %q", registration.ID, registration.Name, registration.Group))
 }
 
-// deregistered ends what registered began.
+// deregistered is recorded when a scale set is deleted.
 func deregistered(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Normal("ScaleSetDeleted", "Deregister",
 		fmt.Sprintf("Scale set %d is deleted from %s", registration.ID, registration.URL))
 }
 
-// leftBehind is the last thing said about scale sets that could not be deleted; it has all that is needed to do so by hand.
+// leftBehind is the last Event about scale sets that could not be deleted. It has all that is needed to do so by hand.
 func leftBehind(left []v1alpha1.ScaleSetRegistration, cause error) kube.Event {
 	names := make([]string, 0, len(left))
 	for _, registration := range left {
@@ -42,14 +42,14 @@ func leftBehind(left []v1alpha1.ScaleSetRegistration, cause error) kube.Event {
 		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v", strings.Join(names, ", "), cause))
 }
 
-// perhapsLeftBehind is the last thing said about a scale set of which it is not known whether it exists.
-func perhapsLeftBehind(w wish, cause error) kube.Event {
+// perhapsLeftBehind is the last Event about a scale set of which it is not known whether it exists.
+func perhapsLeftBehind(desired desiredScaleSet, cause error) kube.Event {
 	return kube.Warning("ScaleSetLeftOnGitHub", "Deregister",
 		fmt.Sprintf("Perhaps left on GitHub: scale set %q at %s, if it was created without an answer; delete it there. GitHub could not be asked: %v",
-			w.Name, w.URL, cause))
+			desired.Name, desired.URL, cause))
 }
 
-// unproven is told of a registration that the status alone tells of: it may be ours, or written by hand.
+// unproven is recorded for a registration that only the status has: it may be ours, or written by hand.
 func unproven(registration v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Warning("ScaleSetLeftOnGitHub", "Deregister",
 		fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither listener nor runners of this set are there, so no credentials "+

@@ -14,33 +14,33 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// fakeGitHub is both the connections and what they lead to: scale sets by address and id.
+// fakeGitHub is both the Connections and the GitHub that they connect to, with scale sets by address and id.
 type fakeGitHub struct {
 	mu     sync.Mutex
 	nextID int
 	sets   map[string]map[int]actions.RunnerScaleSet
 	groups map[string]int
 	calls  []string
-	// failure is what every call fails with.
+	// failure is the error of every call.
 	failure error
 	// silence is how long every call takes.
 	silence time.Duration
-	// loseCreation makes scale sets and answers nothing.
+	// loseCreation is set to create scale sets and to fail all the same.
 	loseCreation bool
-	// refusedSecrets are the names of Secrets whose credentials are refused, by address.
+	// refusedSecrets are the names of Secrets with refused credentials, by address.
 	refusedSecrets map[string]string
-	// singleLabel drops all labels but the first.
+	// singleLabel is set to drop all labels but the first.
 	singleLabel bool
-	// unresolved is what reading the credentials fails with; listenerResolved says that the listener's Secret has them.
+	// unresolved is the error of reading the credentials; listenerResolved is set when the listener's Secret has some.
 	unresolved       error
 	listenerResolved bool
 	token            string
 }
 
 const (
-	// ordinaryLatency is how long a call takes: some time, so that no pass sees the answer to what it has asked.
+	// ordinaryLatency is how long a call takes: long enough that no pass sees the answer to a call of its own.
 	ordinaryLatency = time.Millisecond
-	// answered is the time by which all that a pass has asked is answered, which is several calls.
+	// answered is how long it takes at most until a pass's calls, which may be several in a row, are answered.
 	answered = 20 * ordinaryLatency
 )
 
@@ -83,14 +83,14 @@ func (g *fakeGitHub) GitHubFrom(reference credentials.Reference, _ *credentials.
 	return at{g, reference.GitHubConfigURL}, nil
 }
 
-// fail makes every call fail, or work again.
+// fail makes every call fail with err, or succeed again for nil.
 func (g *fakeGitHub) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.failure = err
 }
 
-// made returns the calls since it was last asked.
+// made returns the calls since it was last called.
 func (g *fakeGitHub) made() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +105,7 @@ type at struct {
 	url string
 }
 
-// do notes a call and makes it unless calls fail.
+// do records a call and makes it unless calls fail.
 func (a at) do(call string, work func(sets map[int]actions.RunnerScaleSet) error) error {
 	if a.silence > 0 {
 		<-time.After(a.silence)

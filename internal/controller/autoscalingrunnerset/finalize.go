@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -19,13 +18,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// finalize does the next step of the deletion that the package comment describes. Events lead to the pass after it.
+// finalize does the next step of the deletion that the package comment describes. Watch events bring the pass after it.
 func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	if !slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
 		p.released = true
 		return nil
 	}
-	steps := []func(context.Context, *pass) (bool, error){c.stopListeners, c.drainRunnerSets, c.settle, c.search, c.deregister, c.awaitListeners, c.release}
+	steps := []func(context.Context, *pass) (bool, error){c.stopListeners, c.drainRunnerSets, c.awaitSync, c.search, c.deregister, c.awaitListeners, c.release}
 	for _, step := range steps {
 		if done, err := step(ctx, p); err != nil || !done {
 			return err
@@ -34,7 +33,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// stopListeners is done when no listener pod of the set is left.
+// stopListeners deletes the listeners. It is done when no listener pod of the set is left.
 func (c *Controller) stopListeners(ctx context.Context, p *pass) (bool, error) {
 	stopped := true
 	for i := range p.listeners {
@@ -49,7 +48,7 @@ func (c *Controller) stopListeners(ctx context.Context, p *pass) (bool, error) {
 	return stopped, nil
 }
 
-// drainRunnerSets is done when no runner is left. Nothing hurries a busy one.
+// drainRunnerSets deletes the EphemeralRunnerSets. It is done when no runner is left; busy ones may finish their jobs.
 func (c *Controller) drainRunnerSets(ctx context.Context, p *pass) (bool, error) {
 	for i := range p.runnerSets {
 		if p.runnerSets[i].DeletionTimestamp == nil {
@@ -61,15 +60,15 @@ func (c *Controller) drainRunnerSets(ctx context.Context, p *pass) (bool, error)
 	return len(p.runnerSets) == 0, nil
 }
 
-// deregister is done when GitHub has no scale set of ours any more, or DeregisterTimeout is over.
+// deregister deletes the scale sets on GitHub. It is done when none of ours is left there, or after DeregisterTimeout.
 func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	registrations, err := c.ownRegistrations(ctx, p)
 	if err != nil {
 		return false, err
 	}
 	state := c.deregisterAll(p, registrations)
-	if state.again > 0 {
-		p.again.After(state.again)
+	if state.requeueAfter > 0 {
+		p.requeue.After(state.requeueAfter)
 	}
 	if !state.over {
 		return false, nil
@@ -78,19 +77,19 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 		return true, nil
 	}
 	if p.registration != nil && !c.wasAt(p, p.registration.URL) {
-		c.tellUnproven(ctx, p, *p.registration)
+		c.recordUnproven(ctx, p, *p.registration)
 	}
 	if err := c.forgetRegistration(ctx, p); err != nil {
 		return false, err
 	}
-	c.tellDeregistration(ctx, p, state)
+	c.recordDeregistration(ctx, p, state)
 	return true, nil
 }
 
-// settle waits for a registration that is still under way, so that nothing comes to be after the deletion, and takes over
-// one that was answered and not recorded yet.
-func (c *Controller) settle(_ context.Context, p *pass) (bool, error) {
-	last, known := c.enrolments.Last(p.key)
+// awaitSync waits for a call that is still running, so that nothing is created on GitHub after the deletion, and adopts the
+// registration of one that was answered and is not recorded yet.
+func (c *Controller) awaitSync(_ context.Context, p *pass) (bool, error) {
+	last, known := c.syncs.Last(p.key)
 	if known && last.Running() {
 		return false, nil
 	}
@@ -100,7 +99,7 @@ func (c *Controller) settle(_ context.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// ownRegistrations are the former ones, and the present one unless only the status tells of it.
+// ownRegistrations returns the former ones, and the present one unless only the status has it.
 func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.ScaleSetRegistration, error) {
 	registrations := registrationsOf(formerOf(p.set))
 	if p.registration != nil && c.wasAt(p, p.registration.URL) {
@@ -110,7 +109,7 @@ func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.
 	return c.heldByNobodyElse(ctx, p, registrations)
 }
 
-// heldByNobodyElse leaves out what another AutoscalingRunnerSet holds as well: that one still needs it.
+// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet holds as well, and so still needs.
 func (c *Controller) heldByNobodyElse(
 	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
 ) ([]v1alpha1.ScaleSetRegistration, error) {
@@ -125,8 +124,8 @@ func (c *Controller) heldByNobodyElse(
 	}), nil
 }
 
-// holds says that a scale set is the other's: its present one, or a former one of both where the other is older, so that
-// exactly one of the two deletes it.
+// holds reports whether a scale set is the other's: its present one, or a former one of both where the other is older, so
+// that exactly one of the two deletes it.
 func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
 	if held := registrationOf(other); held != nil && sameScaleSet(*held, r) {
 		return true
@@ -134,8 +133,8 @@ func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistr
 	return older(other, set) && slices.ContainsFunc(formerOf(other), func(f formerRegistration) bool { return sameScaleSet(f.ScaleSetRegistration, r) })
 }
 
-// forgetRegistration clears everything that says where the scale set is, which tells the listener that its Secrets are
-// no longer needed.
+// forgetRegistration clears everything that records where the scale set is. The controller of listeners deletes the
+// listener's Secrets then.
 func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
 	before := p.set.DeepCopy()
 	delete(p.set.Annotations, v1alpha1.AnnotationRunnerScaleSetID)
@@ -150,16 +149,17 @@ func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
 	p.registration, p.unconfirmed = nil, false
-	c.enrolments.Forget(p.key)
+	c.syncs.Forget(p.key)
 	c.searches.Forget(p.key)
 	return nil
 }
 
+// awaitListeners is done when no listener is left.
 func (c *Controller) awaitListeners(_ context.Context, p *pass) (bool, error) {
 	return len(p.listeners) == 0, nil
 }
 
-// release strips ARC's protection from the chart's objects and then lets the set go.
+// release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
 	for _, object := range protected(p.set) {
 		if err := c.unprotect(ctx, object); err != nil {
@@ -173,8 +173,8 @@ func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// protected returns the objects that the cleanup annotations name, those last without which the others could not be
-// stripped.
+// protected returns the objects that the cleanup annotations name. The manager's own rights come last: without them nothing
+// could be patched.
 func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	named := []struct {
 		annotation string
@@ -191,7 +191,7 @@ func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	var objects []client.Object
 	for _, n := range named {
 		name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation])
-		if len(validation.IsDNS1123Subdomain(name)) == 0 { // under any other there is nothing, and the API server can't be asked
+		if len(validation.IsDNS1123Subdomain(name)) == 0 { // no object has any other name, and the client refuses to ask for it
 			n.object.SetNamespace(set.Namespace)
 			n.object.SetName(name)
 			objects = append(objects, n.object)
@@ -200,9 +200,9 @@ func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	return objects
 }
 
-// unprotect strips the finalizer without reading the object: a strategic merge patch removes the one value and leaves
-// the others, and is no change where the value isn't there. Objects of our charts never have it. Forbidden means that
-// the manager's Role went first, which happens only where nothing protected it.
+// unprotect removes the finalizer without reading the object: a strategic merge patch removes the one value and leaves the
+// others, and changes nothing where the value isn't there. Objects of our charts never have it. Forbidden means that the
+// manager's Role was deleted first, which happens only where it had no such finalizer.
 func (c *Controller) unprotect(ctx context.Context, object client.Object) error {
 	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
 	err := c.options.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
@@ -212,28 +212,18 @@ func (c *Controller) unprotect(ctx context.Context, object client.Object) error 
 	return nil
 }
 
-// nameOf returns kind, namespace and name for people.
+// nameOf returns kind, namespace and name as messages have them.
 func (c *Controller) nameOf(object client.Object) string {
+	return c.kindOf(object) + " " + client.ObjectKeyFromObject(object).String()
+}
+
+// kindOf returns the kind as messages have it.
+func (c *Controller) kindOf(object client.Object) string {
 	kind, _ := c.options.Client.GroupVersionKindFor(object) // no kind of ours is unknown to the scheme
-	return kind.Kind + " " + client.ObjectKeyFromObject(object).String()
+	return kind.Kind
 }
 
-// stage names what a deletion waits for.
-func (p *pass) stage() (reason, message string) {
-	switch {
-	case slices.ContainsFunc(p.listeners, func(l v1alpha1.AutoscalingListener) bool { return !stoppedListener(&l) }):
-		return "StoppingListener", "the listener ends its session"
-	case len(p.runnerSets) > 0:
-		return "DrainingRunners", fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", currentRunners(p.runnerSets))
-	case p.searching:
-		return "Deregistering", fmt.Sprintf("GitHub is asked, for %s at most, which scale set is there", DeregisterTimeout.Round(time.Second))
-	case p.registration != nil:
-		return "Deregistering", fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, DeregisterTimeout.Round(time.Second))
-	}
-	return "Releasing", "the last objects go"
-}
-
-// stoppedListener says that the listener's pod is gone for good. A condition from before the deletion doesn't count.
+// stoppedListener reports whether the listener's pod is gone for good. A condition from before the deletion doesn't count.
 func stoppedListener(listener *v1alpha1.AutoscalingListener) bool {
 	condition := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
 	return listener.DeletionTimestamp != nil && condition != nil && condition.Reason == v1alpha1.ReasonListenerStopped

@@ -51,7 +51,7 @@ func (f *fixture) deletable(change ...func(*v1alpha1.AutoscalingRunnerSet)) {
 	}
 }
 
-// stopListener plays the other controller once the pod is gone.
+// stopListener changes the listener's status as its controller does once the pod is gone.
 func (f *fixture) stopListener() {
 	f.Helper()
 	listener := f.listeners()[0]
@@ -61,7 +61,7 @@ func (f *fixture) stopListener() {
 	f.updateStatus(&listener)
 }
 
-// release takes an object's finalizers away.
+// release removes an object's finalizers.
 func (f *fixture) release(object client.Object) {
 	f.Helper()
 	object.SetFinalizers(nil)
@@ -70,7 +70,7 @@ func (f *fixture) release(object client.Object) {
 	}
 }
 
-// drained plays a listener that stopped and runners that are gone.
+// drained reconciles until the listener has stopped and the runners are gone.
 func (f *fixture) drained() {
 	f.Helper()
 	f.settle()
@@ -159,7 +159,7 @@ func TestDeregistrationFromUnreachableGitHubHasADeadline(t *testing.T) {
 	})
 }
 
-// What GitHub asks for holds for the farewell too: it is asked once before the time that it has named, and once then.
+// GitHub's rate limit holds during a deletion too: it is asked once before the time that it has named, and once afterwards.
 func TestFarewellHeedsRateLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*fixture)
@@ -209,7 +209,7 @@ func TestDeregistrationSucceedsOnceGitHubIsBack(t *testing.T) {
 func TestDeletionDuringRegistrationLeavesNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
-		f.reconcile() // the call is asked for and has been answered, nothing is recorded
+		f.reconcile() // the call was made and answered, nothing is recorded yet
 		if err := f.client.Delete(t.Context(), f.set()); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestReleaseToleratesForbidden(t *testing.T) {
 	})
 }
 
-// wantEventTwice: once about the set, once about the listener.
+// wantEventTwice fails unless there are two Events with the reason: one about the set, one about the listener.
 func wantEventTwice(t *testing.T, told []string, reason string) {
 	t.Helper()
 	rest := slices.DeleteFunc(slices.Clone(told), func(event string) bool { return !strings.Contains(event, reason) })
@@ -300,37 +300,8 @@ func wantEventTwice(t *testing.T, told []string, reason string) {
 	}
 }
 
-// An EphemeralRunnerSet that somebody deletes while jobs run has a successor only after them, which can take hours: the
-// status says what is waited for.
-func TestDeletedRunnerSetSaysWhatItWaitsFor(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.create(newSet())
-		f.settle()
-		f.listening()
-		f.holdDependents()
-		deleted := &f.runnerSets()[0]
-		deleted.Status.CurrentReplicas, deleted.Status.RunningEphemeralRunners, deleted.Status.BusyRunners = 3, 3, 2
-		f.updateStatus(deleted)
-		if err := f.client.Delete(t.Context(), deleted); err != nil {
-			t.Fatal(err)
-		}
-		f.settle()
-		set := f.set()
-		ready := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || !strings.Contains(ready.Message, "EphemeralRunnerSet set was deleted; no runner is made until 2 busy runners") ||
-			set.Status.Phase != v1alpha1.AutoscalingRunnerSetPhasePending {
-			t.Errorf("phase %s, Ready %+v", set.Status.Phase, ready)
-		}
-		f.release(&f.runnerSets()[0])
-		f.settle()
-		if made := f.runnerSets(); len(made) != 1 || made[0].DeletionTimestamp != nil || f.set().Status.Phase != v1alpha1.AutoscalingRunnerSetPhaseRunning {
-			t.Errorf("phase %s with %+v, want a new EphemeralRunnerSet", f.set().Status.Phase, made)
-		}
-	})
-}
-
-// TestDeletionSurvivesRestarts: a manager that starts anew after every second pass, which is when an answer of GitHub has
-// come back, gets as far as one that runs through.
+// TestDeletionSurvivesRestarts: a manager that restarts after every second pass, which is when an answer of GitHub has been
+// read, gets as far as one that doesn't.
 func TestDeletionSurvivesRestarts(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
@@ -338,7 +309,7 @@ func TestDeletionSurvivesRestarts(t *testing.T) {
 			for range 3 {
 				f.restart(nil)
 				f.reconcile()
-				controllertest.Elapse(statusPause)
+				controllertest.Elapse(statusPeriod)
 				f.reconcile()
 			}
 		}
@@ -351,6 +322,35 @@ func TestDeletionSurvivesRestarts(t *testing.T) {
 		again()
 		if !f.gone() || len(f.github.sets[address]) > 0 {
 			t.Errorf("gone %t, scale sets left: %+v", f.gone(), f.github.sets[address])
+		}
+	})
+}
+
+// TestNamesThatNoObjectHasHoldNoDeletionUp: the client refuses to send requests for them.
+func TestNamesThatNoObjectHasHoldNoDeletionUp(t *testing.T) {
+	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+		s.Annotations = map[string]string{
+			v1alpha1.AnnotationCleanupPrefix + "github-secret-name":   "../../x",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-name":    "A b",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": " binding ",
+		}
+	})
+	if objects := protected(set); len(objects) != 1 || objects[0].GetName() != "binding" {
+		t.Errorf("objects %v, want the one that can be there", objects)
+	}
+}
+
+func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.intercept.Patch = func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("away")
+		}
+		f.restart(nil)
+		secret := &corev1.Secret{}
+		secret.Namespace, secret.Name = setNamespace, "github"
+		const want = "strip actions.github.com/cleanup-protection from Secret arc-runners/github: away"
+		if err := f.controller.unprotect(t.Context(), secret); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	})
 }

@@ -27,14 +27,14 @@ const (
 
 var setKey = types.NamespacedName{Namespace: setNamespace, Name: "set"}
 
-// fixture is a controller in a bubble: its clock is synctest's, its pool runs, its API server and GitHub are fakes.
+// fixture is a controller in a synctest bubble: the clock is the bubble's, the pool runs, API server and GitHub are fakes.
 type fixture struct {
 	*testing.T
 	client     client.WithWatch
 	github     *fakeGitHub
 	recorder   *events.FakeRecorder
 	controller *Controller
-	// intercept is for refusing requests.
+	// intercept is for rejecting requests; restart puts it into effect.
 	intercept *interceptor.Funcs
 }
 
@@ -68,7 +68,7 @@ func (f *fixture) restart(workers *pool.Pool) {
 	})
 }
 
-// newSet returns an AutoscalingRunnerSet as the chart would make it.
+// newSet returns an AutoscalingRunnerSet as the chart would create it.
 func newSet(change ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.AutoscalingRunnerSet {
 	set := &v1alpha1.AutoscalingRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{
@@ -91,7 +91,7 @@ func (f *fixture) create(objects ...client.Object) {
 	controllertest.Create(f, f.client, objects...)
 }
 
-// reconcile runs one pass and waits until GitHub has answered what it asked.
+// reconcile runs one pass and waits until GitHub has answered its calls.
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
 	result := controllertest.Reconcile(f, f.controller, setKey)
@@ -99,8 +99,8 @@ func (f *fixture) reconcile() reconcile.Result {
 	return result
 }
 
-// settle runs as many passes as it takes for the effects of one to be seen by the next, more than a second apart, so
-// that each may write the status.
+// settle runs enough passes for each to see the effects of those before it, more than a second apart, so that each may write
+// the status.
 func (f *fixture) settle() {
 	f.Helper()
 	for range 5 {
@@ -118,7 +118,7 @@ func (f *fixture) set() *v1alpha1.AutoscalingRunnerSet {
 	return set
 }
 
-// gone says that the set no longer exists.
+// gone reports whether the set is gone.
 func (f *fixture) gone() bool {
 	f.Helper()
 	return !controllertest.Read(f, f.client, setKey, &v1alpha1.AutoscalingRunnerSet{})
@@ -153,7 +153,7 @@ func (f *fixture) listeners() []v1alpha1.AutoscalingListener {
 	return list.Items
 }
 
-// listening plays the other two controllers and the listener: everything runs.
+// listening sets the status that the other two controllers and the listener write when everything runs.
 func (f *fixture) listening() {
 	f.Helper()
 	listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
@@ -178,5 +178,5 @@ func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, rea
 	controllertest.WantCondition(f, f.set().Status.Conditions, about, status, reason)
 }
 
-// events returns those recorded since it was last asked.
+// events returns the Events recorded since it was last called.
 func (f *fixture) events() []string { return controllertest.Told(f.recorder) }

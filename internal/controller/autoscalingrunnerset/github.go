@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// GitHub is what this controller asks of the Actions service. *actions.Client implements it. Besides what its methods
-// name, all of them fail with actions.ErrUnauthorized, *actions.RateLimitedError, *actions.NetworkError,
+// GitHub is the part of the Actions service API that this controller uses. *actions.Client implements it. Besides the errors
+// that they document, all methods can fail with actions.ErrUnauthorized, *actions.RateLimitedError, *actions.NetworkError,
 // *actions.UnexpectedResponseError, or another *actions.Error.
 type GitHub interface {
 	// GetRunnerScaleSet fails with actions.ErrScaleSetNotFound where the group has none of that name.
@@ -22,21 +22,21 @@ type GitHub interface {
 	// UpdateRunnerScaleSet fails with actions.ErrScaleSetNotFound where there is none, with actions.ErrScaleSetExists
 	// where another has the new name.
 	UpdateRunnerScaleSet(ctx context.Context, id int, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
-	// DeleteRunnerScaleSet takes one that is gone for deleted.
+	// DeleteRunnerScaleSet succeeds where there is none.
 	DeleteRunnerScaleSet(ctx context.Context, id int) error
 	// GetRunnerGroupByName fails with actions.ErrRunnerGroupNotFound where there is none.
 	GetRunnerGroupByName(ctx context.Context, name string) (*actions.RunnerGroup, error)
 }
 
-// Connections leads from what an object says about GitHub to GitHub. See ConnectionsOf.
+// Connections reads credentials and returns clients of GitHub. See ConnectionsOf.
 type Connections interface {
 	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve.
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
-	// FromListener reads what the Secrets of an AutoscalingListener still hold.
+	// FromListener reads the credentials that the Secrets of an AutoscalingListener still hold.
 	FromListener(ctx context.Context, listener client.ObjectKey) (*credentials.Resolved, error)
 	// GitHub returns the client for the reference.
 	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
-	// GitHubFrom returns a client for the reference's address with values from elsewhere.
+	// GitHubFrom returns a client for the reference's address with values that were read elsewhere.
 	GitHubFrom(reference credentials.Reference, resolved *credentials.Resolved) (GitHub, error)
 }
 

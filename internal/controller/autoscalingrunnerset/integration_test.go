@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// install does what the chart does and waits until the listener pod is made.
+// install creates what the chart does and waits until the listener pod is created.
 func (w *world) install() *v1alpha1.AutoscalingRunnerSet {
 	w.Helper()
 	set := &v1alpha1.AutoscalingRunnerSet{
@@ -40,7 +40,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	name := w.listener().Name
 
-	// Helm's order: what the manager may do in the namespace goes before the scale set.
+	// Helm's order: the manager's rights in the namespace are deleted before the scale set.
 	w.delete(
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "manager"}},
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "manager"}},
@@ -99,8 +99,8 @@ func TestListenersRightsAndFieldsAreItsOwn(t *testing.T) {
 	}
 }
 
-// actingAs returns a client with the rights of a listener, once the API server heeds them: it learns of Roles by watches of its
-// own, and so perhaps later than anybody else of the pod that was made after them.
+// actingAs returns a client with the rights of a listener, once they are in effect: the API server learns of Roles by watches of
+// its own, perhaps later than a client sees the pod that was created after them.
 func (w *world) actingAs(account string) client.Client {
 	w.Helper()
 	w.Eventually(func() (bool, error) {
@@ -137,7 +137,7 @@ func TestTakesOverARCsObjects(t *testing.T) {
 	old := runnerSet.DeepCopy()
 	old.ObjectMeta = metav1.ObjectMeta{Namespace: w.runners, Name: "set-old", Labels: runnerSet.Labels, OwnerReferences: runnerSet.OwnerReferences}
 	w.create(old)
-	// The newest is kept under its name, and of those made in the same second the first in order; the other goes.
+	// The newest is kept under its name, and of those created in the same second the first by name. The other is deleted.
 	w.Eventually(func() int {
 		var list v1alpha1.EphemeralRunnerSetList
 		if err := w.client.List(t.Context(), &list, client.InNamespace(w.runners)); err != nil {
@@ -150,8 +150,8 @@ func TestTakesOverARCsObjects(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoes: everything in the namespace is deleted at once, nothing can be made in it any more, and the scale set
-// on GitHub goes all the same.
+// TestNamespaceGoes: everything in the namespace is deleted at once, nothing can be created in it, and the scale set on GitHub is
+// deleted all the same.
 func TestNamespaceGoes(t *testing.T) {
 	w := newWorld(t)
 	w.install()
@@ -162,7 +162,7 @@ func TestNamespaceGoes(t *testing.T) {
 	}
 }
 
-// TestListenerDeletedByHandComesBack also shows that a listener whose set stays gives its Secrets up at once.
+// TestListenerDeletedByHandComesBack also shows that a listener whose set stays deletes its Secrets at once.
 func TestListenerDeletedByHandComesBack(t *testing.T) {
 	w := newWorld(t)
 	w.install()

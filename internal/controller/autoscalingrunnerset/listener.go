@@ -2,19 +2,16 @@ package autoscalingrunnerset
 
 import (
 	"context"
-	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// applyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place: ARC's
-// name formula depends on group and address, and two listeners would fight for the only session. The formula names a
-// new one only.
+// applyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place, because
+// ARC derives the name from group and address, and two listeners would compete for the only session. Only a new one gets the
+// derived name.
 func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 	if !p.registeredHere() || !p.hasRunnerSet() {
 		return nil
@@ -24,23 +21,25 @@ func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 	}
 	wanted, live := c.listener(p, p.runnerSet().Name), p.listener()
 	if live == nil && p.unconfirmed {
-		return nil // it could take the session of somebody else's listener
+		return nil // it could take the session of another set's listener
 	}
 	if live == nil {
 		_, err := kube.Apply(ctx, c.options.Client, wanted, nil)
 		return err
 	}
 	if live.DeletionTimestamp != nil {
-		return nil // its end is an event, and the next pass makes a new one
+		return nil // the event of its end brings the pass that creates a new one
 	}
 	applied, err := kube.Apply(ctx, c.options.Client, wanted, live)
 	if err != nil || applied {
 		return err
 	}
-	return pruneListener(ctx, c.options.Client, wanted, live)
+	pruned := live.DeepCopy()
+	pruned.Spec = wanted.Spec
+	return c.prune(ctx, pruned, live)
 }
 
-// dropExtra deletes all listeners but the first, such as those ARC left when it renamed one.
+// dropExtra deletes all listeners but the first, such as those that ARC left when it renamed one.
 func (c *Controller) dropExtra(ctx context.Context, p *pass) error {
 	for i := range p.listeners {
 		extra := &p.listeners[i]
@@ -76,7 +75,7 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 			AutoscalingRunnerSetNamespace: p.set.Namespace,
 			AutoscalingRunnerSetName:      p.set.Name,
 			EphemeralRunnerSetName:        runnerSet,
-			MaxRunners:                    min(spec.EffectiveMaxRunners(), v1alpha1.MaxRunnersUnlimited), // the service knows no larger number
+			MaxRunners:                    min(spec.EffectiveMaxRunners(), v1alpha1.MaxRunnersUnlimited), // the service accepts no larger number
 			MinRunners:                    min(spec.EffectiveMinRunners(), v1alpha1.MaxRunnersUnlimited),
 			Image:                         c.options.ListenerImage,
 			ImagePullSecrets:              imagePullSecrets(c.options.ListenerImagePullSecrets),
@@ -91,17 +90,4 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 			RoleBindingMetadata:           spec.ListenerRoleBindingMetadata,
 		},
 	}
-}
-
-// pruneListener removes fields that ARC has set and the spec no longer wants; see pruneRunnerSet.
-func pruneListener(ctx context.Context, c client.Client, wanted, live *v1alpha1.AutoscalingListener) error {
-	pruned := live.DeepCopy()
-	pruned.Spec = wanted.Spec
-	if equality.Semantic.DeepEqual(pruned.Spec, live.Spec) {
-		return nil
-	}
-	if _, err := kube.Patch(ctx, c, pruned, live); err != nil {
-		return fmt.Errorf("prune AutoscalingListener %s: %w", live.Name, err)
-	}
-	return nil
 }

@@ -2,7 +2,7 @@ package autoscalingrunnerset_test
 
 import "github.com/onsi/gomega"
 
-// What tests await.
+// Matchers for Eventually.
 var (
 	isTrue  = gomega.BeTrue()
 	isFalse = gomega.BeFalse()

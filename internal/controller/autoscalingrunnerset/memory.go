@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what only bounds rates and waits and may be lost in a restart.
+// memory is state that only limits rates and waits, and may be lost in a restart.
 type memory struct {
-	mu            sync.Mutex
-	written       map[types.NamespacedName]time.Time
-	deregistering map[types.NamespacedName]time.Time
-	scaling       map[types.NamespacedName]scaling
-	shown         map[types.NamespacedName][]trouble
-	begun         map[types.NamespacedName]bool
+	mu                   sync.Mutex
+	statusWrites         map[types.NamespacedName]time.Time
+	deregistrationStarts map[types.NamespacedName]time.Time
+	scaling              map[types.NamespacedName]scaling
+	shown                map[types.NamespacedName][]trouble
+	begun                map[types.NamespacedName]bool
 }
 
-// show publishes the metrics of a set's conditions. Nobody has to be called for a set that is on its way out: it has none.
+// show publishes the metrics of a set's conditions. A set that is being deleted has no series, so that no alert fires for it.
 func (m *memory) show(key types.NamespacedName, conditions []metav1.Condition, deleting bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,7 +33,7 @@ func (m *memory) show(key types.NamespacedName, conditions []metav1.Condition, d
 	m.shown[key] = publish(key, conditions, m.shown[key])
 }
 
-// scaled returns what was last told of the set's size, if anything was.
+// scaled returns the set's size as last recorded, and false where it has not been recorded.
 func (m *memory) scaled(key types.NamespacedName) (scaling, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,54 +41,55 @@ func (m *memory) scaled(key types.NamespacedName) (scaling, bool) {
 	return last, known
 }
 
-func (m *memory) noteScaled(key types.NamespacedName, told scaling) {
+// noteScaled remembers the set's size as it was recorded.
+func (m *memory) noteScaled(key types.NamespacedName, recorded scaling) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.scaling == nil {
 		m.scaling = map[types.NamespacedName]scaling{}
 	}
-	m.scaling[key] = told
+	m.scaling[key] = recorded
 }
 
-// statusWritten returns when the set's status was last written.
-func (m *memory) statusWritten(key types.NamespacedName) time.Time {
+// statusWrittenAt returns when the set's status was last written.
+func (m *memory) statusWrittenAt(key types.NamespacedName) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.written[key]
+	return m.statusWrites[key]
 }
 
-// noteStatus is told after a write only: a pass that changes nothing delays nobody.
+// noteStatus is called only after a write: a pass that changes nothing doesn't delay the next write.
 func (m *memory) noteStatus(key types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.written == nil {
-		m.written = map[types.NamespacedName]time.Time{}
+	if m.statusWrites == nil {
+		m.statusWrites = map[types.NamespacedName]time.Time{}
 	}
-	m.written[key] = now
+	m.statusWrites[key] = now
 }
 
-// deregistrationSince returns when the deregistration began, which is now if nobody asked before.
-func (m *memory) deregistrationSince(key types.NamespacedName, now time.Time) time.Time {
+// deregistrationStart returns when the deregistration began, which is now at the first call.
+func (m *memory) deregistrationStart(key types.NamespacedName, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since, known := m.deregistering[key]
+	since, known := m.deregistrationStarts[key]
 	if !known {
-		if m.deregistering == nil {
-			m.deregistering = map[types.NamespacedName]time.Time{}
+		if m.deregistrationStarts == nil {
+			m.deregistrationStarts = map[types.NamespacedName]time.Time{}
 		}
-		since, m.deregistering[key] = now, now
+		since, m.deregistrationStarts[key] = now, now
 	}
 	return since
 }
 
-// forgetDeregistration makes room for another, with a deadline of its own.
+// forgetDeregistration lets the next deregistration begin with a deadline of its own.
 func (m *memory) forgetDeregistration(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.deregistering, key)
+	delete(m.deregistrationStarts, key)
 }
 
-// noteBegun is told of a set that no manager has served before.
+// noteBegun is called for a set that no manager has served before.
 func (m *memory) noteBegun(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,19 +99,20 @@ func (m *memory) noteBegun(key types.NamespacedName) {
 	m.begun[key] = true
 }
 
-// begunHere says that nobody but this process has ever asked anything of GitHub for the set.
+// begunHere reports whether no process but this one has ever asked GitHub for anything on behalf of the set.
 func (m *memory) begunHere(key types.NamespacedName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.begun[key]
 }
 
+// forget drops everything that is remembered of a set.
 func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.written, key)
+	delete(m.statusWrites, key)
 	delete(m.scaling, key)
-	delete(m.deregistering, key)
+	delete(m.deregistrationStarts, key)
 	delete(m.shown, key)
 	delete(m.begun, key)
 }

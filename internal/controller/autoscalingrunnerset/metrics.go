@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// ready and troubles have series per scale set, which go with it: one, and one for each trouble, of which a healthy set has
-// none.
+// ready has one series per scale set, troubles one for each trouble that a set has, which is none for a healthy set. They are
+// deleted with the set.
 var (
 	ready = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_scale_set_ready",
@@ -27,10 +27,11 @@ var (
 
 func init() { metrics.Registry.MustRegister(ready, troubles) }
 
-// trouble is a condition with a status that keeps jobs waiting, or that somebody did not mean.
+// trouble is a condition with a status that keeps jobs waiting or that nobody intended.
 type trouble struct{ condition, reason string }
 
-// bad are the conditions that name a cause, with the status that is a trouble. Ready, Progressing and Stalled sum them up.
+// bad are the conditions that name a cause, with the status that is a trouble. Ready, Progressing and Stalled are not among
+// them: they summarize the others.
 var bad = []metav1.Condition{
 	{Type: v1alpha1.ConditionVersionSupported, Status: metav1.ConditionFalse},
 	{Type: v1alpha1.ConditionCredentialsValid, Status: metav1.ConditionFalse},
@@ -43,7 +44,8 @@ var bad = []metav1.Condition{
 	{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue},
 }
 
-// troublesOf leaves out the listener of a set that is not registered: it waits for what is told already.
+// troublesOf returns the conditions that are a trouble. It leaves out the listener of a set that is not registered, because
+// what it waits for is a trouble already.
 func troublesOf(conditions []metav1.Condition) (found []trouble) {
 	for _, b := range bad {
 		c := meta.FindStatusCondition(conditions, b.Type)
@@ -54,8 +56,8 @@ func troublesOf(conditions []metav1.Condition) (found []trouble) {
 	return found
 }
 
-// publish shows the set's conditions. A set that never was ready has a series that says so, too. before are the troubles
-// that were shown last; those that are over go one by one, so that no scrape misses one that is not.
+// publish sets the series of the set's conditions. A set that never was ready has a series with 0. before are the troubles
+// that were published last. Those that are over are deleted one by one, so that no scrape misses one that lasts.
 func publish(set types.NamespacedName, conditions []metav1.Condition, before []trouble) (shown []trouble) {
 	value := 0.0
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
@@ -74,6 +76,7 @@ func publish(set types.NamespacedName, conditions []metav1.Condition, before []t
 	return shown
 }
 
+// unpublish deletes all series of a set.
 func unpublish(set types.NamespacedName) {
 	ready.DeleteLabelValues(set.Name, set.Namespace)
 	troubles.DeletePartialMatch(prometheus.Labels{"name": set.Name, "namespace": set.Namespace})

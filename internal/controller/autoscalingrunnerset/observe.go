@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// observe gathers what there is of the set, all of it from the cache.
+// observe reads the objects of the set, all of them from the cache.
 func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (*pass, error) {
 	p := &pass{key: client.ObjectKeyFromObject(set), set: set, now: c.options.Clock.Now(), registration: registrationOf(set)}
 	p.unconfirmed = p.registration != nil && set.Status.Registration == nil
@@ -36,8 +36,8 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunne
 	return p, nil
 }
 
-// newestFirst orders by creation, and by name within the second that timestamps resolve. What is being deleted comes
-// last: it is of no use to anybody.
+// newestFirst orders by creation, and by name within a second, which is the resolution of timestamps. Objects that are being
+// deleted come last, because nothing can be kept in them.
 func newestFirst(a, b client.Object) int {
 	return cmp.Or(
 		cmp.Compare(rank(a.GetDeletionTimestamp() != nil), rank(b.GetDeletionTimestamp() != nil)),
@@ -46,13 +46,14 @@ func newestFirst(a, b client.Object) int {
 	)
 }
 
-// listenerOrder prefers the listener that has the name a new one would get, then the newest.
+// listenerOrder puts the listener first that has the name that a new one would get, then the newest.
 func listenerOrder(name string) func(a, b v1alpha1.AutoscalingListener) int {
 	return func(a, b v1alpha1.AutoscalingListener) int {
 		return cmp.Or(cmp.Compare(rank(a.Name != name), rank(b.Name != name)), newestFirst(&a, &b))
 	}
 }
 
+// rank is for comparing bools: false comes first.
 func rank(later bool) int {
 	if later {
 		return 1
@@ -60,7 +61,7 @@ func rank(later bool) int {
 	return 0
 }
 
-// registrationOf returns where the set is registered: what its status says, or ARC's annotation where ARC made it.
+// registrationOf returns where the set is registered: what its status says, or ARC's annotations where ARC registered it.
 func registrationOf(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
 	if set.Status.Registration != nil {
 		return set.Status.Registration.DeepCopy()

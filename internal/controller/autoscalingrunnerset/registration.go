@@ -18,44 +18,46 @@ import (
 )
 
 const (
-	// checkEvery is how often a scale set that nobody complains about is looked at on GitHub, give or take a tenth so
-	// that sets created together don't ask together. 200 sets make less than one request a second.
-	checkEvery = 5 * time.Minute
-	// retryFirst and retryMost bound the pauses after a failed call; they double in between.
-	retryFirst = 5 * time.Second
-	retryMost  = time.Minute
-	// recheckPause keeps a listener that goes on complaining from making us ask all the time.
-	recheckPause = 5 * time.Second
+	// checkPeriod is how often a scale set is checked on GitHub while nothing indicates a change, give or take a tenth, so
+	// that sets created together are not checked together. 200 sets make less than one request a second.
+	checkPeriod = 5 * time.Minute
+	// retryBaseDelay and retryMaxDelay are the shortest and the longest pause after a failed call. Each further failure
+	// doubles the pause.
+	retryBaseDelay = 5 * time.Second
+	retryMaxDelay  = time.Minute
+	// recheckAfter is the pause between checks while the listener keeps reporting that the scale set is gone.
+	recheckAfter = 5 * time.Second
 )
 
-// enrolled is the outcome of an enrolment.
-type enrolled struct {
-	// question is what was asked for; see questionOf.
-	question string
-	// wished is a hash of the wish alone.
-	wished string
-	wish   wish
-	// posted says that this or an earlier call may have created a scale set, be it that no answer came.
+// syncResult is the result of a scaleSetSync.
+type syncResult struct {
+	// requestHash identifies what was asked for; see requestHashOf.
+	requestHash string
+	// desiredHash is a hash of desired alone.
+	desiredHash string
+	desired     desiredScaleSet
+	// posted is set when this or an earlier call may have created a scale set, even if no answer arrived.
 	posted bool
 	// set is GitHub's answer, nil where the call failed.
 	set *actions.RunnerScaleSet
 }
 
-func (e enrolled) registration() *v1alpha1.ScaleSetRegistration {
-	return &v1alpha1.ScaleSetRegistration{URL: e.wish.URL, Group: e.set.RunnerGroupName, Name: e.set.Name, ID: e.set.ID}
+// registration returns where the call found or created the scale set. There must be an answer.
+func (r syncResult) registration() *v1alpha1.ScaleSetRegistration {
+	return &v1alpha1.ScaleSetRegistration{URL: r.desired.URL, Group: r.set.RunnerGroupName, Name: r.set.Name, ID: r.set.ID}
 }
 
-// resolve finds out what GitHub would be asked for, and with which credentials, or what keeps it from being asked.
+// resolve determines what GitHub is to be asked for and with which credentials, or the obstacle to asking.
 func (c *Controller) resolve(ctx context.Context, p *pass) error {
-	p.wish, p.obstacle = wishOf(p.set)
+	p.desired, p.obstacle = desiredOf(p.set)
 	if p.obstacle != nil {
 		return nil
 	}
 	resolved, err := c.options.Connections.Resolve(ctx, credentials.ForAutoscalingRunnerSet(p.set))
-	p.again.After(credentials.RereadAfter)
+	p.requeue.After(credentials.RereadAfter)
 	switch {
 	case err == nil:
-		p.question = questionOf(p.wish, resolved)
+		p.requestHash = requestHashOf(p.desired, resolved)
 	case credentials.IsVerdict(err):
 		p.obstacle = err
 	default:
@@ -64,69 +66,70 @@ func (c *Controller) resolve(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// questionOf is a hash of the wish and of the credentials it is asked with.
-func questionOf(w wish, resolved *credentials.Resolved) string {
+// requestHashOf returns a hash of the desired scale set and of the credentials that it is asked for with. It is kept in memory
+// only.
+func requestHashOf(desired desiredScaleSet, resolved *credentials.Resolved) string {
 	return kube.Hash(struct {
-		Wish     wish
+		Wish     desiredScaleSet
 		Resolved *credentials.Resolved
-	}{w, resolved})
+	}{desired, resolved})
 }
 
-// enrolWhenDue has GitHub asked when it is time to.
-func (c *Controller) enrolWhenDue(ctx context.Context, p *pass) error {
+// syncWhenDue starts a call to GitHub when one is due.
+func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
 	if p.obstacle != nil {
 		return nil
 	}
-	last, known := c.enrolments.Last(p.key)
+	last, known := c.syncs.Last(p.key)
 	if wait := due(p, last, known); wait > 0 {
-		p.again.After(wait)
+		p.requeue.After(wait)
 		return nil
 	}
-	return c.enrol(ctx, p, last)
+	return c.startSync(ctx, p, last)
 }
 
-// readAnswer notes what the last call has brought, be it only that it is under way.
-func (c *Controller) readAnswer(_ context.Context, p *pass) error {
+// readSync reads the state of the last call: its result, or that it is still running.
+func (c *Controller) readSync(_ context.Context, p *pass) error {
 	if p.obstacle != nil {
 		return nil
 	}
-	p.enrolment, p.asked = c.enrolments.Last(p.key)
-	p.asked = p.asked && (p.enrolment.Running() || p.enrolment.Result.question == p.question)
-	if p.asked && p.enrolment.Running() && p.registration == nil {
-		p.again.After(max(silentAfter-p.now.Sub(p.enrolment.Started), statusPause))
+	p.lastSync, p.asked = c.syncs.Last(p.key)
+	p.asked = p.asked && (p.lastSync.Running() || p.lastSync.Result.requestHash == p.requestHash)
+	if p.asked && p.lastSync.Running() && p.registration == nil {
+		p.requeue.After(max(silentAfter-p.now.Sub(p.lastSync.Started), statusPeriod))
 	}
 	return nil
 }
 
-// due returns how long GitHub need not be asked, zero when it is time to.
-func due(p *pass, last pool.Call[enrolled], known bool) time.Duration {
+// due returns how long it is until GitHub is to be asked, zero or less when it is time to.
+func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
 	switch {
 	case !known:
 		return 0
 	case last.Running():
-		return checkEvery // its end is news and wakes us
-	case last.Result.question != p.question:
+		return checkPeriod // its end brings a pass
+	case last.Result.requestHash != p.requestHash:
 		return 0
 	case last.Err != nil:
-		return backOff(last).Sub(p.now)
+		return retryAt(last).Sub(p.now)
 	case p.lostSince(last.Started):
-		return last.Finished.Add(recheckPause).Sub(p.now)
+		return last.Finished.Add(recheckAfter).Sub(p.now)
 	}
-	return last.Finished.Add(jittered(p)).Sub(p.now)
+	return last.Finished.Add(jitteredCheckPeriod(p)).Sub(p.now)
 }
 
-// backOff returns when a failed call may be repeated: after a pause, and not before the time that GitHub has named.
-func backOff[T any](last pool.Call[T]) time.Time {
-	return actions.RetryAt(last.Err, last.Finished.Add(pauseAfter(last.Failures)))
+// retryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for.
+func retryAt[T any](last pool.Call[T]) time.Time {
+	return actions.RetryAt(last.Err, last.Finished.Add(retryAfter(last.Failures)))
 }
 
-// pauseAfter is the pause after so many failures in a row, one at least.
-func pauseAfter(failures int) time.Duration {
-	return kube.ExponentialBackoff(retryFirst, retryMost, failures)
+// retryAfter returns the pause after that many failures in a row, which is at least one.
+func retryAfter(failures int) time.Duration {
+	return kube.ExponentialBackoff(retryBaseDelay, retryMaxDelay, failures)
 }
 
-// lostSince says that the listener has reported the scale set gone after it was last looked at. Its clock has whole
-// seconds.
+// lostSince reports whether the listener has reported the scale set gone since it was last checked. The listener's time has
+// whole seconds, so it is rounded up.
 func (p *pass) lostSince(looked time.Time) bool {
 	runnerSet := p.runnerSet()
 	if runnerSet == nil || runnerSet.Status.Listener == nil || runnerSet.Status.Listener.Since == nil {
@@ -136,50 +139,50 @@ func (p *pass) lostSince(looked time.Time) bool {
 	return listener.Reason == v1alpha1.ReasonScaleSetNotFound && listener.Since.Add(time.Second).After(looked)
 }
 
-// jittered is checkEvery, longer or shorter by up to a tenth: always the same for one set, different between sets.
-func jittered(p *pass) time.Duration {
+// jitteredCheckPeriod returns checkPeriod plus or minus up to a tenth: always the same for one set, different between sets.
+func jitteredCheckPeriod(p *pass) time.Duration {
 	hash := fnv.New32a()
 	hash.Write([]byte(p.set.UID))
 	fraction := float64(hash.Sum32()) / float64(1<<32)
-	return time.Duration(float64(checkEvery) * (0.9 + 0.2*fraction))
+	return time.Duration(float64(checkPeriod) * (0.9 + 0.2*fraction))
 }
 
-// enrol has the scale set created, found or updated in the pool.
-func (c *Controller) enrol(ctx context.Context, p *pass, last pool.Call[enrolled]) error {
+// startSync starts the call that finds or creates the scale set, and updates it.
+func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[syncResult]) error {
 	owners, err := c.owners(ctx, p)
 	if err != nil {
 		return err
 	}
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
-	outcome := enrolled{question: p.question, wished: kube.Hash(p.wish), wish: p.wish, posted: last.Result.posted}
-	work := enrolment{wish: p.wish, owners: owners}
-	switch here := p.registration != nil && sameURL(p.registration.URL, p.wish.URL); {
+	result := syncResult{requestHash: p.requestHash, desiredHash: kube.Hash(p.desired), desired: p.desired, posted: last.Result.posted}
+	work := scaleSetSync{desired: p.desired, owners: owners}
+	switch here := p.registration != nil && sameURL(p.registration.URL, p.desired.URL); {
 	case here && !p.unconfirmed:
 		work.id = p.registration.ID
-	case last.Result.set != nil && sameURL(last.Result.wish.URL, p.wish.URL):
-		work.id = last.Result.set.ID // made for a wish that changed before the answer could be recorded
+	case last.Result.set != nil && sameURL(last.Result.desired.URL, p.desired.URL):
+		work.id = last.Result.set.ID // of a spec that changed before the answer could be recorded
 	case here:
 		work.id, work.named = p.registration.ID, &p.registration.Name
 	}
-	if last.Result.wished == outcome.wished {
-		work.settled = last.Result.set
+	if last.Result.desiredHash == result.desiredHash {
+		work.lastAnswer = last.Result.set
 	}
-	c.enrolments.Go(p.group(), p.key, func(ctx context.Context) (enrolled, error) {
+	c.syncs.Go(p.group(), p.key, func(ctx context.Context) (syncResult, error) {
 		ctx = kube.WithScaleSetLogger(ctx, p.key)
 		github, err := c.options.Connections.GitHub(ctx, reference)
 		if err != nil {
-			return outcome, err
+			return result, err
 		}
 		work.github = github
-		outcome.set, err = work.run(ctx)
-		outcome.posted = outcome.posted || work.posted
-		return outcome, err
+		result.set, err = work.run(ctx)
+		result.posted = result.posted || work.posted
+		return result, err
 	})
 	return nil
 }
 
-// owners returns who holds which scale set under the wish's address. Of two AutoscalingRunnerSets that hold the same,
-// the older one does, so that exactly one gives way.
+// owners returns the other AutoscalingRunnerSets that hold scale sets at the desired address, by the scale set's id. Of two
+// that hold the same scale set the older one is its owner, so that exactly one of them gives it up.
 func (c *Controller) owners(ctx context.Context, p *pass) (map[int]string, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	if err := c.options.Client.List(ctx, &sets); err != nil {
@@ -188,7 +191,7 @@ func (c *Controller) owners(ctx context.Context, p *pass) (map[int]string, error
 	owners := map[int]string{}
 	for i := range sets.Items {
 		other := &sets.Items[i]
-		if held := registrationOf(other); other.UID != p.set.UID && held != nil && sameURL(held.URL, p.wish.URL) {
+		if held := registrationOf(other); other.UID != p.set.UID && held != nil && sameURL(held.URL, p.desired.URL) {
 			if p.registration == nil || p.registration.ID != held.ID || older(other, p.set) {
 				owners[held.ID] = client.ObjectKeyFromObject(other).String()
 			}
@@ -197,9 +200,10 @@ func (c *Controller) owners(ctx context.Context, p *pass) (map[int]string, error
 	return owners, nil
 }
 
+// older reports whether a was created before b.
 func older(a, b *v1alpha1.AutoscalingRunnerSet) bool { return newestFirst(b, a) < 0 }
 
-// sameURL compares addresses as GitHub would read them, without regard to case and to slashes at the ends.
+// sameURL reports whether GitHub takes the addresses for the same: it ignores case and slashes at the end.
 func sameURL(a, b string) bool {
 	left, leftErr := actions.ParseConfigURL(a)
 	right, rightErr := actions.ParseConfigURL(b)
@@ -209,14 +213,14 @@ func sameURL(a, b string) bool {
 	return strings.EqualFold(left.String(), right.String())
 }
 
-// record writes where GitHub's answer says the scale set is to the annotations that ARC knows, and to the pass for
-// status.registration. A registration under another address than before becomes a former one, which is left in peace
-// until its runners are done.
-func (c *Controller) record(ctx context.Context, p *pass) error {
-	if !p.answered() || p.enrolment.Err != nil {
+// recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to
+// the pass for status.registration. A registration at another address than the new one becomes a former one, which stays
+// until its runners have finished.
+func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
+	if !p.answered() || p.lastSync.Err != nil {
 		return nil
 	}
-	now := *p.enrolment.Result.registration()
+	now := *p.lastSync.Result.registration()
 	before := p.set.DeepCopy()
 	previous := p.registration
 	if previous != nil && !sameURL(previous.URL, now.URL) {
@@ -232,7 +236,7 @@ func (c *Controller) record(ctx context.Context, p *pass) error {
 		return fmt.Errorf("record the registration: %w", err)
 	}
 	if p.unconfirmed && previous.ID != now.ID {
-		previous = nil // the scale set that the annotation names is none of ours, or gone
+		previous = nil // the scale set that the annotation names is not ours, or gone
 	}
 	p.registration, p.unconfirmed = &now, false
 	if event, news := registrationNews(previous, now); news && wrote {
@@ -241,7 +245,7 @@ func (c *Controller) record(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// registrationNews returns the Event that the step from before to now is worth.
+// registrationNews returns the Event for the change from before to now, and false where there is nothing to say.
 func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (kube.Event, bool) {
 	switch {
 	case before == nil || !sameURL(before.URL, now.URL):

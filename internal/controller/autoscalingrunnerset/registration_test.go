@@ -19,34 +19,34 @@ import (
 
 func TestDue(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	done := func(ago time.Duration, failures int, err error) pool.Call[enrolled] {
+	done := func(ago time.Duration, failures int, err error) pool.Call[syncResult] {
 		finished := now.Add(-ago)
-		return pool.Call[enrolled]{Result: enrolled{question: "q"}, Err: err, Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
+		return pool.Call[syncResult]{Result: syncResult{requestHash: "q"}, Err: err, Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
 	}
 	limited := &actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("429")}
 	for name, test := range map[string]struct {
-		last     pool.Call[enrolled]
-		known    bool
-		question string
-		lost     time.Duration // how long ago the listener missed the scale set
-		atLeast  time.Duration
-		atMost   time.Duration
+		last        pool.Call[syncResult]
+		known       bool
+		requestHash string
+		lost        time.Duration // how long ago the listener reported the scale set gone, 0 for never
+		atLeast     time.Duration
+		atMost      time.Duration
 	}{
-		"never asked":        {question: "q"},
-		"asked for other":    {last: done(time.Second, 0, nil), known: true, question: "other"},
-		"under way":          {last: pool.Call[enrolled]{Started: now}, known: true, question: "other", atLeast: checkEvery, atMost: checkEvery},
-		"answered just now":  {last: done(0, 0, nil), known: true, question: "q", atLeast: checkEvery * 9 / 10, atMost: checkEvery * 11 / 10},
-		"answered long ago":  {last: done(6*time.Minute, 0, nil), known: true, question: "q"},
-		"failed once":        {last: done(0, 1, errors.New("no")), known: true, question: "q", atLeast: retryFirst, atMost: retryFirst},
-		"failed three times": {last: done(0, 3, errors.New("no")), known: true, question: "q", atLeast: 4 * retryFirst, atMost: 4 * retryFirst},
-		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, question: "q", atLeast: retryMost, atMost: retryMost},
-		"rate limited":       {last: done(0, 1, limited), known: true, question: "q", atLeast: time.Hour, atMost: time.Hour},
-		"listener misses it": {last: done(time.Minute, 0, nil), known: true, question: "q", lost: 30 * time.Second},
-		"missed before that": {last: done(time.Minute, 0, nil), known: true, question: "q", lost: 2 * time.Minute, atLeast: checkEvery*9/10 - time.Minute, atMost: checkEvery},
-		"missed right after": {last: done(time.Second, 0, nil), known: true, question: "q", lost: time.Millisecond, atLeast: recheckPause - time.Second, atMost: recheckPause - time.Second},
+		"never asked":        {requestHash: "q"},
+		"asked for other":    {last: done(time.Second, 0, nil), known: true, requestHash: "other"},
+		"under way":          {last: pool.Call[syncResult]{Started: now}, known: true, requestHash: "other", atLeast: checkPeriod, atMost: checkPeriod},
+		"answered just now":  {last: done(0, 0, nil), known: true, requestHash: "q", atLeast: checkPeriod * 9 / 10, atMost: checkPeriod * 11 / 10},
+		"answered long ago":  {last: done(6*time.Minute, 0, nil), known: true, requestHash: "q"},
+		"failed once":        {last: done(0, 1, errors.New("no")), known: true, requestHash: "q", atLeast: retryBaseDelay, atMost: retryBaseDelay},
+		"failed three times": {last: done(0, 3, errors.New("no")), known: true, requestHash: "q", atLeast: 4 * retryBaseDelay, atMost: 4 * retryBaseDelay},
+		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, requestHash: "q", atLeast: retryMaxDelay, atMost: retryMaxDelay},
+		"rate limited":       {last: done(0, 1, limited), known: true, requestHash: "q", atLeast: time.Hour, atMost: time.Hour},
+		"listener misses it": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 30 * time.Second},
+		"missed before that": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 2 * time.Minute, atLeast: checkPeriod*9/10 - time.Minute, atMost: checkPeriod},
+		"missed right after": {last: done(time.Second, 0, nil), known: true, requestHash: "q", lost: time.Millisecond, atLeast: recheckAfter - time.Second, atMost: recheckAfter - time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{set: newSet(), now: now, question: test.question}
+			p := &pass{set: newSet(), now: now, requestHash: test.requestHash}
 			if test.lost > 0 {
 				since := metav1.NewTime(now.Add(-test.lost))
 				p.runnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
@@ -63,7 +63,7 @@ func TestDue(t *testing.T) {
 func TestSetsDoNotAskTogether(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for _, uid := range []types.UID{"a", "b", "c", "d"} {
-		seen[jittered(&pass{set: &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}})] = true
+		seen[jitteredCheckPeriod(&pass{set: &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}})] = true
 	}
 	if len(seen) < 4 {
 		t.Errorf("4 sets ask at %d different times", len(seen))
@@ -99,7 +99,7 @@ func TestUnreachableGitHubLeavesAWorkingSetAlone(t *testing.T) {
 		f.listening()
 		f.settle()
 		f.github.fail(errors.New("connection refused"))
-		controllertest.Elapse(checkEvery * 2)
+		controllertest.Elapse(checkPeriod * 2)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
 		if len(f.listeners()) != 1 || len(f.runnerSets()) != 1 {
@@ -116,21 +116,21 @@ func TestFirstRegistrationIsRepeated(t *testing.T) {
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonGitHubUnavailable)
 		f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonGitHubUnavailable)
 		f.github.fail(nil)
-		controllertest.Elapse(retryMost)
+		controllertest.Elapse(retryMaxDelay)
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
 	})
 }
 
-// A network that swallows packets is told before the call to GitHub is given up.
+// The condition says that GitHub does not answer before the call to it has timed out.
 func TestSilenceIsToldBeforeTheCallEnds(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.silence = 25 * time.Second // for each of two calls
 		f.create(newSet())
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, reasonRegistering)
-		if again := f.reconcile().RequeueAfter; again > silentAfter {
-			t.Errorf("next look after %s", again)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > silentAfter {
+			t.Errorf("next look after %s", requeueAfter)
 		}
 		controllertest.Elapse(silentAfter)
 		f.settle()
@@ -171,15 +171,15 @@ func TestTroubleOnlyAUserCanEndIsStalled(t *testing.T) {
 	}
 }
 
-// Nothing could be made for such a set, so nothing is made on GitHub either.
+// Nothing could be created for such a set, so nothing is created on GitHub either.
 func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	set := newSet()
 	set.Name = strings.Repeat("a", 63)
-	if _, err := wishOf(set); err != nil {
+	if _, err := desiredOf(set); err != nil {
 		t.Errorf("a name of 63 characters: %v", err)
 	}
 	set.Name += "a"
-	_, err := wishOf(set)
+	_, err := desiredOf(set)
 	condition := registeredCondition(&pass{set: set, obstacle: err})
 	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong || !needsUser(condition.Reason) {
 		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
@@ -217,7 +217,7 @@ func TestDroppedLabelsAreSaidOnce(t *testing.T) {
 		}
 		f.github.made()
 		for range 5 {
-			controllertest.Elapse(checkEvery * 11 / 10)
+			controllertest.Elapse(checkPeriod * 11 / 10)
 			f.reconcile()
 		}
 		for _, call := range f.github.made() {
@@ -247,7 +247,7 @@ func TestSecondOwnerOfAScaleSetStandsBack(t *testing.T) {
 func TestNameChangedDuringRegistrationLeavesNoOrphan(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
-		f.reconcile() // asked and answered, not recorded
+		f.reconcile() // asked and answered, not recorded yet
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "renamed" })
 		f.settle()
 		if sets := f.github.sets[address]; len(sets) != 1 || sets[1].Name != "renamed" {

@@ -13,20 +13,21 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// listenerFields are the fields of an EphemeralRunnerSet that its listener writes.
+// listenerFields are the fields of an EphemeralRunnerSet that the listener writes.
 var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spec", "assignedJobs"}}
 
-// registeredHere says that the scale set is where the spec wants it: before that there is nothing runners or listeners
-// could be told, and after a change of the address those that are there go on until the new place is known.
+// registeredHere reports whether the scale set is registered at the address in the spec. Until then runners and listener
+// can't be given a scale set, and after a change of the address the present ones go on until the new scale set is known.
 func (p *pass) registeredHere() bool {
 	return p.registration != nil && p.obstacleIsNotAddress() && sameURL(p.registration.URL, p.set.Spec.GitHubConfigUrl)
 }
 
-// obstacleIsNotAddress: with bad credentials what is there stays as the spec wants it; with a bad address nothing can.
-func (p *pass) obstacleIsNotAddress() bool { return p.wish.URL != "" }
+// obstacleIsNotAddress reports whether the address is valid. With invalid credentials the objects are still kept as the spec
+// wants them, with an invalid address they can't be.
+func (p *pass) obstacleIsNotAddress() bool { return p.desired.URL != "" }
 
-// applyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 made a new one for every change: the newest
-// is taken over under the name it has, the others are deleted, which lets busy runners finish.
+// applyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the newest is
+// adopted under the name it has, and the others are deleted, which lets busy runners finish.
 func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	if !p.registeredHere() {
 		return nil
@@ -36,7 +37,7 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	}
 	live := p.runnerSet()
 	if live != nil && live.DeletionTimestamp != nil {
-		return nil // its end is an event, and the next pass makes a new one
+		return nil // the event of its end brings the pass that creates a new one
 	}
 	wanted := c.runnerSet(p)
 	if err := controllerutil.SetControllerReference(p.set, wanted, c.options.Client.Scheme()); err != nil {
@@ -50,7 +51,10 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	if err != nil || applied {
 		return err
 	}
-	return pruneRunnerSet(ctx, c.options.Client, wanted, live)
+	pruned := live.DeepCopy()
+	pruned.Spec = wanted.Spec
+	pruned.Spec.Replicas, pruned.Spec.PatchID, pruned.Spec.AssignedJobs = live.Spec.Replicas, live.Spec.PatchID, live.Spec.AssignedJobs
+	return c.prune(ctx, pruned, live)
 }
 
 // drainOld deletes all but the first EphemeralRunnerSet.
@@ -68,7 +72,7 @@ func (c *Controller) drainOld(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// remove deletes an object in the background: its own finalizer sees to what belongs to it.
+// remove deletes an object with background propagation: its own finalizer keeps it until what belongs to it is gone.
 func (c *Controller) remove(ctx context.Context, object client.Object) error {
 	err := c.options.Client.Delete(ctx, object, kube.UIDPrecondition(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
@@ -111,7 +115,7 @@ func (c *Controller) runnerSet(p *pass) *v1alpha1.EphemeralRunnerSet {
 	}
 }
 
-// roomForRunners is maxRunners less what older EphemeralRunnerSets still occupy, nil where there is no limit.
+// roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil where there is no limit.
 func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *int {
 	if maxRunners == nil {
 		return nil
@@ -126,17 +130,15 @@ func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *
 	return &room
 }
 
-// pruneRunnerSet removes fields that ARC has set and the spec no longer wants. Server-side apply leaves them, because
-// ARC counts as their owner still; the spec has no other writer than us and the listener, so what is not wanted can go.
-func pruneRunnerSet(ctx context.Context, c client.Client, wanted, live *v1alpha1.EphemeralRunnerSet) error {
-	pruned := live.DeepCopy()
-	pruned.Spec = wanted.Spec
-	pruned.Spec.Replicas, pruned.Spec.PatchID, pruned.Spec.AssignedJobs = live.Spec.Replicas, live.Spec.PatchID, live.Spec.AssignedJobs
-	if equality.Semantic.DeepEqual(pruned.Spec, live.Spec) {
+// prune removes fields that ARC has set and the spec no longer wants: pruned is live without them. Server-side apply leaves
+// them, because ARC still counts as their owner; the specs have no other writers than this controller and the listener, so
+// what neither wants can go.
+func (c *Controller) prune(ctx context.Context, pruned, live client.Object) error {
+	if equality.Semantic.DeepEqual(pruned, live) {
 		return nil
 	}
-	if _, err := kube.Patch(ctx, c, pruned, live); err != nil {
-		return fmt.Errorf("prune EphemeralRunnerSet %s: %w", live.Name, err)
+	if _, err := kube.Patch(ctx, c.options.Client, pruned, live); err != nil {
+		return fmt.Errorf("prune %s %s: %w", c.kindOf(live), live.GetName(), err)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package autoscalingrunnerset
 
 import "testing"
 
-// An address that is only spelt otherwise is no other place: what is registered there is the scale set in use.
+// An address that is only spelt differently is the same: the scale set registered there is the one in use.
 func TestSameURL(t *testing.T) {
 	for address, want := range map[string]bool{
 		"https://github.com/my-org":      true,

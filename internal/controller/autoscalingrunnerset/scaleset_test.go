@@ -21,30 +21,30 @@ func labelled(id int, name string, group int, names ...string) actions.RunnerSca
 	return set
 }
 
-func TestEnrolment(t *testing.T) {
-	basic := wish{URL: address, Name: "set", Labels: []string{"set"}}
-	inGroup := wish{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
-	twoLabels := wish{URL: address, Name: "set", Labels: []string{"set", "linux"}}
+func TestScaleSetSync(t *testing.T) {
+	basic := desiredScaleSet{URL: address, Name: "set", Labels: []string{"set"}}
+	inGroup := desiredScaleSet{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
+	twoLabels := desiredScaleSet{URL: address, Name: "set", Labels: []string{"set", "linux"}}
 	oneOf := labelled(4, "set", 1, "set")
 	for name, test := range map[string]struct {
-		wish    wish
-		id      int
-		there   []actions.RunnerScaleSet
-		settled *actions.RunnerScaleSet
-		calls   []string
-		want    actions.RunnerScaleSet
+		desired    desiredScaleSet
+		id         int
+		there      []actions.RunnerScaleSet
+		lastAnswer *actions.RunnerScaleSet
+		calls      []string
+		want       actions.RunnerScaleSet
 	}{
-		"created":                 {wish: basic, calls: []string{"find", "create"}, want: labelled(9, "set", 1, "set")},
-		"created in a group":      {wish: inGroup, calls: []string{"group", "find", "create"}, want: labelled(9, "set", 2, "set")},
-		"found by name":           {wish: basic, there: []actions.RunnerScaleSet{labelled(4, "Set", 1, "SET")}, calls: []string{"find"}, want: labelled(4, "Set", 1, "SET")},
-		"found with other labels": {wish: twoLabels, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"find", "update"}, want: labelled(4, "set", 1, "set", "linux")},
-		"known and unchanged":     {wish: basic, id: 4, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get"}, want: oneOf},
-		"known and renamed":       {wish: basic, id: 4, there: []actions.RunnerScaleSet{labelled(4, "old", 1, "set")}, calls: []string{"get", "update"}, want: oneOf},
-		"known, other group":      {wish: inGroup, id: 4, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "group", "update"}, want: labelled(4, "set", 2, "set")},
-		"known and gone":          {wish: basic, id: 4, calls: []string{"get", "find", "create"}, want: labelled(9, "set", 1, "set")},
-		"gone, another there":     {wish: basic, id: 3, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "find"}, want: oneOf},
-		"labels dropped before":   {wish: twoLabels, id: 4, there: []actions.RunnerScaleSet{oneOf}, settled: &oneOf, calls: []string{"get"}, want: oneOf},
-		"update not disabled": {wish: basic, id: 4, there: []actions.RunnerScaleSet{{ID: 4, Name: "set", RunnerGroupID: 1, Labels: oneOf.Labels}},
+		"created":                 {desired: basic, calls: []string{"find", "create"}, want: labelled(9, "set", 1, "set")},
+		"created in a group":      {desired: inGroup, calls: []string{"group", "find", "create"}, want: labelled(9, "set", 2, "set")},
+		"found by name":           {desired: basic, there: []actions.RunnerScaleSet{labelled(4, "Set", 1, "SET")}, calls: []string{"find"}, want: labelled(4, "Set", 1, "SET")},
+		"found with other labels": {desired: twoLabels, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"find", "update"}, want: labelled(4, "set", 1, "set", "linux")},
+		"known and unchanged":     {desired: basic, id: 4, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get"}, want: oneOf},
+		"known and renamed":       {desired: basic, id: 4, there: []actions.RunnerScaleSet{labelled(4, "old", 1, "set")}, calls: []string{"get", "update"}, want: oneOf},
+		"known, other group":      {desired: inGroup, id: 4, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "group", "update"}, want: labelled(4, "set", 2, "set")},
+		"known and gone":          {desired: basic, id: 4, calls: []string{"get", "find", "create"}, want: labelled(9, "set", 1, "set")},
+		"gone, another there":     {desired: basic, id: 3, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "find"}, want: oneOf},
+		"labels dropped before":   {desired: twoLabels, id: 4, there: []actions.RunnerScaleSet{oneOf}, lastAnswer: &oneOf, calls: []string{"get"}, want: oneOf},
+		"update not disabled": {desired: basic, id: 4, there: []actions.RunnerScaleSet{{ID: 4, Name: "set", RunnerGroupID: 1, Labels: oneOf.Labels}},
 			calls: []string{"get", "update"}, want: oneOf},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestEnrolment(t *testing.T) {
 			for _, set := range test.there {
 				github.sets[address][set.ID] = set
 			}
-			work := enrolment{github: at{github, address}, wish: test.wish, id: test.id, settled: test.settled}
+			work := scaleSetSync{github: at{github, address}, desired: test.desired, id: test.id, lastAnswer: test.lastAnswer}
 			got, err := work.run(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -70,59 +70,59 @@ func TestEnrolment(t *testing.T) {
 	}
 }
 
-func TestEnrolmentRefusesWhatAnotherSetHolds(t *testing.T) {
+func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github := newFakeGitHub()
 	github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
-	work := enrolment{github: at{github, address}, wish: wish{Name: "set", Labels: []string{"set"}}, owners: map[int]string{4: "elsewhere/set"}}
+	work := scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set", Labels: []string{"set"}}, owners: map[int]string{4: "elsewhere/set"}}
 	_, err := work.run(t.Context())
-	var inUse *InUseError
+	var inUse *inUseError
 	if !errors.As(err, &inUse) || inUse.Owner != "elsewhere/set" {
-		t.Errorf("run() = %v, want *InUseError", err)
+		t.Errorf("run() = %v, want *inUseError", err)
 	}
 	if diff := cmp.Diff([]string{"find"}, github.made()); diff != "" {
 		t.Errorf("another's scale set was changed (-want +got):\n%s", diff)
 	}
 }
 
-func TestWish(t *testing.T) {
+func TestDesiredScaleSet(t *testing.T) {
 	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Spec.GitHubConfigUrl, s.Spec.RunnerScaleSetName = address+"/", "ci"
 		s.Spec.RunnerScaleSetLabels = []string{"linux", "ci", "linux", "Linux", "CI"}
 	})
-	got, err := wishOf(set)
-	want := wish{URL: address, Name: "ci", Labels: []string{"ci", "linux"}}
+	got, err := desiredOf(set)
+	want := desiredScaleSet{URL: address, Name: "ci", Labels: []string{"ci", "linux"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("wishOf() (-want +got), error %v:\n%s", err, diff)
+		t.Errorf("desiredOf() (-want +got), error %v:\n%s", err, diff)
 	}
 }
 
-// TestEnrolmentConverges: whatever there is, a second run changes nothing, and the result is as wished for.
-func TestEnrolmentConverges(t *testing.T) {
+// TestScaleSetSyncConverges: whatever there is, the result is as desired, and a second run changes nothing.
+func TestScaleSetSyncConverges(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	words := []string{"set", "Set", "other", "linux", "arm64"}
 	pick := func() string { return words[random.IntN(len(words))] }
 	for i := range 2000 {
 		github := newFakeGitHub()
-		github.silence = 0 // nobody is outrun here, and the calls are many
+		github.silence = 0 // no pass could be ahead of an answer here, and there are many calls
 		github.sets[address] = map[int]actions.RunnerScaleSet{}
 		for id := range random.IntN(3) {
 			github.sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), pick())
 		}
 		github.nextID = 10
-		wished := wish{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set", Labels: []string{"set", pick()}}
-		if wished.Labels[1] == "set" || wished.Labels[1] == "Set" {
-			wished.Labels = wished.Labels[:1]
+		desired := desiredScaleSet{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set", Labels: []string{"set", pick()}}
+		if desired.Labels[1] == "set" || desired.Labels[1] == "Set" {
+			desired.Labels = desired.Labels[:1]
 		}
-		first, err := (&enrolment{github: at{github, address}, wish: wished, id: random.IntN(4)}).run(t.Context())
+		first, err := (&scaleSetSync{github: at{github, address}, desired: desired, id: random.IntN(4)}).run(t.Context())
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
-		if !sameLabels(first, wished.Labels) || !strings.EqualFold(first.Name, "set") || !first.RunnerSetting.DisableUpdate {
-			t.Fatalf("seed %d, round %d: %+v is not %+v", seed, i, first, wished)
+		if !sameLabels(first, desired.Labels) || !strings.EqualFold(first.Name, "set") || !first.RunnerSetting.DisableUpdate {
+			t.Fatalf("seed %d, round %d: %+v is not %+v", seed, i, first, desired)
 		}
 		github.made()
-		if _, err := (&enrolment{github: at{github, address}, wish: wished, id: first.ID}).run(t.Context()); err != nil {
+		if _, err := (&scaleSetSync{github: at{github, address}, desired: desired, id: first.ID}).run(t.Context()); err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
 		if diff := cmp.Diff([]string{"get"}, github.made()); diff != "" {

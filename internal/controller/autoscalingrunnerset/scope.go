@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// scopeLabels say what part of GitHub an address means, none where it means nothing.
+// scopeLabels name the enterprise, organization or repository of an address. There are none for an invalid address.
 func scopeLabels(address string) map[string]string {
 	url, err := actions.ParseConfigURL(address)
 	if err != nil {
@@ -23,7 +23,7 @@ func scopeLabels(address string) map[string]string {
 	return labels
 }
 
-// withoutScope returns labels without those of the address they were made from, which may have changed.
+// withoutScope returns the labels without those of scopeLabels, because the address may have changed.
 func withoutScope(labels map[string]string) map[string]string {
 	rest := maps.Clone(labels)
 	for _, key := range []string{v1alpha1.LabelEnterprise, v1alpha1.LabelOrganization, v1alpha1.LabelRepository} {
@@ -32,7 +32,7 @@ func withoutScope(labels map[string]string) map[string]string {
 	return rest
 }
 
-// childLabels are those of an object made for the set: metadata from the spec, then what the set itself carries, then
+// childLabels returns the labels of an object made for the set: those of the metadata in the spec, then the set's own, then
 // ours, which nothing overrides.
 func (c *Controller) childLabels(set *v1alpha1.AutoscalingRunnerSet, meta *v1alpha1.ResourceMeta, component string) map[string]string {
 	labels, _ := kube.Metadata(meta)
@@ -40,7 +40,7 @@ func (c *Controller) childLabels(set *v1alpha1.AutoscalingRunnerSet, meta *v1alp
 		kube.ScaleSetLabels(set, component))
 }
 
-// childAnnotations add the names on GitHub to the metadata from the spec.
+// childAnnotations adds the names on GitHub to the annotations of the metadata in the spec.
 func childAnnotations(p *pass, meta *v1alpha1.ResourceMeta) map[string]string {
 	_, annotations := kube.Metadata(meta)
 	return kube.Annotations(annotations, map[string]string{

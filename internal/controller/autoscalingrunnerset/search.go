@@ -13,26 +13,27 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationDeregistered says, by the set's UID, that the deregistration is over: what is found under the set's name
-// from then on is not ours, or was given up. A copy of the set has another UID.
+// annotationDeregistered has the set's UID once the deregistration is over: what is found by the set's name from then on is
+// not ours, or was given up. A copy of the set has another UID.
 const annotationDeregistered = "actions.github.com/deregistered"
 
-// clockSkew is how far the API server's clock, which dates the set, may be from GitHub's, which dates the scale set.
-const clockSkew = time.Minute
+// maxClockSkew is how much the API server's clock, by which the set was created, may be ahead of GitHub's, by which the scale
+// set was.
+const maxClockSkew = time.Minute
 
-// searched is the outcome of a call that looks for a scale set.
-type searched struct {
-	// since is when the first of the calls was asked for.
-	since time.Time
+// searchResult is the result of a call that looks for a scale set.
+type searchResult struct {
+	// startedAt is when the first of the calls was started.
+	startedAt time.Time
 	// found is nil where GitHub has none.
 	found *v1alpha1.ScaleSetRegistration
 }
 
-// search finds a scale set that was created without being recorded: GitHub's answer was lost, or the manager was killed
-// before it could write it down. It also finds out whether the one that ARC's annotation names is ours. It is done when
-// the scale set is the registration, when there is none, or when it can't be found out.
+// search finds a scale set that was created and not recorded, because GitHub's answer was lost or the manager was killed
+// before it could write it. It also checks whether the scale set that ARC's annotation names is ours. It is done when the
+// scale set is the registration, when there is none, or when GitHub can't be asked.
 func (c *Controller) search(ctx context.Context, p *pass) (bool, error) {
-	wanted, err := wishOf(p.set)
+	desired, err := desiredOf(p.set)
 	if err != nil || !c.mayBeUnrecorded(p) {
 		return true, nil // with such a spec GitHub was never asked
 	}
@@ -41,22 +42,22 @@ func (c *Controller) search(ctx context.Context, p *pass) (bool, error) {
 		switch {
 		case last.Err == nil:
 			return true, c.adopt(ctx, p, last.Result.found)
-		case refused(last.Err) || !p.now.Before(last.Result.since.Add(DeregisterTimeout)):
-			return true, c.giveUpSearch(ctx, p, wanted, last.Err)
+		case refused(last.Err) || !p.now.Before(last.Result.startedAt.Add(DeregisterTimeout)):
+			return true, c.giveUpSearch(ctx, p, desired, last.Err)
 		}
-		if wait := min(backOff(last).Sub(p.now), last.Result.since.Add(DeregisterTimeout).Sub(p.now)); wait > 0 {
+		if wait := min(retryAt(last).Sub(p.now), last.Result.startedAt.Add(DeregisterTimeout).Sub(p.now)); wait > 0 {
 			p.searching = true
-			p.again.After(wait)
+			p.requeue.After(wait)
 			return false, nil
 		}
 	}
 	p.searching = true
-	c.startSearch(p, wanted, last.Result.since)
+	c.startSearch(p, desired, last.Result.startedAt)
 	return false, nil
 }
 
-// mayBeUnrecorded says that GitHub may have a scale set of which nothing here tells. What only this process has served
-// has none unless this process has asked for one.
+// mayBeUnrecorded reports whether GitHub may have a scale set that is recorded nowhere. A set that only this process has
+// served has none unless this process has asked for one.
 func (c *Controller) mayBeUnrecorded(p *pass) bool {
 	if p.unconfirmed {
 		return true
@@ -64,42 +65,42 @@ func (c *Controller) mayBeUnrecorded(p *pass) bool {
 	if p.registration != nil || p.set.Annotations[annotationDeregistered] == string(p.set.UID) {
 		return false
 	}
-	last, _ := c.enrolments.Last(p.key)
+	last, _ := c.syncs.Last(p.key)
 	return last.Result.posted || !c.memory.begunHere(p.key)
 }
 
-// startSearch goes by group and name, as an enrolment that has lost an answer does, and by ARC's annotation before that.
-func (c *Controller) startSearch(p *pass, wanted wish, since time.Time) {
-	if since.IsZero() {
-		since = p.now
+// startSearch looks for the id in ARC's annotation, and else for group and name, as a scaleSetSync does whose answer was lost.
+func (c *Controller) startSearch(p *pass, desired desiredScaleSet, startedAt time.Time) {
+	if startedAt.IsZero() {
+		startedAt = p.now
 	}
 	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerKey()
 	var id int
 	var named *string
-	// One that was there before the set was is somebody else's, of another cluster.
-	earliest := p.set.CreationTimestamp.Add(-clockSkew)
+	// One that is older than the set belongs to somebody else, in another cluster.
+	earliest := p.set.CreationTimestamp.Add(-maxClockSkew)
 	if p.unconfirmed {
 		id, named, earliest = p.registration.ID, &p.registration.Name, time.Time{}
 	}
-	c.searches.Go(p.group(), p.key, func(ctx context.Context) (searched, error) {
+	c.searches.Go(p.group(), p.key, func(ctx context.Context) (searchResult, error) {
 		ctx = kube.WithScaleSetLogger(ctx, p.key)
-		result := searched{since: since}
+		result := searchResult{startedAt: startedAt}
 		err := c.withAnyCredentials(ctx, reference, listener, func(github GitHub) error {
-			work := enrolment{github: github, wish: wanted, id: id, named: named}
+			work := scaleSetSync{github: github, desired: desired, id: id, named: named}
 			set, err := work.find(ctx)
 			if err == nil && (set.CreatedOn.IsZero() || set.CreatedOn.After(earliest)) {
-				result.found = enrolled{wish: wanted, set: set}.registration()
+				result.found = syncResult{desired: desired, set: set}.registration()
 			}
 			return err
 		})
 		if errors.Is(err, actions.ErrNotFound) {
-			err = nil // be it the scale set, its runner group, or all of the address
+			err = nil // whether the scale set, its runner group, or the whole address is not there
 		}
 		return result, err
 	})
 }
 
-// adopt makes what was found the registration, unless another AutoscalingRunnerSet holds it.
+// adopt makes the scale set that was found the registration, unless another AutoscalingRunnerSet holds it.
 func (c *Controller) adopt(ctx context.Context, p *pass, found *v1alpha1.ScaleSetRegistration) error {
 	p.registration, p.unconfirmed = nil, false
 	if found == nil {
@@ -112,19 +113,19 @@ func (c *Controller) adopt(ctx context.Context, p *pass, found *v1alpha1.ScaleSe
 	return err
 }
 
-// refused says that asking again with these credentials is of no use.
+// refused reports whether asking again with these credentials is pointless.
 func refused(err error) bool {
 	return credentials.Gone(err) || credentials.IsVerdict(err) ||
 		errors.Is(err, actions.ErrUnauthorized) || errors.Is(err, actions.ErrInvalidCredentials)
 }
 
-// giveUpSearch says what may be left, unless the credentials have never been good for creating anything.
-func (c *Controller) giveUpSearch(ctx context.Context, p *pass, wanted wish, cause error) error {
+// giveUpSearch records what may be left, unless the credentials were never valid and so can't have created anything.
+func (c *Controller) giveUpSearch(ctx context.Context, p *pass, desired desiredScaleSet, cause error) error {
 	if err := c.forgetRegistration(ctx, p); err != nil {
 		return err
 	}
 	if !refused(cause) || !meta.IsStatusConditionFalse(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid) {
-		c.tellLeft(ctx, p, perhapsLeftBehind(wanted, cause))
+		c.recordLeftBehind(ctx, p, perhapsLeftBehind(desired, cause))
 	}
 	return nil
 }

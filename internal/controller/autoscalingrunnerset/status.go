@@ -11,18 +11,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// statusPause is the shortest time between two writes of a set's status: in a burst counts change with every runner.
-const statusPause = time.Second
+// statusPeriod is the shortest time between two writes of a set's status, because in a burst counts change with every runner.
+const statusPeriod = time.Second
 
-// report writes the status, at most once in statusPause, and publishes the metric. Where the scale set is can't wait: the
-// next pass would take the former address for the present one, and move once more.
+// report writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once:
+// otherwise the next pass would take the former address for the present one, and move once more.
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	if p.released {
 		return nil
 	}
-	c.tellScaling(ctx, p)
-	if wait := c.memory.statusWritten(p.key).Add(statusPause).Sub(p.now); wait > 0 && !p.moved() {
-		p.again.After(wait)
+	c.recordScaling(ctx, p)
+	if wait := c.memory.statusWrittenAt(p.key).Add(statusPeriod).Sub(p.now); wait > 0 && !p.moved() {
+		p.requeue.After(wait)
 		return nil
 	}
 	after := p.set.DeepCopy()
@@ -31,13 +31,13 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
 		c.memory.noteStatus(p.key, p.now)
-		c.tellTransitions(ctx, p, after)
+		c.recordTransitions(ctx, p, after)
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// tellTransitions says what has changed. Of a set that is being deleted what comes to an end is no trouble.
-func (c *Controller) tellTransitions(ctx context.Context, p *pass, after *v1alpha1.AutoscalingRunnerSet) {
+// recordTransitions records Events about changed conditions, but none for a set that is being deleted, which is meant to end.
+func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1alpha1.AutoscalingRunnerSet) {
 	if p.deleting() {
 		return
 	}
@@ -46,13 +46,13 @@ func (c *Controller) tellTransitions(ctx context.Context, p *pass, after *v1alph
 	}
 }
 
-// moved says that the status names another registration than the present one.
+// moved reports whether the status has another registration than the pass.
 func (p *pass) moved() bool {
 	recorded := p.set.Status.Registration
 	return p.registration != nil && !p.unconfirmed && (recorded == nil || *recorded != *p.registration)
 }
 
-// statusOf is what the pass has found out, on top of what the status said before.
+// statusOf returns the status with what the pass has found out. What it has not found out stays as it was.
 func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	status := *p.set.Status.DeepCopy()
 	if !p.unconfirmed {
@@ -80,7 +80,7 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	return status
 }
 
-// currentRunners counts those of older EphemeralRunnerSets too: they take up nodes like the others.
+// currentRunners includes the runners of older EphemeralRunnerSets, because they occupy nodes like the others.
 func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
 	current := 0
 	for _, runnerSet := range runnerSets {
@@ -89,7 +89,7 @@ func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
 	return current
 }
 
-// phaseOf is for ARC's column; conditions say more. Running means that everything is there, not that it works.
+// phaseOf is for the column that ARC has; conditions say more. Running means that all objects are there, not that they work.
 func phaseOf(p *pass, status v1alpha1.AutoscalingRunnerSetStatus) v1alpha1.AutoscalingRunnerSetPhase {
 	switch {
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):

@@ -13,30 +13,30 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// transition is a change of a condition that people hear of.
+// transition is a change of a condition that an Event is recorded for.
 type transition struct {
-	about string
-	to    metav1.ConditionStatus
-	tell  func(reason, action, note string) kube.Event
-	// always: also where the condition was absent or unknown before.
+	about    string
+	to       metav1.ConditionStatus
+	newEvent func(reason, action, note string) kube.Event
+	// always is set where a condition that was absent or Unknown before counts too.
 	always bool
-	// reasons: also where only the reason changed.
+	// reasons is set where a change of the reason alone counts too.
 	reasons bool
 }
 
-// announcedTransitions are all there are. What makes a set stalled is told once, by that.
+// announcedTransitions are all transitions with an Event. The cause of a stalled set has one Event, that of Stalled.
 var announcedTransitions = []transition{
-	{about: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, tell: kube.Warning, always: true, reasons: true},
-	{about: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, tell: kube.Warning, always: true, reasons: true},
-	{about: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, tell: kube.Warning, always: true},
-	{about: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, tell: kube.Warning, reasons: true},
-	{about: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, tell: kube.Warning, always: true},
-	{about: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, tell: kube.Warning, always: true},
-	{about: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, tell: kube.Warning, always: true, reasons: true},
-	{about: v1alpha1.ConditionReady, to: metav1.ConditionTrue, tell: kube.Normal, always: true},
+	{about: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
+	{about: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true, reasons: true},
+	{about: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true},
+	{about: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, newEvent: kube.Warning, reasons: true},
+	{about: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
+	{about: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
+	{about: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
+	{about: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: kube.Normal, always: true},
 }
 
-// transitionEvents returns the Events that a change of conditions is worth: the set got stuck, can't reach GitHub, lost its
+// transitionEvents returns the Events for a change of conditions: the set is stuck, can't reach GitHub, has lost its
 // listener, has runners that fail or are refused, or is ready.
 func transitionEvents(before, after []metav1.Condition) []kube.Event {
 	var events []kube.Event
@@ -49,12 +49,12 @@ func transitionEvents(before, after []metav1.Condition) []kube.Event {
 		if t.about != v1alpha1.ConditionStalled && stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == is.Reason {
 			continue
 		}
-		events = append(events, t.tell(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))
+		events = append(events, t.newEvent(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))
 	}
 	return events
 }
 
-// news says that a condition, being what the transition is to, was not so before.
+// news reports whether a condition that has the transition's status did not have it before, or not for this reason.
 func (t *transition) news(was, is *metav1.Condition) bool {
 	switch {
 	case was == nil || was.Status == metav1.ConditionUnknown:
@@ -66,24 +66,24 @@ func (t *transition) news(was, is *metav1.Condition) bool {
 	}
 }
 
-// ordinary says that a reason is a station on the way to a first session and no trouble.
+// ordinary reports whether the reason is that of a step on the way to a first session, and no trouble.
 func ordinary(reason string) bool {
 	return reason == reasonWaitingForScaleSet || reason == v1alpha1.ReasonListenerPodStarting ||
 		reason == v1alpha1.ReasonListenerNotListening || reason == string(v1alpha1.ListenerStateStarting)
 }
 
-// scalingPause is the shortest time between two Events about scaling: at most 60 are kept of a set, for an Event lives an
-// hour, however its jobs come and go. What a burst does within the pause is summed up at its end.
-const scalingPause = time.Minute
+// scalingEventPeriod is the shortest time between two Events about scaling. An Event is kept for an hour, so there are at most
+// 60 per set, however its jobs come and go. One Event at the end of the period covers all that a burst did in it.
+const scalingEventPeriod = time.Minute
 
-// scaling is what was last told of a set's size.
+// scaling is a set's size as last recorded: by an Event at recordedAt, or without one as the manager found it at its start.
 type scaling struct {
-	runners int
-	at      time.Time
+	runners    int
+	recordedAt time.Time
 }
 
-// tellScaling says how many runners the listener asks for now, and for how many jobs, when that has changed.
-func (c *Controller) tellScaling(ctx context.Context, p *pass) {
+// recordScaling records an Event when the number of runners that the listener asks for has changed.
+func (c *Controller) recordScaling(ctx context.Context, p *pass) {
 	runnerSet := p.runnerSet()
 	if runnerSet == nil || p.deleting() {
 		return
@@ -91,22 +91,22 @@ func (c *Controller) tellScaling(ctx context.Context, p *pass) {
 	last, known := c.memory.scaled(p.key)
 	spec := &runnerSet.Spec
 	if !known {
-		// What a manager finds when it starts was told by the one before it.
+		// The previous manager has recorded an Event about what this one finds at its start.
 		c.memory.noteScaled(p.key, scaling{runners: spec.Replicas})
 		return
 	}
 	if last.runners == spec.Replicas {
 		return
 	}
-	if wait := last.at.Add(scalingPause).Sub(p.now); wait > 0 {
-		p.again.After(wait)
+	if wait := last.recordedAt.Add(scalingEventPeriod).Sub(p.now); wait > 0 {
+		p.requeue.After(wait)
 		return
 	}
-	c.memory.noteScaled(p.key, scaling{runners: spec.Replicas, at: p.now})
+	c.memory.noteScaled(p.key, scaling{runners: spec.Replicas, recordedAt: p.now})
 	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, scaledFrom(last.runners, spec))
 }
 
-// scaledFrom tells of a change from a number of runners to what the spec asks for.
+// scaledFrom returns the Event about a change from a number of runners to the spec's, with its number of jobs.
 func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) kube.Event {
 	reason := "ScaledUp"
 	if spec.Replicas < before {

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// want lets the listener ask for runners for one job each.
+// want sets the demand as the listener does that asks for runners for one job each.
 func (f *fixture) want(runners int) {
 	f.Helper()
 	runnerSet := f.runnerSets()[0]
@@ -22,7 +22,7 @@ func (f *fixture) want(runners int) {
 	}
 }
 
-// A burst is told once when it begins and once when a minute is over, with the numbers of that moment.
+// A burst has one Event when it begins and one when a minute is over, with the numbers of that moment.
 func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -43,7 +43,7 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 		if told := f.events(); len(told) != 0 {
 			t.Errorf("told %q within a minute of the last", told)
 		}
-		controllertest.Elapse(scalingPause)
+		controllertest.Elapse(scalingEventPeriod)
 		f.settle()
 		if told := f.events(); len(told) != 1 || !strings.Contains(told[0], "ScaledDown From 2 to 1 runners") {
 			t.Errorf("told %q, want one Event about 2 to 1", told)
@@ -92,43 +92,7 @@ func TestTransitionEvents(t *testing.T) {
 	}
 }
 
-func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*pass)
-		reason string
-	}{
-		"idle": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(2) }, reasonReady},
-		"full": {func(p *pass) {
-			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.AssignedJobs = ptr.To(2), 2
-		}, v1alpha1.ReasonMaxRunnersReached},
-		"full of idle runners": {func(p *pass) {
-			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = ptr.To(2), 2
-		}, reasonReady},
-		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, v1alpha1.ReasonMaxRunnersZero},
-		"no quota": {func(p *pass) {
-			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
-		}, v1alpha1.ReasonQuotaExceeded},
-		"no node": {func(p *pass) {
-			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue, Reason: "Unschedulable"}}
-		}, "Unschedulable"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status := statusOf(healthy(test.change), "1.2.3")
-			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, test.reason)
-		})
-	}
-}
-
-func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
-	status := statusOf(healthy(func(p *pass) {
-		p.runnerSets[0].Spec.AssignedJobs, p.runnerSets[0].Spec.Replicas, p.runnerSets[0].Status.BusyRunners = 4, 5, 1
-	}), "1.2.3")
-	if status.AssignedJobs != 4 || status.DesiredRunners != 5 || status.BusyRunners != 1 || status.IdleRunners != 1 {
-		t.Errorf("%+v, want 4 jobs, 5 desired, 1 busy, 1 idle", status)
-	}
-}
-
-// A set that starts passes by reasons that are no trouble; a listener that loses its session is news.
+// The reasons while a set starts are no trouble and have no Event; a listener that loses its session has one.
 func TestStationsOfTheStartAreNotTold(t *testing.T) {
 	listener := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status, Reason: reason, Message: "because"}}
@@ -145,4 +109,26 @@ func TestStationsOfTheStartAreNotTold(t *testing.T) {
 	if told := transitionEvents(starting, listener(metav1.ConditionFalse, "SessionConflict")); len(told) != 1 {
 		t.Errorf("told %+v, want the conflict", told)
 	}
+}
+
+func TestTurnsAreToldOnce(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.settle()
+		wantEvent(t, f.events(), reasonReady)
+		runnerSet, since := f.runnerSets()[0], metav1.Now()
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "RateLimited", Message: "until noon", Since: &since}
+		f.updateStatus(&runnerSet)
+		f.settle()
+		wantEvent(t, f.events(), "RateLimited")
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" })
+		f.settle()
+		wantEvent(t, f.events(), v1alpha1.ReasonRunnerGroupNotFound)
+		f.settle()
+		if told := f.events(); len(told) > 0 {
+			t.Errorf("told again: %q", told)
+		}
+	})
 }

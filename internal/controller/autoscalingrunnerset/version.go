@@ -17,8 +17,8 @@ const (
 
 var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9]\d*))?$`)
 
-// versionCondition compares the chart that made the object with this manager. A difference is worth a word and no more:
-// what the user wrote goes on working, and the next `helm upgrade` of the set settles it.
+// versionCondition compares the version of the chart that made the object with the manager's. A difference has no other
+// effect: what the user wrote goes on working, and the next `helm upgrade` of the set removes the difference.
 func versionCondition(labels map[string]string, manager string) kube.Condition {
 	chart := labels[v1alpha1.LabelVersion]
 	switch {
@@ -31,7 +31,8 @@ func versionCondition(labels map[string]string, manager string) kube.Condition {
 		"made by a chart of version %s, the manager is %s; it is served all the same. Upgrade the scale set's chart to the manager's version", chart, manager))
 }
 
-// versionSupported holds for development builds, for equal versions and for releases of the same minor version.
+// versionSupported reports whether the manager is a development build, or both are the same version or releases of the same
+// minor version.
 func versionSupported(chart, manager string) bool {
 	if manager == "dev" || manager == "NA" || strings.HasPrefix(manager, "canary-") || chart == manager {
 		return true

@@ -1,6 +1,5 @@
-// Package controllertest is what the tests of all controllers stand on: time that passes only when everything waits, a
-// running pool, passes that must not fail, and looks at what a fake API server and a fake recorder have been told. Only
-// tests import it.
+// Package controllertest has what the tests of all controllers share: time that passes only when everything waits, a running
+// pool, passes that must not fail, and reads from a fake API server and a fake recorder of Events. Only tests import it.
 package controllertest
 
 import (
@@ -26,10 +25,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// callsAtOnce is enough for calls to run beside each other and few enough for some to wait.
-const callsAtOnce = 4
+// maxConcurrentCalls is large enough for calls to run in parallel and small enough for some to wait.
+const maxConcurrentCalls = 4
 
-// Scheme returns the kinds that controllers work with.
+// Scheme returns a scheme with the kinds that controllers use.
 func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -43,10 +42,10 @@ func Scheme(t testing.TB) *runtime.Scheme {
 func InBubble(t *testing.T, test func(t *testing.T, workers *pool.Pool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		workers := pool.New(callsAtOnce, clock.RealClock{})
+		workers := pool.New(maxConcurrentCalls, clock.RealClock{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { _ = workers.Start(ctx) }) // it returns when the context ends, and fails never
+		running.Go(func() { _ = workers.Start(ctx) }) // it returns when the context ends, and never fails
 		t.Cleanup(func() { cancel(); running.Wait() })
 		test(t, workers)
 	})
@@ -62,7 +61,7 @@ func Reconcile(t testing.TB, controller reconcile.Reconciler, object client.Obje
 	return result
 }
 
-// Elapse lets time pass in a bubble, and then everything happen that was due by then.
+// Elapse lets time pass in a bubble, and then waits for everything that was due by then.
 func Elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -78,7 +77,7 @@ func Create(t testing.TB, c client.Writer, objects ...client.Object) {
 	}
 }
 
-// Read reads into an object and says whether it exists.
+// Read reads into an object and reports whether it exists.
 func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Object) bool {
 	t.Helper()
 	err := c.Get(t.Context(), key, object)
@@ -88,7 +87,7 @@ func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Obj
 	return err == nil
 }
 
-// Told returns the Events recorded since it was last asked, as "TYPE REASON NOTE".
+// Told returns the Events recorded since the last call, as "TYPE REASON NOTE".
 func Told(recorder *events.FakeRecorder) []string {
 	var told []string
 	for {
@@ -101,7 +100,7 @@ func Told(recorder *events.FakeRecorder) []string {
 	}
 }
 
-// CountTold counts the Events of a reason among those recorded since it was last asked, and drops the others.
+// CountTold counts the Events with a reason among those recorded since the last call, and drops the others.
 func CountTold(recorder *events.FakeRecorder, reason string) int {
 	count := 0
 	for _, event := range Told(recorder) {

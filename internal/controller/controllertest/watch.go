@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// RunnerWatch plays the watch of runners for a controller that is not run by a manager.
+// RunnerWatch replaces the watch of runners for a controller that is not run by a manager.
 type RunnerWatch struct {
 	// Handler is the controller's.
 	Handler handler.EventHandler
@@ -21,8 +21,8 @@ type RunnerWatch struct {
 	shown map[client.ObjectKey]*v1alpha1.EphemeralRunner
 }
 
-// Show tells the handler how the runners there are differ from those of the last time, and returns what it wants to be
-// reconciled for that.
+// Show calls the handler with the differences between these runners and those of the last call, and returns the requests that
+// it enqueues.
 func (w *RunnerWatch) Show(ctx context.Context, runners []v1alpha1.EphemeralRunner) []reconcile.Request {
 	queue := &Queue{}
 	former := w.shown
@@ -44,7 +44,7 @@ func (w *RunnerWatch) Show(ctx context.Context, runners []v1alpha1.EphemeralRunn
 	return queue.Requests
 }
 
-// Queue takes down what an event handler enqueues later.
+// Queue records the requests that an event handler enqueues with a delay.
 type Queue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 

@@ -23,13 +23,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Labels of the RoleBinding, which the controller's chart sets.
+// Labels of the RoleBinding that the controller's chart creates.
 const (
 	component      = "single-namespace-deletion"
 	labelNamespace = "app.kubernetes.io/namespace"
 )
 
-// Selector selects the RoleBinding of the manager that lives in a namespace.
+// Selector selects the RoleBinding of the manager in managerNamespace.
 func Selector(managerNamespace string) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{v1alpha1.LabelComponent: component, labelNamespace: managerNamespace})
 }
@@ -38,13 +38,13 @@ func Selector(managerNamespace string) labels.Selector {
 type Options struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
-	// Bindings has what Selector selects in the namespace, and nothing else.
+	// Bindings has the RoleBindings that Selector selects in the watched namespace, and nothing else.
 	Bindings cache.Cache
 	// Namespace is the one that the manager watches.
 	Namespace string
 }
 
-// Controller reconciles the namespace: there is one object, however many runners.
+// Controller reconciles the namespace: there is one request, however many runners there are.
 type Controller struct{ options Options }
 
 // NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
@@ -61,22 +61,22 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(manager).
 		Named("watchednamespace").
 		WatchesRawSource(source.Kind(c.options.Bindings, &rbacv1.RoleBinding{}, binding)).
-		Watches(&v1alpha1.AutoscalingRunnerSet{}, inhabitant, builder.WithPredicates(comings)).
-		Watches(&v1alpha1.EphemeralRunnerSet{}, inhabitant, builder.WithPredicates(comings)).
-		Watches(&v1alpha1.EphemeralRunner{}, inhabitant, builder.WithPredicates(comings)).
+		Watches(&v1alpha1.AutoscalingRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
+		Watches(&v1alpha1.EphemeralRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
+		Watches(&v1alpha1.EphemeralRunner{}, inhabitant, builder.WithPredicates(createAndDelete)).
 		WithOptions(kube.ControllerOptions(1)).
 		Complete(c)
 }
 
-// comings are all events of an object that count here: that it is there, and that it is gone.
-var comings = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+// createAndDelete lets the events pass that matter here: an object is there, or is gone.
+var createAndDelete = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
 func (c *Controller) requests() []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: c.options.Namespace}}}
 }
 
-// Reconcile has the RoleBinding held while somebody needs it. A chart that makes none, as former ones and rbac.clusterRoles
-// false, leaves nothing to do.
+// Reconcile keeps the finalizer on the RoleBinding while it is needed. There is nothing to do without a RoleBinding: earlier
+// charts, and rbac.clusterRoles=false, create none.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	bindings := &rbacv1.RoleBindingList{}
 	if err := c.options.Bindings.List(ctx, bindings); err != nil {
@@ -91,12 +91,12 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 			err = c.apply(ctx, &bindings.Items[i], inhabited)
 		}
 	}
-	var again kube.Requeue
-	return again.Result(err)
+	var requeue kube.Requeue
+	return requeue.Result(err)
 }
 
-// inhabited looks at sets first: while there is one, nobody has to look at runners. Without copies a look costs the same
-// whatever there is of a kind, but for a list of pointers.
+// inhabited reports whether the namespace has scale sets, runner sets or runners. It lists sets first, because with one there is
+// no need to list runners. Without deep copies a list costs the same however many objects there are, but for their pointers.
 func (c *Controller) inhabited(ctx context.Context) (bool, error) {
 	for _, list := range []client.ObjectList{
 		&v1alpha1.AutoscalingRunnerSetList{}, &v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{},
@@ -112,14 +112,14 @@ func (c *Controller) inhabited(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// apply takes the step that the RoleBinding needs. One that is gone needs none.
+// apply takes the step that the RoleBinding needs, and succeeds where it is gone.
 func (c *Controller) apply(ctx context.Context, binding *rbacv1.RoleBinding, inhabited bool) error {
 	var err error
 	switch decide(binding, inhabited) {
 	case stepHold:
-		err = kube.AddFinalizer(ctx, c.options.Client, binding, Finalizer)
+		err = kube.AddFinalizer(ctx, c.options.Client, binding, finalizer)
 	case stepRelease:
-		err = kube.RemoveFinalizers(ctx, c.options.Client, binding, Finalizer)
+		err = kube.RemoveFinalizers(ctx, c.options.Client, binding, finalizer)
 	}
 	switch {
 	case client.IgnoreNotFound(err) == nil:

@@ -28,7 +28,7 @@ const (
 	elsewhere = "elsewhere"
 )
 
-// fixture is a controller on a fake API server, whose writes are counted and may be refused.
+// fixture is a controller on a fake API server, whose patches are counted and may be rejected.
 type fixture struct {
 	*testing.T
 	client     client.WithWatch
@@ -37,7 +37,7 @@ type fixture struct {
 	refusal    error
 }
 
-// bindings plays the cache of the RoleBindings that the selector selects.
+// bindings is a cache with the RoleBindings that the selector selects.
 type bindings struct {
 	cache.Cache
 	reader client.Reader
@@ -64,7 +64,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	return f
 }
 
-// binding is the RoleBinding as the chart makes it, with another's finalizer, which is to stay.
+// binding returns the RoleBinding as the chart creates it, with a finalizer of somebody else, which must stay.
 func binding() *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
 		Namespace: watched, Name: "deletion", UID: "uid", Finalizers: []string{"example.com/another"},
@@ -81,17 +81,17 @@ func (f *fixture) pass() reconcile.Result {
 	return controllertest.Reconcile(f, f.controller, f.controller.requests()[0].NamespacedName)
 }
 
-// wantHeld fails the test unless the RoleBinding is held or isn't, and another's finalizer stands.
+// wantHeld fails the test unless the RoleBinding has our finalizer or, for false, has not, and still has the other one.
 func (f *fixture) wantHeld(want bool) {
 	f.Helper()
 	now := &rbacv1.RoleBinding{}
 	controllertest.Read(f, f.client, client.ObjectKeyFromObject(binding()), now)
-	if got := slices.Contains(now.Finalizers, Finalizer); got != want || !slices.Contains(now.Finalizers, "example.com/another") {
+	if got := slices.Contains(now.Finalizers, finalizer); got != want || !slices.Contains(now.Finalizers, "example.com/another") {
 		f.Errorf("finalizers %v, want held: %t", now.Finalizers, want)
 	}
 }
 
-// Any one of the three kinds holds it, until the last is gone. A pass that changes nothing writes nothing.
+// An object of any of the three kinds holds the RoleBinding until it is gone. A pass that changes nothing writes nothing.
 func TestHeldWhileInhabited(t *testing.T) {
 	for name, inhabitant := range map[string]client.Object{
 		"scale set":  &v1alpha1.AutoscalingRunnerSet{ObjectMeta: place(watched, "set")},
@@ -122,11 +122,11 @@ func TestOthersNamespacesCountNot(t *testing.T) {
 	f.wantHeld(false)
 }
 
-// The namespace is being deleted: the RoleBinding stays for a manager that has just been started, and goes with the last.
+// The namespace is being deleted: the RoleBinding stays for a manager that has just started, until the last object is gone.
 func TestGoesLastInADeletion(t *testing.T) {
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: place(watched, "runner")}
 	held := binding()
-	held.Finalizers = []string{Finalizer}
+	held.Finalizers = []string{finalizer}
 	f := newFixture(t, held, runner)
 	if err := f.client.Delete(t.Context(), held); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestGoesLastInADeletion(t *testing.T) {
 	f.pass()
 }
 
-// Charts without the RoleBinding leave nothing to do and nothing to say.
+// With a chart without the RoleBinding there is nothing to do and nothing to report.
 func TestWithoutBinding(t *testing.T) {
 	f := newFixture(t, &v1alpha1.AutoscalingRunnerSet{ObjectMeta: place(watched, "set")})
 	if result := f.pass(); !result.IsZero() || f.patches > 0 {
@@ -156,11 +156,11 @@ func TestWithoutBinding(t *testing.T) {
 func TestRefusedPatches(t *testing.T) {
 	resource := schema.GroupResource{Group: rbacv1.GroupName, Resource: "rolebindings"}
 	for name, test := range map[string]struct {
-		refusal error
-		again   bool
-		fails   bool
+		refusal  error
+		requeued bool
+		fails    bool
 	}{
-		"behind":    {refusal: apierrors.NewConflict(resource, "deletion", errors.New("changed")), again: true},
+		"behind":    {refusal: apierrors.NewConflict(resource, "deletion", errors.New("changed")), requeued: true},
 		"gone":      {refusal: apierrors.NewNotFound(resource, "deletion")},
 		"forbidden": {refusal: apierrors.NewForbidden(resource, "deletion", errors.New("no")), fails: true},
 	} {
@@ -168,7 +168,7 @@ func TestRefusedPatches(t *testing.T) {
 			f := newFixture(t, binding(), &v1alpha1.AutoscalingRunnerSet{ObjectMeta: place(watched, "set")})
 			f.refusal = test.refusal
 			result, err := f.controller.Reconcile(t.Context(), f.controller.requests()[0])
-			if (err != nil) != test.fails || (result.RequeueAfter > 0) != test.again {
+			if (err != nil) != test.fails || (result.RequeueAfter > 0) != test.requeued {
 				t.Errorf("Reconcile() = %v, %v", result, err)
 			}
 			if err != nil && !strings.Contains(err.Error(), "helm upgrade") {
@@ -178,13 +178,13 @@ func TestRefusedPatches(t *testing.T) {
 	}
 }
 
-// A runner changes ten times in its life, and none of that is of interest here.
+// A runner changes about ten times in its life, which doesn't matter here.
 func TestOnlyComingAndGoingCounts(t *testing.T) {
 	runner := &v1alpha1.EphemeralRunner{}
-	if !comings.Create(event.CreateEvent{Object: runner}) || !comings.Delete(event.DeleteEvent{Object: runner}) {
+	if !createAndDelete.Create(event.CreateEvent{Object: runner}) || !createAndDelete.Delete(event.DeleteEvent{Object: runner}) {
 		t.Error("a runner that comes or goes isn't noticed")
 	}
-	if comings.Update(event.UpdateEvent{ObjectOld: runner, ObjectNew: runner}) {
+	if createAndDelete.Update(event.UpdateEvent{ObjectOld: runner, ObjectNew: runner}) {
 		t.Error("every change of a runner brings a pass")
 	}
 }

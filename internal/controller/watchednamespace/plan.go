@@ -6,8 +6,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Finalizer keeps a RoleBinding while the manager needs it.
-const Finalizer = "actions.github.com/single-namespace-deletion"
+// finalizer keeps a RoleBinding while the manager needs it.
+const finalizer = "actions.github.com/single-namespace-deletion"
 
 // step is what a RoleBinding needs.
 type step int
@@ -18,10 +18,10 @@ const (
 	stepRelease
 )
 
-// decide says what to do with a RoleBinding when the namespace is inhabited or isn't. An object that is being deleted takes no
-// further finalizer.
+// decide returns what to do with a RoleBinding when the namespace is inhabited or isn't. No finalizer can be added to an object
+// that is being deleted.
 func decide(binding *rbacv1.RoleBinding, inhabited bool) step {
-	held := slices.Contains(binding.Finalizers, Finalizer)
+	held := slices.Contains(binding.Finalizers, finalizer)
 	switch {
 	case inhabited && !held && binding.DeletionTimestamp.IsZero():
 		return stepHold

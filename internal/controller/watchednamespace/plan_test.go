@@ -19,11 +19,11 @@ func TestDecide(t *testing.T) {
 		"empty, not held":                  {want: stepNone},
 		"inhabited, not held":              {inhabited: true, want: stepHold},
 		"inhabited, held by somebody else": {finalizers: []string{another}, inhabited: true, want: stepHold},
-		"inhabited, held":                  {finalizers: []string{another, Finalizer}, inhabited: true, want: stepNone},
-		"empty, held":                      {finalizers: []string{another, Finalizer}, want: stepRelease},
+		"inhabited, held":                  {finalizers: []string{another, finalizer}, inhabited: true, want: stepNone},
+		"empty, held":                      {finalizers: []string{another, finalizer}, want: stepRelease},
 		"empty, held by somebody else":     {finalizers: []string{another}, want: stepNone},
-		"deleted, inhabited, held":         {finalizers: []string{Finalizer}, deleted: &now, inhabited: true, want: stepNone},
-		"deleted, empty, held":             {finalizers: []string{Finalizer}, deleted: &now, want: stepRelease},
+		"deleted, inhabited, held":         {finalizers: []string{finalizer}, deleted: &now, inhabited: true, want: stepNone},
+		"deleted, empty, held":             {finalizers: []string{finalizer}, deleted: &now, want: stepRelease},
 		"deleted, inhabited, not held":     {finalizers: []string{another}, deleted: &now, inhabited: true, want: stepNone},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// unrecorded makes a set whose scale set was created by a manager that was killed before it recorded that. The next one
-// can't reach GitHub.
+// unrecorded creates a set whose scale set was created by a manager that was killed before it recorded that, and deletes the
+// set. The next manager can't reach GitHub.
 func (f *fixture) unrecorded() {
 	f.Helper()
 	f.create(newSet())
@@ -61,7 +61,7 @@ func TestDeletionFindsWhatWasCreatedAndNotRecorded(t *testing.T) {
 	})
 }
 
-// Another cluster has a scale set of that name at the same address, and had it before.
+// An older scale set of the same name at the same address belongs to another cluster.
 func TestDeletionLeavesAnOlderScaleSetOfTheNameAlone(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.unrecorded()
@@ -139,7 +139,7 @@ func TestUnrecordedScaleSetOfAnotherSetIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestWhatWasNeverCreatedHoldsNothingUp: the user corrects a mistake by deleting the set, and waits for nothing.
+// TestWhatWasNeverCreatedHoldsNothingUp: a user who deletes a set with a mistake in it does not wait.
 func TestWhatWasNeverCreatedHoldsNothingUp(t *testing.T) {
 	missing := &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
 	for name, test := range map[string]struct {
@@ -175,7 +175,7 @@ func TestWhatWasNeverCreatedHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestSecretGoneWithTheAnswerIsTold: nobody can look any more, and something may be there.
+// TestSecretGoneWithTheAnswerIsTold: GitHub can't be asked, and may have a scale set.
 func TestSecretGoneWithTheAnswerIsTold(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.unrecorded()
@@ -189,7 +189,7 @@ func TestSecretGoneWithTheAnswerIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatWasGivenUpIsNotSearchedFor: the listener is slow to go, and the manager is started anew meanwhile.
+// TestWhatWasGivenUpIsNotSearchedFor: the manager restarts while the listener is still being deleted.
 func TestWhatWasGivenUpIsNotSearchedFor(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()

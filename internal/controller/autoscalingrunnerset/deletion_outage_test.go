@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// While GitHub is down, an uninstall and the deletion of a namespace wait for it as long as they may. Then everything goes
-// here, and an Event of the listener, in the manager's namespace, says what is left there.
+// While GitHub is down, an uninstall and the deletion of a namespace wait until DeregisterTimeout. Then everything is deleted
+// here, and an Event about the listener, in the manager's namespace, says what is left on GitHub.
 func TestDeletionWhileGitHubIsDown(t *testing.T) {
 	named := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -36,7 +36,7 @@ func TestDeletionWhileGitHubIsDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.install()
-			// Told to come back in an hour, the client doesn't try for 30 s.
+			// With Retry-After at an hour the client fails at once instead of trying for 30 s.
 			down := fakegithub.Fault{Endpoint: "*", Status: http.StatusServiceUnavailable, Headers: map[string]string{"Retry-After": "3600"}}
 			if _, err := w.github.AddFault(down); err != nil {
 				t.Fatal(err)
@@ -66,7 +66,7 @@ func readyReason(set *v1alpha1.AutoscalingRunnerSet) string {
 	return ""
 }
 
-// leftBehind returns the kind that an Event of the manager's namespace about a scale set left on GitHub is told of.
+// leftBehind returns the kind of the object of the Event, in the manager's namespace, about a scale set left on GitHub.
 func (w *world) leftBehind() string {
 	w.Helper()
 	var events eventsv1.EventList

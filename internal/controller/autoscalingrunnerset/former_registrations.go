@@ -14,33 +14,34 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationFormer lists, as JSON, registrations under addresses the set had before. They are deleted once none of their
-// runners is left, since a busy one needs its registration; until then the annotation is all that remembers them.
+// annotationFormer lists, as JSON, registrations at former addresses of the set. They are deleted once none of their runners
+// is left, since a busy runner needs its registration. Until then they are recorded only here.
 const annotationFormer = "actions.github.com/former-registrations"
 
-// formerCheck is how often it is looked whether the last runner of a former registration is gone.
-const formerCheck = 30 * time.Second
+// formerCheckPeriod is how often to check whether the last runner of a former registration is gone.
+const formerCheckPeriod = 30 * time.Second
 
-// formerRegistration also remembers the credentials it was made with: those of the new address may not reach the old one.
+// formerRegistration also names the credentials it was registered with: those for the new address may not be valid at the
+// old one.
 type formerRegistration struct {
 	v1alpha1.ScaleSetRegistration
 	// Secret is the former spec.githubConfigSecret, empty where it is not known.
 	Secret string `json:"githubConfigSecret,omitempty"`
-	// UID is that of the set, empty where an earlier version wrote the annotation. A copy of the set has another one: what
-	// the annotation lists there is not the copy's to delete.
+	// UID is that of the set, empty where an earlier version wrote the annotation. A copy of the set has another UID, and must
+	// not delete what the annotation lists.
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// formerOf returns none where the annotation can't be read: a guess could delete what belongs to somebody else.
+// formerOf returns none where the annotation can't be parsed: a guess could delete what belongs to somebody else.
 func formerOf(set *v1alpha1.AutoscalingRunnerSet) []formerRegistration {
 	var former []formerRegistration
 	if json.Unmarshal([]byte(set.Annotations[annotationFormer]), &former) != nil {
-		return nil // absent, or edited by hand beyond recognition
+		return nil // absent, or edited by hand and no JSON
 	}
 	return slices.DeleteFunc(former, func(f formerRegistration) bool { return f.UID != "" && f.UID != set.UID })
 }
 
-// addFormer adds a registration once: a pass that fails after this is repeated.
+// addFormer adds a registration unless it is listed already, because a pass that fails after this is repeated.
 func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistration) {
 	former := formerOf(set)
 	if !slices.ContainsFunc(former, func(f formerRegistration) bool { return f.ScaleSetRegistration == registration.ScaleSetRegistration }) {
@@ -49,7 +50,7 @@ func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistrati
 	}
 }
 
-// dropFormer takes the scale set out: the set has gone back to where it is.
+// dropFormer removes the scale set from the list: the set has returned to its address.
 func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetRegistration) {
 	former := formerOf(set)
 	if rest := slices.DeleteFunc(slices.Clone(former), func(f formerRegistration) bool {
@@ -59,12 +60,12 @@ func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetReg
 	}
 }
 
-// sameScaleSet compares without regard to name and group, which can be changed on GitHub.
+// sameScaleSet ignores name and group, which can be changed on GitHub.
 func sameScaleSet(a, b v1alpha1.ScaleSetRegistration) bool {
 	return a.ID == b.ID && sameURL(a.URL, b.URL)
 }
 
-// formerSecret returns the name of the Secret that a former registration was made with, empty where it is not known.
+// formerSecret returns the name of the Secret that a former registration was created with, empty where it is not known.
 func formerSecret(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) string {
 	for _, former := range formerOf(set) {
 		if former.ScaleSetRegistration == registration {
@@ -74,8 +75,8 @@ func formerSecret(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.Scal
 	return ""
 }
 
-// secretAt returns the name of the Secret that the listener or the runners use for an address, which is the former one
-// until they are told of the new address, and whether there are such.
+// secretAt returns the name of the Secret that the listener or the runners use for an address, and whether one of them does.
+// Their specs have the former address until the set is registered at the new one.
 func (p *pass) secretAt(address string) (string, bool) {
 	if listener := p.listener(); listener != nil && sameURL(listener.Spec.GitHubConfigUrl, address) {
 		return listener.Spec.GitHubConfigSecret, true
@@ -86,34 +87,35 @@ func (p *pass) secretAt(address string) (string, bool) {
 	return "", false
 }
 
-// wasAt says that more than the status, which can be edited by hand, shows the set to have been at an address. Credentials
-// are sent nowhere else.
+// wasAt reports whether more than the status, which can be edited by hand, shows that the set was registered at an address.
+// Credentials are sent nowhere else.
 func (c *Controller) wasAt(p *pass, address string) bool {
 	if _, there := p.secretAt(address); there || sameURL(address, p.set.Spec.GitHubConfigUrl) {
 		return true
 	}
-	last, known := c.enrolments.Last(p.key)
-	return known && last.Result.set != nil && sameURL(last.Result.wish.URL, address)
+	last, known := c.syncs.Last(p.key)
+	return known && last.Result.set != nil && sameURL(last.Result.desired.URL, address)
 }
 
-// leave lists the registration at another address as a former one, unless only the status tells of it.
+// leave lists the registration at another address as a former one, unless only the status has it.
 func (c *Controller) leave(ctx context.Context, p *pass, previous v1alpha1.ScaleSetRegistration) {
 	if !c.wasAt(p, previous.URL) {
-		c.tellUnproven(ctx, p, previous)
+		c.recordUnproven(ctx, p, previous)
 		return
 	}
 	secret, _ := p.secretAt(previous.URL)
 	addFormer(p.set, formerRegistration{ScaleSetRegistration: previous, Secret: secret})
 }
 
-// tellUnproven is silent about what is listed as a former one: that was proven when it was left.
-func (c *Controller) tellUnproven(ctx context.Context, p *pass, registration v1alpha1.ScaleSetRegistration) {
+// recordUnproven records an Event about a registration that only the status has, unless it is listed as a former one: then it
+// was proven when it was listed.
+func (c *Controller) recordUnproven(ctx context.Context, p *pass, registration v1alpha1.ScaleSetRegistration) {
 	if !slices.ContainsFunc(registrationsOf(formerOf(p.set)), func(r v1alpha1.ScaleSetRegistration) bool { return sameScaleSet(r, registration) }) {
-		c.tellLeft(ctx, p, unproven(registration))
+		c.recordLeftBehind(ctx, p, unproven(registration))
 	}
 }
 
-// setFormer leaves no empty annotation behind.
+// setFormer writes the annotation, or removes it where the list is empty.
 func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []formerRegistration) {
 	if len(former) == 0 {
 		delete(set.Annotations, annotationFormer)
@@ -123,14 +125,14 @@ func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []formerRegistration) 
 	kube.SetAnnotation(set, annotationFormer, string(text))
 }
 
-// leaveFormer deletes the scale sets of former addresses whose runners are gone, and which no other set has found since.
-func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
+// deregisterFormer deletes the scale sets at former addresses whose runners are gone, unless another set holds them.
+func (c *Controller) deregisterFormer(ctx context.Context, p *pass) error {
 	former := formerOf(p.set)
 	if len(former) == 0 {
 		c.abandonDeregistration(p)
 		return nil
 	}
-	p.again.After(formerCheck)
+	p.requeue.After(formerCheckPeriod)
 	var runners v1alpha1.EphemeralRunnerList
 	err := c.options.Client.List(ctx, &runners, client.InNamespace(p.set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: p.set.Name})
 	if err != nil {
@@ -150,8 +152,8 @@ func (c *Controller) leaveFormer(ctx context.Context, p *pass) error {
 		return nil
 	}
 	state := c.deregisterAll(p, unused)
-	if state.again > 0 {
-		p.again.After(state.again)
+	if state.requeueAfter > 0 {
+		p.requeue.After(state.requeueAfter)
 	}
 	if !state.over {
 		return nil
@@ -170,16 +172,16 @@ func registrationsOf(former []formerRegistration) []v1alpha1.ScaleSetRegistratio
 	return registrations
 }
 
-// present says that a registration is in use again, or may be: the set is on its way back to the address, and it is not
-// known yet which scale set it will find there.
+// present reports whether a registration is in use again, or may be: the set is on its way back to the address, and it is
+// not known yet which scale set it will find there.
 func (p *pass) present(r v1alpha1.ScaleSetRegistration) bool {
 	if p.registration != nil && sameScaleSet(r, *p.registration) {
 		return true
 	}
-	return sameURL(r.URL, p.wish.URL) && (p.registration == nil || !sameURL(p.registration.URL, p.wish.URL))
+	return sameURL(r.URL, p.desired.URL) && (p.registration == nil || !sameURL(p.registration.URL, p.desired.URL))
 }
 
-// listensTo says that the listener has not been told of the new address yet.
+// listensTo reports whether the listener's or the runners' spec still has the registration.
 func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 	listener, runnerSet := p.listener(), p.runnerSet()
 	return listener != nil && listener.Spec.RunnerScaleSetID == registration.ID && sameURL(listener.Spec.GitHubConfigUrl, registration.URL) ||
@@ -187,31 +189,13 @@ func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 			sameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL)
 }
 
-// forgetFormer drops what is dealt with and says how it ended.
+// forgetFormer removes what is done from the list and records Events about the outcome.
 func (c *Controller) forgetFormer(ctx context.Context, p *pass, state deregistrationState, rest []formerRegistration) error {
 	before := p.set.DeepCopy()
 	setFormer(p.set, rest)
 	if _, err := kube.Patch(ctx, c.options.Client, p.set, before); err != nil {
 		return fmt.Errorf("forget former registrations: %w", err)
 	}
-	c.tellDeregistration(ctx, p, state)
+	c.recordDeregistration(ctx, p, state)
 	return nil
-}
-
-// tellDeregistration says what was deleted and what was left.
-func (c *Controller) tellDeregistration(ctx context.Context, p *pass, state deregistrationState) {
-	for _, registration := range state.deleted {
-		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
-	}
-	if len(state.left) > 0 {
-		c.tellLeft(ctx, p, leftBehind(state.left, state.cause))
-	}
-}
-
-// tellLeft tells the listener too: in a namespace that is itself being deleted no Event can be created.
-func (c *Controller) tellLeft(ctx context.Context, p *pass, event kube.Event) {
-	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
-	if listener := p.listener(); listener != nil {
-		kube.RecordEvent(ctx, c.options.Recorder, listener, p.set, event)
-	}
 }

@@ -16,7 +16,7 @@ import (
 
 const newAddress = "https://github.com/new-org"
 
-// wantEvent fails unless an Event with the reason was told.
+// wantEvent fails unless an Event with the reason was recorded.
 func wantEvent(t *testing.T, told []string, reason string) {
 	t.Helper()
 	for _, event := range told {
@@ -66,7 +66,7 @@ func TestMoveIsToldOnce(t *testing.T) {
 		f.settle()
 		f.events()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = newAddress })
-		for range 5 { // before the pause between two writes of the status is over
+		for range 5 { // within statusPeriod
 			f.reconcile()
 			synctest.Wait()
 		}
@@ -93,7 +93,7 @@ func TestDeletionTakesFormerRegistrationsAlong(t *testing.T) {
 	})
 }
 
-// A new address that GitHub does not answer at is given up together with the set, by a manager that has just begun.
+// The set is deleted before GitHub has answered at its new address, and the manager has just started.
 func TestDeletionAfterAMoveThatFailedDeletesWhereItWas(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -135,7 +135,7 @@ func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
 	}
 }
 
-// busy makes a runner of scale set 1 at the first address.
+// busy creates a runner of scale set 1 at the first address.
 func (f *fixture) busy() *v1alpha1.EphemeralRunner {
 	f.Helper()
 	runner := &v1alpha1.EphemeralRunner{
@@ -151,7 +151,7 @@ func (f *fixture) move(address string) {
 	f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = address })
 }
 
-// TestWayBackKeepsTheScaleSet: it is no former one any more, however the set came back to it and whatever goes next.
+// TestWayBackKeepsTheScaleSet: it is no longer a former one, however the set returned to it and whatever is deleted then.
 func TestWayBackKeepsTheScaleSet(t *testing.T) {
 	for name, early := range map[string]bool{"runner ends before the answer": true, "runner ends later": false} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestWayBackKeepsTheScaleSet(t *testing.T) {
 				}
 				f.settle()
 				listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
-				for _, object := range []client.Object{&listener, &runnerSet} { // as a user who wants them made anew
+				for _, object := range []client.Object{&listener, &runnerSet} { // as a user does who wants new ones
 					if err := f.client.Delete(t.Context(), object); err != nil {
 						t.Fatal(err)
 					}
@@ -187,20 +187,20 @@ func TestWayBackKeepsTheScaleSet(t *testing.T) {
 	}
 }
 
-// TestLiveScaleSetThatIsListedAsFormerStays: earlier versions left such lists.
+// TestLiveScaleSetThatIsListedAsFormerStays: earlier versions wrote such lists.
 func TestLiveScaleSetThatIsListedAsFormerStays(t *testing.T) {
 	p := &pass{registration: &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}}
 	if !p.present(v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}) {
 		t.Error("the live scale set counts as unused")
 	}
-	p.wish.URL = address
+	p.desired.URL = address
 	if p.present(v1alpha1.ScaleSetRegistration{URL: address, ID: 2}) {
 		t.Error("one that a former group had there is kept for ever")
 	}
 }
 
-// TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn: a former address that could not be reached until its deadline was over
-// takes nothing from it.
+// TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn: the deadline of a former address that can't be reached is not the present
+// scale set's.
 func TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -226,7 +226,7 @@ func TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestFormerScaleSetIsDeletedWithItsOwnSecret: the new organization's credentials are refused by the old one.
+// TestFormerScaleSetIsDeletedWithItsOwnSecret: the new organization's credentials are refused at the old one.
 func TestFormerScaleSetIsDeletedWithItsOwnSecret(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// annotated returns a set as ARC leaves it, or as a copy of such a set: annotations, and no status.
+// annotated returns a set as ARC leaves it, or a copy of such a set: with annotations and without status.
 func annotated(name string) *v1alpha1.AutoscalingRunnerSet {
 	return newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1", v1alpha1.AnnotationRunnerScaleSetName: name}
@@ -75,7 +75,7 @@ func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
 	})
 }
 
-// TestRenamedInTheSpecAfterARC: the name that ARC has recorded proves that the id is ours, whatever the spec says now.
+// TestRenamedInTheSpecAfterARC: the name that ARC has recorded proves that the id is ours, whatever name the spec has now.
 func TestRenamedInTheSpecAfterARC(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "before", 1, "before")}
@@ -110,7 +110,7 @@ func TestARCsScaleSetIsDeletedBeforeItWasConfirmed(t *testing.T) {
 	})
 }
 
-// copiedFormer is a second set, with an annotation that lists the scale set of the first as a former one.
+// copiedFormer creates a second set, with an annotation that lists the scale set of the first as a former one.
 func (f *fixture) copiedFormer(former formerRegistration) {
 	f.Helper()
 	text, err := json.Marshal([]formerRegistration{former})
@@ -124,7 +124,7 @@ func (f *fixture) copiedFormer(former formerRegistration) {
 	key := types.NamespacedName{Namespace: setNamespace, Name: "copy"}
 	for range 5 {
 		controllertest.Reconcile(f, f.controller, key)
-		controllertest.Elapse(2 * statusPause)
+		controllertest.Elapse(2 * statusPeriod)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestCopiedListOfFormerScaleSetsDeletesNothing(t *testing.T) {
 	}
 }
 
-// TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing: there nobody can be asked who holds what.
+// TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing: which sets of the other cluster hold a scale set is not known here.
 func TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.copiedFormer(formerRegistration{ScaleSetRegistration: v1alpha1.ScaleSetRegistration{URL: address, ID: 7, Name: "set"}, UID: "set-uid"})
@@ -169,7 +169,8 @@ func TestListOfFormerScaleSetsFromAnotherClusterDeletesNothing(t *testing.T) {
 	})
 }
 
-// TestFormerScaleSetThatAnotherSetFoundStays: it is made for the address that the first has left, and finds its scale set.
+// TestFormerScaleSetThatAnotherSetFoundStays: the other set is created for the address that the first has left, and finds its
+// scale set there.
 func TestFormerScaleSetThatAnotherSetFoundStays(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -182,7 +183,7 @@ func TestFormerScaleSetThatAnotherSetFoundStays(t *testing.T) {
 		}))
 		for range 5 {
 			controllertest.Reconcile(f, f.controller, types.NamespacedName{Namespace: setNamespace, Name: "heir"})
-			controllertest.Elapse(2 * statusPause)
+			controllertest.Elapse(2 * statusPeriod)
 		}
 		if err := f.client.Delete(t.Context(), runner); err != nil {
 			t.Fatal(err)

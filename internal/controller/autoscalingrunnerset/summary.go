@@ -1,0 +1,141 @@
+package autoscalingrunnerset
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there,
+// or stuck until somebody changes something. The reason is that of the first step, in the order in which a set is set up,
+// that isn't done.
+func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
+	if p.deleting() {
+		reason, message := p.stage()
+		return p.waiting(reason, message)
+	}
+	if c := unregistered(conditions); c != nil {
+		return kube.UnreadyStates(c.Reason, c.Message, needsUser(c.Reason))
+	}
+	if !p.registeredHere() || !p.hasRunnerSet() {
+		return p.waiting(reasonWaitingForRunnerSets, p.awaitedRunnerSet())
+	}
+	return p.runs(conditions)
+}
+
+// stage returns what a deletion waits for.
+func (p *pass) stage() (reason, message string) {
+	switch {
+	case slices.ContainsFunc(p.listeners, func(l v1alpha1.AutoscalingListener) bool { return !stoppedListener(&l) }):
+		return "StoppingListener", "the listener ends its session"
+	case len(p.runnerSets) > 0:
+		return "DrainingRunners", fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", currentRunners(p.runnerSets))
+	case p.searching:
+		return "Deregistering", fmt.Sprintf("GitHub is asked, for %s at most, which scale set is there", DeregisterTimeout.Round(time.Second))
+	case p.registration != nil:
+		return "Deregistering", fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, DeregisterTimeout.Round(time.Second))
+	}
+	return "Releasing", "the last objects go"
+}
+
+// awaitedRunnerSet says what the next EphemeralRunnerSet waits for, which can be a job that takes hours.
+func (p *pass) awaitedRunnerSet() string {
+	deleted := p.runnerSet()
+	if !p.registeredHere() || deleted == nil {
+		return "the EphemeralRunnerSet is being made"
+	}
+	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is made until %d busy runners of it have finished their jobs (of %d that are left)",
+		deleted.Name, deleted.Status.BusyRunners, deleted.Status.CurrentReplicas)
+}
+
+// unregistered returns the condition that keeps the set from being registered, nil where none does. One that is False comes
+// before one that is Unknown.
+func unregistered(conditions []metav1.Condition) *metav1.Condition {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
+		for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
+			if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == status {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// runs returns the summary of a set whose objects are all there.
+func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
+	if message := p.refusal(); message != "" {
+		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, message, false)
+	}
+	for _, about := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
+		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
+			// An outdated runner needs a new image; a degraded set may recover by itself.
+			return kube.UnreadyStates(c.Reason, c.Message, about == v1alpha1.ConditionRunnerOutdated)
+		}
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
+		return p.waiting(c.Reason, c.Message)
+	}
+	return kube.ReadyStates(p.unhindered(conditions))
+}
+
+// refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what
+// the spec asks for. It is empty where a request failed for a reason that passes by itself. A pass that ended before the
+// rejected request keeps the message of the pass before it.
+func (p *pass) refusal() string {
+	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
+		return "" // the whole namespace is being deleted
+	case apierrors.IsInvalid(p.failure), apierrors.IsBadRequest(p.failure), apierrors.IsForbidden(p.failure):
+		return kube.WithAdvice(p.failure)
+	case p.cutShort && said != nil && said.Reason == v1alpha1.ReasonReconcileFailed:
+		return said.Message
+	}
+	return ""
+}
+
+// unhindered returns reason and message of a set that is ready. They say why there are not more runners, unless that is for
+// lack of jobs.
+func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string) {
+	for _, about := range []string{v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending} {
+		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
+			if about == v1alpha1.ConditionQuotaExceeded {
+				return v1alpha1.ReasonQuotaExceeded, c.Message
+			}
+			return c.Reason, c.Message
+		}
+	}
+	spec := &p.runnerSet().Spec
+	switch {
+	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
+		return reasonReady, "" // also where maxRunners leaves no room for idle runners: no job waits for them
+	case *spec.MaxRunners == 0:
+		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no job is taken; raise maxRunners to run jobs"
+	}
+	return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
+		"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners)
+}
+
+// waiting returns the summary of a set that is on its way to ready, or is held up by a request that failed.
+func (p *pass) waiting(reason, message string) []kube.Condition {
+	if p.failure != nil {
+		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false)
+	}
+	return kube.UnreadyStates(reason, message, false)
+}
+
+// needsUser reports whether only a user can end what the reason names.
+func needsUser(reason string) bool {
+	return slices.Contains([]string{
+		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported, v1alpha1.ReasonUnauthorized,
+		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong,
+	}, reason)
+}
