@@ -1,5 +1,5 @@
-// Command listener is the process in a listener pod; in the image it is /ghalistener. It takes its configuration from
-// the file that LISTENER_CONFIG_PATH names and ends with 0 when asked to stop, with 1 when it can't begin.
+// Command listener is the process in a listener pod; in the image it is /ghalistener. It reads its configuration from the file
+// that LISTENER_CONFIG_PATH names. It exits with 0 when asked to stop, with 1 if it can't begin.
 package main
 
 import (
@@ -23,8 +23,8 @@ func main() {
 	}
 }
 
-// garbagePercent lets the heap grow by a quarter between collections. It is 3 MiB and a message makes little garbage, so
-// that costs no CPU worth mentioning, and there is one listener for every scale set. GOGC in the environment wins.
+// garbagePercent lets the heap grow by a quarter between collections, because every scale set has a listener. The heap is 3 MiB
+// and a message makes little garbage, so this costs hardly any CPU. GOGC in the environment wins.
 const garbagePercent = 25
 
 func run() error {
@@ -40,7 +40,7 @@ func run() error {
 	return listener.Run(ctx, listener.Options{Kubernetes: kubernetes})
 }
 
-// kubernetesConfig is that of the pod, unless KUBECONFIG names a file, as it does in development.
+// kubernetesConfig returns the pod's configuration, unless KUBECONFIG names a file, as it does in development.
 func kubernetesConfig() (*rest.Config, error) {
 	if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
 		return clientcmd.BuildConfigFromFlags("", path)

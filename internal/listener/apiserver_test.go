@@ -48,7 +48,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	since := metav1.NewTime(time.Now().Truncate(time.Second))
 	for _, message := range []string{"GitHub is away", ""} {
 		status := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Message: message, Since: &since}
-		check(t, cluster.ReportState(t.Context(), status))
+		check(t, cluster.WriteStatus(t.Context(), status))
 		check(t, kube.Client().Get(t.Context(), client.ObjectKeyFromObject(set), set))
 		if diff := cmp.Diff(&status, set.Status.Listener); diff != "" {
 			t.Errorf("status.listener (-want +got):\n%s", diff)
@@ -57,7 +57,7 @@ func TestOnARealAPIServer(t *testing.T) {
 
 	job := v1alpha1.EphemeralRunnerStatus{JobID: "7", JobResult: "succeeded", JobPatchID: 5, FinishedAt: &since, WorkflowRunID: 100000000000}
 	reported := job
-	reported.ObservedGeneration = runner.Status.ObservedGeneration // the manager's, left as it was
+	reported.ObservedGeneration = runner.Status.ObservedGeneration // the manager's, unchanged
 	check(t, cluster.ReportJob(t.Context(), "runner-a", job))
 	check(t, kube.Client().Get(t.Context(), client.ObjectKeyFromObject(runner), runner))
 	if diff := cmp.Diff(reported, runner.Status); diff != "" {
@@ -68,11 +68,13 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 }
 
-// rights are what a listener has.
+// rights returns the Role of a listener and its RoleBinding.
 func rights(meta metav1.ObjectMeta) []client.Object {
 	meta.Name = "listener"
 	rule := func(verb, resource string, names ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names}
+		return rbacv1.PolicyRule{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: names,
+		}
 	}
 	return []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
@@ -87,7 +89,7 @@ func rights(meta metav1.ObjectMeta) []client.Object {
 	}
 }
 
-// awaitRights returns when the API server heeds the Role, of which it learns by watches of its own.
+// awaitRights returns when the Role is in effect: the API server learns of it by watches of its own.
 func awaitRights(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (bool, error) {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// backoff doubles its pause with every failure in a row.
+// backoff counts failures in a row and doubles the pause with each.
 type backoff struct {
-	first, most time.Duration
-	failures    int
+	initial, max time.Duration
+	failures     int
 }
 
-// next counts a failure and returns how long to wait: first·2ⁿ, at most most, of which a random half, because
-// listeners that lost the same server must not come back together.
+// next counts a failure and returns how long to wait: initial·2ⁿ after n earlier failures, at most max, and of that a random
+// part between half and all, so that listeners that lost the same server do not come back together.
 func (b *backoff) next() time.Duration {
-	const doublings = 20 // of a first pause of 1 ms that is 17 min, more than any most
-	pause := min(b.first<<min(b.failures, doublings), b.most)
+	const doublings = 20 // keeps the shift from overflowing: 1 ms becomes 17 min, more than any max
+	pause := min(b.initial<<min(b.failures, doublings), b.max)
 	b.failures++
 	return pause/2 + rand.N(pause/2+1)
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// fullMessage tells of jobs that were assigned, and of others that were completed.
+// fullMessage is a full message, one half about jobs that were assigned, the other about jobs that were completed.
 func fullMessage() *actions.Message {
-	message := &actions.Message{ID: 1, Statistics: statistics(entriesPerMessage), Entries: entriesPerMessage}
-	for i := range entriesPerMessage / 2 {
+	message := &actions.Message{ID: 1, Statistics: statistics(maxMessageEntries), Entries: maxMessageEntries}
+	for i := range maxMessageEntries / 2 {
 		message.JobsAssigned = append(message.JobsAssigned, actions.JobAssigned{JobMessageBase: job(int64(i))})
 		message.JobsCompleted = append(message.JobsCompleted, actions.JobCompleted{
 			JobMessageBase: job(int64(1000 + i)), RunnerName: fmt.Sprintf("runner-%d", i), Result: "succeeded",
@@ -20,7 +20,7 @@ func fullMessage() *actions.Message {
 	return message
 }
 
-// handle is what a message costs before anything is written.
+// handle does what a message costs before anything is written.
 func handle(s *scaler, message *actions.Message, now time.Time) []jobReport {
 	s.remember(message, now)
 	s.observe(message.Statistics, now)
@@ -38,7 +38,7 @@ func BenchmarkMessage(b *testing.B) {
 // Four allocations an entry are allowed: its report's time, its repository's name, and the growth of lists.
 func TestAllocationsOfAMessage(t *testing.T) {
 	s, message, now := newScaler(0, 1000, 0), fullMessage(), time.Now()
-	if got := testing.AllocsPerRun(100, func() { handle(s, message, now) }); got > 4*entriesPerMessage {
-		t.Errorf("a message of %d entries allocates %.0f times", entriesPerMessage, got)
+	if got := testing.AllocsPerRun(100, func() { handle(s, message, now) }); got > 4*maxMessageEntries {
+		t.Errorf("a message of %d entries allocates %.0f times", maxMessageEntries, got)
 	}
 }

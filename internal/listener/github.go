@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// GitHub is what a listener asks of the Actions service. Connect makes the real one.
+// GitHub is what a listener needs of the Actions service. Connect makes the real one.
 type GitHub interface {
 	CreateSession(ctx context.Context, scaleSetID int, owner string) (Session, error)
 	DeleteSession(ctx context.Context, scaleSetID int, sessionID string) error
@@ -22,7 +22,7 @@ type GitHub interface {
 	CloseIdleConnections()
 }
 
-// Session is the right to a scale set's message queue; *actions.Session is the real one.
+// Session is a message session, which gives access to a scale set's message queue; *actions.Session is the real one.
 type Session interface {
 	ID() string
 	Statistics() *actions.Statistics
@@ -32,19 +32,19 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// Connector makes a client from a configuration, without talking to GitHub.
+// Connector makes a client from a configuration, without a call to GitHub.
 type Connector func(*config.Config, func(actions.RequestInfo)) (GitHub, error)
 
-// errUnusable is a configuration that is well-formed and can't work.
+// errUnusable marks a configuration that is well-formed but can't work.
 var errUnusable = errors.New("unusable configuration")
 
 type client struct{ *actions.Client }
 
-// CreateSession gives the session as what the listener wants of it.
+// CreateSession returns the session as the interface Session.
 func (c client) CreateSession(ctx context.Context, scaleSetID int, owner string) (Session, error) {
 	session, err := c.Client.CreateSession(ctx, scaleSetID, owner)
 	if err != nil {
-		return nil, err // not session: a nil *actions.Session in the interface would not be nil
+		return nil, err // not session: an interface that holds a nil *actions.Session is not nil
 	}
 	return session, nil
 }
@@ -74,7 +74,7 @@ func Connect(log logr.Logger) Connector {
 	}
 }
 
-// trusted adds certificates to the system's; nil means the system's alone.
+// trusted returns the system's certificates with those in pem added; nil means the system's alone.
 func trusted(pem string) (*x509.CertPool, error) {
 	if pem == "" {
 		return nil, nil

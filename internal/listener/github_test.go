@@ -29,11 +29,13 @@ func TestWhatAClientCanBeMadeFrom(t *testing.T) {
 		change func(*config.Config)
 		want   error
 	}{
-		"a token":                {func(*config.Config) {}, nil},
-		"a private authority":    {func(c *config.Config) { c.ServerRootCA = certificate }, nil},
-		"no certificate":         {func(c *config.Config) { c.ServerRootCA = "nonsense" }, errUnusable},
-		"a vault":                {func(c *config.Config) { c.Credentials, c.VaultType = nil, config.VaultTypeAzureKeyVault }, errUnusable},
-		"an App without its key": {func(c *config.Config) { c.Credentials = &config.Credentials{AppID: "1", AppInstallationID: 2} }, actions.ErrInvalidCredentials},
+		"a token":             {func(*config.Config) {}, nil},
+		"a private authority": {func(c *config.Config) { c.ServerRootCA = certificate }, nil},
+		"no certificate":      {func(c *config.Config) { c.ServerRootCA = "nonsense" }, errUnusable},
+		"a vault":             {func(c *config.Config) { c.Credentials, c.VaultType = nil, config.VaultTypeAzureKeyVault }, errUnusable},
+		"an App without its key": {
+			func(c *config.Config) { c.Credentials = &config.Credentials{AppID: "1", AppInstallationID: 2} }, actions.ErrInvalidCredentials,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := &config.Config{ConfigureURL: "https://github.example/org", Credentials: &config.Credentials{Token: "t"}}

@@ -11,42 +11,43 @@ import (
 )
 
 const (
-	// turnLimit is six heartbeats: a loop that slept longer is stuck, or the node is.
-	turnLimit = 6 * heartbeat
-	// pollLength is how long the service holds a poll.
-	pollLength = 50 * time.Second
+	// turnTimeout is how long an iteration of the loop may take. A loop that slept for six heartbeats is stuck, or the node is.
+	turnTimeout = 6 * heartbeatPeriod
+	// pollHoldPeriod is how long the service holds a poll when it has no message.
+	pollHoldPeriod = 50 * time.Second
 )
 
-// health answers the kubelet. Times are nil for never, and whole: a number of seconds would lack the reading of the clock
-// that nobody sets, and an hour's step of the other one would have a listener killed that is well.
+// health answers the kubelet's probes. Times are *time.Time (nil: never) and not Unix seconds: only those carry the monotonic
+// reading, without which a step of the wall clock by an hour would fail the liveness probe of a healthy listener.
 type health struct {
-	clock              clock.PassiveClock
-	lastTurn, lastPoll atomic.Pointer[time.Time]
+	clock                  clock.PassiveClock
+	lastTurnAt, lastPollAt atomic.Pointer[time.Time]
 }
 
-func (h *health) turned(at time.Time) { h.lastTurn.Store(&at) }
+// turned notes an iteration of the loop.
+func (h *health) turned(at time.Time) { h.lastTurnAt.Store(&at) }
 
 // polled notes a good poll, or a session just opened, which is as good.
-func (h *health) polled(at time.Time) { h.lastPoll.Store(&at) }
+func (h *health) polled(at time.Time) { h.lastPollAt.Store(&at) }
 
 // lost notes that no session is held.
-func (h *health) lost() { h.lastPoll.Store(nil) }
+func (h *health) lost() { h.lastPollAt.Store(nil) }
 
-// alive fails only when the loop does not turn: nothing that GitHub or the API server do makes a restart useful.
+// alive fails only when the loop hangs: nothing that GitHub or the API server do makes a restart useful.
 func (h *health) alive() error {
-	if age := h.age(h.lastTurn.Load()); age > turnLimit {
+	if age := h.age(h.lastTurnAt.Load()); age > turnTimeout {
 		return fmt.Errorf("the loop has not turned for %s", age.Round(time.Second))
 	}
 	return nil
 }
 
-// ready says that messages are received.
+// ready returns nil while messages are received.
 func (h *health) ready() error {
-	last := h.lastPoll.Load()
+	last := h.lastPollAt.Load()
 	if last == nil {
 		return fmt.Errorf("no message session is held; status.listener of the EphemeralRunnerSet says why")
 	}
-	if age := h.age(last); age > 2*pollLength {
+	if age := h.age(last); age > 2*pollHoldPeriod {
 		return fmt.Errorf("the last good poll was %s ago; status.listener of the EphemeralRunnerSet says why", age.Round(time.Second))
 	}
 	return nil

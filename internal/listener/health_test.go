@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// askedClock notes which time it is asked about.
+// askedClock notes the times whose age it is asked for.
 type askedClock struct {
 	clock.RealClock
 	about []time.Time
@@ -18,7 +18,7 @@ func (c *askedClock) Since(t time.Time) time.Duration {
 	return c.RealClock.Since(t)
 }
 
-// A step of the clock makes no listener look dead, or alive: that is what the monotonic reading in a time is for.
+// A step of the wall clock must not change what the probes say: that is what the monotonic reading in a time is for.
 func TestHealthKeepsTheMonotonicClock(t *testing.T) {
 	clk := &askedClock{}
 	h := &health{clock: clk}
@@ -32,7 +32,7 @@ func TestHealthKeepsTheMonotonicClock(t *testing.T) {
 		t.Error(err)
 	}
 	for _, about := range clk.about {
-		if about != now { // Equal would compare what the wall clock said
+		if about != now { // Equal would compare wall clock readings
 			t.Errorf("the age of %s is asked for, want that of %s", about, now)
 		}
 	}

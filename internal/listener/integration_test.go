@@ -17,7 +17,7 @@ import (
 func TestABurstRunsToItsEnd(t *testing.T) {
 	for _, flow := range []fakegithub.Flow{fakegithub.AutoAssign, fakegithub.Acquire} {
 		t.Run(string(flow), func(t *testing.T) {
-			s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: flow}})
+			s := newEnvironment(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: flow}})
 			s.start()
 			s.queue(100)
 			s.allDone(100)
@@ -32,24 +32,24 @@ func TestABurstRunsToItsEnd(t *testing.T) {
 }
 
 func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
-	for name, trouble := range map[string]func(s *site){
-		"queue token expires": func(s *site) { s.github.ExpireQueueTokens() },
-		"admin token expires": func(s *site) { s.github.ExpireAdminTokens(); s.github.ExpireQueueTokens() },
-		"session evicted":     func(s *site) { s.github.EvictSessions(0) },
-		"500 on polls":        func(s *site) { s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 500, Count: 2}) },
-		"429 on polls": func(s *site) {
+	for name, disturb := range map[string]func(s *environment){
+		"queue token expires": func(s *environment) { s.github.ExpireQueueTokens() },
+		"admin token expires": func(s *environment) { s.github.ExpireAdminTokens(); s.github.ExpireQueueTokens() },
+		"session evicted":     func(s *environment) { s.github.EvictSessions(0) },
+		"500 on polls":        func(s *environment) { s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 500, Count: 2}) },
+		"429 on polls": func(s *environment) {
 			s.fault(fakegithub.Fault{Endpoint: "get-message", Status: 429, Headers: map[string]string{"Retry-After": "1"}, Count: 2})
 		},
-		"polls cut short": func(s *site) { s.fault(fakegithub.Fault{Endpoint: "get-message", Truncate: true, Count: 2}) },
-		"polls dropped": func(s *site) {
+		"polls cut short": func(s *environment) { s.fault(fakegithub.Fault{Endpoint: "get-message", Truncate: true, Count: 2}) },
+		"polls dropped": func(s *environment) {
 			s.fault(fakegithub.Fault{Endpoint: "get-message", Drop: fakegithub.DropAfter, Count: 2})
 		},
-		"deletions lost": func(s *site) {
+		"deletions lost": func(s *environment) {
 			s.fault(fakegithub.Fault{Endpoint: "delete-message", Drop: fakegithub.DropAfter, Count: 3})
 		},
-		"statistics can't be read": func(s *site) { s.fault(fakegithub.Fault{Endpoint: "get-scale-set", Status: 500, Count: 3}) },
-		"the service moves": func(s *site) {
-			// No runner registers meanwhile: one that did between the two would be told 404.
+		"statistics can't be read": func(s *environment) { s.fault(fakegithub.Fault{Endpoint: "get-scale-set", Status: 500, Count: 3}) },
+		"the service moves": func(s *environment) {
+			// No runner registers meanwhile: between the two calls it would get 404.
 			s.until(func(g Gomega) {
 				jobs := s.github.Snapshot().JobsByState
 				g.Expect(jobs["running"] + jobs["completed"]).To(Equal(10))
@@ -57,22 +57,22 @@ func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
 			s.github.MoveService()
 			s.github.ExpireAdminTokens()
 		},
-		"the API server goes away": func(s *site) { s.cluster.away(2 * time.Second) },
-		"a new session is refused": func(s *site) {
+		"the API server goes away": func(s *environment) { s.cluster.away(2 * time.Second) },
+		"a new session is refused": func(s *environment) {
 			s.fault(fakegithub.Fault{Endpoint: "create-session", Status: 500, Count: 1})
 			s.github.EvictSessions(0)
 		},
-		"acquisitions can't be made": func(s *site) {
+		"acquisitions can't be made": func(s *environment) {
 			s.fault(fakegithub.Fault{Endpoint: "acquire-jobs", Drop: fakegithub.DropAfter, Count: 1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: fakegithub.Acquire, OfferRepeat: 2 * time.Second}})
+			s := newEnvironment(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: fakegithub.Acquire, OfferRepeat: 2 * time.Second}})
 			s.start()
 			s.queue(10)
 			s.until(func(g Gomega) { g.Expect(s.github.Jobs("completed")).ToNot(BeEmpty()) })
-			trouble(s)
+			disturb(s)
 			s.queue(10)
 			s.allDone(20)
 		})
@@ -81,9 +81,9 @@ func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
 
 func TestARestartLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{})
+	s := newEnvironment(t, fakegithub.Options{})
 	s.start()
-	// Else the next listener doesn't know which session to close, and waits until GitHub has given it up.
+	// Otherwise the next listener does not know which session to close, and has to wait until GitHub ends it.
 	s.until(func(g Gomega) { g.Expect(s.cluster.session()).To(Equal(s.session())) })
 	s.cluster.away(time.Hour)
 	s.queue(20)
@@ -96,7 +96,7 @@ func TestARestartLosesAndRepeatsNothing(t *testing.T) {
 
 func TestAKilledListenersSessionIsClosedByTheNext(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}})
+	s := newEnvironment(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}})
 	s.start()
 	first := s.session()
 	s.until(func(g Gomega) { g.Expect(s.cluster.session()).To(Equal(first)) })
@@ -109,7 +109,7 @@ func TestAKilledListenersSessionIsClosedByTheNext(t *testing.T) {
 
 func TestStoppingFreesTheSession(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{})
+	s := newEnvironment(t, fakegithub.Options{})
 	s.start()
 	s.shutDown()
 	if got := s.github.Snapshot().Sessions; len(got) != 0 {
@@ -122,7 +122,7 @@ func TestStoppingFreesTheSession(t *testing.T) {
 
 func TestASessionConflictEndsWhenTheOtherGoes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: 3 * time.Second}})
+	s := newEnvironment(t, fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: 3 * time.Second}})
 	s.openForeignSession()
 	s.start()
 	s.queue(2)
@@ -131,7 +131,7 @@ func TestASessionConflictEndsWhenTheOtherGoes(t *testing.T) {
 
 func TestARotatedTokenIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{PATs: []string{"first", "second"}})
+	s := newEnvironment(t, fakegithub.Options{PATs: []string{"first", "second"}})
 	s.start()
 	s.github.RevokePAT("first", true)
 	s.write(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
@@ -143,7 +143,7 @@ func TestARotatedTokenIsUsedWithoutARestart(t *testing.T) {
 
 func TestLimitsAreReadAgain(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{})
+	s := newEnvironment(t, fakegithub.Options{})
 	s.start()
 	s.write(func(c *config.Config) { c.MinRunners = 3 })
 	s.until(func(g Gomega) { g.Expect(s.cluster.alive()).To(Equal(3)) })
@@ -151,7 +151,7 @@ func TestLimitsAreReadAgain(t *testing.T) {
 
 func TestProbesAndMetricsAreServed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{})
+	s := newEnvironment(t, fakegithub.Options{})
 	s.start()
 	s.until(func(g Gomega) {
 		g.Expect(s.get("health", "/healthz")).To(Equal("200 ok\n"))
@@ -163,7 +163,7 @@ func TestProbesAndMetricsAreServed(t *testing.T) {
 
 func TestAHangingPollIsNoReasonToRestart(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{})
+	s := newEnvironment(t, fakegithub.Options{})
 	s.fault(fakegithub.Fault{Endpoint: "get-message", Hang: true})
 	s.start()
 	s.queue(2)
@@ -174,7 +174,7 @@ func TestAHangingPollIsNoReasonToRestart(t *testing.T) {
 
 func TestTheBeginningWaitsForTheAPIServer(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fakegithub.Options{})
+	s := newEnvironment(t, fakegithub.Options{})
 	s.cluster.away(2 * time.Second)
 	s.start()
 	s.queue(1)

@@ -28,14 +28,14 @@ type kubernetes struct {
 	namespace, name string
 }
 
-// NewCluster makes the Cluster of the EphemeralRunnerSet of that namespace and name. It does not talk to the server.
+// NewCluster returns the Cluster of the EphemeralRunnerSet with that namespace and name. It makes no request.
 func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 	config = apiaccess.WithoutProxy(config)
 	config.APIPath = "/apis"
 	config.GroupVersion = &v1alpha1.GroupVersion
-	config.QPS = -1 // reportsAtOnce bounds what is under way, and the API server's own fairness the rest
-	// Of the server's answers only its Status, for errors, is decoded by type. The rest is read field by field: a set
-	// repeats a whole pod template that nobody here wants.
+	config.QPS = -1 // maxReportWrites bounds the requests in flight, and API priority and fairness does the rest
+	// Of the answers only Status, which errors come as, is decoded by type. Of a set, a few fields are read: it contains a
+	// whole pod template that is not needed here.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
@@ -47,8 +47,8 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 	return &kubernetes{client: client, namespace: namespace, name: name}, nil
 }
 
-// setDocument is an EphemeralRunnerSet as far as the listener is concerned. Numbers are never left out: a replicas that
-// is absent from a merge patch would keep its old value.
+// setDocument has the fields of an EphemeralRunnerSet that the listener uses. Numbers have no omitempty: a field that a merge
+// patch leaves out keeps its value.
 type setDocument struct {
 	Metadata struct {
 		UID         types.UID         `json:"uid,omitempty"` // of answers only
@@ -76,9 +76,9 @@ func (k *kubernetes) Publish(ctx context.Context, publication Publication) (*Run
 	return k.runnerSet("patch", answer, err)
 }
 
-// ReportState implements Cluster.
-func (k *kubernetes) ReportState(ctx context.Context, status v1alpha1.ListenerStatus) error {
-	// Each field is written, also when it is empty: a merge patch would keep the last message otherwise.
+// WriteStatus implements Cluster.
+func (k *kubernetes) WriteStatus(ctx context.Context, status v1alpha1.ListenerStatus) error {
+	// Empty fields are written too: otherwise the merge patch would keep the last message.
 	patch := map[string]any{"status": map[string]any{"listener": map[string]any{
 		"state": status.State, "reason": status.Reason, "message": status.Message, "since": status.Since,
 	}}}
@@ -88,8 +88,8 @@ func (k *kubernetes) ReportState(ctx context.Context, status v1alpha1.ListenerSt
 	return nil
 }
 
-// ReportJob implements Cluster. A name that can't stand in a request's path is answered here as the API server answers what
-// is wrong with a request: none would ever go out.
+// ReportJob implements Cluster. For a name that can't be part of a request's path it returns the error BadRequest, as the API
+// server does for an invalid request: the client would never send one.
 func (k *kubernetes) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
 	if wrong := rest.IsValidPathSegmentName(runner); len(wrong) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("no EphemeralRunner of namespace %s can be called %q, as a name %s: "+

@@ -18,12 +18,12 @@ import (
 
 const setPath = "/apis/actions.github.com/v1alpha1/namespaces/runners/ephemeralrunnersets/set"
 
-// wire is what came to the API server.
+// wire is a request that the API server received.
 type wire struct {
 	Method, Path, ContentType, Body string
 }
 
-// onServer gives a Cluster whose server notes each request and answers with status and body.
+// onServer returns a Cluster whose server notes the last request and answers with status and body.
 func onServer(t *testing.T, status int, body string) (Cluster, *wire) {
 	seen := new(wire)
 	server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
@@ -59,7 +59,8 @@ func TestPublishedNumbersAreExplicit(t *testing.T) {
 
 func TestReadingTheSet(t *testing.T) {
 	cluster, _ := onServer(t, http.StatusOK, `{"metadata":{"uid":"1f","annotations":{"actions.github.com/listener-session-id":"abc"}},
-		"spec":{"replicas":2,"patchID":8,"assignedJobs":1,"ephemeralRunnerSpec":{"spec":{"containers":[]}}},"status":{"listener":{"state":"Stopped"}}}`)
+		"spec":{"replicas":2,"patchID":8,"assignedJobs":1,"ephemeralRunnerSpec":{"spec":{"containers":[]}}},
+		"status":{"listener":{"state":"Stopped"}}}`)
 	set, err := cluster.RunnerSet(t.Context())
 	want := &RunnerSet{
 		Publication: Publication{Desired{Replicas: 2, PatchID: 8, AssignedJobs: 1}, "abc"},
@@ -74,7 +75,7 @@ func TestReadingTheSet(t *testing.T) {
 func TestAStateReplacesTheLastAsAWhole(t *testing.T) {
 	cluster, seen := onServer(t, http.StatusOK, `{}`)
 	since := metav1.NewTime(noon)
-	if err := cluster.ReportState(t.Context(), v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening, Since: &since}); err != nil {
+	if err := cluster.WriteStatus(t.Context(), v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening, Since: &since}); err != nil {
 		t.Fatal(err)
 	}
 	want := wire{http.MethodPatch, setPath + "/status", "application/merge-patch+json",

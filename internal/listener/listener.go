@@ -19,27 +19,27 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/metrics"
 )
 
-// Options are what a listener is given. Kubernetes or Cluster is needed, everything else has a default.
+// Options configure a listener. Kubernetes or Cluster is required, everything else has a default.
 type Options struct {
-	// ConfigPath is the file to read; empty means that of the environment variable config.PathVariable, then
+	// ConfigPath is the file to read; by default the one that the environment variable config.PathVariable names, or else
 	// config.FilePath.
 	ConfigPath string
-	// Kubernetes says how the API server is reached; unused when Cluster is given.
+	// Kubernetes is how the API server is reached; unused if Cluster is set.
 	Kubernetes *rest.Config
-	// Cluster stands in for the API server.
+	// Cluster takes the place of the API server.
 	Cluster Cluster
-	// Connect makes the client of GitHub.
+	// Connect makes the GitHub client.
 	Connect Connector
-	// Owner is shown to whoever finds the session taken. By default the host's name, which is the pod's.
+	// Owner names the holder of the session to whoever finds it taken; by default the host's name, which is the pod's.
 	Owner string
-	// HealthAddress and MetricsAddress override port 8081 and the configuration; by default those of the environment.
+	// HealthAddress overrides port 8081, MetricsAddress the configuration. Their defaults come from the environment.
 	HealthAddress, MetricsAddress string
-	// LogTo gets the log, by default standard output.
+	// LogTo is where the log goes, by default standard output.
 	LogTo io.Writer
 	Clock clock.WithTicker
 }
 
-// dependencies are Options made concrete.
+// dependencies are the Options with what is made from them.
 type dependencies struct {
 	Options
 	log     logr.Logger
@@ -50,8 +50,8 @@ type dependencies struct {
 	apply   func(*config.Config)
 }
 
-// Run listens until ctx ends or the configuration asks for a new process, and then closes the session. It fails only
-// before it begins to listen, when the configuration can't be used.
+// Run listens until ctx ends or the configuration asks for a new process, and then closes the session. It returns an error
+// only before it begins to listen, when the configuration can't be used.
 func Run(ctx context.Context, options Options) error {
 	options = options.withDefaults()
 	settings, err := config.Read(options.ConfigPath)
@@ -59,7 +59,8 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	log, level := newLogger(options.LogTo, settings)
-	log = log.WithName("listener").WithValues("namespace", settings.EphemeralRunnerSetNamespace, "ephemeralRunnerSet", settings.EphemeralRunnerSetName,
+	log = log.WithName("listener").WithValues("namespace", settings.EphemeralRunnerSetNamespace,
+		"ephemeralRunnerSet", settings.EphemeralRunnerSetName,
 		"scaleSet", settings.EphemeralRunnerSetNamespace+"/"+settings.RunnerScaleSetName)
 	d := dependencies{Options: options, log: log, cluster: options.Cluster, health: &health{clock: options.Clock}}
 	d.read = func() (*config.Config, error) { return config.Read(options.ConfigPath) }
@@ -81,8 +82,8 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// serve starts the servers of metrics and probes and returns what stops them. It sets apply, by which the log and the
-// metrics take over a changed configuration.
+// serve starts the servers of metrics and probes and returns the function that stops them. It also sets apply, which has the
+// log and the metrics follow a changed configuration.
 func (d *dependencies) serve(settings *config.Config, level zap.AtomicLevel) (stop func()) {
 	scraped, probed := &server{name: "metrics", log: d.log}, &server{name: "health", log: d.log}
 	d.apply = func(settings *config.Config) {
@@ -116,7 +117,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// listen runs the loop between reading the set and saying farewell.
+// listen reads the set, runs the loop, and shuts down.
 func listen(ctx context.Context, settings *config.Config, d dependencies, changed <-chan struct{}) {
 	set, err := readSet(ctx, d)
 	if err != nil {
@@ -124,14 +125,14 @@ func listen(ctx context.Context, settings *config.Config, d dependencies, change
 	}
 	l := newLoop(settings, set, d)
 	l.run(ctx, changed)
-	l.farewell(context.WithoutCancel(ctx))
+	l.shutdown(context.WithoutCancel(ctx))
 }
 
-// readSet reads the set until it can. Without its patchID and the last session's id there is no beginning.
+// readSet tries to read the set until it succeeds or ctx ends: its patchID and the last session's ID are needed to begin.
 func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
-	pauses := backoff{first: firstPause, most: longestPause}
+	pauses := backoff{initial: initialPause, max: maxPause}
 	for {
-		attempt, cancel := context.WithTimeout(ctx, kubernetesLimit)
+		attempt, cancel := context.WithTimeout(ctx, kubernetesTimeout)
 		set, err := d.cluster.RunnerSet(attempt)
 		cancel()
 		if err == nil {
@@ -148,21 +149,21 @@ func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
 	}
 }
 
-// farewell closes the session, so that a successor gets one at once, and says that the listener is gone, whether GitHub answers
+// shutdown closes the session, so that a successor gets one at once, and writes the status Stopped, whether GitHub answered
 // or not.
-func (l *loop) farewell(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, farewellLimit)
+func (l *loop) shutdown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
-	if l.link.session != nil {
-		closing, cancel := context.WithTimeout(ctx, farewellLimit/2)
+	if l.session.current != nil {
+		closing, cancel := context.WithTimeout(ctx, shutdownTimeout/2)
 		defer cancel()
-		if err := l.link.session.Close(closing); err != nil {
-			l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.link.sessionID)
+		if err := l.session.current.Close(closing); err != nil {
+			l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
 		}
 	}
 	since := metav1.NewTime(l.clock.Now())
 	stopped := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since}
-	if err := l.cluster.ReportState(ctx, stopped); err != nil {
+	if err := l.cluster.WriteStatus(ctx, stopped); err != nil {
 		l.log.Error(err, "The state could not be written", "state", stopped.State)
 	}
 	l.log.Info("Stopped")

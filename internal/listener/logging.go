@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// newLogger writes lines as text or json. The level can be changed while it is in use.
+// newLogger returns a logger that writes text or JSON, and its level, which can be changed while it is in use.
 func newLogger(to io.Writer, settings *config.Config) (logr.Logger, zap.AtomicLevel) {
 	level := zap.NewAtomicLevelAt(parseLevel(settings.LogLevel))
 	encoding := zap.NewProductionEncoderConfig()
@@ -24,7 +24,7 @@ func newLogger(to io.Writer, settings *config.Config) (logr.Logger, zap.AtomicLe
 	return zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(to), level))), level
 }
 
-// parseLevel takes debug, info, warn or error; anything else is info. Debug is V(1).
+// parseLevel parses debug, info, warn or error; anything else means info. Debug is V(1).
 func parseLevel(name string) zapcore.Level {
 	level, err := zapcore.ParseLevel(name)
 	if err != nil {

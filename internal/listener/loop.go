@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// heartbeat is the longest the loop sleeps. /healthz fails after several that were missed.
-	heartbeat = 10 * time.Second
-	// stopLimit is what the messages in hand have after SIGTERM. With farewellLimit for the session and the state it
-	// stays within the pod's 60 s.
-	stopLimit     = 30 * time.Second
-	farewellLimit = 20 * time.Second
-	// firstPause and longestPause bound the pauses between attempts of whatever fails.
-	firstPause   = 500 * time.Millisecond
-	longestPause = 15 * time.Second
+	// heartbeatPeriod is the longest the loop sleeps. /healthz fails once turnTimeout, several periods, has passed.
+	heartbeatPeriod = 10 * time.Second
+	// stopTimeout is what the messages in hand have after SIGTERM. Together with shutdownTimeout, which is for closing the
+	// session and writing the status, it stays within the pod's termination grace period of 60 s.
+	stopTimeout     = 30 * time.Second
+	shutdownTimeout = 20 * time.Second
+	// initialPause and maxPause bound the pauses between attempts after a failure.
+	initialPause = 500 * time.Millisecond
+	maxPause     = 15 * time.Second
 )
 
-// loop is the state of a listener. Only the goroutine in run touches it.
+// loop is the state of a listener. Only the goroutine that runs run touches it.
 type loop struct {
 	clock   clock.WithTicker
 	log     logr.Logger
@@ -34,59 +34,59 @@ type loop struct {
 	health  *health
 	// read reads the configuration file.
 	read func() (*config.Config, error)
-	// apply puts settings into effect that are not the loop's: log level and metrics.
+	// apply puts into effect the settings that are not the loop's own: log level and metrics.
 	apply func(*config.Config)
 	owner string
 
-	config     *config.Config
-	scaler     *scaler
-	link       link
-	polls      polls
-	offers     offers
-	untold     []delivery
-	reporter   *reporter
-	published  publishing
-	refreshing refreshing
-	state      reporting
-	// setLimit is the capacity the set allows, nil for no limit of its own.
-	setLimit *int
+	config      *config.Config
+	scaler      *scaler
+	session     sessionState
+	polls       polls
+	offers      offers
+	unsent      []delivery
+	reporter    *reporter
+	publication publicationState
+	refreshing  refreshState
+	status      statusState
+	// setCapacity is the capacity that the status of the set names; nil if it names none.
+	setCapacity *int
 
-	// work is the context of what runs beside the loop; a request to stop does not end it.
+	// work is the context of what runAsync starts; a request to stop does not end it.
 	work context.Context
-	// results are functions to call in the loop, from what ran beside it.
+	// results carries what runAsync's functions return, for the loop to call.
 	results chan func()
-	// running counts what runs beside the loop.
+	// running counts the functions that runAsync has started and whose results the loop has not called yet.
 	running int
-	// wakeAt is when something is due next.
+	// wakeAt is when the loop is to wake at the latest.
 	wakeAt   time.Time
 	stopping bool
 }
 
-// newLoop continues from what a listener before this one left in set.
+// newLoop continues from what the previous listener left in set.
 func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
-	pauses := backoff{first: firstPause, most: longestPause}
+	pauses := backoff{initial: initialPause, max: maxPause}
 	l := &loop{
 		clock: d.Clock, log: d.log, connect: d.Connect, cluster: d.cluster, metrics: d.metrics, health: d.health,
 		read: d.read, apply: d.apply, owner: d.Owner, config: settings,
-		scaler:     newScaler(settings.MinRunners, settings.MaxRunners, set.PatchID),
-		link:       link{sessionID: set.SessionID, backoff: pauses},
-		polls:      polls{underReport: map[int64]*deletion{}, backoff: pauses},
-		offers:     offers{backoff: pauses},
-		published:  publishing{uid: set.UID, backoff: pauses},
-		refreshing: refreshing{backoff: pauses},
-		state:      reporting{backoff: pauses},
-		setLimit:   set.Capacity,
-		reporter:   newReporter(d.cluster, d.Clock, d.log, d.metrics.Dropped),
-		results:    make(chan func()),
+		scaler:      newScaler(settings.MinRunners, settings.MaxRunners, set.PatchID),
+		session:     sessionState{sessionID: set.SessionID, backoff: pauses},
+		polls:       polls{unacked: map[int64]*unackedMessage{}, backoff: pauses},
+		offers:      offers{backoff: pauses},
+		publication: publicationState{uid: set.UID, backoff: pauses},
+		refreshing:  refreshState{backoff: pauses},
+		status:      statusState{backoff: pauses},
+		setCapacity: set.Capacity,
+		reporter:    newReporter(d.cluster, d.Clock, d.log, d.metrics.Dropped),
+		results:     make(chan func()),
 	}
 	if set.Listener != nil {
-		l.state.told = *set.Listener
+		l.status.lastWritten = *set.Listener
 	}
 	return l
 }
 
-// run works until ctx ends or the configuration asks for a new process, then finishes what is in hand. Changed tells
-// that the configuration file may have changed.
+// run works until ctx ends or the configuration asks for a new process, then finishes what is in hand. A receive from
+// changed means that the configuration file may have changed.
 func (l *loop) run(ctx context.Context, changed <-chan struct{}) {
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -108,33 +108,33 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) {
 			abandon()
 		}
 		if l.stopping && deadline == nil {
-			stop, deadline = nil, l.clock.After(stopLimit)
+			stop, deadline = nil, l.clock.After(stopTimeout)
 			l.polls.cancel()
-			l.reporter.hurry(l.work)
+			l.reporter.drain(l.work)
 		}
 		l.step(timer)
 	}
 }
 
-// step starts what is due, in the order of importance, and sets the timer for what is due next.
+// step starts what is due, most important first, and sets the timer for what is due next.
 func (l *loop) step(timer clock.Timer) {
 	now := l.clock.Now()
 	l.health.turned(now)
-	l.wakeAt = now.Add(heartbeat)
+	l.wakeAt = now.Add(heartbeatPeriod)
 	l.open(now)
 	l.findOffers(now)
 	l.acquireJobs(now)
 	l.publish(now)
-	l.tell()
+	l.sendReports()
 	l.deleteMessages(now)
 	l.refresh(now)
 	l.poll(now)
-	l.report(now)
+	l.writeStatus(now)
 	timer.Reset(max(0, l.wakeAt.Sub(now)))
 }
 
-// later says that at is still to come, and makes the loop wake then.
-func (l *loop) later(at, now time.Time) bool {
+// mustWait reports whether at is still to come, and if so makes the loop wake then.
+func (l *loop) mustWait(at, now time.Time) bool {
 	if !at.After(now) {
 		return false
 	}
@@ -144,12 +144,13 @@ func (l *loop) later(at, now time.Time) bool {
 	return true
 }
 
-// beside runs work next to the loop, at most for limit unless that is 0, and then in the loop what it returned.
-func (l *loop) beside(limit time.Duration, work func(ctx context.Context) (then func())) context.CancelFunc {
-	if limit == 0 {
-		limit = math.MaxInt64
+// runAsync runs work in a goroutine of its own, with a context that ends after timeout unless that is 0, and has the loop
+// call the function that work returns.
+func (l *loop) runAsync(timeout time.Duration, work func(ctx context.Context) (then func())) context.CancelFunc {
+	if timeout == 0 {
+		timeout = math.MaxInt64
 	}
-	ctx, cancel := context.WithTimeout(l.work, limit)
+	ctx, cancel := context.WithTimeout(l.work, timeout)
 	l.running++
 	go func() {
 		defer cancel()
@@ -162,7 +163,7 @@ func (l *loop) beside(limit time.Duration, work func(ctx context.Context) (then 
 	return cancel
 }
 
-// finished says that a listener asked to stop has nothing in hand any more.
+// finished reports whether a listener that was asked to stop has nothing left in hand.
 func (l *loop) finished() bool {
 	if !l.stopping || l.running > 0 {
 		return false
@@ -170,7 +171,7 @@ func (l *loop) finished() bool {
 	if l.work.Err() != nil {
 		return true
 	}
-	want := Publication{Desired: l.scaler.desired, SessionID: l.link.sessionID}
-	_, unpublished := l.published.due(want)
-	return len(l.untold) == 0 && (!l.scaler.known() || !unpublished) && (len(l.polls.underReport) == 0 || l.link.session == nil)
+	want := Publication{Desired: l.scaler.desired, SessionID: l.session.sessionID}
+	_, unpublished := l.publication.due(want)
+	return len(l.unsent) == 0 && (!l.scaler.known() || !unpublished) && (len(l.polls.unacked) == 0 || l.session.current == nil)
 }

@@ -45,8 +45,8 @@ func TestAReportCarriesThePatchIDThatReflectsIt(t *testing.T) {
 	})
 }
 
-// One job ends and another comes: replicas stay, so nothing has to be published at once, but the slot of the first is
-// free only when the number in its report has been published.
+// One job ends and another comes: replicas stay, so nothing has to be published at once, but the slot of the first is freed
+// only when the patchID in its report has been published.
 func TestAWithheldPatchIDIsInTheReportAndPublishedNext(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -93,7 +93,7 @@ func TestStartAndEndInOneMessageAreOneReport(t *testing.T) {
 }
 
 func TestWhenTheNextPollGoesOut(t *testing.T) {
-	full := make([]string, entriesPerMessage)
+	full := make([]string, maxMessageEntries)
 	for i := range full {
 		full[i] = "complete 1 a"
 	}
@@ -104,8 +104,8 @@ func TestWhenTheNextPollGoesOut(t *testing.T) {
 		"offers":                     {[]string{"offer 1"}, time.Second},
 		"assignments":                {[]string{"start 1 a", "assign 2"}, time.Second},
 		"a full message":             {full, time.Second},
-		"starts and completions":     {[]string{"start 1 a", "complete 2 b"}, time.Second + gatherTime},
-		"a message without contents": {nil, time.Second + gatherTime},
+		"starts and completions":     {[]string{"start 1 a", "complete 2 b"}, time.Second + gatherPeriod},
+		"a message without contents": {nil, time.Second + gatherPeriod},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
@@ -122,13 +122,13 @@ func TestWhenTheNextPollGoesOut(t *testing.T) {
 	}
 }
 
-// A service that has nothing should hold a poll. One that answers at once is asked five times a second.
+// A service without a message should hold a poll. One that answers at once is polled five times a second.
 func TestPollsThatAreNotHeldAreSpaced(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		s.github.hurried = 1000
+		s.github.immediatePolls = 1000
 		s.start()
 		s.pass(10*time.Second - time.Millisecond)
-		if got, want := len(s.github.pollTimes()), int(10*time.Second/gatherTime); got != want {
+		if got, want := len(s.github.pollTimes()), int(10*time.Second/gatherPeriod); got != want {
 			t.Errorf("%d polls in 10 s, want %d", got, want)
 		}
 		if got, most := s.github.noted("read"), int(10*time.Second/publishInterval)+1; got > most {
@@ -141,7 +141,7 @@ func TestPollsCarryLastMessageAndCapacity(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
 		s.send(message(100000007, 1, "assign 1"))
-		if got := s.github.lastPoll(); got.lastID != 100000007 || got.capacity != 10 {
+		if got := s.github.lastPollAt(); got.lastID != 100000007 || got.capacity != 10 {
 			t.Errorf("poll = %+v, want last message 100000007 and capacity 10", got)
 		}
 	})
@@ -152,12 +152,12 @@ func TestOnlySoManyMessagesAreUnderWay(t *testing.T) {
 		release := make(chan struct{})
 		s.cluster.onJob = func(string) error { <-release; return nil }
 		s.start()
-		for id := range int64(messagesUnderWay + 2) {
+		for id := range int64(maxUnackedMessages + 2) {
 			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
 		}
 		s.pass(5 * time.Second)
-		if got := s.github.lastPoll().lastID; got != messagesUnderWay-1 {
-			t.Errorf("the last poll was after message %d, want it after %d: as many as may be are under way", got, messagesUnderWay-1)
+		if got := s.github.lastPollAt().lastID; got != maxUnackedMessages-1 {
+			t.Errorf("the last poll was after message %d, want it after %d: as many as may be are under way", got, maxUnackedMessages-1)
 		}
 		close(release)
 		s.pass(time.Second)
@@ -187,7 +187,7 @@ func TestAMessageUnderWayIsNotHandledAgain(t *testing.T) {
 	})
 }
 
-// Ids may come in any order, and a message once deleted may come again: it is handled once more, and polls go on after
+// IDs may come in any order, and a message once deleted may come again: it is handled once more, and polls go on after
 // the highest.
 func TestMessagesOutOfOrderAndTwice(t *testing.T) {
 	inBubble(t, func(s *scenario) {
@@ -200,7 +200,7 @@ func TestMessagesOutOfOrderAndTwice(t *testing.T) {
 		if s.github.noted("delete 7") != 2 || s.github.noted("delete 5") != 1 {
 			t.Errorf("calls of GitHub: %v, want each message deleted as often as it came", s.github.calls)
 		}
-		if got := s.github.lastPoll().lastID; got != 7 {
+		if got := s.github.lastPollAt().lastID; got != 7 {
 			t.Errorf("the last poll was after message %d, want 7", got)
 		}
 	})
@@ -232,7 +232,7 @@ func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
 		s.start()
 		s.pass(time.Minute)
 		if polls := len(s.github.pollTimes()); polls < 4 || polls > 15 {
-			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestPause)
+			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, maxPause)
 		}
 		if got := s.cluster.state(); got != "Retrying/MalformedMessage" {
 			t.Errorf("state = %s", got)
@@ -257,8 +257,8 @@ func TestADeletionIsRepeatedForAMinute(t *testing.T) {
 		}
 		s.github.onDelete = func(int64) error { return errBroken }
 		s.send(message(2, 0, "complete 2 b"))
-		s.pass(reportLimit + longestPause + time.Second)
-		if got := len(s.polls.underReport); got != 0 {
+		s.pass(reportTimeout + maxPause + time.Second)
+		if got := len(s.polls.unacked); got != 0 {
 			t.Errorf("%d messages are still under way: one that can't be deleted has to make room", got)
 		}
 	})

@@ -21,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-func TestTroubleNamesTheNextStep(t *testing.T) {
+func TestFailuresNameTheNextStep(t *testing.T) {
 	page := &actions.UnexpectedResponseError{Endpoint: actions.EndpointGetMessage, Err: actions.ErrForeignAnswer}
 	for name, test := range map[string]struct {
 		err          error
@@ -40,7 +40,7 @@ func TestTroubleNamesTheNextStep(t *testing.T) {
 	}
 }
 
-// A page in place of a message is no message to delete, and no sign of a session that is gone.
+// A web page in place of a message is no message to delete, and no sign that the session is gone.
 func TestAWebPageKeepsTheSession(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onPoll = func() error {
@@ -51,13 +51,13 @@ func TestAWebPageKeepsTheSession(t *testing.T) {
 		if got := s.cluster.state(); got != "Retrying/GitHubUnavailable" {
 			t.Errorf("state = %s", got)
 		}
-		if s.github.noted("delete 0") != 0 || s.link.session == nil {
+		if s.github.noted("delete 0") != 0 || s.session.current == nil {
 			t.Errorf("calls of GitHub: %v, want the session kept and nothing deleted", s.github.calls)
 		}
 	})
 }
 
-// What GitHub calls a runner may be no name in Kubernetes: no request goes out for it, now or later.
+// GitHub's name of a runner may be no valid name in Kubernetes: no request is ever sent for it.
 func TestAReportThatNoRequestCanCarryIsDroppedAtOnce(t *testing.T) {
 	for _, name := range []string{"../../x", "..", "a%2fb"} {
 		cluster, seen := onServer(t, http.StatusOK, `{}`)
@@ -66,7 +66,7 @@ func TestAReportThatNoRequestCanCarryIsDroppedAtOnce(t *testing.T) {
 			log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 			r := newReporter(cluster, clock.RealClock{}, log, func(reason string) { reasons = append(reasons, reason) })
 			begun := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), reportLimit)
+			ctx, cancel := context.WithTimeout(t.Context(), reportTimeout)
 			defer cancel()
 			if !r.deliver(ctx, reportsAbout("", name))() {
 				t.Error("the message is not to be deleted")
@@ -81,7 +81,7 @@ func TestAReportThatNoRequestCanCarryIsDroppedAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever starts a listener by hand, with a wrong file, reads which file it is and what to do.
+// Whoever starts a listener by hand with a wrong file is told which file it is and what to do.
 func TestAConfigurationThatIsNoneNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wrong.yaml")
 	run := func() error { return Run(t.Context(), Options{ConfigPath: path}) }

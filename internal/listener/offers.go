@@ -10,33 +10,33 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// acquireLimit ends an attempt to acquire jobs. The offers stay and are tried again.
-const acquireLimit = 10 * time.Second
+// acquireTimeout ends an attempt to acquire jobs. The offers are kept and tried again.
+const acquireTimeout = 10 * time.Second
 
-// longestSearchPause is between questions for open offers: a service may have the call and never an answer.
-const longestSearchPause = time.Minute
+// maxSearchPause bounds the pauses between searches for open offers: a service may have the call and never answer it.
+const maxSearchPause = time.Minute
 
-// offers are jobs that GitHub offered and we did not acquire yet, oldest first, by request id.
+// offers are the jobs that GitHub offered and that are not acquired yet, by request ID, oldest first.
 type offers struct {
 	waiting []int64
-	// underWay are being acquired; an offer of one of them is no news.
+	// underWay are being acquired; they are not added again.
 	underWay []int64
-	// singly is how many of the first are asked for one by one, because all together were refused.
+	// singly is how many of the first are asked for one by one, because they were refused when asked for together.
 	singly  int
 	retryAt time.Time
 	backoff backoff
-	// trouble is why they are not acquired, nil when nothing is in the way.
-	trouble *trouble
-	// search is for offers made while nobody listened.
+	// failure is why they could not be acquired, nil if nothing is known to be wrong.
+	failure *failure
+	// search asks for offers that were made while nobody listened.
 	search search
 }
 
-// search is a question that is asked until it is answered, once per session.
+// search is the state of a call that is repeated until it is answered once in each session.
 type search struct {
-	// session is the one it is asked for; nil when it needs no asking any more.
+	// session is the one it is made for; nil once it is answered.
 	session  Session
 	underWay bool
-	at       time.Time
+	retryAt  time.Time
 	backoff  backoff
 }
 
@@ -50,7 +50,7 @@ func (o *offers) drop(requestID int64) {
 	o.waiting = slices.DeleteFunc(o.waiting, func(id int64) bool { return id == requestID })
 }
 
-// update adds what a message offers and drops what it shows to be taken.
+// update adds the jobs that a message offers and drops those that it shows to be assigned or completed.
 func (o *offers) update(message *actions.Message) {
 	for _, job := range message.JobsAvailable {
 		o.add(job.RunnerRequestID)
@@ -63,7 +63,7 @@ func (o *offers) update(message *actions.Message) {
 	}
 }
 
-// take moves up to room offers under way.
+// take moves the oldest offers, at most room of them, to underWay and returns them.
 func (o *offers) take(room int) []int64 {
 	count := max(0, min(room, len(o.waiting)))
 	if o.singly > 0 {
@@ -74,21 +74,21 @@ func (o *offers) take(room int) []int64 {
 	return o.underWay
 }
 
-// putBack returns what could not be asked for to the front.
+// putBack moves what is under way back to the front.
 func (o *offers) putBack() {
 	o.waiting = append(o.underWay, o.waiting...)
 	o.underWay = nil
 }
 
-// settle ends what was asked for, whatever became of it.
+// settle ends what is under way, whatever became of it.
 func (o *offers) settle() {
 	o.singly = max(0, o.singly-len(o.underWay))
-	o.underWay, o.trouble = nil, nil
+	o.underWay, o.failure = nil, nil
 	o.backoff.reset()
 }
 
-// refused deals with a request of which one offer is wrong: those that were asked for together are asked for one by one, and
-// one alone is dropped.
+// refused handles the refusal of what is under way: offers that were asked for together are asked for one by one, and a single
+// one is dropped. It reports whether one was dropped.
 func (o *offers) refused() (dropped bool) {
 	if len(o.underWay) == 1 {
 		o.settle()
@@ -99,22 +99,23 @@ func (o *offers) refused() (dropped bool) {
 	return false
 }
 
-// acquireJobs starts to acquire as many offered jobs as there is room for, which without statistics nobody knows. What the answer leaves out is dropped: it is
-// somebody else's, or ours by an answer that was lost, and then statistics will count it.
+// acquireJobs starts to acquire as many offered jobs as there is room for, which is unknown without statistics. Jobs that the
+// answer leaves out are dropped: they are somebody else's, or ours by an earlier answer that was lost, and then statistics
+// will count them.
 func (l *loop) acquireJobs(now time.Time) {
-	session := l.link.session
+	session := l.session.current
 	if len(l.offers.waiting) == 0 && l.offers.underWay == nil {
-		l.offers.trouble = nil // others have them
+		l.offers.failure = nil // what could not be acquired is somebody else's
 	}
-	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.later(l.offers.retryAt, now) {
+	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.mustWait(l.offers.retryAt, now) {
 		return
 	}
 	requestIDs := l.offers.take(l.scaler.room(l.capacity()))
 	if len(requestIDs) == 0 {
-		l.offers.underWay, l.offers.trouble = nil, nil // no room for them
+		l.offers.underWay, l.offers.failure = nil, nil // no room for them
 		return
 	}
-	l.beside(acquireLimit, func(ctx context.Context) func() {
+	l.runAsync(acquireTimeout, func(ctx context.Context) func() {
 		acquired, err := session.AcquireJobs(ctx, requestIDs)
 		return func() { l.acquiredJobs(session, acquired, err) }
 	})
@@ -123,7 +124,7 @@ func (l *loop) acquireJobs(now time.Time) {
 func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	now := l.clock.Now()
 	switch {
-	case err != nil && session == l.link.session && wrongOffer(err):
+	case err != nil && session == l.session.current && wrongOffer(err):
 		l.offerRefused(err, now)
 		return
 	case err != nil:
@@ -132,29 +133,29 @@ func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	}
 	l.log.Info("Jobs acquired", "asked", len(l.offers.underWay), "acquired", len(acquired))
 	if len(acquired) < len(l.offers.underWay) {
-		l.refreshing.at = now // until it is known whose they are, they take up room
+		l.refreshing.dueAt = now // they take up room until statistics tell whose they are
 	}
 	l.scaler.acquire(len(l.offers.underWay), acquired, now)
 	l.showDesired()
 	l.offers.settle()
 }
 
-// acquisitionFailed leaves the offers for later.
+// acquisitionFailed keeps the offers for another attempt.
 func (l *loop) acquisitionFailed(session Session, err error, now time.Time) {
 	o := &l.offers
 	o.putBack()
 	o.retryAt = now.Add(o.backoff.next())
-	if session == l.link.session { // what the one before met is no trouble of this one, nor its limit
+	if session == l.session.current { // the failures and rate limits of an earlier session say nothing about this one
 		o.retryAt = latest(o.retryAt, now.Add(untilAllowed(err, now)))
 		var reason string
 		reason, err = explain(err)
-		o.trouble = o.trouble.again(reason, err, now)
+		o.failure = o.failure.next(reason, err, now)
 	}
 	l.log.Error(err, "Jobs could not be acquired, trying again", "jobs", len(o.waiting), "at", o.retryAt)
 }
 
-// offerRefused keeps one offer that GitHub wants nothing of from blocking the others. Its job may be ours nevertheless, by an
-// answer that was lost: until statistics say it takes up room.
+// offerRefused keeps one offer that GitHub refuses from blocking the others. Its job may be ours nevertheless, by an earlier
+// answer that was lost: it takes up room until there are new statistics.
 func (l *loop) offerRefused(err error, now time.Time) {
 	jobs := l.offers.underWay
 	dropped := l.offers.refused()
@@ -165,27 +166,29 @@ func (l *loop) offerRefused(err error, now time.Time) {
 	l.log.Error(err, "A job was offered and can't be acquired, letting it go", "requestID", jobs[0])
 	l.metrics.Dropped("OfferRefused")
 	l.scaler.acquire(len(jobs), nil, now)
-	l.refreshing.at = now
+	l.refreshing.dueAt = now
 }
 
-// wrongOffer says that GitHub refuses what was asked for, and not who asks, nor a call for a credential on the way.
+// wrongOffer reports whether GitHub refused the jobs that were asked for: not the session, the scale set or the credential, nor
+// a call for a credential on the way.
 func wrongOffer(err error) bool {
-	return refusalOf(err, actions.EndpointAcquireJobs) != nil && !errors.Is(err, actions.ErrSessionNotFound) && !errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
+	return refusalOf(err, actions.EndpointAcquireJobs) != nil && !errors.Is(err, actions.ErrSessionNotFound) &&
+		!errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
-// findOffers asks once per session for offers that were made while nobody listened, until there is an answer: such an offer
-// need not come again. A service without this call is no trouble: it assigns jobs by itself or offers them again.
+// findOffers asks in each session, until there is an answer, for offers that were made while nobody listened: they may not be
+// made again. A service without this call is no failure: it assigns jobs by itself or repeats its offers.
 func (l *loop) findOffers(now time.Time) {
 	s := &l.offers.search
-	if s.session == nil || s.session != l.link.session || s.underWay || l.stopping || l.later(s.at, now) {
+	if s.session == nil || s.session != l.session.current || s.underWay || l.stopping || l.mustWait(s.retryAt, now) {
 		return
 	}
 	s.underWay = true
-	client, session, scaleSetID := l.link.client, s.session, l.config.RunnerScaleSetID
-	l.beside(gitHubLimit, func(ctx context.Context) func() {
+	client, session, scaleSetID := l.session.client, s.session, l.config.RunnerScaleSetID
+	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
 		available, err := client.GetAcquirableJobs(ctx, scaleSetID)
 		return func() {
-			if session == l.offers.search.session { // else another has begun, with the next session
+			if session == l.offers.search.session { // otherwise the next session has its own search
 				l.foundOffers(available, err)
 			}
 		}
@@ -197,8 +200,8 @@ func (l *loop) foundOffers(available []actions.JobAvailable, err error) {
 	s.underWay = false
 	if err != nil && !refusedForGood(err) {
 		now := l.clock.Now()
-		s.at = now.Add(max(s.backoff.next(), untilAllowed(err, now)))
-		l.log.Error(err, "Open offers could not be read, trying again", "at", s.at)
+		s.retryAt = now.Add(max(s.backoff.next(), untilAllowed(err, now)))
+		l.log.Error(err, "Open offers could not be read, trying again", "at", s.retryAt)
 		return
 	}
 	if err != nil {
@@ -210,7 +213,8 @@ func (l *loop) foundOffers(available []actions.JobAvailable, err error) {
 	s.session = nil
 }
 
-// refusalOf is the answer by which a call to this endpoint was refused for good, nil where it was not, or one on its way was.
+// refusalOf returns the answer that refused a call to endpoint for good; nil if there is none, or if it refused another call
+// on the way, such as one for a credential.
 func refusalOf(err error, endpoint string) *actions.Error {
 	var answer *actions.Error
 	if !refusedForGood(err) || !errors.As(err, &answer) || answer.Endpoint != endpoint {
@@ -219,7 +223,7 @@ func refusalOf(err error, endpoint string) *actions.Error {
 	return answer
 }
 
-// refusedForGood says that asking the same again, in the same session, gets the same answer.
+// refusedForGood reports whether the same call in the same session would be answered in the same way.
 func refusedForGood(err error) bool {
 	var limited *actions.RateLimitedError
 	var answer *actions.Error

@@ -81,7 +81,7 @@ func TestAHangingAcquisitionIsTriedAgainAfterTenSeconds(t *testing.T) {
 		s.github.acquisitionsHang = true
 		s.start()
 		s.send(message(1, 0, "offer 1"))
-		s.pass(acquireLimit - time.Second)
+		s.pass(acquireTimeout - time.Second)
 		if got := s.github.noted("acquire [1]"); got != 1 {
 			t.Errorf("asked %d times in 9 s, want 1", got)
 		}
@@ -109,7 +109,7 @@ func TestWhatAnAnswerLeavesOutIsNotAskedForAgain(t *testing.T) {
 	})
 }
 
-// They may be ours all the same: until fresh statistics say whose they are, nothing is acquired in their place.
+// They may be ours all the same: until new statistics tell, nothing is acquired in their place.
 func TestWhatAnAnswerLeavesOutTakesUpRoomUntilItIsCounted(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.MaxRunners = 3
@@ -140,10 +140,13 @@ func TestOffersMadeWhileNobodyListenedAreFound(t *testing.T) {
 	})
 }
 
-// An offer may be made once only: a question that failed is asked again.
+// An offer may be made only once: a search that failed is repeated.
 func TestOffersAreSearchedForUntilThereIsAnAnswer(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		failures := []error{&actions.Error{StatusCode: 500}, &actions.NetworkError{Err: errBroken}, &actions.RateLimitedError{Err: errBroken, Until: time.Now().Add(9 * time.Minute)}}
+		failures := []error{
+			&actions.Error{StatusCode: 500}, &actions.NetworkError{Err: errBroken},
+			&actions.RateLimitedError{Err: errBroken, Until: time.Now().Add(9 * time.Minute)},
+		}
 		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(8)}}
 		asked := 0
 		s.github.onSearch = func() error {

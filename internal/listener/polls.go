@@ -11,47 +11,51 @@ import (
 )
 
 const (
-	// entriesPerMessage is the most a message has: one that is full has a successor waiting.
-	entriesPerMessage = 50
-	// messagesUnderWay bounds what a crash makes the service deliver again, and the memory that reports take: with 50 entries
-	// of 1 KiB each, 2.5 MiB. Offers and statistics come behind, so it is more than reports need that keep up.
-	messagesUnderWay = 50
-	// gatherTime after a message about started and completed jobs only, the next poll goes out: the service fills
-	// messages meanwhile, and nothing waits for these.
-	gatherTime = 200 * time.Millisecond
-	// pollLimit ends a poll: one attempt, a renewal of the queue token, one more attempt.
-	pollLimit = 2*actions.PollTimeout + actions.CallTimeout
-	// sessionPatience is how long polls of one session may get nothing but useless answers before another session is tried: it may
-	// be this one that GitHub can't serve any more, and another costs two calls.
-	sessionPatience = 2 * time.Minute
+	// maxMessageEntries is the most entries a message has. After a full one the next is already waiting.
+	maxMessageEntries = 50
+	// maxUnackedMessages bounds what the service redelivers after a crash, and the memory that reports take: with 50 entries of
+	// 1 KiB each, 2.5 MiB. It is more than reports need that keep up, because offers and statistics wait as well once it is
+	// reached.
+	maxUnackedMessages = 50
+	// gatherPeriod is how long the next poll waits after a message about started and completed jobs only: meanwhile the
+	// service gathers more entries into one message, and nothing urgent depends on them.
+	gatherPeriod = 200 * time.Millisecond
+	// pollTimeout ends a poll. It covers one attempt, a renewal of the queue token, and one more attempt.
+	pollTimeout = 2*actions.PollTimeout + actions.CallTimeout
+	// replaceSessionAfter is how long the polls of a session may get nothing but useless answers before a new session is
+	// tried: GitHub may have lost this one, and a new one costs two calls.
+	replaceSessionAfter = 2 * time.Minute
 )
 
 // polls is the state of the message queue.
 type polls struct {
-	// lastID is the last message received in this session. The next session begins at 0: a service that was restored from a
-	// backup may count anew, and what was not deleted is known when it comes again.
+	// lastID is the highest ID of a message received in this session. The next session begins at 0: a service restored from
+	// a backup may count anew, and unacked tells which messages are redelivered.
 	lastID   int64
 	underWay bool
-	// stop ends the poll under way, which asks for so much capacity; renewed says that it was ended for a greater one.
-	stop     context.CancelFunc
+	// stop ends the poll under way.
+	stop context.CancelFunc
+	// capacity is the one that the poll under way carries; renewed is set when that poll was ended because there is more.
 	capacity int
 	renewed  bool
 	// notBefore is when the next poll may go out.
 	notBefore time.Time
-	// underReport holds the messages that are on their way: received and not deleted.
-	underReport map[int64]*deletion
-	// waitFor is a message under report that the service delivered again: until it is deleted there is no use polling.
-	waitFor int64
-	// deleteFrom is until when GitHub wants no message deleted.
-	deleteFrom time.Time
-	backoff    backoff
-	// uselessSince is since when this session's polls get useless answers, zero for not; doubted says that another one's did
-	// before, and that none went well since.
-	uselessSince time.Time
-	doubted      bool
+	// unacked holds the messages that were received and are not yet deleted, by ID.
+	unacked map[int64]*unackedMessage
+	// waitForID is an unacked message that the service redelivered although only later ones were asked for: until it is
+	// deleted, every poll would bring it again.
+	waitForID int64
+	// deleteNotBefore is the end of a rate limit of deletions.
+	deleteNotBefore time.Time
+	backoff         backoff
+	// firstUselessAt is when the first of this session's useless answers in a row came, zero for none.
+	firstUselessAt time.Time
+	// doubted is set when a session was replaced because of useless answers, until a poll goes well.
+	doubted bool
 	// losses counts the sessions lost since a poll went well.
-	losses  int
-	trouble *trouble
+	losses int
+	// failure is why the last poll failed, nil if it did not.
+	failure *failure
 }
 
 func (p *polls) cancel() {
@@ -60,50 +64,50 @@ func (p *polls) cancel() {
 	}
 }
 
-// opened starts a new session's polling.
+// opened prepares for the polls of a new session.
 func (p *polls) opened(now time.Time) {
-	p.notBefore, p.uselessSince, p.waitFor, p.lastID = now, time.Time{}, 0, 0
+	p.notBefore, p.firstUselessAt, p.waitForID, p.lastID = now, time.Time{}, 0, 0
 }
 
-// blocked says that messages under report have to go before the next poll.
+// blocked reports whether unacked messages have to be deleted before the next poll.
 func (p *polls) blocked() bool {
-	if _, waiting := p.underReport[p.waitFor]; waiting {
+	if _, waiting := p.unacked[p.waitForID]; waiting {
 		return true
 	}
-	return len(p.underReport) >= messagesUnderWay
+	return len(p.unacked) >= maxUnackedMessages
 }
 
 // poll starts the next poll if one may go out.
 func (l *loop) poll(now time.Time) {
 	p := &l.polls
-	session := l.link.session
+	session := l.session.current
 	if p.underWay && l.capacity() > p.capacity && !p.renewed {
-		// The service gives no more than the poll asked for, and may hold it for a minute.
+		// The service assigns no more jobs than the capacity of the poll allows, and may hold the poll for a minute.
 		p.renewed = true
 		p.cancel()
 	}
-	if session == nil || p.underWay || l.stopping || p.blocked() || l.later(p.notBefore, now) {
+	if session == nil || p.underWay || l.stopping || p.blocked() || l.mustWait(p.notBefore, now) {
 		return
 	}
 	p.underWay, p.renewed = true, false
 	lastID, capacity := p.lastID, l.capacity()
 	p.capacity = capacity
-	p.stop = l.beside(pollLimit, func(ctx context.Context) func() {
+	p.stop = l.runAsync(pollTimeout, func(ctx context.Context) func() {
 		message, err := session.GetMessage(ctx, lastID, capacity)
 		return func() { l.polled(session, message, err, now) }
 	})
 }
 
-// polled takes a poll's answer. What a session brings that is not held any more is let go: it comes again.
+// polled takes the answer to a poll. The answer to a session that is no longer held is dropped: its message is redelivered.
 func (l *loop) polled(session Session, message *actions.Message, err error, begun time.Time) {
 	now := l.clock.Now()
 	p := &l.polls
 	p.underWay = false
-	if session != l.link.session || l.stopping && err != nil {
+	if session != l.session.current || l.stopping && err != nil {
 		return
 	}
 	if p.renewed && errors.Is(err, context.Canceled) {
-		p.notBefore = begun.Add(gatherTime)
+		p.notBefore = begun.Add(gatherPeriod)
 		return
 	}
 	var malformed *actions.MalformedMessageError
@@ -116,15 +120,15 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		l.pollFailed(err, now)
 		return
 	}
-	p.trouble = nil
+	p.failure = nil
 	p.backoff.reset()
-	p.losses, p.uselessSince, p.doubted = 0, time.Time{}, false
+	p.losses, p.firstUselessAt, p.doubted = 0, time.Time{}, false
 	l.health.polled(now)
 	l.metrics.Polled(now)
 	if message == nil {
-		// A service that answers at once although it has nothing is asked at the pace of gatherTime.
-		p.notBefore = begun.Add(gatherTime)
-		l.refreshing.at, l.refreshing.quiet = now, now.Sub(begun) >= publishInterval
+		// A service that answers at once although it has no message is polled once per gatherPeriod.
+		p.notBefore = begun.Add(gatherPeriod)
+		l.refreshing.dueAt, l.refreshing.quiet = now, now.Sub(begun) >= publishInterval
 		return
 	}
 	l.refreshing.quiet = false
@@ -134,7 +138,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 func (l *loop) pollFailed(err error, now time.Time) {
 	p := &l.polls
 	reason, err := explain(err)
-	p.trouble = p.trouble.again(reason, err, now)
+	p.failure = p.failure.next(reason, err, now)
 	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
 	p.noteUse(err, now)
 	l.refreshing.quiet = false
@@ -146,9 +150,9 @@ func (l *loop) pollFailed(err error, now time.Time) {
 		l.replaceSession(now)
 	case v1alpha1.ReasonUnauthorized:
 		l.readConfig()        // there may be new credentials already
-		l.replaceSession(now) // a queue token that was renewed and refused again is a sign of a session that is gone
+		l.replaceSession(now) // a queue token refused after its renewal is a sign that the session is gone
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict, reasonMalformedMessage:
-		tooLong := !p.uselessSince.IsZero() && now.Sub(p.uselessSince) >= sessionPatience
+		tooLong := !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter
 		p.doubted = p.doubted || tooLong
 		if tooLong || rejected(err) {
 			l.replaceSession(now)
@@ -156,35 +160,37 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	}
 }
 
-// replaceSession has a new session opened when the next poll would be due, unless a new configuration has one opened anyway.
+// replaceSession has a new session opened when the next poll would be due, unless none is held: then, after a change of the
+// configuration, one is being opened anyway.
 func (l *loop) replaceSession(now time.Time) {
-	if l.link.session == nil {
+	if l.session.current == nil {
 		return
 	}
-	l.lose(now)
-	l.link.retryAt = l.polls.notBefore
+	l.dropSession(now)
+	l.session.retryAt = l.polls.notBefore
 }
 
-// rejected says that GitHub wants no poll of this kind and another will not do better: what a service answers when it has
-// ended a session is written nowhere, and a new session costs little. 408 is a proxy's word about a poll that was held.
+// rejected reports whether GitHub refused the call itself, so that repeating it is of no use. A poll that is rejected costs
+// the session: what a service answers once it has ended a session is not documented, and a new one costs little. 408 does
+// not count: a proxy sends it about a poll that was held.
 func rejected(err error) bool {
 	var answer *actions.Error
 	return errors.As(err, &answer) && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout &&
 		!errors.Is(err, actions.ErrForeignAnswer)
 }
 
-// noteUse notes since when answers are useless.
+// noteUse notes when the useless answers began.
 func (p *polls) noteUse(err error, now time.Time) {
 	switch {
 	case !useless(err):
-		p.uselessSince = time.Time{}
-	case p.uselessSince.IsZero():
-		p.uselessSince = now
+		p.firstUselessAt = time.Time{}
+	case p.firstUselessAt.IsZero():
+		p.firstUselessAt = now
 	}
 }
 
-// useless says that GitHub itself answered, and nothing that a poll can be answered with: an error of its own, or what can't be read. A
-// proxy or gateway on the way, and a limit, say nothing about the session.
+// useless reports whether err is an answer of GitHub itself that is none to a poll: an internal error, or content that can't
+// be read. Answers of a proxy or gateway on the way, and rate limits, say nothing about the session.
 func useless(err error) bool {
 	var answer *actions.Error
 	var unexpected *actions.UnexpectedResponseError
@@ -203,45 +209,45 @@ func isNetworkError(err error) bool {
 	return errors.As(err, &network)
 }
 
-// sessionLost opens the next session: at once, however many polls have failed before GitHub said so, but one that is lost
-// again and again at the pace of failed polls.
+// sessionLost has the next session opened at once, however many polls failed before GitHub said that the session is lost.
+// After further losses without a good poll in between, it is opened at the pace of failed polls.
 func (l *loop) sessionLost(now time.Time) {
 	p := &l.polls
-	l.lose(now)
+	l.dropSession(now)
 	if p.losses++; p.losses == 1 {
 		return
 	}
 	if !p.notBefore.After(now) {
 		p.notBefore = now.Add(p.backoff.next())
 	}
-	l.link.retryAt = p.notBefore
+	l.session.retryAt = p.notBefore
 }
 
-// take does the work for a message. What takes time is started by the loop afterwards, in its order.
+// take takes over what a message says. Whatever takes time the loop starts afterwards, in its own order.
 func (l *loop) take(message *actions.Message, now time.Time) {
 	p := &l.polls
 	askedFor := message.ID > p.lastID
 	p.lastID = max(p.lastID, message.ID)
 	p.notBefore = now
 	if !urgent(message) {
-		p.notBefore = now.Add(gatherTime)
+		p.notBefore = now.Add(gatherPeriod)
 	}
-	l.refreshing.at = now.Add(settleTime)
-	again := p.underReport[message.ID].isFor(message)
-	if !again {
+	l.refreshing.dueAt = now.Add(refreshAfter)
+	redelivered := p.unacked[message.ID].isFor(message)
+	if !redelivered {
 		l.scaler.remember(message, now)
 		l.offers.update(message)
 		l.metrics.Message(message)
 	}
-	reflected := l.scaler.desired.PatchID + 1 // the number of the next statistics, be they this message's or not
+	reflected := l.scaler.desired.PatchID + 1 // the patchID of the next statistics, this message's or later ones
 	if message.Statistics != nil {
 		l.observe(message.Statistics, now)
 	} else {
-		l.refreshing.at = now
+		l.refreshing.dueAt = now
 	}
-	if again {
-		if !askedFor { // else it is what a new session begins with, and the next poll asks for what follows
-			p.waitFor = message.ID
+	if redelivered {
+		if !askedFor { // otherwise it is what a new session begins with, and the next poll asks for what follows
+			p.waitForID = message.ID
 		}
 		return
 	}
@@ -249,12 +255,12 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 		l.log.Info("Message has an entry of unknown type, ignored", "messageID", message.ID, "type", kind)
 		l.metrics.Dropped("UnknownType")
 	}
-	left := &deletion{message: message, backoff: backoff{first: firstPause, most: longestPause}}
-	p.underReport[message.ID] = left
-	l.untold = append(l.untold, delivery{left, reportsOf(message, reflected, now)})
+	unacked := &unackedMessage{message: message, backoff: backoff{initial: initialPause, max: maxPause}}
+	p.unacked[message.ID] = unacked
+	l.unsent = append(l.unsent, delivery{unacked, reportsOf(message, reflected, now)})
 }
 
-// urgent says that the next poll should go out at once: jobs wait, or more messages do.
+// urgent reports whether the next poll should go out at once because jobs, or further messages, wait.
 func urgent(message *actions.Message) bool {
-	return len(message.JobsAvailable) > 0 || len(message.JobsAssigned) > 0 || message.Entries >= entriesPerMessage
+	return len(message.JobsAvailable) > 0 || len(message.JobsAssigned) > 0 || message.Entries >= maxMessageEntries
 }

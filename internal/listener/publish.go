@@ -15,35 +15,37 @@ import (
 )
 
 const (
-	// publishInterval is how long a new patchID alone may wait: a busy set would otherwise write with every message.
-	// It is also the oldest that statistics may be when their patchID is published, because the EphemeralRunnerSet
-	// takes a patchID seen 3 s after the end of a runner to count that end.
+	// publishInterval is how long a new patchID alone waits: a busy set would otherwise be written with every message. It is
+	// also the maximum age of statistics whose patchID is published, because the EphemeralRunnerSet assumes that a patchID
+	// seen 3 s after the end of a runner counts that end.
 	publishInterval = 3 * time.Second
-	// settleTime after the last message the statistics are read afresh: the last changes may have come without one.
-	settleTime = 10 * time.Second
+	// refreshAfter is how long after the last message the statistics are read again: the last changes may have come without
+	// a message.
+	refreshAfter = 10 * time.Second
 )
 
-// errNoStatistics is a service that has never said how many jobs there are.
+// errNoStatistics means that the service has never said how many jobs there are.
 var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
 
-// publishing is what was written into the EphemeralRunnerSet and what is due to be.
-type publishing struct {
+// publicationState is what was written into the EphemeralRunnerSet, and the state of writing it.
+type publicationState struct {
+	// last is what was last written.
 	last Publication
 	// uid is that of the set, empty if it is not known.
 	uid types.UID
-	// lastAt is when, zero before the first time.
+	// lastAt is when last was written, zero before the first time.
 	lastAt   time.Time
 	underWay bool
-	// force publishes although nothing but the patchID changed.
+	// force is set when the next patchID is not to wait for publishInterval.
 	force   bool
 	retryAt time.Time
 	backoff backoff
-	// trouble is why the last attempt failed, nil when it didn't.
-	trouble *trouble
+	// failure is why the last attempt failed, nil if it did not.
+	failure *failure
 }
 
-// due says when want has to be published; false means that it is there already.
-func (p *publishing) due(want Publication) (time.Time, bool) {
+// due returns when want has to be published, and false if it was published already.
+func (p *publicationState) due(want Publication) (time.Time, bool) {
 	switch {
 	case want == p.last && !p.lastAt.IsZero():
 		return time.Time{}, false
@@ -53,19 +55,19 @@ func (p *publishing) due(want Publication) (time.Time, bool) {
 	return latest(p.lastAt.Add(publishInterval), p.retryAt), true
 }
 
-// publish starts to write the desired count if it is due. After failures, when the statistics have grown old, they are
-// read afresh first; when GitHub is away as well, the last known count is better than none.
+// publish starts to write the desired count if it is due. If the statistics have grown old during failures, they are read
+// again first, unless GitHub can't be reached either: then the last known count is better than none.
 func (l *loop) publish(now time.Time) {
-	p := &l.published
+	p := &l.publication
 	if p.underWay || !l.scaler.known() {
 		return
 	}
-	want := Publication{Desired: l.scaler.desired, SessionID: l.link.sessionID}
+	want := Publication{Desired: l.scaler.desired, SessionID: l.session.sessionID}
 	at, ok := p.due(want)
 	if l.stopping {
-		at = p.retryAt // the successor must find the number that the last reports carry
+		at = p.retryAt // the successor must find the patchID that the last reports carry
 	}
-	if !ok || l.later(at, now) {
+	if !ok || l.mustWait(at, now) {
 		return
 	}
 	if p.backoff.failures > 0 && l.renewOldStatistics(now) {
@@ -75,104 +77,108 @@ func (l *loop) publish(now time.Time) {
 	if want.Replicas != p.last.Replicas || p.lastAt.IsZero() {
 		l.log.Info("Desired runners", "replicas", want.Replicas, "assignedJobs", want.AssignedJobs, "patchID", want.PatchID)
 	}
-	turns := l.state.turns
-	l.beside(kubernetesLimit, func(ctx context.Context) func() {
+	epoch := l.status.epoch
+	l.runAsync(kubernetesTimeout, func(ctx context.Context) func() {
 		set, err := l.cluster.Publish(ctx, want)
-		return func() { l.publishedResult(want, turns, set, err) }
+		return func() { l.published(want, epoch, set, err) }
 	})
 }
 
-// publishedResult takes over what the answer says of the set. Turns is how many there were of reports before it was asked.
-func (l *loop) publishedResult(wrote Publication, turns int, set *RunnerSet, err error) {
+// published takes over what the answer says of the set. epoch is that of the status when the publication began.
+func (l *loop) published(wrote Publication, epoch int, set *RunnerSet, err error) {
 	now := l.clock.Now()
-	p := &l.published
+	p := &l.publication
 	p.underWay = false
 	if err != nil {
 		p.force = true
 		p.retryAt = now.Add(p.backoff.next())
-		p.trouble = p.trouble.again(v1alpha1.ReasonPublishFailed, err, now)
+		p.failure = p.failure.next(v1alpha1.ReasonPublishFailed, err, now)
 		l.log.Error(err, "Desired runners could not be published, trying again", "replicas", wrote.Replicas, "at", p.retryAt)
 		return
 	}
 	l.reporter.answered()
-	p.last, p.lastAt, p.trouble = wrote, now, nil
+	p.last, p.lastAt, p.failure = wrote, now, nil
 	p.backoff.reset()
-	l.setCapacity(set.Capacity)
-	l.heard(set.Listener, turns)
+	l.updateCapacity(set.Capacity)
+	l.statusSeen(set.Listener, epoch)
 	if p.uid != "" && set.UID != "" && p.uid != set.UID {
 		l.log.Info("The EphemeralRunnerSet was made anew, publishing afresh", "uid", set.UID)
-		l.refreshing.at = now
+		l.refreshing.dueAt = now
 	}
 	p.uid = cmp.Or(set.UID, p.uid)
 }
 
-// setCapacity takes over what the manager says the set can run; the next poll tells GitHub.
-func (l *loop) setCapacity(capacity *int) {
+// updateCapacity takes over how many jobs the set can run according to the manager; the next poll tells GitHub.
+func (l *loop) updateCapacity(capacity *int) {
 	if before, after := l.capacity(), min(orElse(capacity, l.scaler.maxRunners), l.scaler.maxRunners); before != after {
 		l.log.Info("Capacity", "jobs", after, "before", before)
 	}
-	l.setLimit = capacity
+	l.setCapacity = capacity
 }
 
-// capacity is how many jobs GitHub may assign to the set, running ones included.
+// capacity returns how many jobs GitHub may assign to the set, running ones included.
 func (l *loop) capacity() int {
-	return min(orElse(l.setLimit, l.scaler.maxRunners), l.scaler.maxRunners)
+	return min(orElse(l.setCapacity, l.scaler.maxRunners), l.scaler.maxRunners)
 }
 
-// refreshing is about reading the statistics afresh.
-type refreshing struct {
-	// at is when that is due, zero for not.
-	at       time.Time
+// refreshState is the state of reading the statistics again.
+type refreshState struct {
+	// dueAt is when they are to be read, zero for not at all.
+	dueAt    time.Time
 	underWay bool
-	// quiet says that the last poll was held and brought nothing: the last statistics still hold.
+	// quiet is set when the last poll was held and brought nothing: the last statistics still hold.
 	quiet bool
-	// lastAt is when it was last begun.
+	// lastAt is when the last read began.
 	lastAt time.Time
-	// notBefore is until when GitHub wants no such call, whatever makes it due.
+	// notBefore is the end of a rate limit, which holds whatever makes a read due.
 	notBefore time.Time
 	backoff   backoff
 }
 
-// renewOldStatistics says that the statistics are too old to be published and will be read afresh.
+// renewOldStatistics reports whether a publication has to wait for newer statistics, and if so has them read. It does not have
+// to while they can't be read.
 func (l *loop) renewOldStatistics(now time.Time) bool {
-	readable := l.link.session != nil && l.refreshing.backoff.failures == 0 && !l.stopping
+	readable := l.session.current != nil && l.refreshing.backoff.failures == 0 && !l.stopping
 	if !readable || now.Sub(l.scaler.statisticsAt) <= publishInterval {
 		return false
 	}
 	if !l.refreshing.underWay {
-		l.refreshing.at = now
+		l.refreshing.dueAt = now
 	}
 	return true
 }
 
-// refresh reads the statistics if that is due. At most once per publishInterval, whatever the length of polls.
+// refresh starts to read the statistics if that is due, at most once per publishInterval, however short polls are.
 func (l *loop) refresh(now time.Time) {
 	r := &l.refreshing
-	if r.at.IsZero() || r.underWay || l.link.session == nil || l.stopping || l.later(latest(latest(r.at, r.lastAt.Add(publishInterval)), r.notBefore), now) {
+	if r.dueAt.IsZero() || r.underWay || l.session.current == nil || l.stopping ||
+		l.mustWait(latest(latest(r.dueAt, r.lastAt.Add(publishInterval)), r.notBefore), now) {
 		return
 	}
-	r.underWay, r.lastAt, r.at = true, now, time.Time{}
-	client, scaleSetID, generation, patchID := l.link.client, l.config.RunnerScaleSetID, l.link.generation, l.scaler.desired.PatchID
-	l.beside(gitHubLimit, func(ctx context.Context) func() {
+	r.underWay, r.lastAt, r.dueAt = true, now, time.Time{}
+	client, scaleSetID, generation, patchID := l.session.client, l.config.RunnerScaleSetID, l.session.generation, l.scaler.desired.PatchID
+	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
 		set, err := client.GetRunnerScaleSetByID(ctx, scaleSetID)
 		return func() {
 			l.refreshing.underWay = false
-			if generation == l.link.generation {
+			if generation == l.session.generation {
 				l.refreshed(set, err, patchID)
 			}
 		}
 	})
 }
 
-// refreshed publishes what was read in any case: that is what releases held slots. What was not read promises nothing, but for
-// a service without this call, whose silence after the last message is all there is. Statistics of a message that came meanwhile are newer.
+// refreshed publishes what was read even if it is unchanged: a new patchID releases held slots. After a failed read it
+// publishes nothing, except for a service without this call: there a poll that was held and brought nothing means
+// "unchanged", unless jobs that were asked for are not counted yet. Statistics of a message that came meanwhile are newer
+// and stand.
 func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
 	if statisticsUnknown(err) && l.scaler.known() {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
 		if !r.quiet || l.scaler.awaits(now) {
-			r.backoff.next() // nothing to wait for before the last known count is published
+			r.backoff.next() // a failure, so that publish does not wait for newer statistics
 			return
 		}
 		set, err = &actions.RunnerScaleSet{}, nil
@@ -182,31 +188,32 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	}
 	if err != nil {
 		r.notBefore = now.Add(untilAllowed(err, now))
-		r.at = latest(now.Add(r.backoff.next()), r.notBefore)
-		l.log.Error(err, "Statistics could not be read, trying again", "at", r.at)
+		r.dueAt = latest(now.Add(r.backoff.next()), r.notBefore)
+		l.log.Error(err, "Statistics could not be read, trying again", "at", r.dueAt)
 		return
 	}
 	r.backoff.reset()
-	l.published.force = true
+	l.publication.force = true
 	if patchID == l.scaler.desired.PatchID {
 		l.observe(set.Statistics, now)
 	}
 }
 
-// statisticsUnknown says that the service has no call for statistics. That it has no such scale set it says by name.
+// statisticsUnknown reports whether the service lacks the call for statistics. An answer that names its error type has it,
+// but lacks the scale set.
 func statisticsUnknown(err error) bool {
 	answer := refusalOf(err, actions.EndpointGetScaleSet)
 	return answer != nil && answer.TypeName == "" &&
 		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
 }
 
-// observe takes statistics over.
+// observe takes over statistics; nil stands for the last ones.
 func (l *loop) observe(statistics *actions.Statistics, now time.Time) {
 	l.scaler.observe(statistics, now)
 	l.showDesired()
 }
 
-// showDesired puts an evaluation into the metrics.
+// showDesired puts the last evaluation into the metrics.
 func (l *loop) showDesired() {
 	if l.scaler.known() {
 		l.metrics.Statistics(&l.scaler.statistics, l.scaler.desired.Replicas)

@@ -18,7 +18,7 @@ func TestTheBeginningIsPublishedWithTheSession(t *testing.T) {
 		s.github.statistics = statistics(3)
 		s.file.MinRunners = 1
 		s.start()
-		want := Publication{Desired{Replicas: 4, PatchID: 7 + numbersGivenAway + 1, AssignedJobs: 3}, "session-1"}
+		want := Publication{Desired{Replicas: 4, PatchID: 7 + reservedPatchIDs + 1, AssignedJobs: 3}, "session-1"}
 		if diff := cmp.Diff([]Publication{want}, s.cluster.published); diff != "" {
 			t.Errorf("published (-want +got):\n%s", diff)
 		}
@@ -59,7 +59,7 @@ func TestAnIdleListenerWritesOncePerPoll(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
 		before := len(s.cluster.calls)
-		s.pass(10 * pollLength)
+		s.pass(10 * pollHoldPeriod)
 		if got := len(s.cluster.calls) - before; got != 10 {
 			t.Errorf("%d writes in 10 polls, want 10", got)
 		}
@@ -83,7 +83,7 @@ func TestUnreadStatisticsPromiseNothing(t *testing.T) {
 			t.Errorf("%d publications without statistics", got-published)
 		}
 		s.github.onRead = nil
-		s.pass(longestPause)
+		s.pass(maxPause)
 		if got := s.cluster.publications(); got == published {
 			t.Error("nothing was published once the statistics could be read")
 		}
@@ -101,13 +101,13 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 			return nil
 		}
 		s.send(message(1, 2, "assign 1", "assign 2"))
-		s.pass(patience + longestPause + time.Second)
+		s.pass(failureGracePeriod + maxPause + time.Second)
 		if got := s.cluster.state(); got != "Retrying/PublishFailed" {
 			t.Errorf("state = %s while it fails", got)
 		}
 		s.github.statistics = statistics(5)
 		failing = false
-		s.pass(longestPause + time.Second)
+		s.pass(maxPause + time.Second)
 		if got := s.cluster.last(); got.Replicas != 5 {
 			t.Errorf("published %+v, want the 5 jobs of statistics read after the failure", got)
 		}
@@ -144,18 +144,18 @@ func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
 		running := 2
 		s.cluster.set.Capacity = &running
 		s.start()
-		if got := s.github.lastPoll().capacity; got != 2 {
+		if got := s.github.lastPollAt().capacity; got != 2 {
 			t.Errorf("capacity = %d, want the 2 the set allows", got)
 		}
 		s.cluster.set.Capacity = nil
-		s.pass(2 * pollLength)
-		if got := s.github.lastPoll().capacity; got != 10 {
+		s.pass(2 * pollHoldPeriod)
+		if got := s.github.lastPollAt().capacity; got != 10 {
 			t.Errorf("capacity = %d once the set is well, want maxRunners", got)
 		}
 		more := 50
 		s.cluster.set.Capacity = &more
-		s.pass(2 * pollLength)
-		if got := s.github.lastPoll().capacity; got != 10 {
+		s.pass(2 * pollHoldPeriod)
+		if got := s.github.lastPollAt().capacity; got != 10 {
 			t.Errorf("capacity = %d, want no more than maxRunners", got)
 		}
 	})
@@ -163,24 +163,24 @@ func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
 
 func TestWhenAPublicationIsDue(t *testing.T) {
 	last := Publication{Desired{Replicas: 2, PatchID: 5, AssignedJobs: 2}, "session"}
-	written := publishing{last: last, lastAt: noon}
+	written, forced := publicationState{last: last, lastAt: noon}, publicationState{last: last, lastAt: noon, force: true}
 	change := func(f func(*Publication)) Publication {
 		want := last
 		f(&want)
 		return want
 	}
 	for name, test := range map[string]struct {
-		state publishing
+		state publicationState
 		want  Publication
 		at    time.Time
 		due   bool
 	}{
-		"first":             {publishing{}, last, time.Time{}, true},
+		"first":             {publicationState{}, last, time.Time{}, true},
 		"no change":         {written, last, time.Time{}, false},
 		"replicas":          {written, change(func(p *Publication) { p.Replicas++ }), time.Time{}, true},
 		"session":           {written, change(func(p *Publication) { p.SessionID = "next" }), time.Time{}, true},
 		"patchID":           {written, change(func(p *Publication) { p.PatchID++ }), noon.Add(publishInterval), true},
-		"patchID, forced":   {publishing{last: last, lastAt: noon, force: true}, change(func(p *Publication) { p.PatchID++ }), time.Time{}, true},
+		"patchID, forced":   {forced, change(func(p *Publication) { p.PatchID++ }), time.Time{}, true},
 		"jobs at the limit": {written, change(func(p *Publication) { p.AssignedJobs++ }), noon.Add(publishInterval), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,14 +203,14 @@ func TestASessionWithoutStatisticsHasThemReadAtOnce(t *testing.T) {
 	})
 }
 
-// What was asked before a message came is older than the message.
+// Statistics that were asked for before a message came are older than the message.
 func TestStatisticsOfAMessageAreNotUndoneByOlderOnes(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
 		s.github.onRead = func() error { <-release; return nil }
 		s.start()
 		s.send(message(1, 1, "assign 1"))
-		s.pass(settleTime + time.Second) // the statistics are being read
+		s.pass(refreshAfter + time.Second) // the statistics are being read
 		s.send(message(2, 4, "assign 2"))
 		s.github.statistics = statistics(1)
 		s.release()
@@ -222,7 +222,7 @@ func TestStatisticsOfAMessageAreNotUndoneByOlderOnes(t *testing.T) {
 	})
 }
 
-// A runner must not hear of its job's end before its set has heard of the count that goes with it.
+// The end of a job must not be reported to its runner before the count that goes with it is published.
 func TestReportsWaitForThePublicationUnderWay(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -250,24 +250,24 @@ func TestNothingIsConcludedFromSilence(t *testing.T) {
 			t.Errorf("published %+v without ever having seen statistics", got)
 		}
 		s.github.statistics = statistics(3)
-		s.pass(longestPause)
+		s.pass(maxPause)
 		if got := s.cluster.last().Replicas; got != 3 {
 			t.Errorf("replicas = %d, want 3", got)
 		}
 	})
 }
 
-// A set that was deleted by hand comes back under its name, and knows nothing of what the one before was told.
-func TestASetMadeAnewIsToldEverything(t *testing.T) {
+// A set that was deleted by hand is created again under the same name, without what was written into the old one.
+func TestASetCreatedAnewGetsEverything(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.set.UID = "first"
 		s.start()
 		s.pass(time.Second)
-		told, read := len(s.cluster.states), s.github.noted("read")
+		written, read := len(s.cluster.states), s.github.noted("read")
 		s.cluster.set = RunnerSet{UID: "second"}
-		s.pass(2 * pollLength)
-		if got := s.cluster.states[told:]; len(got) != 1 || got[0].State != v1alpha1.ListenerStateListening {
-			t.Errorf("told %+v, want that the listener listens, once", got)
+		s.pass(2 * pollHoldPeriod)
+		if got := s.cluster.states[written:]; len(got) != 1 || got[0].State != v1alpha1.ListenerStateListening {
+			t.Errorf("wrote %+v, want that the listener listens, once", got)
 		}
 		if got := s.github.noted("read") - read; got != 3 {
 			t.Errorf("statistics were read %d times, want after both polls and for the new set", got)

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// watchFile tells on the channel that the directory of a file changed. A mounted Secret changes by a link in its
-// directory, so it is the directory that is watched. Several changes may be told as one.
+// watchFile returns a channel that receives a value after the directory of a file has changed. The directory is watched because
+// a mounted Secret changes by a link in it. Several changes may come as one value.
 func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct{}, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -36,14 +36,14 @@ func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // one that was not taken yet tells the same
+			default: // a value that was not received yet says the same
 			}
 		}
 	}()
 	return changed, nil
 }
 
-// readConfig reads the configuration again and puts what changed into effect. One that is wrong changes nothing.
+// readConfig reads the configuration again and puts what has changed into effect. An invalid one changes nothing.
 func (l *loop) readConfig() {
 	read, err := l.read()
 	if err != nil {
@@ -74,25 +74,25 @@ func (l *loop) readConfig() {
 	}
 }
 
-// needsNewProcess says that nothing of this process could go on.
+// needsNewProcess reports whether the configuration has changed in a way that leaves nothing of this process in use.
 func (l *loop) needsNewProcess(before *config.Config) bool {
 	return before.ConfigureURL != l.config.ConfigureURL ||
 		before.EphemeralRunnerSetNamespace != l.config.EphemeralRunnerSetNamespace ||
 		before.EphemeralRunnerSetName != l.config.EphemeralRunnerSetName
 }
 
-// sameAccess says that a client made from one configuration does for the other.
+// sameAccess reports whether a client made from one configuration can be used with the other.
 func sameAccess(a, b *config.Config) bool {
 	return reflect.DeepEqual(a.Credentials, b.Credentials) && a.ServerRootCA == b.ServerRootCA &&
 		a.VaultType == b.VaultType && a.VaultLookupKey == b.VaultLookupKey && reflect.DeepEqual(a.AzureKeyVault, b.AzureKeyVault)
 }
 
-// forgetScaleSet drops what was true of the scale set before: its session, its messages, its offers.
+// forgetScaleSet drops what belongs to the previous scale set: its session, messages and offers.
 func (l *loop) forgetScaleSet() {
-	if l.link.session != nil {
-		l.closeSession(l.link.session)
+	if l.session.current != nil {
+		l.closeSession(l.session.current)
 	}
-	l.link.sessionID, l.offers.waiting, l.offers.search = "", nil, search{}
-	l.offers.singly, l.offers.trouble = 0, nil
-	clear(l.polls.underReport)
+	l.session.sessionID, l.offers.waiting, l.offers.search = "", nil, search{}
+	l.offers.singly, l.offers.failure = 0, nil
+	clear(l.polls.unacked)
 }

@@ -23,8 +23,8 @@ func TestNewLimitsApplyAtOnce(t *testing.T) {
 		if diff := cmp.Diff(want, s.cluster.last().Desired); diff != "" {
 			t.Errorf("published (-want +got):\n%s", diff)
 		}
-		s.pass(pollLength)
-		if got := s.github.lastPoll().capacity; got != 6 {
+		s.pass(pollHoldPeriod)
+		if got := s.github.lastPollAt().capacity; got != 6 {
 			t.Errorf("capacity = %d at the next poll, want 6", got)
 		}
 		if got := s.github.noted("open 1"); got != 1 {
@@ -33,22 +33,22 @@ func TestNewLimitsApplyAtOnce(t *testing.T) {
 	})
 }
 
-// The poll under way was sent with the old maximum, and GitHub gives no more jobs than that until the next one.
+// The poll under way was sent with the old maximum, and GitHub assigns no more jobs than that until the next one.
 func TestGreaterMaximumReachesGitHubAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
 		polls := func() int { return len(s.github.pollTimes()) }
 		s.reload(func(c *config.Config) { c.MaxRunners = 20 })
-		s.pass(gatherTime)
-		if got := s.github.lastPoll().capacity; got != 20 {
+		s.pass(gatherPeriod)
+		if got := s.github.lastPollAt().capacity; got != 20 {
 			t.Errorf("capacity = %d, want the new maximum at once", got)
 		}
-		if s.polls.trouble != nil || s.github.noted("open 1") != 1 {
-			t.Errorf("the poll that was given up counts as failed: %v, or has cost the session", s.polls.trouble)
+		if s.polls.failure != nil || s.github.noted("open 1") != 1 {
+			t.Errorf("the poll that was given up counts as failed: %v, or has cost the session", s.polls.failure)
 		}
 		after := polls()
 		s.reload(func(c *config.Config) { c.MaxRunners = 3 })
-		s.pass(gatherTime)
+		s.pass(gatherPeriod)
 		if polls() != after {
 			t.Errorf("%d polls, then %d: a smaller maximum ends none", after, polls())
 		}
@@ -67,7 +67,7 @@ func TestNewCredentialsAreUsedAtOnce(t *testing.T) {
 		if s.github.noted("close 1 session-1") != 1 || s.cluster.last().SessionID != "session-2" {
 			t.Errorf("calls of GitHub %v, want the session moved to the new client", s.github.calls)
 		}
-		// The poll that was cut off is no failure: there is no pause after it.
+		// A poll that was canceled does not count as failed: there is no pause after it.
 		if diff := cmp.Diff([]string{at(0), at(0), at(0)}, s.github.pollTimes()); diff != "" {
 			t.Errorf("polls (-want +got):\n%s", diff)
 		}
@@ -122,7 +122,7 @@ func TestAnotherScaleSetBeginsAnew(t *testing.T) {
 		if s.github.noted("open 2") != 1 || s.github.noted("close session session-1") != 1 || s.github.noted("close 2 session-1") != 0 {
 			t.Errorf("calls of GitHub %v", s.github.calls)
 		}
-		if got := s.github.lastPoll().lastID; got != 0 {
+		if got := s.github.lastPollAt().lastID; got != 0 {
 			t.Errorf("first poll of the new set is after message %d", got)
 		}
 	})
@@ -179,7 +179,7 @@ func TestAnotherPlaceNeedsANewProcess(t *testing.T) {
 	}
 }
 
-// The kubelet changes a mounted Secret by exchanging a link in its directory.
+// The kubelet changes a mounted Secret by replacing a symbolic link in its directory.
 func TestAChangeOfAMountedSecretIsSeen(t *testing.T) {
 	directory := t.TempDir()
 	put := func(version string) {

@@ -18,29 +18,29 @@ import (
 )
 
 const (
-	// reportLimit is how long a report is tried while the API server answers others.
-	reportLimit = time.Minute
-	// forbiddenLimit is how long a report is tried that is answered with 403. An API server that was just started answers
+	// reportTimeout is how long a report is retried while the API server accepts others.
+	reportTimeout = time.Minute
+	// forbiddenTimeout is how long a report that is answered with 403 is retried. An API server that has just started answers
 	// so until it has read the Roles, which takes about a second.
-	forbiddenLimit = 15 * time.Second
-	// kubernetesLimit ends one request to the API server.
-	kubernetesLimit = 10 * time.Second
+	forbiddenTimeout = 15 * time.Second
+	// kubernetesTimeout ends one request to the API server.
+	kubernetesTimeout = 10 * time.Second
 )
 
-// delivery is what a message tells runners, and what is left to do for it afterwards.
+// delivery is a message with the reports to be written before it is deleted.
 type delivery struct {
-	left    *deletion
+	message *unackedMessage
 	reports []jobReport
 }
 
-// jobReport is what a runner's status gets to hear about its job.
+// jobReport is what is written into the status of a runner about its job.
 type jobReport struct {
 	runner string
 	status v1alpha1.EphemeralRunnerStatus
 }
 
-// reportsOf lists a message's reports. A job that started and completed within one message is reported once. An entry
-// without a runner is about a job that was taken back before one had it.
+// reportsOf returns a message's reports. A job that started and completed within one message is reported once. An entry
+// without a runner is about a job that was withdrawn before a runner had it, and is not reported.
 func reportsOf(message *actions.Message, patchID int, now time.Time) (reports []jobReport) {
 	completed := map[string]bool{}
 	for _, job := range message.JobsCompleted {
@@ -79,125 +79,129 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 	}
 }
 
-// longestField is the most bytes of a text about a job that are passed on. Whoever can start a job names it, a matrix can
-// make that name as long as it likes, and the texts end in annotations of the runner's pod, which have 256 KiB together.
-const longestField = 1024
+// maxFieldBytes is how much of each text about a job is passed on. Whoever can start a job chooses its name, a matrix can
+// make that name arbitrarily long, and the texts end up in annotations of the runner's pod, which are limited to 256 KiB
+// together.
+const maxFieldBytes = 1024
 
-// cut shortens a text at a whole character.
+// cut shortens a text to maxFieldBytes, without splitting a character.
 func cut(text string) string {
-	if len(text) <= longestField {
+	if len(text) <= maxFieldBytes {
 		return text
 	}
 	const mark = "…"
-	return strings.ToValidUTF8(text[:longestField-len(mark)], "") + mark
+	return strings.ToValidUTF8(text[:maxFieldBytes-len(mark)], "") + mark
 }
 
-// reporter writes reports, in the order that errands gives them.
+// reporter writes reports in the order that its queue decides.
 type reporter struct {
 	cluster Cluster
 	clock   clock.Clock
 	log     logr.Logger
-	// dropped counts reports that were given up, by reason.
+	// dropped counts reports that were given up, by reason. It must be safe for concurrent use.
 	dropped func(reason string)
 
-	mu      sync.Mutex
-	errands errands
-	// answeredAt is when the API server last took a report.
+	// mu guards what follows.
+	mu    sync.Mutex
+	queue reportQueue
+	// answeredAt is when the API server last accepted a report or a publication.
 	answeredAt time.Time
 }
 
 func newReporter(cluster Cluster, clk clock.Clock, log logr.Logger, dropped func(string)) *reporter {
-	return &reporter{cluster: cluster, clock: clk, log: log, dropped: dropped, errands: errands{byRunner: map[string]*errand{}}}
+	return &reporter{cluster: cluster, clock: clk, log: log, dropped: dropped, queue: reportQueue{byRunner: map[string]*pendingReport{}}}
 }
 
-// deliver accepts reports, in the order of its calls, and returns a function that waits until each is written or given
-// up, and has to be called. A context that ends gives up the rest; then it says false. All calls have the same context.
+// deliver accepts reports, in the order of its calls, and returns a function that must be called: it waits until each of them
+// is written or given up, and returns true. When ctx ends, the rest is given up and it returns false. Every call of deliver
+// and drain must have the same ctx.
 func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func() bool) {
 	var all sync.WaitGroup
 	all.Add(len(reports))
 	now := r.clock.Now()
 	r.mu.Lock()
-	r.errands.deliveries++
+	r.queue.deliveries++
 	for _, report := range reports {
-		r.errands.add(report, &all, now)
+		r.queue.add(report, &all, now)
 	}
 	r.mu.Unlock()
 	r.dispatch(ctx)
 	return func() bool {
 		all.Wait()
 		r.mu.Lock()
-		r.errands.deliveries--
+		r.queue.deliveries--
 		r.mu.Unlock()
 		return ctx.Err() == nil
 	}
 }
 
-// hurry has as many reports written at once as may be from now on.
-func (r *reporter) hurry(ctx context.Context) {
+// drain has as many reports as possible written at once from now on.
+func (r *reporter) drain(ctx context.Context) {
 	r.mu.Lock()
-	r.errands.hurried = true
+	r.queue.draining = true
 	r.mu.Unlock()
 	r.dispatch(ctx)
 }
 
-// dispatch starts as many errands as may be under way.
+// dispatch starts writing as many reports as the queue allows.
 func (r *reporter) dispatch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	for next := r.errands.next(now); next != nil; next = r.errands.next(now) {
+	for next := r.queue.next(now); next != nil; next = r.queue.next(now) {
 		go r.write(ctx, next)
 	}
 }
 
-// write tries once. What is left to do then waits for its turn again.
-func (r *reporter) write(ctx context.Context, e *errand) {
-	e.turn(r.clock.Now())
-	err := r.attempt(ctx, e.jobReport)
-	if err != nil && ctx.Err() == nil && !r.givenUp(e, err) {
-		r.pause(ctx, e)
+// write makes one attempt. If it fails, the report is queued again after a pause.
+func (r *reporter) write(ctx context.Context, p *pendingReport) {
+	p.startAttempt(r.clock.Now())
+	err := r.attempt(ctx, p.jobReport)
+	if err != nil && ctx.Err() == nil && !r.givenUp(p, err) {
+		r.pause(ctx, p)
 		r.dispatch(ctx)
 		return
 	}
 	if err == nil {
-		r.tell(e.jobReport)
+		r.logReport(p.jobReport)
 	}
 	r.mu.Lock()
-	r.errands.done(e)
+	r.queue.done(p)
 	r.mu.Unlock()
 	r.dispatch(ctx)
 }
 
-// pause lets others write before the next attempt.
-func (r *reporter) pause(ctx context.Context, e *errand) {
+// pause lets other reports be written until p's pause is over, then queues p again.
+func (r *reporter) pause(ctx context.Context, p *pendingReport) {
 	r.mu.Lock()
-	r.errands.suspend(e)
+	r.queue.suspend(p)
 	r.mu.Unlock()
 	r.dispatch(ctx)
 	select {
-	case <-r.clock.After(e.pauses.next()):
+	case <-r.clock.After(p.pauses.next()):
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.errands.resume(e, r.clock.Now())
+	r.queue.resume(p, r.clock.Now())
 }
 
-// givenUp says that a report will never be taken, and tells whoever wants to know.
-func (r *reporter) givenUp(e *errand, err error) bool {
-	reason, hopeless := r.hopeless(e, err)
+// givenUp reports whether the API server will never accept a report, and if so logs and counts that it is dropped.
+func (r *reporter) givenUp(p *pendingReport, err error) bool {
+	reason, hopeless := r.hopeless(p, err)
 	if hopeless {
-		r.log.Error(err, "Report to a runner is given up", "runner", e.runner, "jobID", e.status.JobID, "reason", reason)
+		r.log.Error(err, "Report to a runner is given up", "runner", p.runner, "jobID", p.status.JobID, "reason", reason)
 		r.dropped(reason)
 	}
 	return hopeless
 }
 
-// tell logs what became of a job, for whoever has only its id: two lines for each at most, and the same again where a message
-// came twice.
-func (r *reporter) tell(report jobReport) {
+// logReport logs the start or end of a job, for whoever has only its ID: at most two lines for each job, and again for a
+// message that is delivered twice.
+func (r *reporter) logReport(report jobReport) {
 	status := &report.status
-	log := r.log.WithValues("runner", report.runner, "jobID", status.JobID, "repository", status.JobRepositoryName, "workflowRunID", status.WorkflowRunID)
+	log := r.log.WithValues("runner", report.runner, "jobID", status.JobID,
+		"repository", status.JobRepositoryName, "workflowRunID", status.WorkflowRunID)
 	if status.JobResult == "" {
 		log.Info("Job started")
 		return
@@ -206,7 +210,7 @@ func (r *reporter) tell(report jobReport) {
 }
 
 func (r *reporter) attempt(ctx context.Context, report jobReport) error {
-	ctx, cancel := context.WithTimeout(ctx, kubernetesLimit)
+	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
 	defer cancel()
 	err := r.cluster.ReportJob(ctx, report.runner, report.status)
 	if err == nil {
@@ -215,16 +219,16 @@ func (r *reporter) attempt(ctx context.Context, report jobReport) error {
 	return err
 }
 
-// answered notes that the API server took something of ours.
+// answered notes that the API server has just accepted a write.
 func (r *reporter) answered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answeredAt = r.clock.Now()
 }
 
-// hopeless says why a report will never be taken: the server said so, or it took others for as long as this one had
-// its time. While the server is away everything waits: what runners did meanwhile must not be forgotten.
-func (r *reporter) hopeless(e *errand, err error) (reason string, hopeless bool) {
+// hopeless reports whether the API server will never accept a report, and why: it said so, or it accepted others for as long
+// as this one was retried. While the server is away, every report waits: what runners did meanwhile must not get lost.
+func (r *reporter) hopeless(p *pendingReport, err error) (reason string, hopeless bool) {
 	now := r.clock.Now()
 	var status apierrors.APIStatus
 	var code int32
@@ -232,21 +236,21 @@ func (r *reporter) hopeless(e *errand, err error) (reason string, hopeless bool)
 		code = status.Status().Code
 	}
 	if code != http.StatusForbidden {
-		e.forbidden = time.Time{}
+		p.firstForbiddenAt = time.Time{}
 	}
 	switch code {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		return string(apierrors.ReasonForError(err)), true
 	case http.StatusForbidden:
-		if e.forbidden.IsZero() {
-			e.forbidden = now
+		if p.firstForbiddenAt.IsZero() {
+			p.firstForbiddenAt = now
 		}
-		return string(apierrors.ReasonForError(err)), now.Sub(e.forbidden) >= forbiddenLimit
+		return string(apierrors.ReasonForError(err)), now.Sub(p.firstForbiddenAt) >= forbiddenTimeout
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.answeredAt.After(e.begun) {
-		e.begun = now // its minute begins when the server takes others
+	if !r.answeredAt.After(p.firstTriedAt) {
+		p.firstTriedAt = now // reportTimeout begins when the server accepts others
 	}
-	return v1alpha1.ReasonTimeout, now.Sub(e.begun) >= reportLimit
+	return v1alpha1.ReasonTimeout, now.Sub(p.firstTriedAt) >= reportTimeout
 }

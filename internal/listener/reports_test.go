@@ -20,16 +20,16 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// rig is a reporter whose dropped reports are counted. Its methods run in a bubble.
-type rig struct {
+// testReporter is a reporter whose dropped reports are noted. Its methods run in a bubble.
+type testReporter struct {
 	*reporter
 	cluster *scriptedCluster
 	mu      sync.Mutex
 	reasons []string
 }
 
-func newRig() *rig {
-	r := &rig{cluster: &scriptedCluster{begun: time.Now()}}
+func newTestReporter() *testReporter {
+	r := &testReporter{cluster: &scriptedCluster{begun: time.Now()}}
 	r.reporter = newReporter(r.cluster, clock.RealClock{}, logr.Discard(), func(reason string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func reportsAbout(result string, names ...string) (reports []jobReport) {
 
 func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestReporter()
 		attempts := 0
 		r.cluster.onJob = func(runner string) error {
 			if runner == "slow" {
@@ -71,45 +71,45 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 		if got := r.cluster.job("slow").JobResult; got != "succeeded" {
 			t.Errorf("last report of the slow runner = %q", got)
 		}
-		if len(r.errands.byRunner) != 0 {
-			t.Errorf("%d runners are still remembered", len(r.errands.byRunner))
+		if len(r.queue.byRunner) != 0 {
+			t.Errorf("%d runners are still remembered", len(r.queue.byRunner))
 		}
 	})
 }
 
-// Of jobs' ends, which decide something, more are written at once than of starts; more of both where many messages wait, or
-// the process is about to end.
+// More ends, by which the manager decides, are written at once than starts, and more of both when many messages wait or the
+// process is about to end.
 func TestReportsAreParallelWithinABound(t *testing.T) {
 	const quick = 10 * time.Millisecond
 	for name, test := range map[string]struct {
 		result         string
 		messages, most int
-		hurry          bool
+		drain          bool
 		each           time.Duration
 	}{
-		"ends":                    {"succeeded", manyMessages, reportsAtOnce, false, quick},
-		"ends in many messages":   {"succeeded", tooManyMessages, mostReportsAtOnce, false, quick},
-		"starts":                  {"", manyMessages, startsAtOnce, false, quick},
-		"starts in many messages": {"", tooManyMessages, mostReportsAtOnce, false, quick},
-		"starts before the end":   {"", 1, mostReportsAtOnce, true, quick},
-		"starts that take long":   {"", 1, oldStartsAtOnce, false, time.Second},
+		"ends":                    {"succeeded", manyMessages, maxReportWrites, false, quick},
+		"ends in many messages":   {"succeeded", tooManyMessages, maxReportWritesUnderLoad, false, quick},
+		"starts":                  {"", manyMessages, maxStartWrites, false, quick},
+		"starts in many messages": {"", tooManyMessages, maxReportWritesUnderLoad, false, quick},
+		"starts before the end":   {"", 1, maxReportWritesUnderLoad, true, quick},
+		"starts that take long":   {"", 1, maxOldStartWrites, false, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig()
+				r := newTestReporter()
 				inFlight := &crowd{}
 				r.cluster.onJob = func(string) error { return inFlight.stay(test.each) }
 				begun := time.Now()
 				var waits []func() bool
 				for message := range test.messages {
 					var names []string
-					for i := range entriesPerMessage {
+					for i := range maxMessageEntries {
 						names = append(names, fmt.Sprint("runner-", message, "-", i))
 					}
 					waits = append(waits, r.deliver(t.Context(), reportsAbout(test.result, names...)))
 				}
-				if test.hurry {
-					r.hurry(t.Context())
+				if test.drain {
+					r.drain(t.Context())
 				}
 				for _, wait := range waits {
 					wait()
@@ -117,8 +117,8 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 				if inFlight.most != test.most {
 					t.Errorf("%d reports at once, want %d", inFlight.most, test.most)
 				}
-				reports := test.messages * entriesPerMessage
-				if took, want := time.Since(begun), time.Duration(reports/startsAtOnce+1)*test.each; took > want {
+				reports := test.messages * maxMessageEntries
+				if took, want := time.Since(begun), time.Duration(reports/maxStartWrites+1)*test.each; took > want {
 					t.Errorf("%d reports of %s took %s, want %s at most", reports, test.each, took, want)
 				}
 			})
@@ -126,7 +126,7 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 	}
 }
 
-// crowd counts those who are in it at one time.
+// crowd counts the calls of stay that are under way at the same time.
 type crowd struct {
 	mu        sync.Mutex
 	now, most int
@@ -158,7 +158,7 @@ func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig()
+				r := newTestReporter()
 				r.cluster.onJob = func(string) error { return fmt.Errorf("patch: %w", test.err) }
 				begun := time.Now()
 				if !r.deliver(t.Context(), reportsAbout("", "a"))() {
@@ -172,7 +172,7 @@ func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// An API server that was just started forbids everything for a moment.
+// An API server that has just started forbids everything for a moment.
 func TestForbiddenReportsAreRepeatedForAWhile(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "actions.github.com", Resource: runners}, "a", errBroken)
 	for name, test := range map[string]struct {
@@ -184,7 +184,7 @@ func TestForbiddenReportsAreRepeatedForAWhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, begun := newRig(), time.Now()
+				r, begun := newTestReporter(), time.Now()
 				r.cluster.onJob = func(string) error {
 					if time.Since(begun) < test.until {
 						return forbidden
@@ -202,7 +202,7 @@ func TestForbiddenReportsAreRepeatedForAWhile(t *testing.T) {
 
 func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestReporter()
 		r.cluster.onJob = func(runner string) error {
 			if runner == "poison" {
 				return apierrors.NewInternalError(errBroken)
@@ -214,8 +214,8 @@ func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
 		<-time.After(time.Second)
 		r.deliver(t.Context(), reportsAbout("", "well"))()
 		wait()
-		if took := time.Since(begun); took < reportLimit || took > reportLimit+10*time.Second {
-			t.Errorf("given up after %s, want %s", took, reportLimit)
+		if took := time.Since(begun); took < reportTimeout || took > reportTimeout+10*time.Second {
+			t.Errorf("given up after %s, want %s", took, reportTimeout)
 		}
 		if diff := cmp.Diff([]string{v1alpha1.ReasonTimeout}, r.reasons); diff != "" {
 			t.Errorf("dropped (-want +got):\n%s", diff)
@@ -223,10 +223,10 @@ func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
 	})
 }
 
-// What runners did while the API server was away is not forgotten.
+// What runners did while the API server was away is reported later.
 func TestReportsOutliveAnAbsentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestReporter()
 		away := true
 		r.cluster.onJob = func(string) error {
 			if away {
@@ -238,7 +238,7 @@ func TestReportsOutliveAnAbsentServer(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		away = false
-		guarded(&r.cluster.mu, &r.cluster.jobs) // shows it to the reporter
+		guarded(&r.cluster.mu, &r.cluster.jobs) // makes it visible to the reporter
 		wait()
 		if len(r.reasons) != 0 || r.cluster.job("a").JobResult != "succeeded" {
 			t.Errorf("dropped %v, report %+v", r.reasons, r.cluster.job("a"))
@@ -248,7 +248,7 @@ func TestReportsOutliveAnAbsentServer(t *testing.T) {
 
 func TestADeliveryThatIsCutOffSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestReporter()
 		r.cluster.onJob = func(string) error { return errBroken }
 		ctx, cancel := context.WithCancel(t.Context())
 		begun := time.Now()
@@ -262,7 +262,7 @@ func TestADeliveryThatIsCutOffSaysSo(t *testing.T) {
 }
 
 func TestLongTextsAboutJobsAreCut(t *testing.T) {
-	long := strings.Repeat("ä", longestField)
+	long := strings.Repeat("ä", maxFieldBytes)
 	message := &actions.Message{JobsStarted: []actions.JobStarted{{
 		RunnerName: "a", JobMessageBase: actions.JobMessageBase{JobDisplayName: long, JobID: "job", OwnerName: "my", RepositoryName: "repo"},
 	}}}
@@ -270,7 +270,7 @@ func TestLongTextsAboutJobsAreCut(t *testing.T) {
 	if got.JobID != "job" || got.JobRepositoryName != "my/repo" {
 		t.Errorf("short texts became %q and %q", got.JobID, got.JobRepositoryName)
 	}
-	if name := got.JobDisplayName; len(name) > longestField || len(name) < longestField-3 || !utf8.ValidString(name) {
+	if name := got.JobDisplayName; len(name) > maxFieldBytes || len(name) < maxFieldBytes-3 || !utf8.ValidString(name) {
 		t.Errorf("the name has %d bytes, valid: %t", len(name), utf8.ValidString(name))
 	}
 }

@@ -8,44 +8,44 @@ import (
 )
 
 const (
-	// assignmentMemory is how long a message's word that a job is assigned outweighs statistics that do not count it
-	// yet: the service's counters are caught up by then.
-	assignmentMemory = 5 * time.Second
-	// freshAssignment is how old an assignment may be to be news: older ones come again after a listener was killed, and
-	// statistics count them long since. It allows for clocks that differ from GitHub's by less than that; where ours is
+	// assignmentExpiresAfter is how long a message that shows a job to be assigned outweighs statistics that do not count the
+	// job yet: by then the service's counters have caught up.
+	assignmentExpiresAfter = 5 * time.Second
+	// maxAssignmentAge is how old an assignment may be to count: older ones are redelivered after a listener was killed, and
+	// statistics have counted them long since. It allows for a clock that differs from GitHub's by less than that; if ours is
 	// farther ahead, statistics alone decide, which is late by one message at most.
-	freshAssignment = time.Minute
-	// acquisitionMemory is how long an acquired job takes up room without being reported assigned. The service assigns
-	// within seconds; later the job was cancelled or given to someone else.
-	acquisitionMemory = time.Minute
-	// numbersGivenAway is more than the evaluations of the 3 s in which a patchID may be in a report and not yet in
-	// the API server. A new process skips as many, so that none of its numbers is one that its predecessor gave away.
-	numbersGivenAway = 1000
+	maxAssignmentAge = time.Minute
+	// acquisitionExpiresAfter is how long an acquired job takes up room until a message shows it to be assigned. The service
+	// assigns within seconds; if it has not, the job was canceled or given to somebody else.
+	acquisitionExpiresAfter = time.Minute
+	// reservedPatchIDs is more than the evaluations in the 3 s during which a report may carry a patchID that is not published
+	// yet. A new process skips as many, so that it uses no patchID that its predecessor has used in a report.
+	reservedPatchIDs = 1000
 )
 
-// Desired is what the listener tells the EphemeralRunnerSet.
+// Desired is what the listener asks of the EphemeralRunnerSet.
 type Desired struct {
 	Replicas, PatchID, AssignedJobs int
 }
 
-// scaler turns what GitHub says into how many runners there should be. It is pure but for what it remembers.
+// scaler computes how many runners there should be from what GitHub says. It has state, but no side effects.
 type scaler struct {
 	minRunners, maxRunners int
 	// desired is the last evaluation.
 	desired    Desired
 	statistics actions.Statistics
-	// statisticsAt is when they came, zero before the first.
+	// statisticsAt is when statistics came, zero before the first.
 	statisticsAt time.Time
-	// assigned holds when messages showed jobs to be assigned that have not started, acquired what we acquired and no
-	// message showed to be assigned yet.
+	// assigned holds the jobs that a message showed to be assigned and none to be started, with when it came.
 	assigned map[jobKey]time.Time
+	// acquired holds the jobs that were acquired and that no message has shown to be assigned.
 	acquired map[jobKey]acquisition
-	// unclear is how many jobs were asked for at the patchID in it and left out of the answer: they may be ours nevertheless,
-	// by an answer that was lost, and statistics will say.
+	// unclear is how many jobs were asked for at patchID and left out of the answer: they may be ours nevertheless, by an
+	// earlier answer that was lost. The next statistics tell.
 	unclear struct{ jobs, patchID int }
 }
 
-// jobKey tells jobs apart: by the request id, or by the job's own id where GitHub assigns jobs by itself and sends 0.
+// jobKey identifies a job: by its request ID, or by its own ID where GitHub assigns jobs by itself and sends the request ID 0.
 type jobKey struct {
 	requestID int64
 	jobID     string
@@ -60,24 +60,24 @@ func keyOf(job *actions.JobMessageBase) jobKey {
 
 // acquisition is when a job was acquired, and the patchID of the statistics then.
 type acquisition struct {
-	at      time.Time
-	patchID int
+	acquiredAt time.Time
+	patchID    int
 }
 
-// newScaler continues after published, the patchID in the API server.
+// newScaler returns a scaler that continues after published, the patchID in the API server.
 func newScaler(minRunners, maxRunners, published int) *scaler {
 	return &scaler{
 		minRunners: minRunners, maxRunners: maxRunners,
-		desired:  Desired{PatchID: published + numbersGivenAway},
+		desired:  Desired{PatchID: published + reservedPatchIDs},
 		assigned: map[jobKey]time.Time{}, acquired: map[jobKey]acquisition{},
 	}
 }
 
-// known says that there were statistics, without which there is nothing to desire.
+// known reports whether there were statistics. Without them the desired count is unknown.
 func (s *scaler) known() bool { return !s.statisticsAt.IsZero() }
 
-// observe evaluates new statistics; nil stands for a service that sent none and repeats the last ones. The patchID
-// grows, which tells the EphemeralRunnerSet that ends of jobs it saw a while ago are in replicas by now.
+// observe evaluates new statistics; nil, from a service that sends none, stands for the last ones. The patchID grows, which
+// tells the EphemeralRunnerSet that replicas accounts for the ends of jobs that it saw a while ago.
 func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
 	if statistics != nil {
 		s.statistics = *statistics
@@ -87,11 +87,11 @@ func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
 	s.evaluate(now)
 }
 
-// evaluate applies new limits or acquisitions to the known statistics. The patchID stays: it must not promise
-// anything that old statistics can't keep.
+// evaluate applies new limits or acquisitions to the last statistics. The patchID stays: it must not promise more than these
+// statistics account for.
 func (s *scaler) evaluate(now time.Time) {
-	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentMemory })
-	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return now.Sub(a.at) > acquisitionMemory })
+	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentExpiresAfter })
+	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return now.Sub(a.acquiredAt) > acquisitionExpiresAfter })
 	jobs := s.jobs()
 	for _, acquired := range s.acquired {
 		if acquired.patchID == s.desired.PatchID {
@@ -102,31 +102,31 @@ func (s *scaler) evaluate(now time.Time) {
 	s.desired.Replicas = min(s.minRunners+min(jobs, s.maxRunners), s.maxRunners) // whatever number GitHub sends
 }
 
-// jobs is how many are assigned, which can't be fewer than the messages just told of.
+// jobs returns how many jobs are assigned: not fewer than recent messages have shown.
 func (s *scaler) jobs() int { return max(s.statistics.TotalAssignedJobs, len(s.assigned), 0) }
 
-// remember takes from a message which jobs are assigned and not started.
+// remember notes which jobs a message shows to be assigned, started or completed.
 func (s *scaler) remember(message *actions.Message, now time.Time) {
 	for _, job := range message.JobsAssigned {
-		if job.ScaleSetAssignTime.IsZero() || now.Sub(job.ScaleSetAssignTime) < freshAssignment {
+		if job.ScaleSetAssignTime.IsZero() || now.Sub(job.ScaleSetAssignTime) < maxAssignmentAge {
 			s.assigned[keyOf(&job.JobMessageBase)] = now
 		}
 		delete(s.acquired, keyOf(&job.JobMessageBase))
 	}
 	for _, job := range message.JobsStarted {
-		s.gone(keyOf(&job.JobMessageBase))
+		s.forget(keyOf(&job.JobMessageBase))
 	}
 	for _, job := range message.JobsCompleted {
-		s.gone(keyOf(&job.JobMessageBase))
+		s.forget(keyOf(&job.JobMessageBase))
 	}
 }
 
-func (s *scaler) gone(job jobKey) {
+func (s *scaler) forget(job jobKey) {
 	delete(s.assigned, job)
 	delete(s.acquired, job)
 }
 
-// acquire counts jobs that were just acquired, of so many asked for, until statistics come that know of them.
+// acquire counts the jobs requestIDs, which were just acquired out of asked, until statistics come that count them.
 func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	if s.unclear.patchID != s.desired.PatchID {
 		s.unclear.jobs, s.unclear.patchID = 0, s.desired.PatchID
@@ -141,17 +141,18 @@ func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	s.evaluate(now)
 }
 
-// awaits says that jobs were asked for at the present statistics, so that others have to come before they are repeated.
+// awaits reports whether jobs were asked for that the last statistics may not count, so that these must not be repeated as
+// current.
 func (s *scaler) awaits(now time.Time) bool {
 	for _, acquired := range s.acquired {
-		if now.Sub(acquired.at) <= acquisitionMemory {
+		if now.Sub(acquired.acquiredAt) <= acquisitionExpiresAfter {
 			return true
 		}
 	}
 	return s.unclearJobs() > 0
 }
 
-// unclearJobs are those that present statistics don't know of yet.
+// unclearJobs returns how many jobs of unclear ownership the last statistics may not count.
 func (s *scaler) unclearJobs() int {
 	if s.unclear.patchID != s.desired.PatchID {
 		return 0
@@ -159,9 +160,9 @@ func (s *scaler) unclearJobs() int {
 	return s.unclear.jobs
 }
 
-// room is how many jobs may be acquired before capacity is reached. Whether the service's count of acquired jobs
-// includes assigned ones is not documented: the difference is right in one case and too low, never too high, in the
-// other.
+// room returns how many more jobs may be acquired before capacity is reached; it may be negative. Whether the service's count
+// of acquired jobs includes assigned ones is not documented: if it does, the difference is right, and if it does not, it is
+// too low.
 func (s *scaler) room(capacity int) int {
 	unassigned := s.statistics.TotalAcquiredJobs - s.statistics.TotalAssignedJobs
 	return capacity - s.jobs() - max(len(s.acquired), unassigned) - s.unclearJobs()

@@ -37,8 +37,8 @@ func TestReplicasFollowAssignedJobs(t *testing.T) {
 func TestPatchIDContinuesBeyondWhatWasGivenAway(t *testing.T) {
 	s := newScaler(0, 10, 41)
 	s.observe(statistics(0), noon)
-	if got := s.desired.PatchID; got <= 41+numbersGivenAway {
-		t.Errorf("first patchID = %d, want more than %d", got, 41+numbersGivenAway)
+	if got := s.desired.PatchID; got <= 41+reservedPatchIDs {
+		t.Errorf("first patchID = %d, want more than %d", got, 41+reservedPatchIDs)
 	}
 }
 
@@ -73,14 +73,14 @@ func TestStatisticsAreNotBelowWhatMessagesJustSaid(t *testing.T) {
 	if got := s.desired.AssignedJobs; got != 1 {
 		t.Errorf("assigned = %d after one started and one completed, want 1", got)
 	}
-	s.observe(statistics(0), noon.Add(assignmentMemory+time.Second))
+	s.observe(statistics(0), noon.Add(assignmentExpiresAfter+time.Second))
 	if got := s.desired.AssignedJobs; got != 0 {
 		t.Errorf("assigned = %d after the memory's end, want what the statistics say", got)
 	}
 }
 
-// Where GitHub assigns jobs by itself their request ids are 0.
-func TestJobsWithoutRequestIDsAreToldApart(t *testing.T) {
+// Where GitHub assigns jobs by itself, their request IDs are 0.
+func TestJobsWithoutRequestIDsAreDistinguished(t *testing.T) {
 	without := func(message *actions.Message) *actions.Message {
 		for i := range message.JobsAssigned {
 			message.JobsAssigned[i].RunnerRequestID = 0
@@ -113,7 +113,7 @@ func TestNoNumberOfJobsMakesNegativeReplicas(t *testing.T) {
 	}
 }
 
-// After a listener was killed, messages come again whose jobs may have ended long since.
+// After a listener was killed, messages are redelivered whose jobs may have ended long since.
 func TestOldAssignmentsAreLeftToTheStatistics(t *testing.T) {
 	for name, test := range map[string]struct {
 		assigned time.Time
@@ -122,8 +122,8 @@ func TestOldAssignmentsAreLeftToTheStatistics(t *testing.T) {
 		"not said":               {time.Time{}, 2},
 		"a moment ago":           {noon.Add(-3 * time.Second), 2},
 		"by a clock ahead":       {noon.Add(time.Hour), 2},
-		"within what clocks err": {noon.Add(-freshAssignment + 1), 2},
-		"a minute ago":           {noon.Add(-freshAssignment), 1},
+		"within what clocks err": {noon.Add(-maxAssignmentAge + 1), 2},
+		"a minute ago":           {noon.Add(-maxAssignmentAge), 1},
 		"days ago":               {noon.Add(-48 * time.Hour), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,14 +188,12 @@ func TestAcquiredJobsThatNobodyAssignsFreeTheirRoom(t *testing.T) {
 	s := newScaler(0, 10, 0)
 	s.observe(statistics(0), noon)
 	s.acquire(2, []int64{1, 2}, noon)
-	s.observe(statistics(0), noon.Add(acquisitionMemory+time.Second))
+	s.observe(statistics(0), noon.Add(acquisitionExpiresAfter+time.Second))
 	if got := s.room(10); got != 10 {
 		t.Errorf("room = %d, want 10", got)
 	}
 }
 
-// Whatever comes in whatever order, replicas stay within the limits, cover the jobs that statistics show, and the
-// patchID never goes back.
 // A message about a job's start, or end, may come without the one about its assignment.
 func TestAcquiredJobsThatStartOrEndFreeTheirRoom(t *testing.T) {
 	for _, entry := range []string{"start 1 a", "complete 1 a"} {
@@ -209,6 +207,8 @@ func TestAcquiredJobsThatStartOrEndFreeTheirRoom(t *testing.T) {
 	}
 }
 
+// Whatever comes in whatever order, replicas stay within the limits and cover the jobs that statistics show, and the patchID
+// never decreases.
 func TestScalerProperties(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -29,8 +29,8 @@ type scriptedGitHub struct {
 	heedless bool
 	// acquisitionsHang until their callers give up, silent sessions have no statistics.
 	acquisitionsHang, silent bool
-	// hurried is how many polls are answered at once, message or not.
-	hurried int
+	// immediatePolls is how many polls are answered at once, with or without a message.
+	immediatePolls int
 
 	onConnect func() error
 	onOpen    func() error
@@ -66,7 +66,7 @@ func (g *scriptedGitHub) note(format string, values ...any) {
 	g.calls = append(g.calls, at(time.Since(g.begun))+" "+fmt.Sprintf(format, values...))
 }
 
-// noted says how often a call was noted, at whatever time.
+// noted returns how often a call was noted, at whatever time.
 func (g *scriptedGitHub) noted(call string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,7 +141,7 @@ func (g *scriptedGitHub) wake() {
 	}
 }
 
-// next is the oldest message after lastID, else a channel that is closed when there may be one.
+// next returns the oldest message after lastID or else a channel that is closed when there may be one.
 func (g *scriptedGitHub) next(lastID int64) (*actions.Message, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,7 +159,7 @@ func (g *scriptedGitHub) next(lastID int64) (*actions.Message, <-chan struct{}) 
 func (g *scriptedGitHub) answersAtOnce() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.polls) <= g.hurried
+	return len(g.polls) <= g.immediatePolls
 }
 
 func (g *scriptedGitHub) pollTimes() (times []string) {
@@ -171,7 +171,7 @@ func (g *scriptedGitHub) pollTimes() (times []string) {
 	return times
 }
 
-func (g *scriptedGitHub) lastPoll() poll {
+func (g *scriptedGitHub) lastPollAt() poll {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.polls[len(g.polls)-1]
@@ -212,7 +212,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 			return nil, err
 		}
 	}
-	held := time.After(pollLength)
+	held := time.After(pollHoldPeriod)
 	for {
 		if g.takeEviction() {
 			return nil, actions.ErrSessionNotFound
@@ -269,7 +269,7 @@ func (g *scriptedGitHub) evict() {
 	g.wake()
 }
 
-// takeEviction says once that the session was evicted.
+// takeEviction reports, once, whether the session was evicted.
 func (g *scriptedGitHub) takeEviction() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// shutdownLimit is how long requests under way may take when a server stops.
-const shutdownLimit = 5 * time.Second
+// serverShutdownTimeout is how long a server that stops waits for requests in flight.
+const serverShutdownTimeout = 5 * time.Second
 
 // server serves HTTP at an address that may change.
 type server struct {
@@ -23,8 +23,8 @@ type server struct {
 	http    *http.Server
 }
 
-// serve makes the server listen at address; an empty one stops it. One that can't listen is logged and tried again when
-// the address or the configuration changes: neither metrics nor probes are worth ending a listener for.
+// serve makes the server listen at address; an empty address stops it. That it can't listen is logged, and tried again when
+// the configuration changes: neither metrics nor probes are worth ending a listener for.
 func (s *server) serve(address string, handler http.Handler) {
 	if address == s.address {
 		return
@@ -39,9 +39,9 @@ func (s *server) serve(address string, handler http.Handler) {
 		return
 	}
 	s.address = address
-	// What was bound, not what was asked for: port 0 is any that is free.
+	// The address bound, not the one asked for: port 0 means any free port.
 	s.log.V(1).Info("Server listens", "server", s.name, "address", listener.Addr().String())
-	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: shutdownLimit}
+	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: serverShutdownTimeout}
 	serving := s.http
 	go func() {
 		if err := serving.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -54,13 +54,13 @@ func (s *server) stop() {
 	if s.http == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), serverShutdownTimeout)
 	defer cancel()
-	_ = s.http.Shutdown(ctx) // what is cut off was a scrape or a probe
+	_ = s.http.Shutdown(ctx) // at worst it cuts off a scrape or a probe
 	s.http, s.address = nil, ""
 }
 
-// metricsAddress is where metrics are served, empty for nowhere. Override comes from the environment.
+// metricsAddress returns where metrics are served, empty for nowhere. override comes from the environment.
 func metricsAddress(settings *config.Config, override string) string {
 	if !settings.MetricsEnabled() {
 		return ""

@@ -59,14 +59,14 @@ func TestAServerThatMoves(t *testing.T) {
 	}
 }
 
-// boundAddress is the address in a line about a server that listens.
+// boundAddress returns the address in a line of the log about a server that listens.
 func boundAddress(line string) string {
 	_, after, _ := strings.Cut(line, `"address"="`)
 	address, _, _ := strings.Cut(after, `"`)
 	return address
 }
 
-// ask returns what is served at the address: of somebody else, where the port is free and taken again.
+// ask returns what is served at the address, by another process if it has taken the port since.
 func ask(address string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + address)
@@ -89,7 +89,8 @@ func TestTheLogLevelCanChange(t *testing.T) {
 	log.V(1).Info("loud")
 	level.SetLevel(parseLevel("nonsense"))
 	log.V(1).Info("quiet")
-	if got := to.String(); strings.Contains(got, "quiet") || !strings.Contains(got, `"severity":"debug"`) || !strings.Contains(got, `"message":"loud"`) {
+	got := to.String()
+	if strings.Contains(got, "quiet") || !strings.Contains(got, `"severity":"debug"`) || !strings.Contains(got, `"message":"loud"`) {
 		t.Errorf("log = %s", got)
 	}
 }

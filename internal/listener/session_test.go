@@ -64,13 +64,13 @@ func TestALostSessionIsOpenedAgainAtOnce(t *testing.T) {
 		if got := s.cluster.last(); got.SessionID != "session-2" || got.Replicas != 4 {
 			t.Errorf("published %+v, want the new session and its statistics", got)
 		}
-		if got := s.github.lastPoll().lastID; got != 0 {
+		if got := s.github.lastPollAt().lastID; got != 0 {
 			t.Errorf("poll after message %d in a new session, want 0", got)
 		}
 	})
 }
 
-// A service that was set back counts its messages anew: none of the new session is taken for one of the last.
+// A service that was restored counts its messages anew: none of the new session is taken for one of the last.
 func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error { return &actions.Error{StatusCode: 500} }
@@ -96,7 +96,7 @@ func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
 	})
 }
 
-// What was not deleted comes again: it is not handled twice, and what follows it doesn't wait for its deletion.
+// A message that was not deleted is redelivered: it is not handled twice, and those after it do not wait for its deletion.
 func TestMessagesUnderWayOfALostSession(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
@@ -146,7 +146,7 @@ func TestASessionLostInAnOutageIsOpenedAsSoonAsGitHubSaysSo(t *testing.T) {
 	})
 }
 
-// With as many messages under way as may be no poll goes out that could find the session gone.
+// With maxUnackedMessages no poll goes out that could find the session lost.
 func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error {
@@ -158,7 +158,7 @@ func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
 		release := make(chan struct{})
 		s.cluster.onJob = func(string) error { <-release; return nil }
 		s.start()
-		for id := range int64(messagesUnderWay) {
+		for id := range int64(maxUnackedMessages) {
 			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
 		}
 		s.pass(5 * time.Second)
@@ -187,7 +187,9 @@ func TestASessionLostAgainAndAgainIsOpenedWithPauses(t *testing.T) {
 // What a service answers to a poll of a session that it has ended is not documented: whatever it refuses, the next session
 // is tried. A poll that fails on the way says nothing about the session.
 func TestASessionWhosePollsAreRefusedIsReplaced(t *testing.T) {
-	for status, want := range map[int]string{400: "session-2", 403: "session-2", 409: "session-2", 422: "session-2", 408: "session-1", 502: "session-1"} {
+	for status, want := range map[int]string{
+		400: "session-2", 403: "session-2", 409: "session-2", 422: "session-2", 408: "session-1", 502: "session-1",
+	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.github.onPoll = func() error {
@@ -298,7 +300,7 @@ func TestStoppingFinishesTheMessageInHand(t *testing.T) {
 			t.Errorf("patchID %d was published, want the %d that the report carries", got, s.cluster.job("a").JobPatchID)
 		}
 		if s.github.noted("close session session-1") != 1 || s.cluster.state() != "Stopped/Stopped" {
-			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end told", s.github.calls, s.cluster.state())
+			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end written", s.github.calls, s.cluster.state())
 		}
 	})
 }
@@ -308,11 +310,11 @@ func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
 		s.start()
 		s.send(message(1, 1, "start 1 a"))
 		s.send(message(2, 1, "complete 1 a", "assign 2"))
-		s.pass(gatherTime)
+		s.pass(gatherPeriod)
 		begun := time.Now()
 		s.stop()
 		<-s.ended
-		if took := time.Since(begun); took > gatherTime {
+		if took := time.Since(begun); took > gatherPeriod {
 			t.Errorf("stopping took %s", took)
 		}
 		if got, want := s.cluster.last().PatchID, s.cluster.job("a").JobPatchID; got < want {
@@ -321,17 +323,17 @@ func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
 	})
 }
 
-// Two starts at a time, of 2 s each, would leave half of them to be delivered again.
+// Two starts at a time, 2 s each, would leave half of them unwritten and the message to be redelivered.
 func TestStoppingWritesWhatIsInHandInTime(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
 		s.cluster.onJob = func(string) error { <-time.After(2 * time.Second); return nil }
 		var started []string
-		for i := range entriesPerMessage {
+		for i := range maxMessageEntries {
 			started = append(started, fmt.Sprintf("start %d runner-%d", i+1, i))
 		}
 		s.send(message(1, 1, started...))
-		s.pass(gatherTime)
+		s.pass(gatherPeriod)
 		s.stop()
 		<-s.ended
 		if got := s.github.waiting(); len(got) != 0 {
@@ -349,7 +351,7 @@ func TestStoppingEndsInTimeWhateverHangs(t *testing.T) {
 		begun := time.Now()
 		s.stop()
 		<-s.ended
-		if took := time.Since(begun); took > stopLimit+farewellLimit {
+		if took := time.Since(begun); took > stopTimeout+shutdownTimeout {
 			t.Errorf("stopping took %s of the pod's 60 s", took)
 		}
 		if got := s.github.waiting(); len(got) != 1 {

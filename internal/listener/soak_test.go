@@ -14,7 +14,7 @@ import (
 const (
 	// soakLength is simulated time, soakRate jobs a second in it: 36,000 jobs.
 	soakLength, soakRate = time.Hour, 10
-	// warmUp is when maps and buffers have their size.
+	// warmUp is how long maps and buffers may take to reach their final size.
 	warmUp = 10 * time.Minute
 	// steadyHeap is how much the heap may differ: 8 bytes left of each job would be 240 KiB.
 	steadyHeap = 200 << 10
@@ -58,7 +58,7 @@ func (s *soaking) run(length time.Duration) {
 		s.send(s.message())
 		s.pass(time.Second)
 	}
-	s.pass(time.Minute) // what waits for a retry comes to its end
+	s.pass(time.Minute) // pending retries come to their end
 	s.forget()
 }
 
@@ -91,7 +91,7 @@ func (s *soaking) disturb() {
 	}
 }
 
-// forget empties what the fakes have noted.
+// forget discards what the fakes have noted.
 func (s *soaking) forget() {
 	g, c := s.github, s.cluster
 	g.mu.Lock()
@@ -102,10 +102,10 @@ func (s *soaking) forget() {
 	c.calls, c.published, c.states, c.jobs = nil, nil, nil, nil
 }
 
-// footprint is what is in use of the heap, in bytes, and how many goroutines there are.
+// footprint returns the bytes of the heap in use and the number of goroutines.
 func footprint() (heap uint64, goroutines int) {
 	runtime.GC()
-	runtime.GC() // what the first one's finalizers let go
+	runtime.GC() // what the finalizers of the first one released
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return memory.HeapAlloc, runtime.NumGoroutine()

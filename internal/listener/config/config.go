@@ -1,6 +1,6 @@
-// Package config is the file by which the manager tells a listener what to do. The AutoscalingListener controller writes
-// it into the key config.json of a Secret, the listener reads it from where the Secret is mounted. Its JSON is that of
-// ARC, so that a listener of either kind can read a file of the other.
+// Package config is the configuration file of a listener. The AutoscalingListener controller writes it into the key config.json
+// of a Secret, and the listener reads it from where the Secret is mounted. Its JSON is ARC's, so that a listener of either
+// project can read the other's file.
 package config
 
 import (
@@ -22,33 +22,33 @@ const (
 	FilePath = MountPath + "/" + FileName
 	// PathVariable is the environment variable that holds FilePath.
 	PathVariable = "LISTENER_CONFIG_PATH"
-	// HealthPort serves /healthz and /readyz, whatever the metrics setting is.
+	// HealthPort serves /healthz and /readyz, whether metrics are served or not.
 	HealthPort = 8081
 	// HealthAddressVariable overrides the address of the health server, for several listeners on one host.
 	HealthAddressVariable = "LISTENER_HEALTH_ADDR"
-	// MetricsAddressVariable does so for the metrics server.
+	// MetricsAddressVariable overrides the address of the metrics server.
 	MetricsAddressVariable = "LISTENER_METRICS_ADDR"
-	// MetricsLabelsFew labels metrics of jobs, where nothing else is asked for, with the scale set and the result.
+	// MetricsLabelsFew labels the metrics of jobs that the configuration does not describe with the scale set and the result.
 	MetricsLabelsFew = "few"
-	// MetricsLabelsARC labels them with all that ARC has, and gives them its 45 buckets.
+	// MetricsLabelsARC labels them with all of ARC's labels, and gives histograms its 45 buckets.
 	MetricsLabelsARC = "arc"
-	// MetricsDisabled as metrics_addr means no metrics, as the empty string does.
+	// MetricsDisabled as metrics_addr disables metrics, as the empty string does.
 	MetricsDisabled = "0"
 )
 
-// VaultTypeAzureKeyVault is the one vault_type there is.
+// VaultTypeAzureKeyVault is the only vault_type.
 const VaultTypeAzureKeyVault = string(v1alpha1.VaultTypeAzureKeyVault)
 
 // Config is the whole file.
 type Config struct {
 	ConfigureURL string `json:"configure_url"`
 
-	// VaultType is empty, or names the vault that VaultLookupKey is looked up in instead of using Credentials.
+	// VaultType is empty, or the type of the vault in which VaultLookupKey is looked up instead of using Credentials.
 	VaultType      string         `json:"vault_type"`
 	VaultLookupKey string         `json:"vault_lookup_key"`
 	AzureKeyVault  *AzureKeyVault `json:"azure_key_vault,omitempty"`
 
-	// Credentials are flat in the JSON; nil leaves their keys out, as a vault wants it.
+	// Credentials are flat in the JSON. With a vault they are nil, which leaves their keys out.
 	*Credentials
 
 	EphemeralRunnerSetNamespace string `json:"ephemeral_runner_set_namespace"`
@@ -58,15 +58,15 @@ type Config struct {
 	MinRunners         int    `json:"min_runners"`
 	RunnerScaleSetID   int    `json:"runner_scale_set_id"`
 	RunnerScaleSetName string `json:"runner_scale_set_name"`
-	// ServerRootCA is PEM that is added to the certificates the system trusts.
+	// ServerRootCA is PEM with certificates to trust in addition to the system's.
 	ServerRootCA    string `json:"server_root_ca"`
 	LogLevel        string `json:"log_level"`
 	LogFormat       string `json:"log_format"`
 	MetricsAddr     string `json:"metrics_addr"`
 	MetricsEndpoint string `json:"metrics_endpoint"`
-	// Metrics chooses metrics and labels; nil means the defaults.
+	// Metrics selects metrics and labels; nil means the defaults.
 	Metrics *v1alpha1.MetricsConfig `json:"metrics"`
-	// MetricsLabels says which defaults: MetricsLabelsFew, which empty means too, or MetricsLabelsARC. Not in ARC.
+	// MetricsLabels selects the defaults: MetricsLabelsFew, which is also what empty means, or MetricsLabelsARC. Not in ARC.
 	MetricsLabels string `json:"metrics_labels,omitempty"`
 }
 
@@ -94,11 +94,11 @@ type AzureKeyVault struct {
 	ClientID        string `json:"client_id"`
 	URL             string `json:"url"`
 	CertificatePath string `json:"certificate_path"`
-	// Proxy for talking to the vault. Its keys are bare because ARC's are.
+	// Proxy is for requests to the vault. Its keys in the JSON are the names of the fields, as in ARC.
 	Proxy *VaultProxy `json:"proxy,omitempty"`
 }
 
-// VaultProxy is a proxy as the environment would name it.
+// VaultProxy is a proxy, given by the values of the usual environment variables.
 type VaultProxy struct {
 	HTTPProxy  string
 	HTTPSProxy string
@@ -106,7 +106,7 @@ type VaultProxy struct {
 	CGI        bool
 }
 
-// unreadable is the next step for a file that is not there, or is none of the manager's.
+// unreadable is what to do about a file that is missing or that the manager has not written.
 const unreadable = "it is the file that the manager writes and " + PathVariable + " names: correct that, or see the manager's log"
 
 // Read reads and validates the file at path.
@@ -122,7 +122,7 @@ func Read(path string) (*Config, error) {
 	return config, nil
 }
 
-// Parse decodes and validates what a file holds. An error never repeats content, which holds secrets.
+// Parse decodes and validates the content of a file. An error never repeats the content, which holds secrets.
 func Parse(content []byte) (*Config, error) {
 	config := new(Config)
 	if err := json.Unmarshal(content, config); err != nil {
@@ -134,7 +134,7 @@ func Parse(content []byte) (*Config, error) {
 	return config, nil
 }
 
-// Encode validates the configuration and renders it as the file's one line.
+// Encode validates the configuration and encodes it as one line of JSON.
 func (c *Config) Encode() ([]byte, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (c *Config) Encode() ([]byte, error) {
 	return content, nil
 }
 
-// MetricsEnabled says that a metrics server is wanted.
+// MetricsEnabled reports whether a metrics server is wanted.
 func (c *Config) MetricsEnabled() bool {
 	return c.MetricsAddr != "" && c.MetricsAddr != MetricsDisabled
 }

@@ -69,7 +69,9 @@ func TestAVaultLeavesCredentialsOut(t *testing.T) {
 
 func TestMetricsAreKept(t *testing.T) {
 	c := valid()
-	c.Metrics = &v1alpha1.MetricsConfig{Counters: map[string]*v1alpha1.CounterMetric{"gha_started_jobs_total": {Labels: []string{"repository"}}}}
+	c.Metrics = &v1alpha1.MetricsConfig{
+		Counters: map[string]*v1alpha1.CounterMetric{"gha_started_jobs_total": {Labels: []string{"repository"}}},
+	}
 	content, err := c.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -90,20 +92,22 @@ func TestEachWrongKeyIsNamed(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		"nothing":                {func(*Config) {}, nil},
-		"an App":                 {app, nil},
-		"a vault":                {vault, nil},
-		"maxRunners 0":           {func(c *Config) { c.MinRunners, c.MaxRunners = 0, 0 }, nil},
-		"no URL":                 {func(c *Config) { c.ConfigureURL = "" }, []string{"configure_url"}},
-		"a URL without host":     {func(c *Config) { c.ConfigureURL = "github" }, []string{"configure_url"}},
-		"no set":                 {func(c *Config) { c.EphemeralRunnerSetName = "" }, []string{"ephemeral_runner_set_name"}},
-		"no namespace":           {func(c *Config) { c.EphemeralRunnerSetNamespace = "" }, []string{"ephemeral_runner_set_namespace"}},
-		"no scale set":           {func(c *Config) { c.RunnerScaleSetID = 0 }, []string{"runner_scale_set_id"}},
-		"negative minimum":       {func(c *Config) { c.MinRunners = -1 }, []string{"min_runners"}},
-		"maximum below minimum":  {func(c *Config) { c.MinRunners = 11 }, []string{"max_runners"}},
-		"no credentials":         {func(c *Config) { c.Credentials = nil }, []string{"github_token"}},
-		"both credentials":       {func(c *Config) { app(c); c.Token = "t" }, []string{"github_token"}},
-		"half an App":            {func(c *Config) { app(c); c.AppPrivateKey, c.AppID = "", "" }, []string{"github_app_id", "github_app_private_key"}},
+		"nothing":               {func(*Config) {}, nil},
+		"an App":                {app, nil},
+		"a vault":               {vault, nil},
+		"maxRunners 0":          {func(c *Config) { c.MinRunners, c.MaxRunners = 0, 0 }, nil},
+		"no URL":                {func(c *Config) { c.ConfigureURL = "" }, []string{"configure_url"}},
+		"a URL without host":    {func(c *Config) { c.ConfigureURL = "github" }, []string{"configure_url"}},
+		"no set":                {func(c *Config) { c.EphemeralRunnerSetName = "" }, []string{"ephemeral_runner_set_name"}},
+		"no namespace":          {func(c *Config) { c.EphemeralRunnerSetNamespace = "" }, []string{"ephemeral_runner_set_namespace"}},
+		"no scale set":          {func(c *Config) { c.RunnerScaleSetID = 0 }, []string{"runner_scale_set_id"}},
+		"negative minimum":      {func(c *Config) { c.MinRunners = -1 }, []string{"min_runners"}},
+		"maximum below minimum": {func(c *Config) { c.MinRunners = 11 }, []string{"max_runners"}},
+		"no credentials":        {func(c *Config) { c.Credentials = nil }, []string{"github_token"}},
+		"both credentials":      {func(c *Config) { app(c); c.Token = "t" }, []string{"github_token"}},
+		"half an App": {
+			func(c *Config) { app(c); c.AppPrivateKey, c.AppID = "", "" }, []string{"github_app_id", "github_app_private_key"},
+		},
 		"unknown vault":          {func(c *Config) { c.VaultType = "safe" }, []string{"vault_type"}},
 		"vault without settings": {func(c *Config) { vault(c); c.AzureKeyVault = nil }, []string{"azure_key_vault"}},
 		"vault half set": {

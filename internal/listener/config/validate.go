@@ -10,7 +10,7 @@ import (
 type InvalidError struct {
 	// Key is the key in the file and Cause what is wrong with it.
 	Key, Cause string
-	// Next is what to do about it.
+	// Next is what the user can do about it.
 	Next string
 }
 
@@ -42,7 +42,7 @@ func (c *Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// managed is the next step for values that no user writes.
+// managed is what to do about values that no user writes.
 const managed = "the manager writes it: see its log, and restart it if the value stays"
 
 const credentialSecret = "the credential Secret that githubConfigSecret names"
@@ -55,9 +55,11 @@ func (c *Config) validateCredentials() []error {
 	app := given.AppID != "" || given.AppInstallationID != 0 || given.AppPrivateKey != ""
 	switch {
 	case app && given.Token != "":
-		return []error{&InvalidError{"github_token", "is given next to a GitHub App", "keep either it or the github_app_* keys in " + credentialSecret}}
+		return []error{&InvalidError{"github_token", "is given next to a GitHub App",
+			"keep either it or the github_app_* keys in " + credentialSecret}}
 	case !app && given.Token == "":
-		return []error{&InvalidError{"github_token", "is empty and there is no GitHub App", "put it, or the three github_app_* keys, into " + credentialSecret}}
+		return []error{&InvalidError{"github_token", "is empty and there is no GitHub App",
+			"put it, or the three github_app_* keys, into " + credentialSecret}}
 	case !app:
 		return nil
 	}
@@ -69,7 +71,8 @@ func (c *Config) validateCredentials() []error {
 
 func (c *Config) validateVault() []error {
 	if c.VaultType != VaultTypeAzureKeyVault {
-		return []error{&InvalidError{"vault_type", fmt.Sprintf("%q is not supported", c.VaultType), "set vaultConfig.type to " + VaultTypeAzureKeyVault}}
+		return []error{&InvalidError{"vault_type", fmt.Sprintf("%q is not supported", c.VaultType),
+			"set vaultConfig.type to " + VaultTypeAzureKeyVault}}
 	}
 	vault := c.AzureKeyVault
 	if vault == nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// chosen is one choice of metrics. Methods ignore what was not chosen.
+// chosen is one choice of metrics. Its methods ignore metrics that are not part of it.
 type chosen struct {
 	configured *v1alpha1.MetricsConfig
 	preset     string
-	// ofSet are the label values that all metrics of the set share.
+	// ofSet are the label values that all metrics of the scale set share.
 	ofSet prometheus.Labels
 	// path is where they are served.
 	path       string
@@ -26,22 +26,24 @@ type chosen struct {
 	gauges     map[string]prometheus.Gauge
 	counters   map[string]*prometheus.CounterVec
 	histograms map[string]*prometheus.HistogramVec
-	// labels are those of each counter and histogram.
+	// labels holds the label names of each counter and histogram.
 	labels map[string][]string
 }
 
 func (c *chosen) differs(settings *config.Config) bool {
-	return c.path != endpoint(settings) || c.preset != settings.MetricsLabels || !reflect.DeepEqual(c.configured, settings.Metrics) || !maps.Equal(c.ofSet, labelsOfSet(settings))
+	return c.path != endpoint(settings) || c.preset != settings.MetricsLabels ||
+		!reflect.DeepEqual(c.configured, settings.Metrics) || !maps.Equal(c.ofSet, labelsOfSet(settings))
 }
 
 func (m *Metrics) choose(settings *config.Config) *chosen {
 	c := &chosen{
-		configured: settings.Metrics, preset: settings.MetricsLabels, ofSet: labelsOfSet(settings), path: endpoint(settings), registry: prometheus.NewRegistry(),
+		configured: settings.Metrics, preset: settings.MetricsLabels, ofSet: labelsOfSet(settings),
+		path: endpoint(settings), registry: prometheus.NewRegistry(),
 		gauges: map[string]prometheus.Gauge{}, counters: map[string]*prometheus.CounterVec{},
 		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{},
 	}
-	own := prometheus.WrapRegistererWith(prometheus.Labels{labelName: c.ofSet[labelName], labelNamespace: c.ofSet[labelNamespace]}, c.registry)
-	m.own.register(own)
+	labels := prometheus.Labels{labelName: c.ofSet[labelName], labelNamespace: c.ofSet[labelNamespace]}
+	m.own.register(prometheus.WrapRegistererWith(labels, c.registry))
 	known, wanted := defaults(shapeOf(settings)), settings.Metrics
 	if wanted == nil {
 		wanted = known
@@ -64,7 +66,7 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 	return c
 }
 
-// endpoint is the path to serve at; ARC's default stands for what is no path.
+// endpoint returns the path to serve at; anything that is no path means ARC's default.
 func endpoint(settings *config.Config) string {
 	if !strings.HasPrefix(settings.MetricsEndpoint, "/") {
 		return "/metrics"
@@ -72,7 +74,7 @@ func endpoint(settings *config.Config) string {
 	return settings.MetricsEndpoint
 }
 
-// usable says whether a metric of the configuration can be made, and logs if not.
+// usable reports whether the configuration describes a metric that exists, and logs one that does not exist.
 func (m *Metrics) usable(name string, known, given bool) bool {
 	if !known {
 		m.log.Info("listenerMetrics names a metric that does not exist under this kind, skipped", "metric", name)
@@ -80,7 +82,7 @@ func (m *Metrics) usable(name string, known, given bool) bool {
 	return known && given
 }
 
-// add logs why a metric could not be made: its labels are no label names, or one is there twice, or its buckets don't ascend.
+// add logs why a metric could not be registered: a label has no valid name or is there twice, or its buckets don't ascend.
 func (m *Metrics) add(name string, err error) {
 	if err != nil {
 		m.log.Error(err, "A metric can't be exported, correct it in listenerMetrics", "metric", name)
@@ -105,7 +107,7 @@ func (c *chosen) addCounter(name string, labels []string) error {
 	return nil
 }
 
-// addHistogram adds one with the given buckets where its configuration names none.
+// addHistogram adds a histogram, with the given buckets if its configuration names none.
 func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric, buckets []float64) error {
 	if len(metric.Buckets) > 0 {
 		buckets = metric.Buckets
@@ -133,7 +135,7 @@ func (c *chosen) count(name string, job *actions.JobMessageBase, result string) 
 	}
 }
 
-// measure takes whole seconds, as ARC does.
+// measure observes a duration in whole seconds, as ARC does.
 func (c *chosen) measure(name string, job *actions.JobMessageBase, result string, duration time.Duration) {
 	if histogram, ok := c.histograms[name]; ok {
 		histogram.With(pick(c.ofJob(job, result), c.labels[name])).Observe(max(0, duration.Truncate(time.Second).Seconds()))

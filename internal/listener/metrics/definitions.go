@@ -5,23 +5,23 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// Names of the metrics that a configuration may choose from.
+// Names of the metrics that listenerMetrics can select.
 const (
-	AvailableJobs        = "gha_available_jobs"
-	AcquiredJobs         = "gha_acquired_jobs"
-	AssignedJobs         = "gha_assigned_jobs"
-	RunningJobs          = "gha_running_jobs"
-	RegisteredRunners    = "gha_registered_runners"
-	BusyRunners          = "gha_busy_runners"
-	IdleRunners          = "gha_idle_runners"
-	MinRunners           = "gha_min_runners"
-	MaxRunners           = "gha_max_runners"
-	DesiredRunners       = "gha_desired_runners"
-	StartedJobs          = "gha_started_jobs_total"
-	CompletedJobs        = "gha_completed_jobs_total"
-	JobQueueDuration     = "gha_job_queue_duration_seconds"
-	JobStartupDuration   = "gha_job_startup_duration_seconds"
-	JobExecutionDuration = "gha_job_execution_duration_seconds"
+	availableJobs        = "gha_available_jobs"
+	acquiredJobs         = "gha_acquired_jobs"
+	assignedJobs         = "gha_assigned_jobs"
+	runningJobs          = "gha_running_jobs"
+	registeredRunners    = "gha_registered_runners"
+	busyRunners          = "gha_busy_runners"
+	idleRunners          = "gha_idle_runners"
+	minRunners           = "gha_min_runners"
+	maxRunners           = "gha_max_runners"
+	desiredRunners       = "gha_desired_runners"
+	startedJobs          = "gha_started_jobs_total"
+	completedJobs        = "gha_completed_jobs_total"
+	jobQueueDuration     = "gha_job_queue_duration_seconds"
+	jobStartupDuration   = "gha_job_startup_duration_seconds"
+	jobExecutionDuration = "gha_job_execution_duration_seconds"
 )
 
 // Labels that have values; others are exported empty.
@@ -39,19 +39,19 @@ const (
 	labelJobWorkflowTarget = "job_workflow_target"
 )
 
-// setLabels have one value each in one listener.
+// setLabels are the labels that have one value each in a listener.
 var setLabels = []string{labelEnterprise, labelOrganization, labelRepository, labelName, labelNamespace}
 
-// shape is what the metrics of jobs look like that a configuration does not describe itself.
+// shape is the labels and buckets of the metrics of jobs, for what the configuration does not describe itself.
 type shape struct {
 	started, completed []string
-	// queue, startup and execution are buckets in seconds.
+	// queue, startup and execution are buckets in seconds of the histograms.
 	queue, startup, execution []float64
 }
 
-// few is the default. A job's name, repository and event may have any number of values, and every one of them would cost
-// a histogram; the scale set and the result may not. Nine buckets and +Inf make ten: a set has 12 series for each of two
-// histograms and 12 for each of three results of the third, about 80 with everything else.
+// few is the default. A job's name, repository and event may have any number of values, each of which would cost a histogram;
+// the scale set and the result may not. Nine buckets, +Inf, sum and count make 12 series: a scale set has them for each of two
+// histograms and for each of three results of the third, which is about 80 series with everything else.
 var few = shape{
 	started:   []string{labelName, labelNamespace},
 	completed: []string{labelName, labelNamespace, labelJobResult},
@@ -61,10 +61,10 @@ var few = shape{
 	execution: []float64{10, 30, 60, 180, 600, 1200, 1800, 3600, 14400},
 }
 
-// startupBuckets tell a warm runner (seconds) from a new pod (tens) from a new node (minutes) from trouble.
+// startupBuckets distinguish a warm runner (seconds), a new pod (tens of seconds), a new node (minutes) and a problem.
 var startupBuckets = []float64{1, 5, 10, 20, 40, 80, 160, 320, 640}
 
-// arc is what ARC exports, so that its dashboards and recording rules go on working.
+// arc is what ARC exports, for dashboards and recording rules that were made for it.
 var arc = shape{
 	started:   []string{labelEnterprise, labelOrganization, labelRepository, labelJobName, labelEventName},
 	completed: []string{labelEnterprise, labelOrganization, labelRepository, labelJobName, labelEventName, labelJobResult},
@@ -85,38 +85,39 @@ var arcBuckets = []float64{
 }
 
 var help = map[string]string{
-	AvailableJobs:        "Jobs that match the scale set and that nobody has acquired yet.",
-	AcquiredJobs:         "Jobs acquired by the scale set and not assigned to it yet.",
-	AssignedJobs:         "Jobs assigned to the scale set, running ones included.",
-	RunningJobs:          "Jobs running or about to run on runners of the scale set.",
-	RegisteredRunners:    "Runners registered for the scale set.",
-	BusyRunners:          "Registered runners that run a job.",
-	IdleRunners:          "Registered runners that run no job.",
-	MinRunners:           "Fewest runners of the scale set.",
-	MaxRunners:           "Most runners of the scale set.",
-	DesiredRunners:       "Runners that the listener asks for.",
-	StartedJobs:          "Jobs started since the listener started.",
-	CompletedJobs:        "Jobs completed since the listener started.",
-	JobQueueDuration:     "Time from a job's queueing until it was assigned to the scale set, in seconds.",
-	JobStartupDuration:   "Time from a job's assignment to the scale set until a runner had it, in seconds.",
-	JobExecutionDuration: "Time a job ran, in seconds.",
+	availableJobs:        "Jobs that match the scale set and that nobody has acquired yet.",
+	acquiredJobs:         "Jobs acquired by the scale set and not assigned to it yet.",
+	assignedJobs:         "Jobs assigned to the scale set, running ones included.",
+	runningJobs:          "Jobs running or about to run on runners of the scale set.",
+	registeredRunners:    "Runners registered for the scale set.",
+	busyRunners:          "Registered runners that run a job.",
+	idleRunners:          "Registered runners that run no job.",
+	minRunners:           "Fewest runners of the scale set.",
+	maxRunners:           "Most runners of the scale set.",
+	desiredRunners:       "Runners that the listener asks for.",
+	startedJobs:          "Jobs started since the listener started.",
+	completedJobs:        "Jobs completed since the listener started.",
+	jobQueueDuration:     "Time from a job's queueing until it was assigned to the scale set, in seconds.",
+	jobStartupDuration:   "Time from a job's assignment to the scale set until a runner had it, in seconds.",
+	jobExecutionDuration: "Time a job ran, in seconds.",
 }
 
-// defaults are the metrics of a configuration that chooses none.
+// defaults returns the metrics of a configuration that selects none.
 func defaults(s shape) *v1alpha1.MetricsConfig {
 	chosen := &v1alpha1.MetricsConfig{
 		Gauges: map[string]*v1alpha1.GaugeMetric{},
 		Counters: map[string]*v1alpha1.CounterMetric{
-			StartedJobs: {Labels: s.started}, CompletedJobs: {Labels: s.completed},
+			startedJobs: {Labels: s.started}, completedJobs: {Labels: s.completed},
 		},
 		Histograms: map[string]*v1alpha1.HistogramMetric{
-			JobQueueDuration:     {Labels: s.started, Buckets: s.queue},
-			JobStartupDuration:   {Labels: s.started, Buckets: s.startup},
-			JobExecutionDuration: {Labels: s.completed, Buckets: s.execution},
+			jobQueueDuration:     {Labels: s.started, Buckets: s.queue},
+			jobStartupDuration:   {Labels: s.started, Buckets: s.startup},
+			jobExecutionDuration: {Labels: s.completed, Buckets: s.execution},
 		},
 	}
 	for _, name := range []string{
-		AvailableJobs, AcquiredJobs, AssignedJobs, RunningJobs, RegisteredRunners, BusyRunners, IdleRunners, MinRunners, MaxRunners, DesiredRunners,
+		availableJobs, acquiredJobs, assignedJobs, runningJobs, registeredRunners, busyRunners, idleRunners,
+		minRunners, maxRunners, desiredRunners,
 	} {
 		chosen.Gauges[name] = &v1alpha1.GaugeMetric{Labels: setLabels}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// labelsOfSet are the values that say which set it is. A URL that can't be read leaves its part empty: the client
-// refuses it with a better message.
+// labelsOfSet returns the label values that identify the scale set. A URL that can't be parsed leaves its labels empty: the
+// client refuses it with a better message.
 func labelsOfSet(settings *config.Config) prometheus.Labels {
 	labels := prometheus.Labels{
 		// The EphemeralRunnerSet has the same name, unless ARC has made it.
@@ -31,7 +31,7 @@ func labelsOfSet(settings *config.Config) prometheus.Labels {
 	return labels
 }
 
-// ofJob are the values of a job's metrics: organization and repository are the job's, not the set's.
+// ofJob returns the label values of a job's metrics: organization and repository are the job's, not the scale set's.
 func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.Labels {
 	labels := maps.Clone(c.ofSet)
 	labels[labelOrganization] = job.OwnerName
@@ -44,8 +44,8 @@ func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.La
 	return labels
 }
 
-// splitWorkflowRef reads OWNER/REPO/PATH/FILE@refs/TARGET: the file's name without its extension, and the target as
-// heads/BRANCH, tags/TAG or pull/NUMBER. Both are empty when the text is no such reference.
+// splitWorkflowRef parses OWNER/REPO/PATH/FILE@refs/TARGET and returns the file's name without its extension, and the target as
+// heads/BRANCH, tags/TAG or pull/NUMBER. Both are empty if the text is no such reference, the target alone if it is none of these.
 func splitWorkflowRef(reference string) (name, target string) {
 	file, ref, found := strings.Cut(reference, "@")
 	if !found || strings.Contains(ref, "@") {
@@ -66,7 +66,7 @@ func splitWorkflowRef(reference string) (name, target string) {
 	return name, ""
 }
 
-// pick takes the labels that a metric has. One without a value is empty.
+// pick returns the values of the named labels, empty for those without a value.
 func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	picked := make(prometheus.Labels, len(names))
 	for _, name := range names {
@@ -75,8 +75,8 @@ func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	return picked
 }
 
-// notReserved refuses the label that a histogram's buckets have; like the order of buckets, the Prometheus library would
-// panic about it.
+// notReserved refuses the label le, which a histogram's buckets have. The Prometheus library panics because of it, as it does
+// because of buckets that don't ascend.
 func notReserved(labels []string) error {
 	if slices.Contains(labels, "le") {
 		return errors.New("label le is reserved in histograms")

@@ -1,6 +1,6 @@
-// Package metrics is what a listener shows to Prometheus: ARC's metrics under ARC's names, chosen and
-// labelled by the AutoscalingRunnerSet's listenerMetrics, with few labels and buckets by default or, if the manager is told
-// so, with ARC's; and some about the listener itself.
+// Package metrics exports a listener's metrics to Prometheus. Those that ARC has too have ARC's names, and listenerMetrics of
+// the AutoscalingRunnerSet selects them, their labels and buckets; by default they have few labels and buckets or, with a flag
+// of the manager, ARC's. Others are about the listener itself.
 package metrics
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// Metrics takes what happened and serves it. It is safe for concurrent use.
+// Metrics counts what happens and serves the result. It is safe for concurrent use.
 type Metrics struct {
 	log     logr.Logger
 	own     *own
 	current atomic.Pointer[chosen]
-	// last is repeated when the choice of metrics changes.
+	// last is shown again when the choice of metrics changes.
 	last atomic.Pointer[observation]
 }
 
@@ -29,7 +29,7 @@ type observation struct {
 	desired    int
 }
 
-// New makes the metrics that the configuration chooses. Unknown names are logged and skipped.
+// New returns the metrics that the configuration selects. Unknown names are logged and skipped.
 func New(settings *config.Config, log logr.Logger) *Metrics {
 	m := &Metrics{log: log, own: newOwn()}
 	m.last.Store(&observation{})
@@ -37,15 +37,15 @@ func New(settings *config.Config, log logr.Logger) *Metrics {
 	return m
 }
 
-// Configure changes limits and the choice of metrics. Counters start anew when the choice is another.
+// Configure changes limits and the choice of metrics. Counters start from 0 if the choice changes.
 func (m *Metrics) Configure(settings *config.Config) {
 	before := m.current.Load()
 	if before == nil || before.differs(settings) {
 		before = m.choose(settings)
 		m.current.Store(before)
 	}
-	before.set(MinRunners, float64(settings.MinRunners))
-	before.set(MaxRunners, float64(settings.MaxRunners))
+	before.set(minRunners, float64(settings.MinRunners))
+	before.set(maxRunners, float64(settings.MaxRunners))
 	m.show(m.last.Load())
 }
 
@@ -58,27 +58,27 @@ func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 
 func (m *Metrics) show(seen *observation) {
 	c := m.current.Load()
-	c.set(AvailableJobs, float64(seen.statistics.TotalAvailableJobs))
-	c.set(AcquiredJobs, float64(seen.statistics.TotalAcquiredJobs))
-	c.set(AssignedJobs, float64(seen.statistics.TotalAssignedJobs))
-	c.set(RunningJobs, float64(seen.statistics.TotalRunningJobs))
-	c.set(RegisteredRunners, float64(seen.statistics.TotalRegisteredRunners))
-	c.set(BusyRunners, float64(seen.statistics.TotalBusyRunners))
-	c.set(IdleRunners, float64(seen.statistics.TotalIdleRunners))
-	c.set(DesiredRunners, float64(seen.desired))
+	c.set(availableJobs, float64(seen.statistics.TotalAvailableJobs))
+	c.set(acquiredJobs, float64(seen.statistics.TotalAcquiredJobs))
+	c.set(assignedJobs, float64(seen.statistics.TotalAssignedJobs))
+	c.set(runningJobs, float64(seen.statistics.TotalRunningJobs))
+	c.set(registeredRunners, float64(seen.statistics.TotalRegisteredRunners))
+	c.set(busyRunners, float64(seen.statistics.TotalBusyRunners))
+	c.set(idleRunners, float64(seen.statistics.TotalIdleRunners))
+	c.set(desiredRunners, float64(seen.desired))
 }
 
-// Message counts a message's jobs. One that completed without ever having had a runner is no completed job.
+// Message counts a message's jobs. A job that completed without ever having had a runner does not count as completed.
 func (m *Metrics) Message(message *actions.Message) {
 	c := m.current.Load()
 	for i := range message.JobsStarted {
 		job := &message.JobsStarted[i].JobMessageBase
-		c.count(StartedJobs, job, "")
+		c.count(startedJobs, job, "")
 		if !job.QueueTime.IsZero() && !job.ScaleSetAssignTime.IsZero() {
-			c.measure(JobQueueDuration, job, "", job.ScaleSetAssignTime.Sub(job.QueueTime))
+			c.measure(jobQueueDuration, job, "", job.ScaleSetAssignTime.Sub(job.QueueTime))
 		}
 		if !job.RunnerAssignTime.IsZero() && !job.ScaleSetAssignTime.IsZero() {
-			c.measure(JobStartupDuration, job, "", job.RunnerAssignTime.Sub(job.ScaleSetAssignTime))
+			c.measure(jobStartupDuration, job, "", job.RunnerAssignTime.Sub(job.ScaleSetAssignTime))
 		}
 	}
 	for i := range message.JobsCompleted {
@@ -86,14 +86,14 @@ func (m *Metrics) Message(message *actions.Message) {
 		if job.RunnerAssignTime.IsZero() {
 			continue
 		}
-		c.count(CompletedJobs, job, result)
+		c.count(completedJobs, job, result)
 		if !job.FinishTime.IsZero() {
-			c.measure(JobExecutionDuration, job, result, job.FinishTime.Sub(job.RunnerAssignTime))
+			c.measure(jobExecutionDuration, job, result, job.FinishTime.Sub(job.RunnerAssignTime))
 		}
 	}
 }
 
-// ServeHTTP serves the metrics chosen at the moment, at the path configured at the moment.
+// ServeHTTP serves the current choice of metrics at the path that is configured at the moment.
 func (m *Metrics) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	c := m.current.Load()
 	if request.URL.Path != c.path {
@@ -103,7 +103,7 @@ func (m *Metrics) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, request)
 }
 
-// Describe sends what the metrics chosen at the moment are, whether they have series or not.
+// Describe sends the descriptions of the current choice of metrics, with or without series.
 func (m *Metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	m.current.Load().registry.Describe(descriptions)
 }

@@ -47,7 +47,8 @@ func messageOfJobs() *actions.Message {
 	job := actions.JobMessageBase{
 		OwnerName: "owner", RepositoryName: "repo", JobDisplayName: "build", EventName: "push",
 		JobWorkflowRef: "owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",
-		QueueTime:      noon.Add(-3 * time.Second), ScaleSetAssignTime: noon, RunnerAssignTime: noon.Add(7900 * time.Millisecond), FinishTime: noon.Add(72900 * time.Millisecond),
+		QueueTime:      noon.Add(-3 * time.Second), ScaleSetAssignTime: noon,
+		RunnerAssignTime: noon.Add(7900 * time.Millisecond), FinishTime: noon.Add(72900 * time.Millisecond),
 	}
 	taken := job
 	taken.RunnerAssignTime = time.Time{}
@@ -83,8 +84,8 @@ func TestDefaultMetrics(t *testing.T) {
 	)
 }
 
-// seriesOf counts the series of a listener whose jobs are of so many kinds: each has a name, a repository and an event of its
-// own, and each result once.
+// seriesOf counts the series of a listener whose jobs are of the given number of kinds. Each kind has a name, a repository and an
+// event of its own, and jobs with each of the results.
 func seriesOf(t *testing.T, m *Metrics, kinds int, results ...string) (series int) {
 	t.Helper()
 	m.Statistics(statistics(), 5)
@@ -181,11 +182,12 @@ func TestOwnMetrics(t *testing.T) {
 		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 1.7e+09`,
 		`gha_listener_session_up{`+set+`} 1`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
 	m.SessionLost()
-	m.Request(actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201}) // another token, without an end
-	expect(t, scrape(t, m, "/metrics"), `gha_listener_session_up{`+set+`} 0`, `gha_listener_credential_expiry_timestamp_seconds{`+set+`} 0`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
+	m.Request(actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201}) // another token, which does not expire
+	expect(t, scrape(t, m, "/metrics"), `gha_listener_session_up{`+set+`} 0`,
+		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 0`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
 }
 
-// An EphemeralRunnerSet that ARC has made has a name of its own; dashboards know the scale set's.
+// An EphemeralRunnerSet that ARC created has a name of its own; dashboards use the scale set's.
 func TestSeriesAreNamedAfterTheScaleSet(t *testing.T) {
 	adopted := settings(nil)
 	adopted.RunnerScaleSetName, adopted.EphemeralRunnerSetName = "set", "set-k7x2m"
@@ -198,18 +200,21 @@ func TestSeriesAreNamedAfterTheScaleSet(t *testing.T) {
 
 func TestChosenMetrics(t *testing.T) {
 	m := New(settings(&v1alpha1.MetricsConfig{
-		Gauges:   map[string]*v1alpha1.GaugeMetric{MaxRunners: {Labels: []string{"name", "colour"}}, "gha_unknown": {}, MinRunners: nil},
-		Counters: map[string]*v1alpha1.CounterMetric{StartedJobs: {Labels: []string{"job_workflow_name", "job_workflow_target", "job_workflow_ref"}}},
+		Gauges: map[string]*v1alpha1.GaugeMetric{maxRunners: {Labels: []string{"name", "colour"}}, "gha_unknown": {}, minRunners: nil},
+		Counters: map[string]*v1alpha1.CounterMetric{
+			startedJobs: {Labels: []string{"job_workflow_name", "job_workflow_target", "job_workflow_ref"}},
+		},
 		Histograms: map[string]*v1alpha1.HistogramMetric{
-			JobStartupDuration: {Labels: []string{"event_name"}, Buckets: []float64{5, 10}},
+			jobStartupDuration: {Labels: []string{"event_name"}, Buckets: []float64{5, 10}},
 		},
 	}), logr.Discard())
 	m.Message(messageOfJobs())
 	scraped := scrape(t, m, "/metrics")
 	expect(t, scraped, `gha_max_runners{colour="",name="set"} 9`,
 		`gha_started_jobs_total{job_workflow_name="ci",job_workflow_ref="owner/repo/.github/workflows/ci.yml@refs/heads/feature/x",job_workflow_target="heads/feature/x"} 1`,
-		`gha_job_startup_duration_seconds_bucket{event_name="push",le="5"} 0`, `gha_job_startup_duration_seconds_bucket{event_name="push",le="10"} 1`)
-	for _, absent := range []string{"gha_unknown", MinRunners, AssignedJobs, CompletedJobs, JobExecutionDuration} {
+		`gha_job_startup_duration_seconds_bucket{event_name="push",le="5"} 0`,
+		`gha_job_startup_duration_seconds_bucket{event_name="push",le="10"} 1`)
+	for _, absent := range []string{"gha_unknown", minRunners, assignedJobs, completedJobs, jobExecutionDuration} {
 		if strings.Contains(scraped, absent) {
 			t.Errorf("%s is exported", absent)
 		}
@@ -218,10 +223,10 @@ func TestChosenMetrics(t *testing.T) {
 
 func TestWrongChoicesAreLeftOut(t *testing.T) {
 	m := New(settings(&v1alpha1.MetricsConfig{
-		Gauges:   map[string]*v1alpha1.GaugeMetric{IdleRunners: {Labels: []string{"name", "name"}}, BusyRunners: {Labels: []string{"name"}}},
-		Counters: map[string]*v1alpha1.CounterMetric{StartedJobs: {Labels: []string{"no-label\xff"}}},
+		Gauges:   map[string]*v1alpha1.GaugeMetric{idleRunners: {Labels: []string{"name", "name"}}, busyRunners: {Labels: []string{"name"}}},
+		Counters: map[string]*v1alpha1.CounterMetric{startedJobs: {Labels: []string{"no-label\xff"}}},
 		Histograms: map[string]*v1alpha1.HistogramMetric{
-			JobStartupDuration: {Buckets: []float64{5, 5}}, JobExecutionDuration: {Labels: []string{"le"}},
+			jobStartupDuration: {Buckets: []float64{5, 5}}, jobExecutionDuration: {Labels: []string{"le"}},
 		},
 	}), logr.Discard())
 	m.Statistics(&actions.Statistics{TotalBusyRunners: 2}, 2)
@@ -239,11 +244,12 @@ func TestSettingsChangeWhileServing(t *testing.T) {
 	next.MaxRunners = 20
 	m.Configure(next)
 	scraped := scrape(t, m, "/metrics")
-	expect(t, scraped, `gha_listener_dropped_reports_total{name="set",namespace="ns",reason="NotFound"} 1`, `gha_listener_github_requests_total{endpoint="get_message",name="set",namespace="ns",status="202"} 1`)
+	expect(t, scraped, `gha_listener_dropped_reports_total{name="set",namespace="ns",reason="NotFound"} 1`,
+		`gha_listener_github_requests_total{endpoint="get_message",name="set",namespace="ns",status="202"} 1`)
 	if !strings.Contains(scraped, "gha_started_jobs_total{") || !strings.Contains(scraped, "} 20\n") {
 		t.Errorf("limits changed, but counters or the limit are not there:\n%s", scraped)
 	}
-	next = settings(&v1alpha1.MetricsConfig{Gauges: map[string]*v1alpha1.GaugeMetric{AssignedJobs: {}}})
+	next = settings(&v1alpha1.MetricsConfig{Gauges: map[string]*v1alpha1.GaugeMetric{assignedJobs: {}}})
 	next.MetricsEndpoint = "/elsewhere"
 	m.Configure(next)
 	expect(t, scrape(t, m, "/elsewhere"), "gha_assigned_jobs 4")

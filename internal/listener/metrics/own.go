@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// own metrics are about the listener itself; listenerMetrics does not choose among them. Each has the labels name and
-// namespace, of its scale set.
+// own are the metrics about the listener itself; listenerMetrics does not select among them. Each has the labels name and
+// namespace, those of the scale set.
 type own struct {
 	dropped   *prometheus.CounterVec
 	requests  *prometheus.CounterVec
@@ -70,7 +70,7 @@ func (o *own) decided(before, now int) {
 // Dropped counts something that was given up.
 func (m *Metrics) Dropped(reason string) { m.own.dropped.WithLabelValues(reason).Inc() }
 
-// Request counts a request to GitHub, and shows what its answer says of limits.
+// Request counts a request to GitHub, and shows what its answer says about limits and the token.
 func (m *Metrics) Request(request actions.RequestInfo) {
 	m.own.requests.WithLabelValues(request.Endpoint, request.Status()).Inc()
 	if limit := request.RateLimit; limit != nil {
@@ -84,7 +84,7 @@ func (m *Metrics) Request(request actions.RequestInfo) {
 	}
 }
 
-// Polled shows that a session is held and when it last answered.
+// Polled shows that a session is held, and when it was last polled successfully.
 func (m *Metrics) Polled(at time.Time) {
 	m.own.session.Set(1)
 	m.own.polled.Set(float64(at.Unix()))

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-func TestAHiccupIsNoNews(t *testing.T) {
+func TestAShortFailureIsNotShown(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		failing := false
 		s.github.onPoll = func() error {
@@ -24,21 +24,21 @@ func TestAHiccupIsNoNews(t *testing.T) {
 			return nil
 		}
 		s.start()
-		told := len(s.cluster.states)
+		written := len(s.cluster.states)
 		failing = true
-		s.pass(pollLength + 20*time.Second)
+		s.pass(pollHoldPeriod + 20*time.Second)
 		failing = false
 		s.pass(time.Minute)
-		if got := s.cluster.states[told:]; len(got) != 0 {
-			t.Errorf("20 s of trouble were told: %+v", got)
+		if got := s.cluster.states[written:]; len(got) != 0 {
+			t.Errorf("20 s of failure were written: %+v", got)
 		}
 	})
 }
 
-func TestTroubleIsToldOnceWithItsBeginning(t *testing.T) {
+func TestAFailureIsShownOnceWithItsBeginning(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
-		begun := time.Now().Add(pollLength).Truncate(time.Second)
+		begun := time.Now().Add(pollHoldPeriod).Truncate(time.Second)
 		s.github.onPoll = func() error { return errBroken }
 		s.pass(10 * time.Minute)
 		last := s.cluster.states[len(s.cluster.states)-1]
@@ -60,24 +60,25 @@ func TestAStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 		s.start()
 		s.pass(time.Minute)
 		failing = false
-		s.pass(longestPause)
+		s.pass(maxPause)
 		if got := s.cluster.state(); got != "Listening/Listening" {
 			t.Errorf("state = %q", got)
 		}
 	})
 }
 
-// A limit that is imposed again has another end, which is what people want to know; other reasons' words may wait.
-func TestNewEndOfARateLimitIsTold(t *testing.T) {
-	for reason, told := range map[string]bool{v1alpha1.ReasonRateLimited: true, v1alpha1.ReasonGitHubUnavailable: false} {
+// A rate limit that is imposed again has a new end, which users want to know. A new message alone is not worth a write for
+// other reasons.
+func TestNewEndOfARateLimitIsShown(t *testing.T) {
+	for reason, written := range map[string]bool{v1alpha1.ReasonRateLimited: true, v1alpha1.ReasonGitHubUnavailable: false} {
 		before := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: reason, Message: "until noon"}
 		after := before
 		after.Message = "until one"
-		if same(&before, &after) == told {
-			t.Errorf("%s in other words: told %t, want %t", reason, !told, told)
+		if sameStatus(&before, &after) == written {
+			t.Errorf("%s in other words: written %t, want %t", reason, !written, written)
 		}
-		if !same(&before, &before) {
-			t.Errorf("%s in the same words is told again", reason)
+		if !sameStatus(&before, &before) {
+			t.Errorf("%s in the same words is written again", reason)
 		}
 	}
 }
@@ -86,18 +87,18 @@ func TestReasons(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
 		reason string
-		told   time.Duration
+		after  time.Duration
 	}{
-		"conflict":           {actions.ErrSessionConflict, v1alpha1.ReasonSessionConflict, conflictPatience},
-		"session gone":       {actions.ErrSessionNotFound, reasonSessionLost, patience},
+		"conflict":           {actions.ErrSessionConflict, v1alpha1.ReasonSessionConflict, conflictGracePeriod},
+		"session gone":       {actions.ErrSessionNotFound, reasonSessionLost, failureGracePeriod},
 		"scale set gone":     {actions.ErrScaleSetNotFound, v1alpha1.ReasonScaleSetNotFound, 0},
 		"credential refused": {actions.ErrUnauthorized, v1alpha1.ReasonUnauthorized, 0},
 		"credential useless": {actions.ErrInvalidCredentials, v1alpha1.ReasonCredentialsInvalid, 0},
 		"no certificate":     {errUnusable, v1alpha1.ReasonInvalidConfiguration, 0},
 		"rate limit":         {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, v1alpha1.ReasonRateLimited, 0},
-		"message":            {&actions.MalformedMessageError{Err: errBroken}, reasonMalformedMessage, patience},
-		"time is up":         {&actions.TimeoutError{}, v1alpha1.ReasonTimeout, patience},
-		"anything else":      {errBroken, v1alpha1.ReasonGitHubUnavailable, patience},
+		"message":            {&actions.MalformedMessageError{Err: errBroken}, reasonMalformedMessage, failureGracePeriod},
+		"time is up":         {&actions.TimeoutError{}, v1alpha1.ReasonTimeout, failureGracePeriod},
+		"anything else":      {errBroken, v1alpha1.ReasonGitHubUnavailable, failureGracePeriod},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason, err := explain(fmt.Errorf("call: %w", test.err))
@@ -107,16 +108,16 @@ func TestReasons(t *testing.T) {
 			if (reason == v1alpha1.ReasonTimeout || reason == v1alpha1.ReasonGitHubUnavailable) && !strings.Contains(err.Error(), "check proxy") {
 				t.Errorf("%q says nothing of what to look at", err)
 			}
-			var troubled *trouble
-			troubled = troubled.again(reason, err, noon)
-			if test.told > 0 {
-				troubled = troubled.again(reason, err, noon.Add(test.told-1))
-				if status := troubled.status(); status != nil {
-					t.Errorf("told %+v too early", status)
+			var f *failure
+			f = f.next(reason, err, noon)
+			if test.after > 0 {
+				f = f.next(reason, err, noon.Add(test.after-1))
+				if status := f.status(); status != nil {
+					t.Errorf("shown as %+v too early", status)
 				}
 			}
-			troubled = troubled.again(reason, err, noon.Add(test.told))
-			if status := troubled.status(); status == nil || !status.Since.Time.Equal(noon) {
+			f = f.next(reason, err, noon.Add(test.after))
+			if status := f.status(); status == nil || !status.Since.Time.Equal(noon) {
 				t.Errorf("status = %+v, want it since %s", status, noon)
 			}
 		})
@@ -124,7 +125,7 @@ func TestReasons(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	pauses := backoff{first: time.Second, most: 15 * time.Second}
+	pauses := backoff{initial: time.Second, max: 15 * time.Second}
 	for i, full := range []time.Duration{1, 2, 4, 8, 15, 15} {
 		if got := pauses.next(); got < full*time.Second/2 || got > full*time.Second {
 			t.Errorf("pause %d = %s, want between %s and %s", i, got, full*time.Second/2, full*time.Second)
@@ -156,9 +157,9 @@ func TestProbes(t *testing.T) {
 	expect("before the first session", "/readyz", http.StatusServiceUnavailable)
 	h.polled(noon)
 	expect("with a session", "/readyz", http.StatusOK)
-	clk.SetTime(noon.Add(turnLimit + time.Second))
+	clk.SetTime(noon.Add(turnTimeout + time.Second))
 	expect("when the loop is stuck", "/healthz", http.StatusServiceUnavailable)
-	clk.SetTime(noon.Add(2*pollLength + time.Second))
+	clk.SetTime(noon.Add(2*pollHoldPeriod + time.Second))
 	h.turned(clk.Now())
 	expect("without a good poll for long", "/healthz", http.StatusOK)
 	expect("without a good poll for long", "/readyz", http.StatusServiceUnavailable)
@@ -167,7 +168,7 @@ func TestProbes(t *testing.T) {
 	expect("when the session is lost", "/readyz", http.StatusServiceUnavailable)
 }
 
-func TestTheLoopTurnsWhateverHangs(t *testing.T) {
+func TestTheLoopGoesOnWhateverHangs(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		hang := make(chan struct{})
 		defer close(hang)
@@ -187,8 +188,8 @@ func TestTheLoopTurnsWhateverHangs(t *testing.T) {
 	})
 }
 
-// The answer to a publication tells what the set has heard, unless a report may have come after it.
-func TestAnAnswerOlderThanAReportSaysNothing(t *testing.T) {
+// The answer to a publication says which status the set has, unless a write of the status may be newer.
+func TestAnAnswerOlderThanAWriteOfTheStatusIsIgnored(t *testing.T) {
 	listening := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}
 	starting := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStarting}
 	for name, test := range map[string]struct {
@@ -202,10 +203,10 @@ func TestAnAnswerOlderThanAReportSaysNothing(t *testing.T) {
 		"asked for before a report":      {&starting, 1, false, v1alpha1.ListenerStateListening},
 		"asked for while one is written": {nil, 2, true, v1alpha1.ListenerStateListening},
 	} {
-		l := &loop{state: reporting{told: listening, turns: 2, underWay: test.underWay}}
-		l.heard(test.answer, test.turns)
-		if got := l.state.told.State; got != test.want {
-			t.Errorf("%s: told %q, want %q", name, got, test.want)
+		l := &loop{status: statusState{lastWritten: listening, epoch: 2, underWay: test.underWay}}
+		l.statusSeen(test.answer, test.turns)
+		if got := l.status.lastWritten.State; got != test.want {
+			t.Errorf("%s: last written %q, want %q", name, got, test.want)
 		}
 	}
 }

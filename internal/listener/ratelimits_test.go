@@ -10,12 +10,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// limitedFor is what GitHub answers that wants to be left alone.
+// limitedFor returns a rate limit that ends after pause.
 func limitedFor(pause time.Duration) error {
 	return &actions.RateLimitedError{Until: time.Now().Add(pause), Err: errBroken}
 }
 
-// A limit without an end is met with the loop's own back-off, and is no news before it has lasted.
+// After a limit without an end the loop uses its own backoff, and the status shows the limit only when it lasts.
 func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		failures := 0
@@ -26,18 +26,18 @@ func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 			return nil
 		}
 		s.start()
-		s.pass(firstPause)
+		s.pass(initialPause)
 		if got := len(s.github.pollTimes()); got != 2 {
-			t.Errorf("%d polls %s after a limit without an end, want 2", got, firstPause)
+			t.Errorf("%d polls %s after a limit without an end, want 2", got, initialPause)
 		}
 		s.pass(time.Minute)
 		if got := s.cluster.state(); got != "Listening/Listening" || len(s.cluster.states) != 2 {
-			t.Errorf("told %+v, want nothing of a limit that was gone at once", s.cluster.states)
+			t.Errorf("states = %+v, want nothing of a limit that was gone at once", s.cluster.states)
 		}
 	})
 }
 
-func TestALimitWithoutAnEndThatLastsIsToldOnce(t *testing.T) {
+func TestALimitWithoutAnEndThatLastsIsShownOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		limited := false
 		answers := 0
@@ -50,16 +50,16 @@ func TestALimitWithoutAnEndThatLastsIsToldOnce(t *testing.T) {
 		}
 		s.start()
 		limited = true // for the polls after the one that is under way
-		s.pass(pollLength + patience - time.Second)
+		s.pass(pollHoldPeriod + failureGracePeriod - time.Second)
 		if got := s.cluster.state(); got != "Listening/Listening" {
 			t.Errorf("state = %s before the ordinary patience is over", got)
 		}
 		s.pass(10 * time.Minute)
 		if got := s.cluster.state(); got != "Retrying/RateLimited" || len(s.cluster.states) != 3 {
-			t.Errorf("told %+v, want the limit once", s.cluster.states)
+			t.Errorf("states = %+v, want the limit once", s.cluster.states)
 		}
 		limited = false
-		s.pass(longestPause + pollLength + time.Second)
+		s.pass(maxPause + pollHoldPeriod + time.Second)
 		if got := s.cluster.state(); got != "Listening/Listening" {
 			t.Errorf("state = %s after the limit", got)
 		}
@@ -90,7 +90,7 @@ func TestALimitOfAcquisitionsIsKept(t *testing.T) {
 	})
 }
 
-// Messages and empty polls make statistics due, which must not bring a call before its time.
+// Messages and empty polls make statistics due, but they must not be read before the limit ends.
 func TestALimitOfStatisticsIsKept(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		asked := 0
@@ -101,7 +101,7 @@ func TestALimitOfStatisticsIsKept(t *testing.T) {
 			}
 			return nil
 		}
-		s.pass(pollLength)
+		s.pass(pollHoldPeriod)
 		for id := range int64(8) {
 			s.send(message(id+1, 1, "start 1 a"))
 			s.pass(20 * time.Second)
@@ -141,7 +141,7 @@ func TestALimitOfDeletionsIsKept(t *testing.T) {
 	})
 }
 
-// Messages that wait for their deletion, as many as may be under way, would keep the next poll waiting.
+// The next poll would have to wait once maxUnackedMessages wait for their deletion.
 func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		asked := 0
@@ -152,11 +152,11 @@ func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 			return nil
 		}
 		s.start()
-		for id := range int64(2 * messagesUnderWay) {
+		for id := range int64(2 * maxUnackedMessages) {
 			s.send(message(id+1, 1, "start 1 a"))
 			s.pass(time.Second)
 		}
-		if got := s.github.lastPoll().lastID; got != 2*messagesUnderWay || asked != 1 {
+		if got := s.github.lastPollAt().lastID; got != 2*maxUnackedMessages || asked != 1 {
 			t.Errorf("the last poll was after message %d, asked %d times; want all messages taken and one deletion asked for", got, asked)
 		}
 		s.pass(10 * time.Minute)

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// process is what a listener's process can be killed by: from then on what it writes reaches nobody, although it
-// believes so and ends at once when asked to.
+// process wraps what a listener's process writes to. Once it is killed, writes have no effect but seem to succeed, so that the
+// listener ends at once when asked to.
 type process struct {
 	listener.Cluster
 	killed atomic.Bool
@@ -26,11 +26,11 @@ func (p *process) Publish(ctx context.Context, publication listener.Publication)
 	return p.Cluster.Publish(ctx, publication)
 }
 
-func (p *process) ReportState(ctx context.Context, status v1alpha1.ListenerStatus) error {
+func (p *process) WriteStatus(ctx context.Context, status v1alpha1.ListenerStatus) error {
 	if p.killed.Load() {
 		return nil
 	}
-	return p.Cluster.ReportState(ctx, status)
+	return p.Cluster.WriteStatus(ctx, status)
 }
 
 func (p *process) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
@@ -42,32 +42,32 @@ func (p *process) ReportJob(ctx context.Context, runner string, status v1alpha1.
 
 func (p *process) connect(settings *config.Config, observe func(actions.RequestInfo)) (listener.GitHub, error) {
 	client, err := listener.Connect(logr.Discard())(settings, observe)
-	return mortalGitHub{client, p}, err
+	return killableGitHub{client, p}, err
 }
 
-type mortalGitHub struct {
+type killableGitHub struct {
 	listener.GitHub
 	process *process
 }
 
-func (g mortalGitHub) CreateSession(ctx context.Context, scaleSetID int, owner string) (listener.Session, error) {
+func (g killableGitHub) CreateSession(ctx context.Context, scaleSetID int, owner string) (listener.Session, error) {
 	session, err := g.GitHub.CreateSession(ctx, scaleSetID, owner)
-	return mortalSession{session, g.process}, err
+	return killableSession{session, g.process}, err
 }
 
-type mortalSession struct {
+type killableSession struct {
 	listener.Session
 	process *process
 }
 
-func (s mortalSession) DeleteMessage(ctx context.Context, id int64) error {
+func (s killableSession) DeleteMessage(ctx context.Context, id int64) error {
 	if s.process.killed.Load() {
 		return nil
 	}
 	return s.Session.DeleteMessage(ctx, id)
 }
 
-func (s mortalSession) Close(ctx context.Context) error {
+func (s killableSession) Close(ctx context.Context) error {
 	if s.process.killed.Load() {
 		return nil
 	}

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A report that failed leaves its place to others until its pause is over.
-func TestAFailedReportPausesOutsideOfThePlaces(t *testing.T) {
+// A report that failed does not count against the limit until its pause is over.
+func TestAFailedReportPausesOutsideOfTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, begun := newRig(), time.Now()
+		r, begun := newTestReporter(), time.Now()
 		var written time.Duration
 		r.cluster.onJob = func(runner string) error {
 			if runner == "last" {
@@ -27,7 +27,7 @@ func TestAFailedReportPausesOutsideOfThePlaces(t *testing.T) {
 			return nil
 		}
 		var names []string
-		for i := range reportsAtOnce {
+		for i := range maxReportWrites {
 			names = append(names, fmt.Sprint("runner-", i))
 		}
 		r.deliver(t.Context(), reportsAbout("succeeded", append(names, "last")...))()
@@ -37,24 +37,24 @@ func TestAFailedReportPausesOutsideOfThePlaces(t *testing.T) {
 	})
 }
 
-// Many reports at a server that answers a part of them too late: none is given up because it waited for its turn.
-func TestWaitingForItsTurnCostsAReportNoTime(t *testing.T) {
+// Many reports to a server that answers some of them too late: none is given up because it waited in the queue.
+func TestWaitingInTheQueueCostsAReportNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, attempts := newRig(), 0
+		r, attempts := newTestReporter(), 0
 		r.cluster.onJob = func(string) error {
 			r.mu.Lock()
 			attempts++
 			late := attempts%5 == 0
 			r.mu.Unlock()
 			if late {
-				<-time.After(kubernetesLimit)
+				<-time.After(kubernetesTimeout)
 				return apierrors.NewTimeoutError("too late", 0)
 			}
 			<-time.After(20 * time.Millisecond)
 			return nil
 		}
 		var names []string
-		for i := range messagesUnderWay * entriesPerMessage {
+		for i := range maxUnackedMessages * maxMessageEntries {
 			names = append(names, fmt.Sprint("runner-", i))
 		}
 		r.deliver(t.Context(), reportsAbout("succeeded", names...))()
@@ -64,10 +64,10 @@ func TestWaitingForItsTurnCostsAReportNoTime(t *testing.T) {
 	})
 }
 
-// An API server that comes back forbids everything for a moment, also what waited for it longer than that.
+// An API server that comes back forbids everything for a moment, including reports that have waited longer than that.
 func TestForbiddenAfterAnOutageIsNoReasonToGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, begun := newRig(), time.Now()
+		r, begun := newTestReporter(), time.Now()
 		r.cluster.onJob = func(string) error {
 			switch away := time.Since(begun); {
 			case away < time.Minute:
@@ -85,13 +85,13 @@ func TestForbiddenAfterAnOutageIsNoReasonToGiveUp(t *testing.T) {
 	})
 }
 
-// An outage costs a report none of its minute, whoever is the first to get through.
+// An outage does not use up reportTimeout, whichever report is the first to get through.
 func TestAnOutageCostsAReportNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, begun := newRig(), time.Now()
+		r, begun := newTestReporter(), time.Now()
 		r.cluster.onJob = func(runner string) error {
 			away := time.Since(begun)
-			if away < 2*reportLimit || runner == "late" && away < 2*reportLimit+20*time.Second {
+			if away < 2*reportTimeout || runner == "late" && away < 2*reportTimeout+20*time.Second {
 				return apierrors.NewServerTimeout(schema.GroupResource{Resource: runners}, "patch", 1)
 			}
 			return nil
@@ -103,7 +103,7 @@ func TestAnOutageCostsAReportNoTime(t *testing.T) {
 	})
 }
 
-// Small messages whose reports are slow don't keep an offer waiting as long as there are places for them.
+// Small messages whose reports are slow don't keep an offer waiting while fewer than maxUnackedMessages wait.
 func TestOffersDoNotWaitBehindStarts(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.onJob = func(string) error { <-time.After(time.Second); return nil }
@@ -118,12 +118,12 @@ func TestOffersDoNotWaitBehindStarts(t *testing.T) {
 		s.send(message(1000, 1, "offer 5000"))
 		s.pass(time.Second)
 		if s.github.noted("acquire [5000]") != 1 {
-			t.Errorf("the offer is not acquired; %d messages are under way", len(s.polls.underReport))
+			t.Errorf("the offer is not acquired; %d messages are under way", len(s.polls.unacked))
 		}
 	})
 }
 
-// What is under way at once bounds the requests; a limit of the client's own would be a second one, lower than it.
+// maxReportWrites bounds the requests; a rate limit of the client's own would be a second bound, and a lower one.
 func TestTheClientHasNoLimitOfItsOwn(t *testing.T) {
 	cluster, _ := onServer(t, http.StatusOK, `{}`)
 	if limiter := cluster.(*kubernetes).client.GetRateLimiter(); limiter != nil {

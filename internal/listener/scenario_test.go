@@ -32,11 +32,11 @@ type scenario struct {
 	stop    context.CancelFunc
 	ended   chan struct{}
 	begun   time.Time
-	// log is the test's unless it is set: that one keeps all lines in memory.
+	// log is that of the test, which keeps all lines in memory, unless a test replaces it.
 	log logr.Logger
 }
 
-// inBubble runs a test of a loop that is stopped at its end.
+// inBubble runs a test in a bubble and stops the loop at its end.
 func inBubble(t *testing.T, test func(s *scenario)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,19 +88,19 @@ func (s *scenario) start() {
 	go func() {
 		defer close(s.ended)
 		s.loop.run(ctx, s.changed)
-		s.loop.farewell(context.WithoutCancel(ctx))
+		s.loop.shutdown(context.WithoutCancel(ctx))
 	}()
 	synctest.Wait()
 }
 
-// guarded reads what a test may have changed meanwhile.
+// guarded reads, under mu, what a test may have changed meanwhile.
 func guarded[T any](mu *sync.Mutex, of *T) T {
 	mu.Lock()
 	defer mu.Unlock()
 	return *of
 }
 
-// release makes what the test has changed so far visible to the fakes' next calls, as the memory model wants it.
+// release makes what the test has changed so far visible to the fakes' next calls, as the memory model requires.
 func (s *scenario) release() {
 	guarded(&s.github.mu, &s.github.evicted)
 	guarded(&s.cluster.mu, &s.cluster.set)
@@ -109,7 +109,7 @@ func (s *scenario) release() {
 // pass lets time go by.
 func (s *scenario) pass(d time.Duration) {
 	s.release()
-	<-time.After(d) // in a bubble this moves the clock and waits for nobody
+	<-time.After(d) // in a bubble this only moves the clock
 	synctest.Wait()
 }
 
@@ -120,7 +120,7 @@ func (s *scenario) send(messages ...*actions.Message) {
 	synctest.Wait()
 }
 
-// reload changes the file and tells of it.
+// reload changes the file and signals the change.
 func (s *scenario) reload(change func(*config.Config)) {
 	next := *s.file
 	change(&next)
@@ -130,7 +130,7 @@ func (s *scenario) reload(change func(*config.Config)) {
 	synctest.Wait()
 }
 
-// at is a moment of the scenario, for comparisons with what the fakes noted.
+// at formats a moment of the scenario for comparison with what the fakes noted.
 func at(d time.Duration) string { return d.String() }
 
 func statistics(assigned int) *actions.Statistics {
@@ -144,7 +144,7 @@ func job(id int64) actions.JobMessageBase {
 	}
 }
 
-// message builds a message from entries: "offer 1", "assign 1", "start 1 runner", "complete 1 runner".
+// message returns a message with entries: "offer 1", "assign 1", "start 1 runner", "complete 1 runner".
 func message(id int64, assigned int, entries ...string) *actions.Message {
 	built := &actions.Message{ID: id, Statistics: statistics(assigned), Entries: len(entries)}
 	for _, entry := range entries {
@@ -159,7 +159,8 @@ func message(id int64, assigned int, entries ...string) *actions.Message {
 		case "start":
 			built.JobsStarted = append(built.JobsStarted, actions.JobStarted{JobMessageBase: job(request), RunnerName: runner})
 		case "complete":
-			built.JobsCompleted = append(built.JobsCompleted, actions.JobCompleted{JobMessageBase: job(request), RunnerName: runner, Result: "succeeded"})
+			completed := actions.JobCompleted{JobMessageBase: job(request), RunnerName: runner, Result: "succeeded"}
+			built.JobsCompleted = append(built.JobsCompleted, completed)
 		default:
 			panic("unknown entry " + entry)
 		}
@@ -207,7 +208,7 @@ func (c *scriptedCluster) Publish(_ context.Context, publication Publication) (*
 	return &RunnerSet{Publication: publication, UID: c.set.UID, Capacity: c.set.Capacity, Listener: c.set.Listener}, nil
 }
 
-func (c *scriptedCluster) ReportState(_ context.Context, status v1alpha1.ListenerStatus) error {
+func (c *scriptedCluster) WriteStatus(_ context.Context, status v1alpha1.ListenerStatus) error {
 	if hook := guarded(&c.mu, &c.onState); hook != nil {
 		if err := hook(); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// waiters are deliveries that a test counts.
+// waiters returns deliveries of one report each.
 func waiters(count int) []*sync.WaitGroup {
 	all := make([]*sync.WaitGroup, count)
 	for i := range all {
@@ -23,44 +23,45 @@ func waiters(count int) []*sync.WaitGroup {
 	return all
 }
 
-// report is one about a runner, recognizable by its patch number.
+// report returns a report about a runner, recognizable by its patchID.
 func report(runner, result string, patchID int) jobReport {
 	r := jobReport{runner: runner}
 	r.status.JobResult, r.status.JobPatchID = result, patchID
 	return r
 }
 
-func newErrands() *errands { return &errands{byRunner: map[string]*errand{}} }
+func newReportQueue() *reportQueue { return &reportQueue{byRunner: map[string]*pendingReport{}} }
 
-// said lists what would be written next, with every attempt going well.
-func (q *errands) said() (all []string) {
-	for e := q.next(time.Time{}); e != nil; e = q.next(time.Time{}) {
-		all = append(all, fmt.Sprint(e.runner, " ", e.status.JobResult, " ", e.status.JobPatchID))
-		q.done(e)
+// writeAll writes everything and returns it in order, with every attempt successful.
+func (q *reportQueue) writeAll() (all []string) {
+	for p := q.next(time.Time{}); p != nil; p = q.next(time.Time{}) {
+		all = append(all, fmt.Sprint(p.runner, " ", p.status.JobResult, " ", p.status.JobPatchID))
+		q.done(p)
 	}
 	return all
 }
 
-func TestErrands(t *testing.T) {
+func TestReportQueueOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		reports []jobReport
 		want    []string
 	}{
-		"ends before starts":        {[]jobReport{report("a", "", 1), report("b", "failed", 2)}, []string{"b failed 2", "a  1"}},
-		"each in their order":       {[]jobReport{report("b", "", 1), report("a", "", 2)}, []string{"b  1", "a  2"}},
-		"an end says the start too": {[]jobReport{report("a", "", 1), report("b", "", 1), report("a", "failed", 2)}, []string{"a failed 2", "b  1"}},
+		"ends before starts":  {[]jobReport{report("a", "", 1), report("b", "failed", 2)}, []string{"b failed 2", "a  1"}},
+		"each in their order": {[]jobReport{report("b", "", 1), report("a", "", 2)}, []string{"b  1", "a  2"}},
+		"an end says the start too": {
+			[]jobReport{report("a", "", 1), report("b", "", 1), report("a", "failed", 2)}, []string{"a failed 2", "b  1"}},
 		"a late start keeps the end": {
 			[]jobReport{report("a", "failed", 1), report("a", "", 2)}, []string{"a failed 2"}},
 		"the last of two ends": {[]jobReport{report("a", "failed", 1), report("a", "succeeded", 2)}, []string{"a succeeded 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := newErrands()
+			q := newReportQueue()
 			for _, report := range test.reports {
 				all := waiters(1)
 				q.add(report, all[0], time.Time{})
 				defer all[0].Wait()
 			}
-			if diff := cmp.Diff(test.want, q.said()); diff != "" {
+			if diff := cmp.Diff(test.want, q.writeAll()); diff != "" {
 				t.Errorf("reports (-want +got):\n%s", diff)
 			}
 		})
@@ -68,7 +69,7 @@ func TestErrands(t *testing.T) {
 }
 
 func TestAnEndWaitsForTheStartUnderWay(t *testing.T) {
-	q, all := newErrands(), waiters(3)
+	q, all := newReportQueue(), waiters(3)
 	q.add(report("a", "", 1), all[0], time.Time{})
 	first := q.next(time.Time{})
 	q.add(report("a", "", 2), all[1], time.Time{})
@@ -78,7 +79,7 @@ func TestAnEndWaitsForTheStartUnderWay(t *testing.T) {
 	}
 	q.done(first)
 	all[0].Wait()
-	if diff := cmp.Diff([]string{"a failed 3"}, q.said()); diff != "" {
+	if diff := cmp.Diff([]string{"a failed 3"}, q.writeAll()); diff != "" {
 		t.Errorf("after it (-want +got):\n%s", diff)
 	}
 	all[1].Wait()
@@ -86,7 +87,7 @@ func TestAnEndWaitsForTheStartUnderWay(t *testing.T) {
 }
 
 func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
-	q, all := newErrands(), waiters(3)
+	q, all := newReportQueue(), waiters(3)
 	q.add(report("a", "", 1), all[0], time.Time{})
 	first := q.next(time.Time{})
 	q.add(report("a", "", 2), all[1], time.Time{})
@@ -96,7 +97,7 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 		t.Fatalf("%+v is written in its pause", early.jobReport)
 	}
 	q.resume(first, time.Time{})
-	if diff := cmp.Diff([]string{"a failed 3"}, q.said()); diff != "" {
+	if diff := cmp.Diff([]string{"a failed 3"}, q.writeAll()); diff != "" {
 		t.Errorf("after the pause (-want +got):\n%s", diff)
 	}
 	for _, waits := range all {
@@ -104,11 +105,14 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order: a runner is told one thing at a time and in the end what all its reports say, at most so
-// many are under way, and every delivery is told once.
-func TestErrandsUnderRandomEvents(t *testing.T) {
+// Whatever happens in whatever order: the reports about a runner are written one at a time and in the end say what all of them
+// said, the limit is kept, and each delivery is done once.
+func TestReportQueueUnderRandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
-		s := &errandStory{t: t, random: rand.New(rand.NewPCG(seed, 0)), q: newErrands(), said: map[string]jobReport{}, want: map[string]jobReport{}}
+		s := &randomReports{
+			t: t, random: rand.New(rand.NewPCG(seed, 0)), q: newReportQueue(),
+			said: map[string]jobReport{}, want: map[string]jobReport{},
+		}
 		for range 400 {
 			s.event()
 		}
@@ -116,29 +120,30 @@ func TestErrandsUnderRandomEvents(t *testing.T) {
 			s.settle()
 		}
 		if diff := cmp.Diff(s.want, s.said, cmp.AllowUnexported(jobReport{})); diff != "" {
-			t.Fatalf("seed %d: runners were told (-want +got):\n%s", seed, diff)
+			t.Fatalf("seed %d: reports of the runners (-want +got):\n%s", seed, diff)
 		}
 		for _, waits := range s.waiting {
 			waits.Wait()
 		}
 		if s.q.writing != 0 || s.q.startsWriting != 0 || len(s.q.ends)+len(s.q.starts) != 0 {
-			t.Fatalf("seed %d: at the end %d under way, %d of them starts, %d wait", seed, s.q.writing, s.q.startsWriting, len(s.q.ends)+len(s.q.starts))
+			t.Fatalf("seed %d: at the end %d under way, %d of them starts, %d wait",
+				seed, s.q.writing, s.q.startsWriting, len(s.q.ends)+len(s.q.starts))
 		}
 	}
 }
 
-// errandStory plays random events.
-type errandStory struct {
+// randomReports plays random events.
+type randomReports struct {
 	t               *testing.T
 	random          *rand.Rand
-	q               *errands
-	writing, paused []*errand
+	q               *reportQueue
+	writing, paused []*pendingReport
 	patchID         int
 	said, want      map[string]jobReport
 	waiting         []*sync.WaitGroup
 }
 
-func (s *errandStory) event() {
+func (s *randomReports) event() {
 	if s.random.IntN(2) == 0 {
 		s.settle()
 		return
@@ -152,34 +157,34 @@ func (s *errandStory) event() {
 	apply(s.want, next)
 }
 
-// settle begins what may begin, and lets something that is under way end or pause, or a pause end.
-func (s *errandStory) settle() {
-	for e := s.q.next(time.Time{}); e != nil; e = s.q.next(time.Time{}) {
+// settle begins what the limit allows, then lets one write succeed or fail, or one pause end.
+func (s *randomReports) settle() {
+	for p := s.q.next(time.Time{}); p != nil; p = s.q.next(time.Time{}) {
 		for _, other := range s.writing {
-			if other.runner == e.runner {
-				s.t.Fatalf("two reports about %s at once", e.runner)
+			if other.runner == p.runner {
+				s.t.Fatalf("two reports about %s at once", p.runner)
 			}
 		}
-		s.writing = append(s.writing, e)
+		s.writing = append(s.writing, p)
 	}
-	if len(s.writing) > mostReportsAtOnce {
+	if len(s.writing) > maxReportWritesUnderLoad {
 		s.t.Fatalf("%d at once", len(s.writing))
 	}
 	switch pick := s.random.IntN(4); {
 	case len(s.paused) > 0 && pick == 0:
 		s.q.resume(s.take(&s.paused), time.Time{})
 	case len(s.writing) > 0 && pick == 1:
-		e := s.take(&s.writing)
-		s.q.suspend(e)
-		s.paused = append(s.paused, e)
+		p := s.take(&s.writing)
+		s.q.suspend(p)
+		s.paused = append(s.paused, p)
 	case len(s.writing) > 0:
-		e := s.take(&s.writing)
-		apply(s.said, e.jobReport)
-		s.q.done(e)
+		p := s.take(&s.writing)
+		apply(s.said, p.jobReport)
+		s.q.done(p)
 	}
 }
 
-func (s *errandStory) take(from *[]*errand) *errand {
+func (s *randomReports) take(from *[]*pendingReport) *pendingReport {
 	i := s.random.IntN(len(*from))
 	taken := (*from)[i]
 	*from = append((*from)[:i], (*from)[i+1:]...)
@@ -194,9 +199,9 @@ func apply(to map[string]jobReport, newer jobReport) {
 	to[newer.runner] = newer
 }
 
-// As long as a start waits its job's pod is not protected.
-func TestOfStartsThatHaveWaitedLongMoreAreWritten(t *testing.T) {
-	q, all, now := newErrands(), waiters(2*reportsAtOnce), time.Unix(1, 0)
+// While a start waits, the pod of its job is not protected.
+func TestMoreStartsAreWrittenWhenTheyHaveWaitedLong(t *testing.T) {
+	q, all, now := newReportQueue(), waiters(2*maxReportWrites), time.Unix(1, 0)
 	for i, waits := range all {
 		q.add(report(fmt.Sprint("runner-", i), "", 1), waits, now)
 	}
@@ -206,21 +211,21 @@ func TestOfStartsThatHaveWaitedLongMoreAreWritten(t *testing.T) {
 		}
 		return count
 	}
-	if got := begun(now.Add(startPatience - 1)); got != startsAtOnce {
-		t.Errorf("%d at once, want %d", got, startsAtOnce)
+	if got := begun(now.Add(oldStartAfter - 1)); got != maxStartWrites {
+		t.Errorf("%d at once, want %d", got, maxStartWrites)
 	}
-	if got := begun(now.Add(startPatience)); got != oldStartsAtOnce-startsAtOnce {
-		t.Errorf("%d more after %s, want %d", got, startPatience, oldStartsAtOnce-startsAtOnce)
+	if got := begun(now.Add(oldStartAfter)); got != maxOldStartWrites-maxStartWrites {
+		t.Errorf("%d more after %s, want %d", got, oldStartAfter, maxOldStartWrites-maxStartWrites)
 	}
 	q.add(report("another", "failed", 2), &sync.WaitGroup{}, now)
-	if begun(now.Add(startPatience)) != 1 {
+	if begun(now.Add(oldStartAfter)) != 1 {
 		t.Error("an end waits for starts")
 	}
 }
 
-// What the end leaves out the start has said.
-func TestAnEndThatTellsLessKeepsWhatTheStartSaid(t *testing.T) {
-	q, all := newErrands(), waiters(2)
+// Fields that the end leaves out keep what the start said.
+func TestAnEndThatSaysLessKeepsWhatTheStartSaid(t *testing.T) {
+	q, all := newReportQueue(), waiters(2)
 	start, end := report("a", "", 1), report("a", "failed", 2)
 	start.status.JobID, start.status.JobDisplayName, end.status.JobDisplayName = "job", "old", "new"
 	q.add(start, all[0], time.Time{})
@@ -231,30 +236,32 @@ func TestAnEndThatTellsLessKeepsWhatTheStartSaid(t *testing.T) {
 	}
 }
 
-// The time of a report that fails begins anew with what is added to it.
+// A report that fails has its full time again when another is merged into it.
 func TestANewReportHasTimeOfItsOwn(t *testing.T) {
-	q, all, now := newErrands(), waiters(2), time.Unix(1, 0)
+	q, all, now := newReportQueue(), waiters(2), time.Unix(1, 0)
 	q.add(report("a", "", 1), all[0], time.Time{})
-	e := q.next(time.Time{})
-	e.turn(now)
-	q.suspend(e)
+	p := q.next(time.Time{})
+	p.startAttempt(now)
+	q.suspend(p)
 	q.add(report("a", "failed", 2), all[1], time.Time{})
-	q.resume(e, now.Add(time.Hour))
-	q.next(time.Time{}).turn(now.Add(2 * time.Hour))
-	if want := now.Add(2 * time.Hour); !e.begun.Equal(want) {
-		t.Errorf("it was first tried at %s, want %s", e.begun, want)
+	q.resume(p, now.Add(time.Hour))
+	q.next(time.Time{}).startAttempt(now.Add(2 * time.Hour))
+	if want := now.Add(2 * time.Hour); !p.firstTriedAt.Equal(want) {
+		t.Errorf("it was first tried at %s, want %s", p.firstTriedAt, want)
 	}
 }
 
-// No field that reports have is forgotten where two become one.
-func TestBothKeepsEveryFieldOfAReport(t *testing.T) {
+// No field that reports have is lost when two are merged.
+func TestMergeStatusKeepsEveryField(t *testing.T) {
 	message := &actions.Message{JobsCompleted: []actions.JobCompleted{{
 		RunnerName: "a", Result: "failed", JobMessageBase: actions.JobMessageBase{
-			RunnerRequestID: 1, JobID: "job", OwnerName: "my", RepositoryName: "repo", JobWorkflowRef: "ref", WorkflowRunID: 2, JobDisplayName: "name",
+			RunnerRequestID: 1, JobID: "job", OwnerName: "my", RepositoryName: "repo", JobWorkflowRef: "ref",
+			WorkflowRunID: 2, JobDisplayName: "name",
 		},
 	}}}
 	full := reportsOf(message, 3, time.Unix(1, 0))[0].status
-	for _, got := range []v1alpha1.EphemeralRunnerStatus{both(full, v1alpha1.EphemeralRunnerStatus{}), both(v1alpha1.EphemeralRunnerStatus{}, full)} {
+	var empty v1alpha1.EphemeralRunnerStatus
+	for _, got := range []v1alpha1.EphemeralRunnerStatus{mergeStatus(full, empty), mergeStatus(empty, full)} {
 		if diff := cmp.Diff(full, got); diff != "" {
 			t.Errorf("lost (-want +got):\n%s", diff)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// What a service does that is not documented, and that another one than GitHub's may do: none of it makes the listener deaf.
+// What a service may do although it is not documented, GitHub's or another: none of it keeps the listener from receiving messages.
 
 func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 	for name, failure := range map[string]error{
@@ -27,21 +27,21 @@ func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 				}
 				s.start()
 				s.send(message(1, 1, "start 1 a"))
-				s.pass(sessionPatience - time.Second)
+				s.pass(replaceSessionAfter - time.Second)
 				if got := s.github.noted("open 1"); got != 1 {
-					t.Errorf("%d sessions before %s are over", got, sessionPatience)
+					t.Errorf("%d sessions before %s are over", got, replaceSessionAfter)
 				}
 				s.pass(time.Minute)
 				if got := s.github.noted("open 1"); got != 2 || s.cluster.job("a").JobID == "" {
-					t.Errorf("%d sessions, the runner was told %+v; want the job by a second session", got, s.cluster.job("a"))
+					t.Errorf("%d sessions, the report was %+v; want the job by a second session", got, s.cluster.job("a"))
 				}
 			})
 		})
 	}
 }
 
-// What a network or a gateway does says nothing about the session, which is kept for when they are well, and the first error of
-// GitHub's own after that is not the last straw.
+// Failures of a network or a gateway say nothing about the session, which is kept, and the first error of GitHub's own after
+// them does not end it either.
 func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 	for name, failure := range map[string]error{
 		"network":  &actions.NetworkError{Err: errBroken},
@@ -54,9 +54,9 @@ func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 				now := failure
 				s.github.onPoll = func() error { return now }
 				s.start()
-				s.pass(10 * sessionPatience)
+				s.pass(10 * replaceSessionAfter)
 				now = &actions.Error{StatusCode: http.StatusInternalServerError}
-				s.pass(longestPause + time.Second)
+				s.pass(maxPause + time.Second)
 				if got := s.github.noted("open 1"); got != 1 {
 					t.Errorf("%d sessions, want the first", got)
 				}
@@ -65,7 +65,7 @@ func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 	}
 }
 
-// Sessions that are opened one after the other are no sign that messages are heard.
+// Sessions that are opened one after the other are no sign that messages are received.
 func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		failing := true
@@ -76,7 +76,7 @@ func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 			return nil
 		}
 		s.start()
-		s.pass(2 * pollLength)
+		s.pass(2 * pollHoldPeriod)
 		for range 30 {
 			s.pass(20 * time.Second)
 			if s.health.ready() == nil {
@@ -84,7 +84,7 @@ func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 			}
 		}
 		failing = false
-		s.pass(longestPause + pollLength)
+		s.pass(maxPause + pollHoldPeriod)
 		if err := s.health.ready(); err != nil {
 			t.Errorf("not ready though polls go well: %v", err)
 		}
@@ -92,7 +92,7 @@ func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 }
 
 // One offer that is refused keeps no other from being acquired.
-func TestAnOfferThatIsRefusedIsLetGo(t *testing.T) {
+func TestAnOfferThatIsRefusedIsDropped(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onAcquire = func(ids []int64) ([]int64, error) {
 			if slices.Contains(ids, 1) {
@@ -115,8 +115,8 @@ func TestAnOfferThatIsRefusedIsLetGo(t *testing.T) {
 	})
 }
 
-// Who may acquire nothing keeps the offers, and says so.
-func TestAcquisitionsThatAreRefusedForLongAreTold(t *testing.T) {
+// A listener that may not acquire anything keeps the offers and shows why.
+func TestAcquisitionsThatAreRefusedForLongAreShown(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		refuse := true
 		s.github.onAcquire = func(ids []int64) ([]int64, error) {
@@ -132,15 +132,15 @@ func TestAcquisitionsThatAreRefusedForLongAreTold(t *testing.T) {
 			t.Errorf("state = %s", got)
 		}
 		refuse = false
-		s.pass(longestPause)
+		s.pass(maxPause)
 		if got := s.cluster.last().Replicas; got != 2 || s.cluster.state() != "Listening/Listening" {
 			t.Errorf("replicas = %d, state = %s; want both jobs acquired", got, s.cluster.state())
 		}
 	})
 }
 
-// Offers that others took are no trouble any more, nor are those for which there is no room, whatever was before.
-func TestTroubleGoesWithTheOffers(t *testing.T) {
+// That acquisitions failed is not shown once others took the offers, or while there is no room for them.
+func TestAFailedAcquisitionIsNotShownWithoutOffers(t *testing.T) {
 	for name, test := range map[string]struct {
 		offers   []string
 		then     string
@@ -170,16 +170,18 @@ func TestTroubleGoesWithTheOffers(t *testing.T) {
 	}
 }
 
-// What the service misses by name is not the call.
+// A 404 that names the scale set does not mean that the service lacks the call.
 func TestAScaleSetThatIsMissedPromisesNothing(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onRead = func() error {
-			return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound, TypeName: "RunnerScaleSetNotFoundException"}
+			return &actions.Error{
+				Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound, TypeName: "RunnerScaleSetNotFoundException",
+			}
 		}
 		s.start()
 		s.send(message(1, 1, "assign 1"))
 		before := s.scaler.desired.PatchID
-		s.pass(3 * pollLength)
+		s.pass(3 * pollHoldPeriod)
 		if got := s.scaler.desired.PatchID; got != before {
 			t.Errorf("patchID went from %d to %d", before, got)
 		}
@@ -193,9 +195,9 @@ func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
 			s.github.onRead = func() error { return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: status} }
 			s.start()
 			s.send(message(1, 2, "assign 1", "assign 2"))
-			s.pass(settleTime + time.Second)
+			s.pass(refreshAfter + time.Second)
 			before := s.cluster.last().PatchID
-			s.pass(3 * pollLength)
+			s.pass(3 * pollHoldPeriod)
 			if got := s.cluster.last(); got.PatchID < before+2 || got.Replicas != 2 {
 				t.Errorf("%d: patchID went from %d to %+v in three empty polls", status, before, got)
 			}
@@ -210,19 +212,19 @@ func TestWithoutACallForStatisticsMessagesPromiseNothing(t *testing.T) {
 			return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound}
 		}
 		s.start()
-		s.pass(2 * pollLength)
+		s.pass(2 * pollHoldPeriod)
 		silent := message(1, 0, "complete 1 a")
 		silent.Statistics = nil
 		before := s.scaler.desired.PatchID
 		s.send(silent)
-		s.pass(settleTime + time.Second)
+		s.pass(refreshAfter + time.Second)
 		if got := s.scaler.desired.PatchID; got != before {
 			t.Errorf("patchID went from %d to %d by a message without statistics", before, got)
 		}
 	})
 }
 
-// The credential that a refused client got from GitHub may be what is refused.
+// What is refused may be the credential that the client got from GitHub.
 func TestAClientThatIsRefusedIsMadeAnew(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onOpen = func() error {
@@ -245,9 +247,9 @@ func TestAClientThatIsRefusedForLongIsMadeAnewNowAndThen(t *testing.T) {
 			return &actions.Error{StatusCode: http.StatusForbidden, Credential: actions.CredentialAdminToken}
 		}
 		s.start()
-		s.pass(4*clientPatience - time.Second)
+		s.pass(4*renewClientAfter - time.Second)
 		if got := len(s.github.clients); got < 4 || got > 5 {
-			t.Errorf("%d clients in %s, want one each %s", got, 4*clientPatience, clientPatience)
+			t.Errorf("%d clients in %s, want one each %s", got, 4*renewClientAfter, renewClientAfter)
 		}
 	})
 }

@@ -1,0 +1,187 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+const (
+	// gitHubTimeout ends a call to GitHub. The client's own timeout of 30 s comes first; this one covers whatever
+	// surrounds the call.
+	gitHubTimeout = actions.CallTimeout + 5*time.Second
+	// openTimeout covers closing the last session, creating the next one, and renewing credentials on the way.
+	openTimeout = 3 * gitHubTimeout
+	// renewClientAfter is how long a client that GitHub keeps refusing is used before it is replaced. A new client
+	// registers again, which costs two calls.
+	renewClientAfter = 5 * time.Minute
+)
+
+// conflictPauses are the waits after the first, second and later 409 in a row. GitHub was seen to refuse a new session for
+// 60 s after one was abandoned, and to grant it after 91 s.
+var conflictPauses = []time.Duration{1 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second}
+
+// sessionState is the connection to GitHub: a client and the one message session of the scale set.
+type sessionState struct {
+	// client is nil until it is made from the configuration, and again when it is to be replaced.
+	client GitHub
+	// current is the session held, nil for none.
+	current Session
+	// sessionID is that of the session held, or else of the last one, even if an earlier process held it.
+	sessionID string
+	underWay  bool
+	retryAt   time.Time
+	backoff   backoff
+	conflicts int
+	// failure is why there is no session; nil if nothing is known to be wrong.
+	failure *failure
+	// renewedAt is when a client was last replaced because it was refused.
+	renewedAt time.Time
+	// generation grows when the configuration of the client changes. Results of an older generation are ignored.
+	generation int
+}
+
+// open starts to open a session if none is held.
+func (l *loop) open(now time.Time) {
+	s := &l.session
+	if s.current != nil || s.underWay || l.stopping || l.mustWait(s.retryAt, now) {
+		return
+	}
+	s.underWay = true
+	client, settings, lastID, generation := s.client, l.config, s.sessionID, s.generation
+	l.runAsync(openTimeout, func(ctx context.Context) func() {
+		client, session, err := l.openSession(ctx, client, settings, lastID)
+		return func() { l.opened(client, session, generation, err) }
+	})
+}
+
+// openSession makes a client if there is none, closes the last session, whichever process left it open, and creates a
+// new one.
+func (l *loop) openSession(ctx context.Context, client GitHub, settings *config.Config, lastID string) (GitHub, Session, error) {
+	if client == nil {
+		var err error
+		if client, err = l.connect(settings, l.metrics.Request); err != nil {
+			return nil, nil, err
+		}
+	}
+	if lastID != "" {
+		if err := client.DeleteSession(ctx, settings.RunnerScaleSetID, lastID); err != nil {
+			l.log.V(1).Info("The last session could not be closed", "sessionID", lastID, "cause", err.Error())
+		}
+	}
+	session, err := client.CreateSession(ctx, settings.RunnerScaleSetID, l.owner)
+	return client, session, err
+}
+
+func (l *loop) opened(client GitHub, session Session, generation int, err error) {
+	now := l.clock.Now()
+	s := &l.session
+	s.underWay = false
+	switch {
+	case generation != s.generation || err == nil && l.stopping:
+		if err == nil {
+			l.closeSession(session)
+		}
+		return
+	case err != nil:
+		s.client = client
+		l.openFailed(err)
+		return
+	}
+	s.client, s.current, s.sessionID, s.failure, s.conflicts = client, session, session.ID(), nil, 0
+	s.backoff.reset()
+	l.polls.opened(now)
+	l.refreshing.quiet = false
+	if !l.polls.doubted { // otherwise only a good poll proves that messages are received
+		l.health.polled(now)
+		l.metrics.Polled(now)
+	}
+	l.log.Info("Session opened", "sessionID", s.sessionID, "scaleSetID", l.config.RunnerScaleSetID)
+	if statistics := session.Statistics(); statistics != nil {
+		l.observe(statistics, now)
+	} else {
+		l.refreshing.dueAt = now // missing statistics do not mean zero jobs
+	}
+	l.offers.search = search{session: session, backoff: backoff{initial: initialPause, max: maxSearchPause}}
+}
+
+func (l *loop) openFailed(err error) {
+	now := l.clock.Now()
+	s := &l.session
+	reason, err := explain(err)
+	s.failure = s.failure.next(reason, err, now)
+	s.retryAt = now.Add(s.pause(err, now))
+	l.log.Error(err, "No session yet, trying again", "reason", reason, "at", s.retryAt)
+	if reason == v1alpha1.ReasonUnauthorized || reason == v1alpha1.ReasonCredentialsInvalid {
+		l.readConfig() // there may be new credentials already
+		s.renew(now)
+	}
+}
+
+// renew drops the client, so that the next attempt makes a new one: a credential that the refused client got from GitHub
+// may have been revoked, and GitHub may say so in a way that makes the client keep it.
+func (s *sessionState) renew(now time.Time) {
+	if s.client == nil || now.Sub(s.renewedAt) < renewClientAfter {
+		return
+	}
+	s.client.CloseIdleConnections()
+	s.client, s.renewedAt = nil, now
+}
+
+// pause returns how long to wait after a failure to open a session.
+func (s *sessionState) pause(err error, now time.Time) time.Duration {
+	if errors.Is(err, actions.ErrSessionConflict) {
+		pause := conflictPauses[min(s.conflicts, len(conflictPauses)-1)]
+		s.conflicts++
+		return pause
+	}
+	return max(s.backoff.next(), untilAllowed(err, now))
+}
+
+// untilAllowed returns how long a rate limit lasts, 0 unless err is one whose end GitHub itself has named.
+func untilAllowed(err error, now time.Time) time.Duration {
+	var limited *actions.RateLimitedError
+	if errors.As(err, &limited) && !limited.Assumed {
+		return limited.Until.Sub(now)
+	}
+	return 0
+}
+
+// dropSession stops using the session: GitHub does not know it, or its polls are of no use, or its client is replaced.
+func (l *loop) dropSession(now time.Time) {
+	l.session.current = nil
+	l.session.retryAt = now
+	l.health.lost()
+	l.metrics.SessionLost()
+	l.polls.cancel()
+}
+
+// reconnect has a new client made from the configuration, and a new session opened with it, at once.
+func (l *loop) reconnect(now time.Time) {
+	s := &l.session
+	s.generation++
+	s.backoff.reset()
+	s.conflicts = 0
+	if s.client != nil {
+		s.client.CloseIdleConnections()
+	}
+	s.client = nil
+	l.offers.retryAt, l.polls.deleteNotBefore, l.refreshing.notBefore = time.Time{}, time.Time{}, time.Time{} // rate limits of the old one
+	l.dropSession(now)
+}
+
+// closeSession closes a session that is not wanted. If that fails, it is closed when the next one is opened.
+func (l *loop) closeSession(session Session) {
+	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
+		err := session.Close(ctx)
+		return func() {
+			if err != nil {
+				l.log.V(1).Info("A session could not be closed", "sessionID", session.ID(), "cause", err.Error())
+			}
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package listener
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// statusState is the state of writing status.listener of the EphemeralRunnerSet.
+type statusState struct {
+	// lastWritten is what the API server has, as far as known.
+	lastWritten v1alpha1.ListenerStatus
+	underWay    bool
+	// epoch grows when a write begins and when it ends: what was read in an earlier epoch may be older than lastWritten.
+	epoch   int
+	retryAt time.Time
+	backoff backoff
+}
+
+// currentStatus returns the status of the listener; nil leaves the last one as it is.
+func (l *loop) currentStatus(now time.Time) *v1alpha1.ListenerStatus {
+	for _, failing := range []*failure{l.session.failure, l.polls.failure, l.publication.failure} {
+		if failing != nil {
+			return failing.status()
+		}
+	}
+	if l.session.current == nil {
+		return plainStatus(v1alpha1.ListenerStateStarting, reasonStarting, "opening a session", now)
+	}
+	if l.offers.failure != nil {
+		if status := l.offers.failure.status(); status != nil {
+			return status
+		}
+	}
+	return plainStatus(v1alpha1.ListenerStateListening, reasonListening, "", now)
+}
+
+func plainStatus(state v1alpha1.ListenerState, reason, message string, now time.Time) *v1alpha1.ListenerStatus {
+	since := metav1.NewTime(now)
+	return &v1alpha1.ListenerStatus{State: state, Reason: reason, Message: message, Since: &since}
+}
+
+// sameStatus reports whether status need not be written. A change of time or message alone is not worth a write, except for
+// a rate limit, whose message says when it ends.
+func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
+	newLimit := status.Reason == v1alpha1.ReasonRateLimited && lastWritten.Message != status.Message
+	return lastWritten.State == status.State && lastWritten.Reason == status.Reason && !newLimit
+}
+
+// writeStatus starts to write the status if it has changed.
+func (l *loop) writeStatus(now time.Time) {
+	status := l.currentStatus(now)
+	if status == nil || l.stopping || sameStatus(&l.status.lastWritten, status) {
+		return
+	}
+	if l.status.underWay || l.mustWait(l.status.retryAt, now) {
+		return
+	}
+	l.status.underWay = true
+	l.status.epoch++
+	l.runAsync(kubernetesTimeout, func(ctx context.Context) func() {
+		err := l.cluster.WriteStatus(ctx, *status)
+		return func() { l.statusWritten(*status, err) }
+	})
+}
+
+// statusWritten takes the result of a write.
+func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
+	l.status.underWay = false
+	l.status.epoch++
+	if err != nil {
+		l.status.retryAt = l.clock.Now().Add(l.status.backoff.next())
+		l.log.Error(err, "The listener's state could not be written, trying again", "state", status.State, "at", l.status.retryAt)
+		return
+	}
+	l.status.backoff.reset()
+	l.status.lastWritten = status
+	l.log.Info("State", "state", status.State, "reason", status.Reason, "message", status.Message)
+}
+
+// statusSeen takes over the status that was read from the set, unless a write may be newer than the epoch that the read began
+// in. A set that was created anew has no status yet.
+func (l *loop) statusSeen(status *v1alpha1.ListenerStatus, epoch int) {
+	switch {
+	case l.status.underWay || epoch != l.status.epoch: // the write may be newer
+	case status == nil:
+		l.status.lastWritten = v1alpha1.ListenerStatus{}
+	default:
+		l.status.lastWritten = *status
+	}
+}
