@@ -15,45 +15,45 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// apply takes a step, and returns when to look again.
+// apply takes a step, and returns when to reconcile the runner again.
 func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time, error) {
 	switch d.step {
 	case stepProvision:
 		c.provision(p, 0)
 	case stepProvisionAgain:
-		c.provision(p, p.memory.registration)
+		c.provision(p, p.memory.runnerID)
 	case stepDeregister:
 		c.deregister(p)
 	case stepReportRunning:
-		return d.again, c.reportRunning(ctx, p)
+		return d.requeueAt, c.reportRunning(ctx, p)
 	case stepReportPending:
-		return d.again, c.reportPending(ctx, p, d)
+		return d.requeueAt, c.reportPending(ctx, p, d)
 	case stepReportSidecar:
 		c.reportSidecar(ctx, p, d)
-		return c.options.Clock.Now(), nil // for what else the pod has to say
-	case stepDiscard:
-		return d.again, c.deletePod(ctx, p)
+		return c.options.Clock.Now(), nil // the plan for the pod itself is still to be made
+	case stepDeleteFailedPod:
+		return d.requeueAt, c.deletePod(ctx, p)
 	case stepRetry, stepRetryAnew:
-		return d.again, c.retry(ctx, p, d)
-	case stepClear:
-		p.memory.exited = c.options.Clock.Now()
-		return d.again, c.deletePod(ctx, p)
+		return d.requeueAt, c.retry(ctx, p, d)
+	case stepExited:
+		p.memory.exitedAt = c.options.Clock.Now()
+		return d.requeueAt, c.deletePod(ctx, p)
 	case stepSucceed:
-		return d.again, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseSucceeded, decision{}, nil)
+		return d.requeueAt, c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseSucceeded, decision{}, nil)
 	case stepFail, stepFailBusy:
-		return d.again, c.fail(ctx, p, d)
+		return d.requeueAt, c.fail(ctx, p, d)
 	case stepOutdate:
-		return d.again, c.outdate(ctx, p, d)
-	case stepRemove, stepReplace:
-		return d.again, c.remove(ctx, p, d)
+		return d.requeueAt, c.outdate(ctx, p, d)
+	case stepDeleteRunner, stepReplace:
+		return d.requeueAt, c.deleteRunner(ctx, p, d)
 	case stepWait:
 	}
-	return d.again, nil
+	return d.requeueAt, nil
 }
 
-// clean removes what a runner that is done has left: pod, Secret, and registration. The object itself stays until its
-// set has drawn its conclusions. Where there was a job the set asks GitHub, which may still count it.
-func (c *Controller) clean(ctx context.Context, p *pass) (time.Time, error) {
+// cleanUp deletes what a runner that is done has left: pod, Secret, and registration. The object itself stays until
+// its set has read its status. Where there was a job the set asks GitHub, which may still count it.
+func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	if p.provisioning.running {
 		return time.Time{}, nil // see plan
 	}
@@ -64,18 +64,19 @@ func (c *Controller) clean(ctx context.Context, p *pass) (time.Time, error) {
 	removal := progressOf(c.removals.Last(p.key))
 	switch {
 	case removal.running || removal.known && removal.failure == nil:
-	case c.options.Clock.Now().Before(removal.due):
-		return removal.due, err
+	case c.options.Clock.Now().Before(removal.retryAt):
+		return removal.retryAt, err
 	default:
 		c.deregister(p)
 	}
 	return time.Time{}, err
 }
 
-// remove deletes the object of a runner that has done its work, or that another has to take the place of. Its pod goes first,
-// because that is what occupies a machine; the news of that brings the runner back, behind the pods of others.
-func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
-	if p.memory.deleted {
+// deleteRunner deletes the object of a runner that has done its work, or whose place another has to take. Its pod goes
+// first, because that is what occupies a machine; the event of its deletion requeues the runner, behind the pods of
+// others.
+func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) error {
+	if p.memory.runnerDeleted {
 		return nil
 	}
 	if p.podStays() {
@@ -84,8 +85,8 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 			return err
 		}
 	}
-	if c.ending(p).nothingLeft() {
-		if err := c.sayFarewell(ctx, p); err != nil {
+	if c.observeFinalizing(p).nothingLeft() {
+		if err := c.finalizeEarly(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -93,60 +94,60 @@ func (c *Controller) remove(ctx context.Context, p *pass, d decision) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete runner: %w", err)
 	}
-	p.memory.deleted = true
+	p.memory.runnerDeleted = true
 	if d.step == stepReplace {
-		c.tell(ctx, p, replaced(d))
+		c.record(ctx, p, replaced(d))
 	}
 	return nil
 }
 
-// sayFarewell does beforehand what the finalization of a runner does that has nothing left: the deletion of an object with
-// finalizers writes it once more, as a whole. Where something may not be deleted the finalization is left to go on without, and
-// garbage collection does it once the runner is gone.
-func (c *Controller) sayFarewell(ctx context.Context, p *pass) error {
-	err := c.stop(ctx, p, false)
+// finalizeEarly does before the deletion of a runner that has nothing left what its finalization would do: deleting an
+// object with finalizers writes it once more, as a whole. Where something may not be deleted the finalization goes on
+// without it, and garbage collection deletes it once the runner is gone.
+func (c *Controller) finalizeEarly(ctx context.Context, p *pass) error {
+	err := c.deleteChildren(ctx, p, false)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return err
 	default:
-		return c.release(ctx, p, "")
+		return c.removeFinalizers(ctx, p, "")
 	}
 }
 
-// podStays says that there is a pod, and that nobody has asked for its deletion.
+// podStays reports whether there is a pod whose deletion nobody has asked for.
 func (p *pass) podStays() bool {
 	return p.pod != nil && p.pod.DeletionTimestamp == nil && p.memory.podDeleted != p.pod.UID
 }
 
-// retry notes a failed attempt and removes its pod, and its Secret where the registration is gone.
+// retry notes a failed attempt and deletes its pod, and its Secret where the registration is gone.
 func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 	if d.step == stepRetryAnew {
 		if err := c.deleteSecret(ctx, p); err != nil {
 			return err
 		}
-		p.memory.registration = 0
+		p.memory.runnerID = 0
 	}
 	before := p.EphemeralRunner.DeepCopy()
 	if p.Status.Failures == nil {
 		p.Status.Failures = map[string]metav1.Time{}
 	}
 	p.Status.Failures[attemptKey(p)] = metav1.NewTime(c.options.Clock.Now())
-	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.registration
+	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.runnerID
 	p.Status.Reason, p.Status.Message = d.reason, d.message
 	if err := c.patchStatus(ctx, p, before, attemptFailed(d, len(p.Status.Failures))); err != nil {
 		return err
 	}
-	// Not before: where the status was not written the same is decided again, from the same answers.
+	// Not earlier: where the status could not be written the same has to be decided again, from the same answers.
 	p.memory.newAttempt(d.step == stepRetryAnew)
 	c.provisions.Forget(p.key)
 	c.removals.Forget(p.key)
 	return c.deletePod(ctx, p)
 }
 
-// attemptKey is what the failure of the present attempt is noted under: the UID of its pod, or a number where none was seen.
-// What others have noted is never overwritten: attempts are counted by it.
+// attemptKey returns the key of the present attempt's failure in the status: the UID of its pod, or a number where
+// none was seen. What others have noted is never overwritten: attempts are counted by it.
 func attemptKey(p *pass) string {
 	if p.hadPod() {
 		return string(p.memory.podUID)
@@ -154,8 +155,8 @@ func attemptKey(p *pass) string {
 	return fmt.Sprintf("lost-%d", len(p.Status.Failures)+1)
 }
 
-// deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended goes at
-// once; so does one whose node does not answer. Options given come after its own.
+// deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended, or whose
+// node does not answer, is deleted without a grace period. Options given come after its own.
 func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.DeleteOption) error {
 	if p.pod == nil || p.memory.podLeft {
 		return nil
@@ -175,14 +176,15 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 	if err == nil {
 		p.memory.podDeleted = p.pod.UID
 	}
-	return p.harmless("delete pod", err)
+	return p.ignoreGoneOrForbidden("delete pod", err)
 }
 
-// harmless drops the errors of a deletion that mean that nothing is left to do here: the object is gone, or is another
-// one, or Helm has taken the permission away and garbage collection will do it, for the runner owns it. While the runner
+// ignoreGoneOrForbidden returns nil for errors of a deletion after which nothing is left to do here: the object is
+// gone (NotFound), or is another one (Conflict). While the runner is being deleted Forbidden counts too: Helm has
+// taken the permission away, and garbage collection deletes the object, which the runner owns. As long as the runner
 // stays nothing is collected, and an API server that was just started forbids what it will allow once it has read the
 // Roles: then the deletion is tried again.
-func (p *pass) harmless(what string, err error) error {
+func (p *pass) ignoreGoneOrForbidden(what string, err error) error {
 	switch {
 	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil
@@ -193,15 +195,16 @@ func (p *pass) harmless(what string, err error) error {
 	}
 }
 
-// patchStatus writes the status and then tells the news: a write that fails is repeated, and its Event must not be.
-func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, news ...kube.Event) error {
+// patchStatus writes the status and then records the Events: a write that fails is repeated, and its Event must not
+// be.
+func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...kube.Event) error {
 	p.Status.ObservedGeneration = p.Generation
 	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
 	if wrote {
-		p.memory.written = p.ResourceVersion
-		for _, event := range news {
-			c.tell(ctx, p, event)
+		p.memory.writtenVersion = p.ResourceVersion
+		for _, event := range events {
+			c.record(ctx, p, event)
 		}
 	}
 	return client.IgnoreNotFound(err)

@@ -9,14 +9,14 @@ import (
 // cost is something a runner's life has several of, with the allocations that it may have on any machine: about twice
 // what it had when it was written.
 type cost struct {
-	do   func()
-	most float64
+	do     func()
+	budget float64
 }
 
 func costs() map[string]cost {
 	runner := newRunner()
 	registered := &registration{id: 7, config: string(make([]byte, 2000))}
-	running := given(podRunning, allSaid)
+	running := given(podRunning, allReported)
 	pod := newPod(runner, 7, "dev")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	return map[string]cost{
@@ -40,8 +40,8 @@ func BenchmarkRunner(b *testing.B) {
 
 func TestAllocationsOfARunner(t *testing.T) {
 	for name, cost := range costs() {
-		if got := testing.AllocsPerRun(100, cost.do); got > cost.most {
-			t.Errorf("%s allocates %.0f times, budget %.0f", name, got, cost.most)
+		if got := testing.AllocsPerRun(100, cost.do); got > cost.budget {
+			t.Errorf("%s allocates %.0f times, budget %.0f", name, got, cost.budget)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -26,13 +25,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// GitHub is what this controller asks of the Actions service.
+// GitHub is the part of the Actions service that this controller uses.
 type GitHub interface {
-	// GenerateJITConfig fails with actions.ErrRunnerExists where the name is taken.
+	// GenerateJITConfig registers a runner. It fails with actions.ErrRunnerExists where the name is taken.
 	GenerateJITConfig(ctx context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error)
 	// GetRunnerByName fails with actions.ErrRunnerNotFound where there is none.
 	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
-	// RemoveRunner fails with actions.ErrJobStillRunning where the runner has a job; one that is gone is removed.
+	// RemoveRunner fails with actions.ErrJobStillRunning where the runner has a job. A runner that is gone is no error.
 	RemoveRunner(ctx context.Context, id int) error
 }
 
@@ -40,23 +39,23 @@ type GitHub interface {
 type Options struct {
 	// Client reads from the manager's cache, except Secrets, and writes to the API server.
 	Client client.Client
-	// Reader reads from the API server. It is used where the cache does not hold what is looked for: job pods and
-	// Secrets that container hooks made.
+	// Reader reads from the API server. It is used for what the cache does not hold, job pods and Secrets that
+	// container hooks made, and where a late cache would cost a job.
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// Pool runs the calls to GitHub, and the creations that follow a registration.
 	Pool *pool.Pool
-	// Removed are the registrations that GitHub has removed for the runner's set. Nil knows of none.
+	// Removed are the registrations that GitHub has removed at the request of the runner's set. Nil knows of none.
 	Removed  *removals.Memory
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Workers is how many runners are reconciled at once. No pass waits for GitHub, so few are enough.
 	Workers int
-	// Version is told to GitHub by every runner, as part of its user agent.
+	// Version is the manager's. Every runner sends it to GitHub as part of its user agent.
 	Version string
-	// NoJobMetadata leaves pods as they are when their job starts; NoJobProtection leaves out only what keeps node
-	// autoscalers away.
+	// NoJobMetadata leaves pods as they are when their job starts; NoJobProtection leaves out only the annotations that
+	// keep node autoscalers away.
 	NoJobMetadata, NoJobProtection bool
 }
 
@@ -66,58 +65,20 @@ type Controller struct {
 	provisions *pool.Calls[key, int]
 	removals   *pool.Calls[key, struct{}]
 	waker      kube.Waker
-	urgencies  urgencies
+	statusGate statusGate
 
 	mu       sync.Mutex
-	began    time.Time // the first pass: as long as another manager leads there is none
+	beganAt  time.Time // the first pass: as long as another manager leads there is none
 	memories map[types.UID]*memory
 	names    map[types.NamespacedName]types.UID // of the runners in memories
-	refused  map[string]time.Time               // namespaces whose pods may not be patched, and when that was last tried
+	refused  map[string]time.Time               // by namespace, when the API server last refused to have a pod there patched
 }
 
-// key names a runner: its object by name, so that it can be reconciled again, and by UID, so that a namesake that came
-// later is not taken for it.
+// key names a runner: by the name of its object, so that it can be reconciled again, and by UID, so that a later object
+// of the same name is not taken for it.
 type key struct {
 	types.NamespacedName
 	uid types.UID
-}
-
-// memory is what is remembered of a runner between passes. The runner is reconciled by one worker at a time; only
-// abandoned, asked, anew, secret and unstored are touched by a call in the pool too, under the controller's lock.
-type memory struct {
-	registration int       // id on GitHub
-	podUID       types.UID // of the last pod seen
-	up           time.Time // runner container first seen to run in the present attempt
-	blocked      time.Time // its kubelet first seen to be unable to start that
-	exited       time.Time // first seen to have exited with 0
-	told         time.Time // when it was last said why the runner does not run
-	sidecarTold  bool
-	written      string // resourceVersion of the last status written
-
-	// What has been deleted, lest a late cache have it deleted again.
-	podDeleted    types.UID
-	secretDeleted bool
-	hooksDeleted  bool
-	deleted       bool // the runner's object
-	released      bool // its finalizers
-
-	dying    time.Time // its pod first seen with a deletionTimestamp
-	deleting time.Time // first seen with a deletionTimestamp
-	stopped  time.Time // first seen without a running container since then
-	podGone  time.Time // first seen without a pod since then
-	podLeft  bool      // may not be deleted by us: garbage collection does it once the runner is gone
-	busy     bool      // GitHub has refused to remove the registration, because of a job
-	forced   bool      // the pod was deleted though GitHub had not answered
-
-	waiting *waiting // nil while no pod waits to run
-	marked  markings // what was written on the pod about its job
-
-	abandoned bool          // a registration under way is not to be followed by Secret and Pod
-	inherited bool          // it was there when this manager began, so another one may have asked GitHub for a registration
-	asked     bool          // this manager has asked GitHub for a registration
-	anew      bool          // it was since the last pass, so that the one known is void
-	secret    types.UID     // of the Secret that is known to be the runner's, empty where none is
-	unstored  *registration // for which no Secret could be made, nil where there is none
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
@@ -139,7 +100,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunner").
 		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
-		Watches(&corev1.Pod{}, c.urgencies.podEvents()).
+		Watches(&corev1.Pod{}, podEvents(&c.statusGate)).
 		WatchesRawSource(source.Func(c.waker.Start)).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
 		WithOptions(kube.ControllerOptions(c.options.Workers)).
@@ -151,7 +112,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := c.begin(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	defer c.urgencies.seenTo(request.NamespacedName)
+	defer c.statusGate.handled(request.NamespacedName)
 	runner := &v1alpha1.EphemeralRunner{}
 	if err := c.options.Client.Get(ctx, request.NamespacedName, runner); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -166,14 +127,14 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	p := c.recall(runner, pod)
 	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), jobValues(runner)...)
-	again, err := c.step(ctx, p)
-	againToMark, notMarked := c.mark(ctx, p)
-	result := kube.RequeueAt(kube.EarlierOf(kube.EarlierOf(again, againToMark), c.lost(p)), c.options.Clock.Now())
+	requeueAt, err := c.step(ctx, p)
+	annotateAt, annotateErr := c.annotateJob(ctx, p)
+	result := kube.RequeueAt(kube.EarlierOf(kube.EarlierOf(requeueAt, annotateAt), c.podLostAt(p)), c.options.Clock.Now())
 	result.Priority = ptr.To(p.priority()) // or it would keep that of the event that began the pass
-	return result, errors.Join(err, notMarked)
+	return result, errors.Join(err, annotateErr)
 }
 
-// jobValues are what every log line about a runner that has a job says of it.
+// jobValues returns the log values of a runner's job, none where it has no job.
 func jobValues(runner *v1alpha1.EphemeralRunner) []any {
 	if !runner.Status.HasJob() {
 		return nil
@@ -181,31 +142,33 @@ func jobValues(runner *v1alpha1.EphemeralRunner) []any {
 	return []any{"jobID", jobID(&runner.Status)}
 }
 
-// inPool adds to the log of a call in the pool what controller-runtime adds to that of a pass, and what a pass adds to it.
-func inPool(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
+// withRunnerLogger gives a call in the pool the log values that controller-runtime and Reconcile give to a pass.
+func withRunnerLogger(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
 	values := append(jobValues(runner), "namespace", runner.Namespace, "name", runner.Name)
 	return kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), values...)
 }
 
-// step does what the runner needs now, and returns when to look again.
+// step does what the runner needs now, and returns when it has to be reconciled again.
 func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 	switch {
 	case !p.DeletionTimestamp.IsZero():
 		return c.finalize(ctx, p)
-	case kube.IsStale(p.EphemeralRunner, p.memory.written):
-		return c.options.Clock.Now().Add(lateCache), nil
+	case kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion):
+		return c.options.Clock.Now().Add(staleRequeueAfter), nil
 	case p.Status.Done():
-		return c.clean(ctx, p)
+		return c.cleanUp(ctx, p)
 	default:
-		return c.apply(ctx, p, plan(c.situation(p)))
+		return c.apply(ctx, p, plan(c.observe(p)))
 	}
 }
 
-// lateCache is the pause in case the watch has not brought a status that was written, and never will.
-const lateCache = 2 * time.Second
+// staleRequeueAfter is when a runner is reconciled again whose status in the cache is older than the one last written, in
+// case the watch never brings that.
+const staleRequeueAfter = 2 * time.Second
 
-// lost is when the runner's pod, being deleted, has to be taken for lost with its node, zero where that is not to come.
-func (c *Controller) lost(p *pass) time.Time {
+// podLostAt returns when the runner's pod, which is being deleted, has to be taken for lost with its node; zero where that
+// is not to come.
+func (c *Controller) podLostAt(p *pass) time.Time {
 	if p.pod == nil || p.pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
@@ -222,60 +185,6 @@ type pass struct {
 	*v1alpha1.EphemeralRunner
 	pod    *corev1.Pod
 	memory *memory
-	// provisioning is read once, or the registration that it brings and its end could be of two moments.
+	// provisioning is read once, so that its result and its end belong to the same call.
 	provisioning progress
-}
-
-// pod returns the runner's pod, nil where there is none of its own. The cache's word is not enough where a job would be lost
-// with it.
-func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
-	pod, err := ownPod(ctx, c.options.Client, runner)
-	switch {
-	case err != nil:
-		return nil, err
-	case pod == nil && c.misses(runner):
-		return ownPod(ctx, c.options.Reader, runner)
-	case pod != nil && doubtful(runner, pod, c.clockOf(runner, pod)):
-		return kube.LivePod(ctx, c.options.Client, pod)
-	default:
-		return pod, nil
-	}
-}
-
-// doubtful says that what the cache shows has consequences that a late cache must not have: of a pod that never started the
-// JIT config is used again, and one that hangs in its deletion is given up, with its job.
-func doubtful(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) bool {
-	if failureNoted(runner, pod.UID) || runner.Status.Done() {
-		return false
-	}
-	return stuck(pod, now) || outcomeOf(pod, now).state == podNeverStarted
-}
-
-// ownPod reads the runner's pod, nil where there is none of its own.
-func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := reader.Get(ctx, client.ObjectKeyFromObject(runner), pod, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("get pod: %w", err)
-	}
-	if !metav1.IsControlledBy(pod, runner) {
-		return nil, nil
-	}
-	return pod, nil
-}
-
-// misses says that a runner at work has lost its pod, by the cache, and that nobody here had it go. Runners and pods come by
-// two watches; a manager that has just become the leader may have the one and wait for the other.
-func (c *Controller) misses(runner *v1alpha1.EphemeralRunner) bool {
-	status := &runner.Status
-	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()
-	if !atWork || status.JobCompleted() || status.Done() || !runner.DeletionTimestamp.IsZero() {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memories[runner.UID]
-	return m == nil || m.exited.IsZero() && (m.podDeleted == "" || m.podDeleted != m.podUID)
 }

@@ -13,9 +13,9 @@ import (
 // runner whose id is not known is looked up by its name.
 func (c *Controller) deregister(p *pass) {
 	// A copy: the call outlasts the pass, which may go on to write the runner's status.
-	runner, id := p.EphemeralRunner.DeepCopy(), p.memory.registration
+	runner, id := p.EphemeralRunner.DeepCopy(), p.memory.runnerID
 	c.removals.Go(groupOf(runner), p.key, func(ctx context.Context) (struct{}, error) {
-		ctx = inPool(ctx, runner)
+		ctx = withRunnerLogger(ctx, runner)
 		github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 		if err != nil {
 			return struct{}{}, registrationFailure(err)
@@ -45,7 +45,7 @@ func lookUp(ctx context.Context, github GitHub, name string, scaleSetID int) (in
 	}
 }
 
-// removalFailure says why a registration could not be removed; nil where it was.
+// removalFailure returns why a registration could not be removed; nil where it was.
 func removalFailure(err error) error {
 	switch {
 	case err == nil:

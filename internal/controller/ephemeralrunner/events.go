@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// What Events say that was being done.
+// The actions that Events name.
 const (
 	actionRegister = "Register"
 	actionRun      = "RunPod"
@@ -16,33 +16,34 @@ const (
 	actionMark     = "MarkPod"
 )
 
-// replaced is told of a runner whose place another takes, because it can't get its name.
+// replaced is the Event of a runner whose place another takes, because it can't get its name.
 func replaced(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRegister, d.message)
 }
 
-// attemptFailed is told of every attempt that another may follow.
+// attemptFailed is the Event of every failed attempt that another may follow.
 func attemptFailed(d decision, failures int) kube.Event {
 	return kube.Warning(d.reason, actionRun,
-		fmt.Sprintf("attempt %d of %d failed: %s", failures, len(retryPauses)+1, d.message))
+		fmt.Sprintf("attempt %d of %d failed: %s", failures, len(retryBackoff)+1, d.message))
 }
 
-// runnerWaits is told once for a reason, and later again where it is put in other words.
+// runnerWaits is recorded once for a reason, and later again where the message has changed.
 func runnerWaits(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRun, "the runner waits: "+d.message)
 }
 
-// sidecarFailed is told because a job's failure may have this cause; what becomes of the runner its own end decides.
+// sidecarFailed is recorded because a job's failure may have this cause; what becomes of the runner its own end
+// decides.
 func sidecarFailed(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRun, d.message)
 }
 
-// runnerFailed is the last thing said of a runner that did not work out.
+// runnerFailed is the last Event of a runner that has failed for good.
 func runnerFailed(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRun, "the runner failed: "+d.message)
 }
 
-// runnerOutdated is the last thing said of a runner whose version GitHub refuses.
+// runnerOutdated is the last Event of a runner whose version GitHub refuses.
 func runnerOutdated(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRun, d.message)
 }
@@ -52,20 +53,20 @@ func draining() kube.Event {
 	return kube.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job and is deleted when it has finished")
 }
 
-// registrationLeft is the last thing said of a runner that is gone while GitHub may still have it.
+// registrationLeft is the last Event of a runner that is gone while GitHub may still have it.
 func registrationLeft(cause string) kube.Event {
 	return kube.Warning("RegistrationLeft", actionDelete,
 		"the registration is left on GitHub, which removes it after a day: "+cause)
 }
 
-// podMetadataForbidden has what it takes to mend it: the permission, or the flag that does without.
+// podMetadataForbidden names what mends it: the permission, or the flag that does without.
 func podMetadataForbidden(namespace string) kube.Event {
 	return kube.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
 		"pods of namespace %s don't show their jobs and aren't protected while they run: the manager may not patch pods; "+
 			"grant it the verb, as the chart's Role ending in -pod-metadata does, or run it with --job-pod-metadata=false", namespace))
 }
 
-// tell records an Event about the runner and logs it. A runner that simply succeeds has none.
-func (c *Controller) tell(ctx context.Context, p *pass, event kube.Event) {
+// record records an Event about the runner and logs it. A runner that simply succeeds has none.
+func (c *Controller) record(ctx context.Context, p *pass, event kube.Event) {
 	kube.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
 }

@@ -144,7 +144,7 @@ func (a *recordingAPI) Get(ctx context.Context, key client.ObjectKey, object cli
 	return a.WithWatch.Get(ctx, key, object, options...)
 }
 
-// List doesn't count that of the runners, which comes from the cache.
+// List doesn't count lists of runners, which come from the cache.
 func (a *recordingAPI) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if _, cached := list.(*v1alpha1.EphemeralRunnerList); !cached {
 		if err := a.note("list", list); err != nil {
@@ -158,7 +158,7 @@ func (a *recordingAPI) Status() client.SubResourceWriter {
 	return recordingStatus{a.WithWatch.Status(), a}
 }
 
-// SubResource is read only: a pod's status comes with all of the pod.
+// SubResource only reads: the status subresource of a pod returns the whole pod.
 func (a *recordingAPI) SubResource(name string) client.SubResourceClient {
 	return subResource{a.WithWatch.SubResource(name), a, name}
 }
@@ -228,7 +228,7 @@ func (c podlessCache) Get(ctx context.Context, key client.ObjectKey, object clie
 	return c.recordingAPI.Get(ctx, key, object, options...)
 }
 
-// noReader is for who has to do with what the cache shows.
+// noReader fails the test where the API server is read instead of the cache.
 type noReader struct {
 	client.Reader
 	*fixture

@@ -15,80 +15,83 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// finalize lets a runner go that is being deleted, and returns when to look again.
+// finalize does what a runner that is being deleted still needs, and returns when to reconcile it again.
 func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
-	if p.memory.released || !slices.ContainsFunc(p.Finalizers, isOurs) {
+	if p.memory.finalizersRemoved || !slices.ContainsFunc(p.Finalizers, isOurs) {
 		return time.Time{}, nil
 	}
-	e := c.ending(p)
-	f := planFarewell(e)
+	o := c.observeFinalizing(p)
+	f := planFinalization(o)
 	p.memory.forced = p.memory.forced || f.forced
 	var errs []error
 	if f.deregister {
 		c.deregister(p)
 	}
-	if f.drain {
+	if f.reportDraining {
 		errs = append(errs, c.reportDraining(ctx, p))
 	}
-	if f.stop {
-		errs = append(errs, c.stop(ctx, p, f.unbound))
+	if f.deleteChildren {
+		errs = append(errs, c.deleteChildren(ctx, p, f.onlyUnbound))
 	}
-	if p.memory.podLeft && e.pod.state != podMissing {
-		return c.options.Clock.Now(), errors.Join(errs...) // nobody waits for a pod that only goes after the runner
+	if p.memory.podLeft && o.pod.state != podMissing {
+		return c.options.Clock.Now(), errors.Join(errs...) // a pod that is only collected after the runner keeps nobody waiting
 	}
-	if f.release && errors.Join(errs...) == nil {
-		errs = append(errs, c.release(ctx, p, f.leftBehind))
+	if f.removeFinalizers && errors.Join(errs...) == nil {
+		errs = append(errs, c.removeFinalizers(ctx, p, f.leftBehind))
 	}
-	return f.again, errors.Join(errs...)
+	return f.requeueAt, errors.Join(errs...)
 }
 
-// ending gathers what a farewell depends on.
-func (c *Controller) ending(p *pass) *ending {
+// observeFinalizing gathers what a finalization depends on. It also sets memory.busy, which hasJob reads, where GitHub
+// has refused because of a job: busy stays set after the call that was refused is replaced by the next.
+func (c *Controller) observeFinalizing(p *pass) *finalizing {
 	now := c.options.Clock.Now()
 	provisioning, removal := p.provisioning, progressOf(c.removals.Last(p.key))
 	if removal.failure != nil && removal.failure.kind == failureBusy {
 		p.memory.busy = true
 	}
-	if c.options.Removed.Has(p.UID, p.memory.registration) {
-		removal = progress{known: true} // its set has asked
+	if c.options.Removed.Has(p.UID, p.memory.runnerID) {
+		removal = progress{known: true} // at its set's request
 	}
 	pod := outcomeOf(p.pod, p.memory.clockOf(p.pod, now))
 	if p.memory.podLeft {
 		pod.state = podMissing
 	}
-	return &ending{
+	return &finalizing{
 		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: c.spent(p),
 		registered: !c.unregistered(p), provisioning: provisioning.running,
 		unseen: provisioning.known && provisioning.failure == nil && !p.hadPod() &&
-			now.Before(provisioning.finished.Add(unseenInFarewell)),
+			now.Before(provisioning.finishedAt.Add(unseenFinalizingTimeout)),
 		removal: removal, forced: p.memory.forced,
-		deleting: p.memory.deleting, stopped: p.memory.stopped, podGone: p.memory.podGone, now: now,
+		deletingAt: p.memory.deletingAt, stoppedAt: p.memory.stoppedAt, podGoneAt: p.memory.podGoneAt, now: now,
 	}
 }
 
-// stop deletes pod, Secret and what container hooks made. A pod that must be unbound is left, with its Secret, where the
-// API server knows more than the cache does: the watch will tell what has become of it.
-func (c *Controller) stop(ctx context.Context, p *pass, unbound bool) error {
-	var only []client.DeleteOption
-	if unbound {
+// deleteChildren deletes pod, Secret and what container hooks made. With onlyUnbound a pod of which the API server
+// knows more than the cache does is left, with its Secret: the watch will bring what has become of it.
+func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bool) error {
+	var options []client.DeleteOption
+	if onlyUnbound {
 		asCached := kube.UIDPrecondition(p.pod)
 		asCached.ResourceVersion = &p.pod.ResourceVersion
-		only = append(only, asCached)
+		options = append(options, asCached)
 	}
-	err := c.deletePod(ctx, p, only...)
-	if unbound && p.memory.podDeleted != p.pod.UID && !p.memory.podLeft {
+	err := c.deletePod(ctx, p, options...)
+	if onlyUnbound && p.memory.podDeleted != p.pod.UID && !p.memory.podLeft {
 		return err
 	}
 	return errors.Join(err, c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p))
 }
 
+// isOurs reports whether the finalizer is this controller's, or ARC's.
 func isOurs(finalizer string) bool {
 	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
 }
 
-// reportDraining says, once, that deletion waits for a job.
+// reportDraining says once, in the status and by an Event, that the deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
-	if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining) || kube.IsStale(p.EphemeralRunner, p.memory.written) {
+	reported := meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
+	if reported || kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion) {
 		return nil
 	}
 	before := p.EphemeralRunner.DeepCopy()
@@ -116,23 +119,23 @@ func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 func (c *Controller) deleteLabelled(ctx context.Context, p *pass, list client.ObjectList) error {
 	err := c.options.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: p.Name})
 	if err != nil {
-		return p.harmless("list what container hooks made", err)
+		return p.ignoreGoneOrForbidden("list what container hooks made", err)
 	}
 	objects, err := meta.ExtractList(list)
 	if err != nil {
 		return fmt.Errorf("list what container hooks made: %w", err)
 	}
 	for _, object := range objects {
-		if err := p.harmless("delete what container hooks made", c.options.Client.Delete(ctx, object.(client.Object))); err != nil {
+		if err := p.ignoreGoneOrForbidden("delete what container hooks made", c.options.Client.Delete(ctx, object.(client.Object))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// release removes the finalizers, once, and tells what is left on GitHub, if anything.
-func (c *Controller) release(ctx context.Context, p *pass, leftBehind string) error {
-	if p.memory.released {
+// removeFinalizers removes the finalizers, once, and records an Event about what is left on GitHub, if anything.
+func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind string) error {
+	if p.memory.finalizersRemoved {
 		return nil
 	}
 	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, p.EphemeralRunner,
@@ -140,9 +143,9 @@ func (c *Controller) release(ctx context.Context, p *pass, leftBehind string) er
 	if err != nil {
 		return err
 	}
-	p.memory.released = true
+	p.memory.finalizersRemoved = true
 	if leftBehind != "" {
-		c.tell(ctx, p, registrationLeft(leftBehind))
+		c.record(ctx, p, registrationLeft(leftBehind))
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (f *fixture) wantGone() {
 	}
 }
 
-func TestIdleRunnerGoesWithGitHubsLeave(t *testing.T) {
+func TestIdleRunnerGoesWithGitHubsConsent(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().delete()
 		f.api.sent()
@@ -51,7 +51,7 @@ func TestIdleRunnerGoesWithGitHubsLeave(t *testing.T) {
 	}, newRunner())
 }
 
-// Its set has asked before it deleted the runner: one answer is enough, but only about this very registration.
+// Its set has asked GitHub before it deleted the runner: one answer is enough, but only about this very registration.
 func TestRunnerThatItsSetHadRemovedGoesWithoutAnotherCall(t *testing.T) {
 	for id, calls := range map[int][]string{101: nil, 100: {"remove 101"}} {
 		inBubble(t, func(f *fixture) {
@@ -72,7 +72,7 @@ func TestBusyRunnerDrains(t *testing.T) {
 		f.settle()
 		f.wantCalls("remove 101")
 		f.wantEvent(v1alpha1.ConditionDraining)
-		f.elapse(busyRetry)
+		f.elapse(busyRetryAfter)
 		f.settle()
 		f.wantCalls("remove 101")
 
@@ -99,7 +99,7 @@ func TestIdleRunnerGoesWhenGitHubIsSilent(t *testing.T) {
 		f.started().delete()
 		f.github.remove = errGitHubAway
 		f.settle()
-		f.elapse(unansweredAtMost - time.Second)
+		f.elapse(answerTimeout - time.Second)
 		f.settle()
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
@@ -119,7 +119,7 @@ func TestRunnerGoesWithoutCredentialsAndPermissions(t *testing.T) {
 		forbidden := apierrors.NewForbidden(pods, name, errors.New("no"))
 		f.api.refuse = map[string]error{"delete Pod": forbidden, "delete Secret": forbidden}
 		f.settle()
-		f.elapse(unansweredAtMost)
+		f.elapse(answerTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is left")
@@ -147,7 +147,7 @@ func TestSomebodyElsesRegistrationIsLeftAlone(t *testing.T) {
 	}, newRunner())
 }
 
-// Of a runner that was made after this manager had begun, and that it never registered, GitHub knows nothing.
+// GitHub does not know a runner that was made after this manager had begun and that it never registered.
 func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name, r.UID = "another", "another" })
 	inBubble(t, func(f *fixture) {
@@ -174,7 +174,7 @@ func TestRunnerOfAFormerManagerIsLookedUp(t *testing.T) {
 	})
 }
 
-// The end of a call brings its runner back.
+// The end of a call requeues its runner.
 func TestEndOfACallWakesTheRunner(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()

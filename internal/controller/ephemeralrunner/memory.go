@@ -15,6 +15,47 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
+// memory is what is remembered of a runner between passes. All but shared belongs to the one worker that reconciles
+// the runner at the time. Moments are by the manager's own clock.
+type memory struct {
+	inherited bool // the runner was there when this manager began, so another one may have asked GitHub for a registration
+	runnerID  int  // id on GitHub, 0 where it is not known
+
+	podUID            types.UID // of the last pod seen
+	startedAt         time.Time // runner container first seen to run in the present attempt
+	blockedAt         time.Time // its kubelet first seen to be unable to start that
+	exitedAt          time.Time // first seen to have exited with 0
+	pendingReportedAt time.Time // when the status last got the reason why the runner does not run
+	sidecarReported   bool      // an Event says that a sidecar has died
+	writtenVersion    string    // resourceVersion of the last status written
+	waiting           *waiting  // nil while no pod waits to run
+	annotated         annotated // what was written on the pod about its job
+
+	// What has been deleted, lest a late cache have it deleted again.
+	podDeleted        types.UID
+	secretDeleted     bool
+	hooksDeleted      bool // what container hooks made
+	runnerDeleted     bool // the runner's object
+	finalizersRemoved bool // those of the runner's object
+
+	podDeletingAt time.Time // its pod first seen with a deletionTimestamp
+	deletingAt    time.Time // the runner first seen with a deletionTimestamp
+	stoppedAt     time.Time // first seen without a running container since then
+	podGoneAt     time.Time // first seen without a pod since then
+	podLeft       bool      // may not be deleted by us: garbage collection does it once the runner is gone
+	busy          bool      // GitHub has refused to remove the registration, because of a job
+	forced        bool      // the pod was deleted though GitHub had not answered
+
+	// shared is also used by calls in the pool; Controller.mu guards it.
+	shared struct {
+		abandoned bool          // a registration under way is not to be followed by Secret and Pod
+		asked     bool          // this manager has asked GitHub for a registration
+		anew      bool          // it has since the last pass, so the registration known before is void
+		secret    types.UID     // of the Secret that is known to be the runner's, empty where none is
+		unstored  *registration // for which no Secret could be made, nil where there is none
+	}
+}
+
 // recall returns the runner with what is remembered of it, and remembers what is seen now.
 func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *pass {
 	k := key{client.ObjectKeyFromObject(runner), runner.UID}
@@ -22,24 +63,25 @@ func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.options.Clock.Now()
-	p := &pass{key: k, EphemeralRunner: runner, pod: pod, memory: c.memoryOf(k, &runner.Status), provisioning: progressOf(call, known)}
-	if p.memory.anew {
-		p.memory.anew, p.memory.registration = false, 0
+	m := c.memoryOf(k, &runner.Status)
+	p := &pass{key: k, EphemeralRunner: runner, pod: pod, memory: m, provisioning: progressOf(call, known)}
+	if m.shared.anew {
+		m.shared.anew, m.runnerID = false, 0
 	}
-	p.memory.see(p, now)
-	p.memory.measure(p, now)
+	m.see(p, now)
+	m.measure(p, now)
 	if call.Result != 0 {
-		p.memory.registration = call.Result
+		m.runnerID = call.Result
 	}
 	return p
 }
 
-// begin notes, once, that this manager leads from now on, and which runners are there: those another one may have registered,
-// whenever by the API server's clock they were made.
+// begin notes, once, that this manager leads from now on, and which runners are there: another manager may have
+// registered those, even where the API server's clock dates them later than ours dates this.
 func (c *Controller) begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.began.IsZero() {
+	if !c.beganAt.IsZero() {
 		return nil
 	}
 	var there v1alpha1.EphemeralRunnerList
@@ -50,25 +92,25 @@ func (c *Controller) begin(ctx context.Context) error {
 		runner := &there.Items[i]
 		c.memoryOf(key{client.ObjectKeyFromObject(runner), runner.UID}, &runner.Status).inherited = true
 	}
-	c.began = c.options.Clock.Now()
+	c.beganAt = c.options.Clock.Now()
 	return nil
 }
 
 // memoryOf returns what is remembered of a runner. The caller holds the lock.
 func (c *Controller) memoryOf(k key, status *v1alpha1.EphemeralRunnerStatus) *memory {
 	if former, known := c.names[k.NamespacedName]; known && former != k.uid {
-		c.drop(key{k.NamespacedName, former})
+		c.forgetLocked(key{k.NamespacedName, former})
 	}
 	if c.memories[k.uid] == nil {
-		c.memories[k.uid] = &memory{registration: recorded(status)}
+		c.memories[k.uid] = &memory{runnerID: recordedRunnerID(status)}
 		c.names[k.NamespacedName] = k.uid
 	}
 	return c.memories[k.uid]
 }
 
-// recorded is the registration that a status names. That of a runner which waits for a pod may be void: another may have been
-// asked for since, whose answer was lost.
-func recorded(status *v1alpha1.EphemeralRunnerStatus) int {
+// recordedRunnerID returns the runner's id on GitHub by its status, 0 where that may be void: while a runner waits for a
+// pod another registration may have been asked for, whose answer was lost.
+func recordedRunnerID(status *v1alpha1.EphemeralRunnerStatus) int {
 	if status.Done() || status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
 		return status.RunnerID
 	}
@@ -76,91 +118,94 @@ func recorded(status *v1alpha1.EphemeralRunnerStatus) int {
 }
 
 // see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
+// The caller holds the lock.
 func (m *memory) see(p *pass, now time.Time) {
-	m.noteDying(p.pod, now)
+	m.notePodDeletion(p.pod, now)
 	if p.pod != nil {
 		m.podUID = p.pod.UID
-		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.IsStale(p.EphemeralRunner, m.written) {
+		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.IsStale(p.EphemeralRunner, m.writtenVersion) {
 			// A pod that names none is ARC's, which writes the status before it makes the pod.
-			m.registration = registrationOf(p.pod, cmp.Or(m.registration, p.Status.RunnerID))
+			m.runnerID = runnerIDOf(p.pod, cmp.Or(m.runnerID, p.Status.RunnerID))
 			m.noteStart(p.pod, now)
 		}
 	}
 	if p.DeletionTimestamp.IsZero() {
 		return
 	}
-	m.abandoned = true
-	kube.SetIfZero(&m.deleting, now)
+	m.shared.abandoned = true
+	kube.SetIfZero(&m.deletingAt, now)
 	if outcomeOf(p.pod, m.clockOf(p.pod, now)).state != podRunning {
-		kube.SetIfZero(&m.stopped, now)
+		kube.SetIfZero(&m.stoppedAt, now)
 	} else {
-		m.stopped = time.Time{} // it was about to start
+		m.stoppedAt = time.Time{} // it was about to start
 	}
 	if p.pod == nil || m.podLeft {
-		kube.SetIfZero(&m.podGone, now)
+		kube.SetIfZero(&m.podGoneAt, now)
 	} else {
-		m.podGone = time.Time{}
+		m.podGoneAt = time.Time{}
 	}
 }
 
-// noteDying notes since when the pod, which may be another one than before, is seen to be deleted.
-func (m *memory) noteDying(pod *corev1.Pod, now time.Time) {
+// notePodDeletion notes since when the pod is seen to be deleted. It may be another pod than that of the last pass.
+func (m *memory) notePodDeletion(pod *corev1.Pod, now time.Time) {
 	switch {
 	case pod == nil || pod.DeletionTimestamp == nil:
-		m.dying = time.Time{}
+		m.podDeletingAt = time.Time{}
 	case m.podUID != pod.UID:
-		m.dying = now
+		m.podDeletingAt = now
 	default:
-		kube.SetIfZero(&m.dying, now)
+		kube.SetIfZero(&m.podDeletingAt, now)
 	}
 }
 
-// clockOf is the time by the clock that has dated the deletion of the pod: when that began, and what has passed here since
-// it was seen. Our own clock may differ from the API server's or be set, and a busy runner whose pod has been given an hour
-// to end must not lose it by that.
+// clockOf returns the time by the clock that dated the deletion of the pod, and now for a pod that is not being deleted.
+// It is the moment at which the deletion began (deletionTimestamp minus grace period) plus what has passed by our clock
+// since the deletion was first seen. Our own clock may differ from the API server's, or be set; a busy runner whose pod
+// has been given an hour to end must not lose its job by that.
 func (m *memory) clockOf(pod *corev1.Pod, now time.Time) time.Time {
-	if pod == nil || pod.DeletionTimestamp == nil || m.podUID != pod.UID || m.dying.IsZero() {
+	if pod == nil || pod.DeletionTimestamp == nil || m.podUID != pod.UID || m.podDeletingAt.IsZero() {
 		return now
 	}
 	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	return pod.DeletionTimestamp.Add(now.Sub(m.dying) - grace)
+	return pod.DeletionTimestamp.Add(now.Sub(m.podDeletingAt) - grace)
 }
 
-// clockOf is the same before the pass has seen the pod.
+// clockOf is memory.clockOf for a pod that the pass has not noted yet.
 func (c *Controller) clockOf(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.options.Clock.Now()
-	if m := c.memories[runner.UID]; m != nil && !m.dying.IsZero() {
+	if m := c.memories[runner.UID]; m != nil && !m.podDeletingAt.IsZero() {
 		return m.clockOf(pod, now)
 	}
-	return (&memory{podUID: pod.UID, dying: now}).clockOf(pod, now)
+	return (&memory{podUID: pod.UID, podDeletingAt: now}).clockOf(pod, now)
 }
 
 func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 	status := runnerStatus(pod)
 	if status != nil && status.State.Running != nil {
-		kube.SetIfZero(&m.up, now)
+		kube.SetIfZero(&m.startedAt, now)
 	}
 	if _, found := blocked(status); found {
-		kube.SetIfZero(&m.blocked, now)
+		kube.SetIfZero(&m.blockedAt, now)
 	}
 }
 
 // newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
 func (m *memory) newAttempt(anew bool) {
-	m.up, m.blocked, m.exited, m.told, m.sidecarTold = time.Time{}, time.Time{}, time.Time{}, time.Time{}, false
+	m.startedAt, m.blockedAt, m.exitedAt = time.Time{}, time.Time{}, time.Time{}
+	m.pendingReportedAt, m.sidecarReported = time.Time{}, false
 	if anew {
-		m.registration, m.secretDeleted = 0, false
+		m.runnerID, m.secretDeleted = 0, false
 	}
 }
 
-// abandoned says that the runner is being deleted, so that nothing more is to be made for it.
+// abandoned reports whether the runner is being deleted, so that nothing more is to be made for it.
 func (c *Controller) abandoned(k key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.memories[k.uid]
-	return m == nil || m.abandoned
+	return m == nil || m.shared.abandoned
 }
 
 // noteAsked remembers that GitHub may have a registration of the runner, whatever becomes of the answer.
@@ -168,16 +213,16 @@ func (c *Controller) noteAsked(k key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memories[k.uid]; m != nil {
-		m.asked, m.anew = true, true
+		m.shared.asked, m.shared.anew = true, true
 	}
 }
 
-// noteSecret remembers that the Secret with this UID is the runner's; an empty one says that nothing is known of it.
+// noteSecret remembers the UID of the runner's Secret; an empty one where it is not known, or there is none.
 func (c *Controller) noteSecret(k key, secret types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memories[k.uid]; m != nil {
-		m.secret, m.unstored = secret, nil
+		m.shared.secret, m.shared.unstored = secret, nil
 	}
 }
 
@@ -187,7 +232,7 @@ func (c *Controller) keepUnstored(k key, registered *registration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memories[k.uid]; m != nil {
-		m.unstored = registered
+		m.shared.unstored = registered
 	}
 }
 
@@ -196,37 +241,38 @@ func (c *Controller) unstored(k key, id int) *registration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.memories[k.uid]
-	if m == nil || m.unstored == nil || m.unstored.id != id {
+	if m == nil || m.shared.unstored == nil || m.shared.unstored.id != id {
 		return nil
 	}
-	return m.unstored
+	return m.shared.unstored
 }
 
+// knownSecret returns the UID of the runner's Secret, empty where it is not known.
 func (c *Controller) knownSecret(p *pass) types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return p.memory.secret
+	return p.memory.shared.secret
 }
 
 // clockSkew is how far the API server's clock, which dates objects, may be from ours.
 const clockSkew = time.Minute
 
-// unregistered says that GitHub can't have a registration: nobody has asked for one since the runner was made. Of a
-// runner that another manager may have seen nobody knows.
+// unregistered reports whether GitHub can't have a registration: nobody has asked for one since the runner was made. It
+// is false for a runner that another manager may have seen.
 func (c *Controller) unregistered(p *pass) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := p.memory
-	return m.registration == 0 && !m.asked && !m.inherited && p.CreationTimestamp.After(c.began.Add(clockSkew))
+	return m.runnerID == 0 && !m.shared.asked && !m.inherited && p.CreationTimestamp.After(c.beganAt.Add(clockSkew))
 }
 
-// spent says that the registration has had its job. The report of a job's end may be late, and about an earlier registration of
-// the same name, so it counts only where there can have been no other: no attempt has failed, and what another manager may
-// have begun this one has found with its pod.
+// spent reports whether the registration has had its job. The report of a job's end may be late, and about an earlier
+// registration of the same name, so it counts only where there can have been no other: no attempt has failed, and where
+// another manager may have registered the runner this one has found it with its pod, and has not asked itself.
 func (c *Controller) spent(p *pass) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	alone := !p.memory.inherited || p.hadPod() && !p.memory.asked
+	alone := !p.memory.inherited || p.hadPod() && !p.memory.shared.asked
 	return p.Status.JobCompleted() && len(p.Status.Failures) == 0 && alone
 }
 
@@ -235,12 +281,12 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if uid, known := c.names[name]; known {
-		c.drop(key{name, uid})
+		c.forgetLocked(key{name, uid})
 	}
 }
 
-// drop forgets everything about a runner. The caller holds the lock.
-func (c *Controller) drop(k key) {
+// forgetLocked forgets everything about a runner. The caller holds the lock.
+func (c *Controller) forgetLocked(k key) {
 	if m := c.memories[k.uid]; m != nil {
 		m.waiting.end(c.options.Clock.Now())
 	}

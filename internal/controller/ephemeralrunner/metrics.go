@@ -18,7 +18,8 @@ var (
 	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
 		"Time from a runner's creation until its container ran, registration, scheduling and pull of the image included.", setmetrics.StartupBuckets)
 
-	// jitSeconds has no set in its labels: what makes it slow is GitHub, or its limits for the whole organization.
+	// jitSeconds has no scale set in its labels: what makes it slow is GitHub, or its limits for the whole
+	// organization.
 	jitSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Subsystem: "gha_controller", Name: "jit_config_seconds",
 		Help: "Time from asking GitHub for a runner's registration until it answered, repetitions included.",
@@ -29,14 +30,14 @@ var (
 
 func init() { metrics.Registry.MustRegister(jitSeconds) }
 
-// waiting is a pod that does not run yet: why, since when, and to which set's series that counts.
+// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
 type waiting struct {
 	name, namespace string
 	reason          string
 	since           time.Time
 }
 
-// measure notes what the pod waits for now. The metrics get the time when that changes.
+// measure notes what the pod waits for now. The metrics are updated when that changes. The caller holds the lock.
 func (m *memory) measure(p *pass, now time.Time) {
 	reason := ""
 	if pod := outcomeOf(p.pod, m.clockOf(p.pod, now)); pod.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {

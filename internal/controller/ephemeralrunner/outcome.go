@@ -13,12 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// exitCodeOutdated is the runner's way to say that GitHub refuses its version. The runner uses it only with
+// exitCodeOutdated is the runner's exit code when GitHub refuses its version. The runner uses it only with
 // ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1.
 const exitCodeOutdated = 7
 
-// stuckAfter is how long after its grace period a pod that is being deleted may stay before its node is taken for lost.
-// A kubelet that lives removes it within a second or two.
+// stuckAfter is how long after its grace period a pod that is being deleted may stay before its node is taken for
+// lost. A kubelet that works removes it within a second or two.
 const stuckAfter = 30 * time.Second
 
 // podState is what a pod means for its runner.
@@ -33,7 +33,7 @@ const (
 	podBlocked
 	// podRunning: the runner container runs.
 	podRunning
-	// podSucceeded: the runner container exited with 0, which says "finished or refused", not "the job succeeded".
+	// podSucceeded: the runner container exited with 0, which means "finished or refused", not "the job succeeded".
 	podSucceeded
 	// podOutdated: it exited with 7.
 	podOutdated
@@ -48,15 +48,15 @@ type outcome struct {
 	state           podState
 	ready           bool
 	reason, message string
-	// passing: what blocks the container may have passed when the kubelet tries again.
+	// passing is set when what blocks the container may be over when the kubelet tries again.
 	passing bool
-	// disrupted: the container exited with 0 after somebody had told the pod to end, as an idle runner does then.
+	// disrupted is set when the container exited with 0 after the pod was told to end, as an idle runner does then.
 	disrupted bool
 	// sidecar says which other container has died while the runner container runs; empty where none has.
 	sidecar string
 }
 
-// over says that the runner container will not run any more.
+// over reports whether the runner container will not run any more.
 func (o outcome) over() bool {
 	switch o.state {
 	case podSucceeded, podOutdated, podNeverStarted, podFailed:
@@ -66,8 +66,8 @@ func (o outcome) over() bool {
 	}
 }
 
-// outcomeOf reads a pod, which may be nil. Only the container named runner counts: what becomes of sidecars is told by
-// what becomes of it.
+// outcomeOf reads a pod, which may be nil. Only the container named runner counts: what becomes of it decides about
+// the sidecars.
 func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	if pod == nil {
 		return outcome{state: podMissing}
@@ -78,7 +78,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	}
 	started := status != nil && status.State.Running != nil
 	if lost, reason, message := podLost(pod, now); lost {
-		// The last word of a node that does not answer may be from before the start.
+		// The last status from a node that does not answer may be older than the start.
 		return failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
 	}
 	if reason, message, found := initFailure(pod); found && !started {
@@ -139,7 +139,8 @@ func failed(started bool, reason, message string) outcome {
 	return outcome{state: state, reason: reason, message: message}
 }
 
-// podLost says that the pod failed as a whole, was evicted or rejected, or hangs in deletion because its node is gone.
+// podLost reports whether the pod failed as a whole, was evicted or rejected, or hangs in its deletion because its
+// node is gone.
 func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string) {
 	if pod.Status.Phase == corev1.PodFailed {
 		reason, message = causeOf(pod)
@@ -151,12 +152,14 @@ func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string)
 	return false, "", ""
 }
 
-// stuck says that the pod hangs in its deletion. The time is that of the pod: see clockOf.
+// stuck reports whether the pod hangs in its deletion. now is by the clock that dated the deletion: see
+// memory.clockOf.
 func stuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter))
 }
 
-// causeOf returns why the pod as a whole was ended, in the words of whoever ended it: a kubelet, the scheduler, an eviction.
+// causeOf returns why the pod as a whole was ended, in the words of what ended it: a kubelet, the scheduler, an
+// eviction.
 func causeOf(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Reason != "" {
 		return pod.Status.Reason, pod.Status.Message
@@ -167,8 +170,8 @@ func causeOf(pod *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// interruption returns why a container that exited with 0 did not do so of its own accord, empty where it did. Times have
-// whole seconds: one that ends in the second in which its pod is deleted counts as told to.
+// interruption returns why a container that exited with 0 did not do so of its own accord, empty where it did. Times
+// have whole seconds: a container that ends in the second in which its pod is deleted counts as told to.
 func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, message string) {
 	if reason, message = causeOf(pod); reason != "" || pod.DeletionTimestamp == nil {
 		return reason, message
@@ -180,15 +183,16 @@ func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, 
 	return v1alpha1.ReasonPodLost, "the pod was deleted before the runner had a job"
 }
 
-// collected says that the pod was failed not by its kubelet but by the garbage collector, because its node is gone.
+// collected reports whether the pod was failed not by its kubelet but by the garbage collector, because its node is
+// gone.
 func collected(pod *corev1.Pod) bool {
 	disrupted := kube.PodCondition(pod, corev1.DisruptionTarget)
 	return disrupted != nil && disrupted.Reason == "DeletionByPodGC"
 }
 
-// blocked finds what keeps the kubelet from starting the runner container, so that another pod, perhaps on another node,
-// is the better try. ErrImagePull is left to the kubelet's own second try, which is called ImagePullBackOff; the others
-// that may pass have one name for every try.
+// blocked returns what keeps the kubelet from starting the runner container, so that another pod, perhaps on another
+// node, is the better try. ErrImagePull is left to the kubelet's own second try, which is called ImagePullBackOff; the
+// other causes that may pass have one name for every try.
 func blocked(status *corev1.ContainerStatus) (o outcome, found bool) {
 	if status == nil || status.State.Waiting == nil {
 		return outcome{}, false
@@ -205,8 +209,8 @@ func blocked(status *corev1.ContainerStatus) (o outcome, found bool) {
 	}
 }
 
-// deadSidecar tells of another container that has failed, which may be what the job's failure comes from. One that is an
-// init container is started again by the kubelet, which leaves only its last end to be seen.
+// deadSidecar describes another container that has failed, which may be why the job fails; empty where none has. One
+// that is an init container is started again by the kubelet, and only its last termination shows.
 func deadSidecar(pod *corev1.Pod) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -223,7 +227,7 @@ func deadSidecar(pod *corev1.Pod) string {
 	return ""
 }
 
-// initFailure finds an init container that failed and is not started again.
+// initFailure returns how an init container failed that is not started again.
 func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
@@ -235,7 +239,7 @@ func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
-// restartable says that an init container is a sidecar: the kubelet starts it again.
+// restartable reports whether an init container is a sidecar: the kubelet starts it again.
 func restartable(pod *corev1.Pod, initContainer string) bool {
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.Name == initContainer {

@@ -62,7 +62,7 @@ func unscheduled(p *corev1.Pod) {
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
 }
 
-// disrupted says who has ended the pod.
+// disrupted sets who has ended the pod.
 func disrupted(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: "why"}}
@@ -125,7 +125,7 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-func TestDeadSidecarIsTold(t *testing.T) {
+func TestDeadSidecarIsFound(t *testing.T) {
 	last := corev1.ContainerStatus{Name: "dind", State: running, LastTerminationState: exited(137, "OOMKilled")}
 	for title, test := range map[string]struct {
 		change func(*corev1.PodStatus)
@@ -142,12 +142,12 @@ func TestDeadSidecarIsTold(t *testing.T) {
 		pod := podWith(corev1.PodRunning, running)
 		test.change(&pod.Status)
 		if got := outcomeOf(pod, noon); got.state != podRunning || (got.sidecar != "") != test.want {
-			t.Errorf("%s: told %q, state %d", title, got.sidecar, got.state)
+			t.Errorf("%s: found %q, state %d", title, got.sidecar, got.state)
 		}
 	}
 }
 
-func TestAnInitContainersOwnWordsAreToldAlone(t *testing.T) {
+func TestAnInitContainersOwnMessageIsReportedAlone(t *testing.T) {
 	pod := podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil))
 	if got, want := outcomeOf(pod, noon).message, "init container init exited with code 1: Error"; got != want {
 		t.Errorf("message %q, want %q", got, want)

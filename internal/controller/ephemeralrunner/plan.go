@@ -8,27 +8,25 @@ import (
 )
 
 const (
-	// settle is how long the report of a job's end may come after the runner has exited before the runner's own status
-	// says that it ended. Reports come within a second; waiting for them saves a write for every runner.
-	settle = 3 * time.Second
-	// unseenAtMost is how long a pod that was created may be missing from the cache.
-	unseenAtMost = time.Minute
-	// readyPatience is how long a pod whose runner container runs may lack readiness before that is written down. Where
+	// reportGracePeriod is how long after the runner's exit the report of its job's end may come; after that the
+	// runner's own status says that it has ended. Reports come within a second; waiting for them saves a write for
+	// every runner.
+	reportGracePeriod = 3 * time.Second
+	// unseenTimeout is how long a pod that was created may be missing from the cache.
+	unseenTimeout = time.Minute
+	// readyTimeout is how long a pod whose runner container runs may lack readiness before the status says so. Where
 	// sidecars start a second later this saves a write for every runner.
-	readyPatience = 2 * time.Second
-	// crowdPatience is how long it may go unsaid that a runner runs while others wait to be created or deleted, which goes first;
-	// crowdPause is the time between two looks.
-	crowdPatience = 10 * time.Second
-	crowdPause    = 500 * time.Millisecond
-	// rewordPause is the shortest time between two reports of the same reason in other words: GitHub's messages carry the
-	// id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same thing.
-	rewordPause = 5 * time.Minute
-	// busyRetry is the pause after GitHub has refused to remove a runner because it has a job.
-	busyRetry = 30 * time.Second
+	readyTimeout = 2 * time.Second
+	// rewordPeriod is the shortest time between two reports of the same reason with different messages: GitHub's
+	// messages carry the id of the request and the scheduler's the number of nodes, and a thousand runners may wait
+	// for the same thing.
+	rewordPeriod = 5 * time.Minute
+	// busyRetryAfter is the pause after GitHub has refused to remove a runner because it has a job.
+	busyRetryAfter = 30 * time.Second
 )
 
-// retryPauses are the waits after the first to the fifth failed attempt; after the sixth the runner has failed.
-var retryPauses = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+// retryBackoff are the pauses after the first to the fifth failed attempt; after the sixth the runner has failed.
+var retryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
 // step is what to do next for a runner.
 type step int
@@ -40,23 +38,23 @@ const (
 	stepProvision
 	// stepProvisionAgain: create the Pod with the JIT config that is there already and unused.
 	stepProvisionAgain
-	// stepReportRunning: the status says that the runner runs.
+	// stepReportRunning: the status has to say that the runner runs.
 	stepReportRunning
-	// stepReportPending: the status says why it does not run yet.
+	// stepReportPending: the status has to say why it does not run yet.
 	stepReportPending
-	// stepReportSidecar: an Event says that another container has died.
+	// stepReportSidecar: an Event has to say that another container has died.
 	stepReportSidecar
-	// stepDiscard: the pod's failure is noted; the pod is to go.
-	stepDiscard
+	// stepDeleteFailedPod: the pod's failure is in the status; delete the pod.
+	stepDeleteFailedPod
 	// stepRetry: the attempt failed before the runner started; note it and remove the pod.
 	stepRetry
 	// stepDeregister: the attempt failed after the start; GitHub is asked to remove the registration.
 	stepDeregister
 	// stepRetryAnew: GitHub has removed the registration; note the failure, remove Pod and Secret.
 	stepRetryAnew
-	// stepClear: the runner has exited. Its pod goes, because that is what occupies a machine; the status waits for the report
-	// of the job's end, and the Secret, of no use to anybody now, goes with what follows.
-	stepClear
+	// stepExited: the runner has exited. Its pod is deleted, because that is what occupies a machine; the status waits
+	// for the report of the job's end, and the Secret, which nobody needs now, goes with what follows.
+	stepExited
 	// stepSucceed: it has exited, and no report has come.
 	stepSucceed
 	// stepFail: it has failed for good.
@@ -65,33 +63,33 @@ const (
 	stepFailBusy
 	// stepOutdate: GitHub refuses its version.
 	stepOutdate
-	// stepRemove: the runner object has done its work.
-	stepRemove
+	// stepDeleteRunner: the runner object has done its work.
+	stepDeleteRunner
 	// stepReplace: it cannot get its name on GitHub; another runner takes its place.
 	stepReplace
 )
 
-// decision is the next step, why, and when to look again.
+// decision is the next step, why, and when to reconcile again.
 type decision struct {
 	step
 	reason, message string
-	again           time.Time
+	requeueAt       time.Time
 }
 
 // progress is how far a call has got.
 type progress struct {
 	known, running bool
-	failure        *failure  // nil: it went well
-	finished       time.Time // when it ended
-	due            time.Time // when it may be repeated after a failure
+	failure        *failure  // nil: it succeeded, or has not ended
+	finishedAt     time.Time // when it ended
+	retryAt        time.Time // when it may be repeated after a failure
 }
 
 // failure says why a call did not do what it should. It is an error.
 type failure struct {
 	kind            failureKind
 	reason, message string
-	// until is when GitHub or the API server will hear it again, zero where it did not say.
-	until time.Time
+	// allowedAt is when GitHub or the API server allows the next request, zero where it did not say.
+	allowedAt time.Time
 }
 
 func (f *failure) Error() string { return f.message }
@@ -105,97 +103,97 @@ const (
 	failureInvalid
 	// failureNameTaken: another scale set has a runner of this name, or somebody else a pod.
 	failureNameTaken
-	// failureClosed: the namespace is being deleted, so nothing can be made in it any more.
+	// failureClosed: the namespace, or the runner, is being deleted, so nothing can be made for it any more.
 	failureClosed
 	// failureBusy: GitHub says that the runner has a job.
 	failureBusy
 )
 
 // plan names the next step of a runner that is neither done nor being deleted.
-func plan(s *situation) decision {
+func plan(o *observation) decision {
 	switch {
-	case s.provisioning.running:
-		// Its request for the pod may have been carried out and be made once more, by the client itself: a pod that was
-		// deleted in between would come again, with a JIT config that is used. The end of the call brings the runner back.
+	case o.provisioning.running:
+		// Its request for the pod may have been carried out and be sent once more by the client itself: a pod that was
+		// deleted in between would come again, with a JIT config that is used. The end of the call requeues the runner.
 		return decision{}
-	case s.runner.Status.JobCompleted() && (s.pod.over() || s.pod.state == podMissing):
-		return decision{step: stepRemove}
-	case s.counted:
-		return planDiscard(s)
+	case o.runner.Status.JobCompleted() && (o.pod.over() || o.pod.state == podMissing):
+		return decision{step: stepDeleteRunner}
+	case o.failureNoted:
+		return planDeleteFailedPod(o)
 	}
-	switch s.pod.state {
+	switch o.pod.state {
 	case podSucceeded:
-		return planSucceeded(s)
+		return planSucceeded(o)
 	case podOutdated:
-		return decision{step: stepOutdate, reason: s.pod.reason, message: s.pod.message}
+		return decision{step: stepOutdate, reason: o.pod.reason, message: o.pod.message}
 	case podNeverStarted:
-		return planEnded(s)
+		return planEnded(o)
 	case podFailed:
-		return planFailed(s)
+		return planFailed(o)
 	case podRunning:
-		return planRunning(s)
+		return planRunning(o)
 	case podBlocked:
-		return planBlocked(s)
+		return planBlocked(o)
 	case podPending:
-		return planPending(s)
+		return planPending(o)
 	default:
-		return planMissing(s)
+		return planMissing(o)
 	}
 }
 
 // planMissing: no pod yet, none any more, or none again.
-func planMissing(s *situation) decision {
+func planMissing(o *observation) decision {
 	switch {
-	case !s.exited.IsZero() && s.deregistered():
-		return planStartedLate(s)
-	case !s.exited.IsZero():
-		return planExited(s)
-	case s.hadPod:
-		return planLost(s)
-	case s.ran():
-		return planUnseen(s)
+	case !o.exitedAt.IsZero() && o.deregistered():
+		return planStartedLate(o)
+	case !o.exitedAt.IsZero():
+		return planExited(o)
+	case o.hadPod:
+		return planLost(o)
+	case o.ran():
+		return planUnseen(o)
 	default:
-		return planProvision(s)
+		return planProvision(o)
 	}
 }
 
-// planLost: the pod was there and is gone. Whether its container had started nobody can tell: that may have been the last
-// thing before the end, or a watch was away meanwhile.
-func planLost(s *situation) decision {
-	return planFailed(s.withPod(outcome{reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished"}))
+// planLost: the pod was there and is gone. Nobody can tell whether its container had started: it may have done so just
+// before the end, or while a watch was interrupted.
+func planLost(o *observation) decision {
+	return planFailed(o.withPod(outcome{reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished"}))
 }
 
-// planUnseen: the pod was made, or a job was reported, so there is or was a pod, but none was seen. Runners and pods come
-// by two watches, of which the pods' may be the later one; whoever takes the pod for lost then, kills its job.
-func planUnseen(s *situation) decision {
-	if due := s.provisioning.finished.Add(unseenAtMost); s.provisioning.known && s.now.Before(due) {
-		return decision{again: due}
+// planUnseen: the pod was made, or a job was reported, so there is or was a pod, but none was seen. Runners and pods
+// come by two watches, of which that of the pods may be the later one: a pod taken for lost then would cost its job.
+func planUnseen(o *observation) decision {
+	if due := o.provisioning.finishedAt.Add(unseenTimeout); o.provisioning.known && o.now.Before(due) {
+		return decision{requeueAt: due}
 	}
-	return planLost(s)
+	return planLost(o)
 }
 
-// planEnded: the pod ended and says that the runner container had not started, unless that was seen before. Its JIT config
-// is used again unless GitHub was asked to remove the registration, as it is for a pod that was blocked before: what GitHub
-// says decides then, and where its answer was lost nobody knows but GitHub.
-func planEnded(s *situation) decision {
-	if s.ran() || s.removal.known {
-		return planFailed(s)
+// planEnded: the pod has ended, and says that the runner container never started. Its JIT config is used again unless
+// the container was seen to run, or GitHub was asked to remove the registration, as it is for a pod that was blocked
+// before: GitHub's answer decides then, and where that was lost nobody but GitHub knows.
+func planEnded(o *observation) decision {
+	if o.ran() || o.removal.known {
+		return planFailed(o)
 	}
-	return planRetry(s, stepRetry)
+	return planRetry(o, stepRetry)
 }
 
-// planProvision starts an attempt when the last one's pause is over.
-func planProvision(s *situation) decision {
-	if kube.Container(&s.runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
+// planProvision starts an attempt once the pause after the last one is over.
+func planProvision(o *observation) decision {
+	if kube.Container(&o.runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
 		return decision{step: stepFail, reason: v1alpha1.ReasonInvalidPod, message: noRunnerContainer}
 	}
-	if due := pauseOver(s); s.now.Before(due) {
-		return decision{again: due}
+	if due := nextAttemptAt(o); o.now.Before(due) {
+		return decision{requeueAt: due}
 	}
-	refusal := s.provisioning.failure
+	refusal := o.provisioning.failure
 	switch {
 	case refusal == nil:
-		return planFirstTry(s)
+		return planFirstTry(o)
 	case refusal.kind == failureInvalid:
 		return decision{step: stepFail, reason: refusal.reason, message: refusal.message}
 	case refusal.kind == failureNameTaken:
@@ -204,148 +202,149 @@ func planProvision(s *situation) decision {
 		return decision{step: stepFailBusy, reason: v1alpha1.ReasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
 	case refusal.kind == failureClosed:
 		return decision{} // its deletion is what comes next
-	case s.now.Before(s.provisioning.due):
-		return planReport(s, refusal, s.provisioning.due)
+	case o.now.Before(o.provisioning.retryAt):
+		return planReport(o, refusal, o.provisioning.retryAt)
 	default:
-		return decision{step: attempt(s)}
+		return decision{step: provisionStep(o)}
 	}
 }
 
 // planFirstTry: no call of this attempt has failed. Where one has ended well the pod exists, or did.
-func planFirstTry(s *situation) decision {
-	if s.provisioning.known {
-		return planUnseen(s)
+func planFirstTry(o *observation) decision {
+	if o.provisioning.known {
+		return planUnseen(o)
 	}
-	return decision{step: attempt(s)}
+	return decision{step: provisionStep(o)}
 }
 
-// attempt is how the next pod is made: the JIT config is there and unused only if this manager has registered the runner.
-// Of what another has left nobody knows whether a container has started with it.
-func attempt(s *situation) step {
-	if s.registration != 0 {
+// provisionStep returns how the next pod is made. The JIT config is there and unused only if this manager has
+// registered the runner: nobody knows whether a container has started with one that another manager has left.
+func provisionStep(o *observation) step {
+	if o.runnerID != 0 {
 		return stepProvisionAgain
 	}
 	return stepProvision
 }
 
-// planReport tells what the runner waits for, unless that was told, and comes back at the given time.
-func planReport(s *situation, cause *failure, again time.Time) decision {
-	status := &s.runner.Status
-	if status.Reason == cause.reason && (status.Message == cause.message || s.now.Before(s.told.Add(rewordPause))) {
-		return decision{again: again}
+// planReport has the status say what the runner waits for, unless it does already, and the runner reconciled again at
+// the given time.
+func planReport(o *observation, cause *failure, requeueAt time.Time) decision {
+	status := &o.runner.Status
+	if status.Reason == cause.reason && (status.Message == cause.message || o.now.Before(o.pendingReportedAt.Add(rewordPeriod))) {
+		return decision{requeueAt: requeueAt}
 	}
-	return decision{step: stepReportPending, reason: cause.reason, message: cause.message, again: again}
+	return decision{step: stepReportPending, reason: cause.reason, message: cause.message, requeueAt: requeueAt}
 }
 
-// planStartedLate: the runner container started after all, when its registration had just been removed: there is no job
-// for it.
-func planStartedLate(s *situation) decision {
-	late := s.pod
+// planStartedLate: the runner container has started after all, just after its registration was removed: it will get no
+// job.
+func planStartedLate(o *observation) decision {
+	late := o.pod
 	late.reason, late.message = "StartedLate", "the runner container started after its registration had been removed"
-	return planRetry(s.withPod(late), stepRetryAnew)
+	return planRetry(o.withPod(late), stepRetryAnew)
 }
 
-func planRunning(s *situation) decision {
-	if s.deregistered() {
-		return planStartedLate(s)
+func planRunning(o *observation) decision {
+	if o.deregistered() {
+		return planStartedLate(o)
 	}
-	status := &s.runner.Status
-	said := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
-	due := s.up.Add(readyPatience)
+	status := &o.runner.Status
+	reported := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
+	due := o.startedAt.Add(readyTimeout)
 	switch {
-	case s.pod.sidecar != "" && !s.sidecarTold:
-		return decision{step: stepReportSidecar, reason: "SidecarFailed", message: s.pod.sidecar}
-	case said && status.Ready == s.pod.ready && status.RunnerID == s.registration:
+	case o.pod.sidecar != "" && !o.sidecarReported:
+		return decision{step: stepReportSidecar, reason: "SidecarFailed", message: o.pod.sidecar}
+	case reported && status.Ready == o.pod.ready && status.RunnerID == o.runnerID:
 		return decision{}
-	case !said && !s.pod.ready && s.now.Before(due):
-		return decision{again: due}
-	case !said && s.crowded && s.now.Before(s.up.Add(crowdPatience)):
-		return decision{again: s.now.Add(crowdPause)}
+	case !reported && !o.pod.ready && o.now.Before(due):
+		return decision{requeueAt: due}
+	case !reported && o.deferStatus && o.now.Before(o.startedAt.Add(maxStatusDelay)):
+		return decision{requeueAt: o.now.Add(statusRecheckPeriod)}
 	default:
 		return decision{step: stepReportRunning}
 	}
 }
 
-// planSucceeded: the runner container exited with 0. Where that was not of its own accord and no job is known, it is no
-// other end than that of a pod that was lost: the node was drained, and neither image nor command are to blame.
-func planSucceeded(s *situation) decision {
+// planSucceeded: the runner container exited with 0. Where that was not of its own accord and no job is known, it
+// counts as a pod that was lost: the node was drained, and neither image nor command are to blame.
+func planSucceeded(o *observation) decision {
 	switch {
-	case s.deregistered() && !s.pod.disrupted:
-		return planStartedLate(s)
-	case s.pod.disrupted && !s.runner.Status.HasJob():
-		return planFailed(s)
+	case o.deregistered() && !o.pod.disrupted:
+		return planStartedLate(o)
+	case o.pod.disrupted && !o.runner.Status.HasJob():
+		return planFailed(o)
 	default:
-		return planExited(s)
+		return planExited(o)
 	}
 }
 
-// planExited: the runner container exited with 0. The pod goes at once; the object goes when the end of its job is reported,
-// and says that it succeeded where no report comes. Where GitHub has still to say whether it has removed the registration
-// it may have exited because of that.
-func planExited(s *situation) decision {
+// planExited: the runner container exited with 0. The pod is deleted at once. The object is deleted when the end of
+// its job is reported. Where no report comes its status says that it succeeded, but not while GitHub has still to
+// answer whether it has removed the registration: the runner may have exited because of that.
+func planExited(o *observation) decision {
 	switch {
-	case s.exited.IsZero():
-		return decision{step: stepClear, again: s.now.Add(settle)}
-	case s.removal.running:
+	case o.exitedAt.IsZero():
+		return decision{step: stepExited, requeueAt: o.now.Add(reportGracePeriod)}
+	case o.removal.running:
 		return decision{}
-	case s.now.Before(s.exited.Add(settle)):
-		return decision{again: s.exited.Add(settle)}
+	case o.now.Before(o.exitedAt.Add(reportGracePeriod)):
+		return decision{requeueAt: o.exitedAt.Add(reportGracePeriod)}
 	default:
 		return decision{step: stepSucceed}
 	}
 }
 
 // planFailed: the runner container had started, so the registration may have been used. With a job there is nothing to
-// try again; without one GitHub's agreement to remove the registration proves that there was none.
-func planFailed(s *situation) decision {
+// try again; without one GitHub's consent to remove the registration proves that there was none.
+func planFailed(o *observation) decision {
 	switch {
-	case s.runner.Status.HasJob():
-		return decision{step: stepFail, reason: s.pod.reason, message: s.pod.message}
-	case s.removal.failure != nil && s.removal.failure.kind == failureBusy:
-		return decision{step: stepFailBusy, reason: s.pod.reason, message: s.pod.message}
+	case o.runner.Status.HasJob():
+		return decision{step: stepFail, reason: o.pod.reason, message: o.pod.message}
+	case o.removal.failure != nil && o.removal.failure.kind == failureBusy:
+		return decision{step: stepFailBusy, reason: o.pod.reason, message: o.pod.message}
 	default:
-		return planDeregistered(s)
+		return planDeregistered(o)
 	}
 }
 
-// planDeregistered asks GitHub to remove the registration and starts anew when it has.
-func planDeregistered(s *situation) decision {
+// planDeregistered asks GitHub to remove the registration, and starts anew once that is done.
+func planDeregistered(o *observation) decision {
 	switch {
-	case s.removal.running:
+	case o.removal.running:
 		return decision{}
-	case s.deregistered():
-		return planRetry(s, stepRetryAnew)
-	case s.now.Before(s.removal.due):
-		return planReport(s, s.removal.failure, s.removal.due)
+	case o.deregistered():
+		return planRetry(o, stepRetryAnew)
+	case o.now.Before(o.removal.retryAt):
+		return planReport(o, o.removal.failure, o.removal.retryAt)
 	default:
 		return decision{step: stepDeregister}
 	}
 }
 
-// planRetry tries again, or gives up after the last pause.
-func planRetry(s *situation, how step) decision {
-	if len(s.runner.Status.Failures) >= len(retryPauses) {
-		return decision{step: stepFail, reason: s.pod.reason, message: s.pod.message}
+// planRetry tries again, or gives up after the sixth attempt.
+func planRetry(o *observation, how step) decision {
+	if len(o.runner.Status.Failures) >= len(retryBackoff) {
+		return decision{step: stepFail, reason: o.pod.reason, message: o.pod.message}
 	}
-	return decision{step: how, reason: s.pod.reason, message: s.pod.message}
+	return decision{step: how, reason: o.pod.reason, message: o.pod.message}
 }
 
-// pauseOver is when the pause after the last failure is over: now where that failure is dated later than now. A clock was
-// set back then, perhaps by hours, and a pause must not become as long.
-func pauseOver(s *situation) time.Time {
-	last := lastFailure(s.runner)
-	if last.After(s.now) {
-		return s.now
+// nextAttemptAt returns when the pause after the last failure is over: now where that failure is dated later than now.
+// A clock was set back then, perhaps by hours, and a pause must not become as long.
+func nextAttemptAt(o *observation) time.Time {
+	last := lastFailure(o.runner)
+	if last.After(o.now) {
+		return o.now
 	}
-	return last.Add(pauseAfter(len(s.runner.Status.Failures)))
+	return last.Add(backoffAfter(len(o.runner.Status.Failures)))
 }
 
-// pauseAfter is how long to wait after the n-th failure.
-func pauseAfter(n int) time.Duration {
+// backoffAfter returns how long to wait after the n-th failure.
+func backoffAfter(n int) time.Duration {
 	if n == 0 {
 		return 0
 	}
-	return retryPauses[min(n, len(retryPauses))-1]
+	return retryBackoff[min(n, len(retryBackoff))-1]
 }
 
 func lastFailure(runner *v1alpha1.EphemeralRunner) time.Time {

@@ -46,7 +46,8 @@ func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *core
 	}
 }
 
-// newPod returns the runner's pod: the user's template, with our marks and what the runner container needs added.
+// newPod returns the runner's pod: the user's template with our labels and annotations, and with what the runner
+// container needs.
 func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -69,8 +70,8 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 	return pod
 }
 
-// runnerEnv is what the runner container gets after the user's own environment. Only this container gets it: the JIT
-// config is a credential.
+// runnerEnv returns what is added to the user's own environment of the runner container. Only this container gets it:
+// the JIT config is a credential.
 func runnerEnv(runner *v1alpha1.EphemeralRunner, version string) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		fromSecret(envJITConfig, runner.Name, secretKeyJITConfig),
@@ -99,7 +100,7 @@ func fromSecret(name, secret, key string) corev1.EnvVar {
 	}}}
 }
 
-// scaleSetLabels are the labels that no template overrides: the manager's cache selects by them.
+// scaleSetLabels returns the labels that no template overrides: the manager's cache selects by them.
 func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
 	labels := map[string]string{}
 	for _, name := range []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace} {
@@ -114,7 +115,7 @@ func ownedBy(runner *v1alpha1.EphemeralRunner) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(runner, v1alpha1.GroupVersion.WithKind("EphemeralRunner"))}
 }
 
-// workFolder is where the runner works: its container's working directory, if the user gave one.
+// workFolder returns where the runner works: its container's working directory, if the user gave one.
 func workFolder(spec *corev1.PodSpec) string {
 	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
 		return container.WorkingDir
@@ -122,7 +123,7 @@ func workFolder(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// usesContainerHooks says that the runner starts pods of its own for a job's steps.
+// usesContainerHooks reports whether the runner starts pods of its own for a job's steps.
 func usesContainerHooks(spec *corev1.PodSpec) bool {
 	container := kube.Container(spec, v1alpha1.RunnerContainerName)
 	return container != nil && slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == envContainerHooks })

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// wholeRunner uses everything that has an influence on pod and Secret, and tries to override our marks.
+// wholeRunner uses everything that has an influence on pod and Secret, and tries to override our labels and annotations.
 func wholeRunner(r *v1alpha1.EphemeralRunner) {
 	r.Annotations = map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "runner's"}
 	r.Spec.PodMetadata = metav1.ObjectMeta{

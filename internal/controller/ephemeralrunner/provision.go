@@ -25,28 +25,28 @@ const writeTimeout = 30 * time.Second
 const noRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
 	", so nothing in it would be given the registration: name the container that runs the runner so in spec.template of the AutoscalingRunnerSet"
 
-// provision registers the runner and creates its Secret and Pod, in the pool. Where the registration is known, and
-// its JIT config unused, that is taken from the Secret, if it is there.
+// provision registers the runner and creates its Secret and Pod, in the pool. With the id of a known registration,
+// whose JIT config is unused, that is taken from the Secret, if it is there.
 func (c *Controller) provision(p *pass, known int) {
-	runner := p.EphemeralRunner
+	runner := p.EphemeralRunner // no copy: a pass that provisions writes no status
 	c.provisions.Go(groupOf(runner), p.key, func(ctx context.Context) (int, error) {
 		if c.abandoned(p.key) {
 			return 0, errAbandoned
 		}
-		ctx = inPool(ctx, runner)
+		ctx = withRunnerLogger(ctx, runner)
 		registered, err := c.register(ctx, p.key, runner, known)
 		if err != nil {
 			return 0, err
 		}
-		return registered.id, c.materialize(ctx, p.key, runner, registered)
+		return registered.id, c.createSecretAndPod(ctx, p.key, runner, registered)
 	})
 }
 
-// errAbandoned ends the provision of a runner that is being deleted. Nobody reads it but the runner's farewell.
+// errAbandoned ends the provisioning of a runner that is being deleted. Only its finalization reads it.
 var errAbandoned = &failure{kind: failureClosed, reason: "Deleted", message: "the runner is being deleted"}
 
-// materialize creates Secret and Pod of a registered runner, unless it is being deleted by now.
-func (c *Controller) materialize(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, registered *registration) error {
+// createSecretAndPod creates Secret and Pod of a registered runner, unless it is being deleted by now.
+func (c *Controller) createSecretAndPod(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, registered *registration) error {
 	if c.abandoned(k) {
 		return errAbandoned
 	}
@@ -59,7 +59,7 @@ func (c *Controller) materialize(ctx context.Context, k key, runner *v1alpha1.Ep
 	return c.createPod(ctx, runner, registered.id)
 }
 
-// groupOf is the scale set in whose name calls are made.
+// groupOf returns the group of the runner's calls in the pool: its scale set.
 func groupOf(runner *v1alpha1.EphemeralRunner) string { return kube.ScaleSetOf(runner).String() }
 
 // registration is a runner's id on GitHub and its JIT config.
@@ -97,7 +97,7 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
 }
 
-// generate asks GitHub for a registration, and measures that.
+// generate asks GitHub for a registration, and measures how long that takes.
 func (c *Controller) generate(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*actions.JITConfig, error) {
 	asked := c.options.Clock.Now()
 	defer func() { jitSeconds.Observe(c.options.Clock.Since(asked).Seconds()) }()
@@ -106,15 +106,16 @@ func (c *Controller) generate(ctx context.Context, github GitHub, runner *v1alph
 	})
 }
 
-// resolveConflict frees a name that is taken, or returns the registration that the runner's pod has. Most often the name
-// is taken by ourselves: the answer to an earlier call was lost, or the manager was restarted. The Secret may be there then,
-// but whether a container has started with it only GitHub can tell: what it agrees to remove has no job, and what it does
-// not has lost its pod.
+// resolveConflict frees a name that is taken, or returns the registration that the runner's pod has. Most often the
+// name is taken by the runner itself: the answer to an earlier call was lost, or the manager was restarted. The Secret
+// may be there then, but only GitHub can tell whether a container has started with it: a registration that it agrees
+// to remove has no job, and one that it does not has lost its pod.
 func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*registration, error) {
 	holder, err := github.GetRunnerByName(ctx, runner.Name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
-		return nil, &failure{reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf("GitHub said that the name %s is taken, but knows no such runner: trying again", runner.Name)}
+		return nil, &failure{reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf(
+			"GitHub said that the name %s is taken, but knows no such runner: trying again", runner.Name)}
 	case err != nil:
 		return nil, notRegistered(err)
 	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
@@ -127,9 +128,9 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 	return nil, removalFailure(github.RemoveRunner(ctx, holder.ID))
 }
 
-// usedRegistration returns the registration with that id where the runner's pod was made with it; nil where there is no such
-// pod. It asks the API server: a cache that is late does not show the pod that another manager made just before it ended,
-// and that pod may have a job by now.
+// usedRegistration returns the registration with that id where the runner's pod was made with it; nil where there is
+// no such pod. It asks the API server: a late cache does not show the pod that another manager made just before that
+// ended, and the pod may have a job by now.
 func (c *Controller) usedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -137,7 +138,7 @@ func (c *Controller) usedRegistration(ctx context.Context, runner *v1alpha1.Ephe
 	switch {
 	case err != nil:
 		return nil, podUnreadable(runner, err)
-	case pod == nil || pod.DeletionTimestamp != nil || registrationOf(pod, id) != id:
+	case pod == nil || pod.DeletionTimestamp != nil || runnerIDOf(pod, id) != id:
 		return nil, nil
 	default:
 		return &registration{id: id, stored: true}, nil
@@ -155,7 +156,7 @@ func isTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// createPod creates the pod. What the API server finds wrong with it no repetition mends; what it forbids (a quota, a
+// createPod creates the pod. What the API server calls invalid no repetition mends; what it forbids (a quota, a
 // policy) may be allowed later.
 func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -165,7 +166,7 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	case err == nil:
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		return c.podThere(ctx, runner)
+		return c.checkExistingPod(ctx, runner)
 	case isTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
@@ -181,15 +182,15 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	}
 }
 
-// isQuota says that a ResourceQuota has no room. The API server gives its refusals no cause of their own, so beside the
-// type there is only its text, which has begun like this since quotas exist.
+// isQuota reports whether a ResourceQuota has no room. The API server gives these refusals no cause of their own, so
+// beside the type there is only their text, which has begun like this ever since quotas exist.
 func isQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: ")
 }
 
-// podThere decides what a pod is that has the runner's name already: most often the one made by an earlier call whose
-// answer was lost.
-func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
+// checkExistingPod returns nil where the pod that has the runner's name already is its own: most often the one made by
+// an earlier call whose answer was lost.
+func (c *Controller) checkExistingPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
 	pod := &corev1.Pod{}
 	err := c.options.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
 	switch {
@@ -205,7 +206,7 @@ func (c *Controller) podThere(ctx context.Context, runner *v1alpha1.EphemeralRun
 	}
 }
 
-// notRegistered says what keeps a runner from being registered, and what follows from it.
+// notRegistered returns what keeps a runner from being registered, and what follows from it.
 func notRegistered(err error) *failure {
 	f := registrationFailure(err)
 	switch f.reason {
@@ -217,8 +218,8 @@ func notRegistered(err error) *failure {
 	return f
 }
 
-// whatToCheck depends on who has answered: GitHub, something on the way to it, or nobody. What went wrong before GitHub was
-// asked says so itself.
+// whatToCheck returns advice by who has answered: GitHub, something on the way to it, or nobody. An error from before
+// GitHub was asked says itself what to do.
 func whatToCheck(err error) string {
 	var refused *actions.Error
 	var unexpected *actions.UnexpectedResponseError
@@ -233,13 +234,13 @@ func whatToCheck(err error) string {
 	return ""
 }
 
-// registrationFailure says why a call about a runner's registration failed.
+// registrationFailure returns why a call about a runner's registration failed.
 func registrationFailure(err error) *failure {
 	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error()}
 	var limited *actions.RateLimitedError
 	switch {
 	case errors.As(err, &limited):
-		f.reason, f.until = v1alpha1.ReasonRateLimited, limited.Until
+		f.reason, f.allowedAt = v1alpha1.ReasonRateLimited, limited.Until
 	case errors.Is(err, actions.ErrUnauthorized):
 		f.reason = v1alpha1.ReasonUnauthorized
 	case errors.Is(err, actions.ErrScaleSetNotFound):

@@ -36,7 +36,7 @@ func TestRegistrationOfAFormerManagerIsNotUsed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
 		f.settle()
-		f.elapse(firstRetry)
+		f.elapse(minRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "find", "remove 42", "jit")
 		if got := f.pod().Annotations[v1alpha1.AnnotationRunnerID]; got != "101" {
@@ -68,9 +68,9 @@ func TestNameTakenByOurselvesWithoutASecret(t *testing.T) {
 		if f.pod() != nil {
 			t.Fatal("a pod without a registration")
 		}
-		f.elapse(firstRetry)
+		f.elapse(minRetryAfter)
 		f.settle()
-		f.elapse(2 * firstRetry)
+		f.elapse(2 * minRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -129,11 +129,11 @@ func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 		pause   time.Duration
 		reason  string
 	}{
-		"5xx":          {errGitHubAway, firstRetry, "RegistrationFailed"},
+		"5xx":          {errGitHubAway, minRetryAfter, "RegistrationFailed"},
 		"429":          {limited, time.Hour, "RateLimited"},
-		"refused":      {actions.ErrUnauthorized, firstRetry, v1alpha1.ReasonUnauthorized},
-		"no scale set": {actions.ErrScaleSetNotFound, firstRetry, "ScaleSetNotFound"},
-		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, firstRetry, "CredentialsMissing"},
+		"refused":      {actions.ErrUnauthorized, minRetryAfter, v1alpha1.ReasonUnauthorized},
+		"no scale set": {actions.ErrScaleSetNotFound, minRetryAfter, "ScaleSetNotFound"},
+		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, minRetryAfter, "CredentialsMissing"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -149,7 +149,7 @@ func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 				f.github.jit = nil
 				result := f.reconcile()
 				if result.RequeueAfter != test.pause {
-					t.Errorf("again in %s, want %s", result.RequeueAfter, test.pause)
+					t.Errorf("requeued after %s, want %s", result.RequeueAfter, test.pause)
 				}
 				f.elapse(test.pause)
 				f.settle()
@@ -168,7 +168,7 @@ func TestOtherWordsForTheSameReasonAreNotReported(t *testing.T) {
 		for i := range 4 {
 			f.github.jit = errors.New(strings.Repeat("x", i+1))
 			f.settle()
-			f.elapse(longestRetry)
+			f.elapse(maxRetryAfter)
 		}
 		f.wantEvent("RegistrationFailed")
 		if got := strings.Count(f.api.sent(), "patch status"); got != 1 {
@@ -205,7 +205,7 @@ func TestRefusedPods(t *testing.T) {
 				}
 				f.wantCalls(test.calls...)
 				f.api.refuse = nil
-				f.elapse(firstRetry)
+				f.elapse(minRetryAfter)
 				f.settle()
 				f.wantCalls() // what is registered is not registered again
 				if made := f.pod() != nil; made != test.retries {
@@ -244,7 +244,7 @@ func TestRefusedSecrets(t *testing.T) {
 func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		runner := newRunner()
-		if err := f.controller.podThere(t.Context(), runner); err != nil {
+		if err := f.controller.checkExistingPod(t.Context(), runner); err != nil {
 			t.Errorf("own pod: %v", err)
 		}
 		pod := f.pod()
@@ -253,7 +253,7 @@ func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refusal *failure
-		if err := f.controller.podThere(t.Context(), runner); !errors.As(err, &refusal) || refusal.kind != failureTemporary {
+		if err := f.controller.checkExistingPod(t.Context(), runner); !errors.As(err, &refusal) || refusal.kind != failureTemporary {
 			t.Errorf("own pod that is being deleted: %v, want to wait", err)
 		}
 	}, newRunner(), client.Object(newPod(newRunner(), 42, "1")))

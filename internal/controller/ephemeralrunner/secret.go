@@ -18,7 +18,7 @@ import (
 // The runner's Secret has the runner's name, which somebody else's Secret may have already. That one is neither overwritten
 // nor deleted. No cache holds Secrets, so whose it is costs a read; one that this manager has made needs none.
 
-// isRunners says that a Secret was made for the runner, or for a former one of its name.
+// isRunners reports whether a Secret was made for the runner, or for a former one of its name.
 func isRunners(secret *corev1.Secret, runner *v1alpha1.EphemeralRunner) bool {
 	owner := metav1.GetControllerOf(secret)
 	return owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name
@@ -38,8 +38,8 @@ func (c *Controller) readSecret(ctx context.Context, runner *v1alpha1.EphemeralR
 	}
 }
 
-// storedRegistration reads the registration with that id from the runner's Secret; nil where there is none that can be
-// used: the Secret may still be that of an earlier one.
+// storedRegistration returns the registration with that id from the runner's Secret; nil where there is none that can
+// be used: the Secret may still be that of an earlier registration.
 func (c *Controller) storedRegistration(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -82,7 +82,7 @@ func (c *Controller) createSecret(ctx context.Context, k key, runner *v1alpha1.E
 	return nil
 }
 
-// replaceSecret puts a Secret in the place of the one that an earlier registration has left.
+// replaceSecret replaces the Secret that an earlier registration has left.
 func (c *Controller) replaceSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, secret *corev1.Secret) error {
 	former, err := c.readSecret(ctx, runner)
 	switch {
@@ -99,7 +99,7 @@ func (c *Controller) replaceSecret(ctx context.Context, runner *v1alpha1.Ephemer
 	}
 }
 
-// secretFailure says what kept a Secret from being stored.
+// secretFailure returns what kept a Secret from being stored.
 func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	var known *failure
 	switch {
@@ -129,7 +129,7 @@ func (c *Controller) deleteSecret(ctx context.Context, p *pass) error {
 	if known != "" {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 		err := c.options.Client.Delete(ctx, secret, client.Preconditions{UID: &known})
-		if err := p.harmless("delete Secret", err); err != nil {
+		if err := p.ignoreGoneOrForbidden("delete Secret", err); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (c *Controller) ownSecret(ctx context.Context, p *pass) (types.UID, error) 
 	}
 	secret, err := c.readSecret(ctx, p.EphemeralRunner)
 	if err != nil {
-		return "", p.harmless("read Secret", err)
+		return "", p.ignoreGoneOrForbidden("read Secret", err)
 	}
 	if secret == nil || !isRunners(secret, p.EphemeralRunner) {
 		return "", nil

@@ -16,18 +16,18 @@ func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
 	if status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
-		countStart(p, p.memory.up)
+		countStart(p, p.memory.startedAt)
 	}
 	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, outcomeOf(p.pod, c.options.Clock.Now()).ready
-	status.RunnerID, status.RunnerName = p.memory.registration, p.Name
+	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
 	status.Reason, status.Message = "", ""
-	c.endTroubles(p)
-	defer c.urgencies.telling()()
+	c.resolveConditions(p)
+	defer c.statusGate.enter()()
 	return c.patchStatus(ctx, p, before)
 }
 
-// readiness sums the status up for kubectl wait and kstatus. A runner that works has Ready alone: every byte of it is
-// written once for each runner.
+// readiness returns the conditions that sum the status up for kubectl wait and kstatus. A runner that works has Ready
+// alone: every byte of it is written once for each runner.
 func readiness(status *v1alpha1.EphemeralRunnerStatus) []kube.Condition {
 	switch status.Phase {
 	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
@@ -44,8 +44,9 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []kube.Condition {
 	}
 }
 
-// endTroubles sets right the conditions that a trouble has left; a runner without trouble has none.
-func (c *Controller) endTroubles(p *pass) {
+// resolveConditions turns the conditions that have reported a failure to their good state. A runner that never had one
+// has no such conditions.
+func (c *Controller) resolveConditions(p *pass) {
 	conditions, now := &p.Status.Conditions, c.options.Clock.Now()
 	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionPodStarted) != nil {
 		kube.SetConditions(conditions, p.Generation, now, kube.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
@@ -55,18 +56,18 @@ func (c *Controller) endTroubles(p *pass) {
 	}
 }
 
-// reportSidecar tells, by an Event, of a container that has died beside the runner: its end decides, but a job's failure
-// may have this cause.
+// reportSidecar records an Event about a container that has died beside the runner. The runner's own end decides, but
+// a job's failure may have this cause.
 func (c *Controller) reportSidecar(ctx context.Context, p *pass, d decision) {
-	p.memory.sidecarTold = true
-	c.tell(ctx, p, sidecarFailed(d))
+	p.memory.sidecarReported = true
+	c.record(ctx, p, sidecarFailed(d))
 }
 
-// reportPending says why the runner does not run yet, in the status and once as an Event.
+// reportPending writes to the status, and records once as an Event, why the runner does not run yet.
 func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) error {
 	before := p.EphemeralRunner.DeepCopy()
 	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
-		// One that ran stays Running until GitHub has said what follows: that it ran must not be forgotten.
+		// One that ran stays Running until GitHub's answer decides what follows: that it ran must not be forgotten.
 		p.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
 	p.Status.Reason, p.Status.Message = d.reason, d.message
@@ -76,17 +77,17 @@ func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) err
 	}
 	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
 		kube.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
-	p.memory.told = c.options.Clock.Now()
+	p.memory.pendingReportedAt = c.options.Clock.Now()
 	return c.patchStatus(ctx, p, before, runnerWaits(d))
 }
 
-// fail ends a runner that did not work out.
+// fail ends a runner that has failed for good.
 func (c *Controller) fail(ctx context.Context, p *pass, d decision) error {
-	news := []kube.Event{runnerFailed(d)}
+	events := []kube.Event{runnerFailed(d)}
 	if d.step == stepFailBusy {
-		return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, news, jobByGitHub)
+		return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events, jobByGitHub)
 	}
-	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, news)
+	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events)
 }
 
 // outdate ends a runner whose version GitHub refuses.
@@ -94,22 +95,26 @@ func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
 	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []kube.Event{runnerOutdated(d)})
 }
 
-// jobByGitHub remembers a job that only GitHub has spoken of: it refused to remove the registration.
+// jobByGitHub is the condition that remembers a job that only GitHub has spoken of: it refused to remove the
+// registration.
 var jobByGitHub = kube.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
-// hasJob says that the runner has a job: its start was reported and its end was not, or GitHub has said so.
+// hasJob reports whether the runner has a job: its start was reported and its end was not, or GitHub has said so.
 func hasJob(p *pass) bool {
-	return p.Status.HasJob() && !p.Status.JobCompleted() || p.memory.busy || meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
+	return p.Status.HasJob() && !p.Status.JobCompleted() || p.memory.busy ||
+		meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 }
 
-// finish writes a phase from which the runner does not come back, then removes what it needs no more.
-func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision, news []kube.Event, conditions ...kube.Condition) error {
+// finish writes a phase that a runner does not leave any more, then deletes its pod and Secret.
+func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision,
+	events []kube.Event, conditions ...kube.Condition,
+) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
 	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.reason, d.message
-	status.RunnerID, status.RunnerName = p.memory.registration, p.Name
+	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
 	kube.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
-	if err := c.patchStatus(ctx, p, before, news...); err != nil {
+	if err := c.patchStatus(ctx, p, before, events...); err != nil {
 		return err
 	}
 	return errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))

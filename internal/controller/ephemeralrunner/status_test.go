@@ -4,13 +4,15 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// A status that could not be written is written again; what there is to tell is told once.
+// A status that could not be written is written again; its Event is recorded once.
 func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -21,8 +23,8 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 				t.Fatal("a status that was not written is no error")
 			}
 		}
-		if told := len(f.recorder.Events); told != 0 {
-			t.Errorf("%d Events before the status was written", told)
+		if recorded := len(f.recorder.Events); recorded != 0 {
+			t.Errorf("%d Events before the status was written", recorded)
 		}
 		f.api.refuse = nil
 		f.reconcile()
@@ -31,4 +33,29 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 			t.Errorf("status %+v", status)
 		}
 	}, newRunner())
+}
+
+// kubectl wait goes by Ready, and kstatus by Stalled.
+func TestReadinessFollowsThePhase(t *testing.T) {
+	for phase, want := range map[v1alpha1.EphemeralRunnerPhase]map[string]metav1.ConditionStatus{
+		"":                                     {"Ready": metav1.ConditionFalse},
+		v1alpha1.EphemeralRunnerPhasePending:   {"Ready": metav1.ConditionFalse},
+		v1alpha1.EphemeralRunnerPhaseRunning:   {"Ready": metav1.ConditionTrue},
+		v1alpha1.EphemeralRunnerPhaseSucceeded: {"Ready": metav1.ConditionFalse},
+		v1alpha1.EphemeralRunnerPhaseFailed:    {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse, "Stalled": metav1.ConditionTrue},
+		v1alpha1.EphemeralRunnerPhaseOutdated:  {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse, "Stalled": metav1.ConditionTrue},
+	} {
+		got := map[string]metav1.ConditionStatus{}
+		for _, c := range readiness(&v1alpha1.EphemeralRunnerStatus{Phase: phase, Ready: phase == v1alpha1.EphemeralRunnerPhaseRunning}) {
+			got[c.Type] = c.Status
+		}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("phase %q: %s", phase, difference)
+		}
+	}
+	for _, c := range readiness(&v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning}) {
+		if c.Status != metav1.ConditionFalse {
+			t.Error("a runner is ready whose pod is not")
+		}
+	}
 }

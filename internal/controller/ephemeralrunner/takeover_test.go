@@ -69,11 +69,11 @@ var anew = map[string]func(f *fixture){
 		f.settle()
 		f.endUnnoticed()
 		f.settle() // notes the failure
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 	},
 }
 
-// The late report comes when the second registration has its pod: that one's job, or idleness, is GitHub's to tell.
+// The late report comes when the second registration has its pod: whether that one has a job only GitHub knows.
 func TestALateReportIsNotAboutAPodThatCameLater(t *testing.T) {
 	for name, anew := range anew {
 		for state, test := range map[string]struct {
@@ -110,7 +110,7 @@ func TestALateReportIsNotAboutAPodThatCameLater(t *testing.T) {
 	}
 }
 
-// Where GitHub doesn't say whether there is another job the runner goes as one without a job does, not never.
+// Where GitHub doesn't say whether there is another job, the runner is deleted after the time of one without a job.
 func TestALateReportKeepsNoPodForEverWhenGitHubIsSilent(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -126,13 +126,13 @@ func TestALateReportKeepsNoPodForEverWhenGitHubIsSilent(t *testing.T) {
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
 		}
-		f.elapse(unansweredAtMost)
+		f.elapse(answerTimeout)
 		f.settle()
 		f.wantGone()
 	}, newRunner())
 }
 
-// Whose pod the next manager finds has been registered once, by the former.
+// A runner whose pod the next manager finds has been registered only once, by the former manager.
 func TestReportAboutAFormerManagersPodNeedsNoGitHub(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -146,7 +146,7 @@ func TestReportAboutAFormerManagersPodNeedsNoGitHub(t *testing.T) {
 	}, newRunner())
 }
 
-// ARC writes the registration into the status before it makes the pod, and nothing on the pod.
+// ARC writes the runner's id to the status before it makes the pod, and not on the pod.
 func TestARCsRunnerKeepsItsRegistration(t *testing.T) {
 	for state, change := range map[string]func(*corev1.Pod){"pending at takeover": func(*corev1.Pod) {}, "running at takeover": runs} {
 		t.Run(state, func(t *testing.T) {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	stories = 2000
-	length  = 60
+	simulations = 2000
+	length      = 60
 )
 
-// Whatever befalls a runner, no running job's pod is deleted, no JIT config starts two containers, and in the end pod,
+// Whatever happens to a runner, no running job's pod is deleted, no JIT config starts two containers, and in the end pod,
 // Secret and registration are gone.
-func TestAnyStoryEndsWell(t *testing.T) {
-	t.Logf("%d stories of %d events, seeds 0 to %d", stories, length, stories-1)
-	for seed := range uint64(stories) {
+func TestAnySimulationEndsWell(t *testing.T) {
+	t.Logf("%d simulations of %d events, seeds 0 to %d", simulations, length, simulations-1)
+	for seed := range uint64(simulations) {
 		controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-			s := newStory(t, workers, seed)
+			s := newSimulation(t, workers, seed)
 			for range length {
 				s.happen()
 				s.pass()
@@ -37,7 +37,7 @@ func TestAnyStoryEndsWell(t *testing.T) {
 }
 
 // happen lets one thing happen.
-func (s *story) happen() {
+func (s *simulation) happen() {
 	s.later(time.Duration(s.random.IntN(5000)) * time.Millisecond)
 	switch what := s.random.IntN(30); {
 	case what < 12:
@@ -60,8 +60,8 @@ func (s *story) happen() {
 	s.show(s.chance(2), s.chance(2))
 }
 
-// kubelet binds, starts, tells, or ends the pod; what has lost its owner is collected.
-func (s *story) kubelet() {
+// kubelet binds, starts, reports, or ends the pod; what has lost its owner is collected.
+func (s *simulation) kubelet() {
 	switch {
 	case s.runner == nil:
 		if s.node.running && s.busy {
@@ -78,14 +78,14 @@ func (s *story) kubelet() {
 	case !s.node.running && !s.node.ended && s.pod.Status.Phase == "":
 		s.start()
 	case !s.node.reported:
-		s.tell()
-	case s.node.running && s.registration == 0:
+		s.reportPod()
+	case s.node.running && s.runnerID == 0:
 		s.stop(0) // GitHub does not know it
 	}
 }
 
 // start: the container starts, or does not.
-func (s *story) start() {
+func (s *simulation) start() {
 	switch {
 	case s.fault(8):
 		s.setStatus(corev1.PodFailed, corev1.ContainerState{})
@@ -100,8 +100,8 @@ func (s *story) start() {
 	}
 }
 
-// tell brings what is true to the API server.
-func (s *story) tell() {
+// reportPod brings what is true to the API server.
+func (s *simulation) reportPod() {
 	s.node.reported = true
 	switch {
 	case s.node.running:
@@ -113,24 +113,24 @@ func (s *story) tell() {
 	}
 }
 
-func (s *story) setStatus(phase corev1.PodPhase, state corev1.ContainerState) {
+func (s *simulation) setStatus(phase corev1.PodPhase, state corev1.ContainerState) {
 	s.pod.Status = corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: state}}}
 	s.write(s.pod)
 }
 
-func (s *story) stop(code int32) {
+func (s *simulation) stop(code int32) {
 	s.node.running, s.node.ended, s.node.code, s.node.reported = false, true, code, false
 }
 
-func (s *story) losePod() { s.pod, s.node = nil, node{} }
+func (s *simulation) losePod() { s.pod, s.node = nil, node{} }
 
 // assign: GitHub gives a runner that listens its one job.
-func (s *story) assign() {
-	s.busy = s.busy || s.node.running && s.registration != 0 && s.used[strconv.Itoa(s.registration)]
+func (s *simulation) assign() {
+	s.busy = s.busy || s.node.running && s.runnerID != 0 && s.used[strconv.Itoa(s.runnerID)]
 }
 
-// report: the listener says that the job has started, or, late, that one has ended.
-func (s *story) report() {
+// report: the listener reports that the job has started, or, late, that one has ended.
+func (s *simulation) report() {
 	switch {
 	case s.runner == nil:
 	case s.late > 0:
@@ -141,18 +141,18 @@ func (s *story) report() {
 	}
 }
 
-func (s *story) reportEnd() {
+func (s *simulation) reportEnd() {
 	s.late = 0
 	s.runner.Status.JobID, s.runner.Status.JobResult = "job", "succeeded"
 	s.write(s.runner)
 }
 
 // finish: the job ends, or GitHub gives one up that has lost its pod; the report of that may be late, or get lost.
-func (s *story) finish() {
+func (s *simulation) finish() {
 	if !s.busy {
 		return
 	}
-	s.busy, s.registration = false, 0
+	s.busy, s.runnerID = false, 0
 	if s.node.running {
 		s.stop(0)
 	}
@@ -166,7 +166,7 @@ func (s *story) finish() {
 }
 
 // befall takes the container, the pod, or its node.
-func (s *story) befall() {
+func (s *simulation) befall() {
 	switch {
 	case s.pod == nil:
 	case s.chance(3) && s.node.running:
@@ -180,7 +180,7 @@ func (s *story) befall() {
 }
 
 // end: the set deletes the runner, and from now on everything goes well.
-func (s *story) end() {
+func (s *simulation) end() {
 	s.calm = true
 	for range 60 {
 		s.later(10 * time.Second)
@@ -197,8 +197,8 @@ func (s *story) end() {
 		s.show(true, true)
 		s.pass()
 	}
-	if s.runner != nil || s.pod != nil || s.secret != nil || s.registration != 0 {
+	if s.runner != nil || s.pod != nil || s.secret != nil || s.runnerID != 0 {
 		s.wrong("left: runner %t, pod %t, Secret %t, registration %d",
-			s.runner != nil, s.pod != nil, s.secret != nil, s.registration)
+			s.runner != nil, s.pod != nil, s.secret != nil, s.runnerID)
 	}
 }

@@ -18,13 +18,13 @@ func (f *fixture) keptBy(finalizers ...string) {
 	f.wantFailures(1, "Evicted")
 }
 
-// Nobody removes the finalizer of a pod that failed: its runner gives its place up, and says why.
+// Nobody removes the finalizer of a pod that failed: its runner fails, too, and says why.
 func TestRunnerWhoseFailedPodStaysFails(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit", "example.com/billing")
-		again := f.reconcile().RequeueAfter
-		if again <= 0 || again > defaultPendingTimeout {
-			t.Fatalf("again in %s, want to come back within %s", again, defaultPendingTimeout)
+		requeueAfter := f.reconcile().RequeueAfter
+		if requeueAfter <= 0 || requeueAfter > defaultPendingTimeout {
+			t.Fatalf("requeued after %s, want at most %s", requeueAfter, defaultPendingTimeout)
 		}
 		f.elapse(defaultPendingTimeout)
 		f.settle()
@@ -45,17 +45,17 @@ func TestRunnerWhoseFailedPodStaysFails(t *testing.T) {
 	}, newRunner())
 }
 
-// It comes back by itself as often as it has to: no event of the pod or the runner may follow.
+// It is requeued as often as it has to be: no event of the pod or the runner may follow.
 func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit")
 		start := time.Now()
 		for f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
-			again := f.reconcile().RequeueAfter
-			if again == 0 && f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
+			requeueAfter := f.reconcile().RequeueAfter
+			if requeueAfter == 0 && f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed {
 				t.Fatalf("nothing more is planned %s after the failure", time.Since(start))
 			}
-			f.elapse(again)
+			f.elapse(requeueAfter)
 		}
 		if took := time.Since(start); took > defaultPendingTimeout+stuckAfter {
 			t.Errorf("given up after %s, want %s", took, defaultPendingTimeout)
@@ -63,7 +63,7 @@ func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 	}, newRunner())
 }
 
-// A finalizer that takes its time is nothing to speak of.
+// A finalizer that is removed in time has no consequences.
 func TestFailedPodThatGoesInTimeIsFollowedByAnother(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit")

@@ -21,14 +21,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// story is the life of one runner with all that may befall it: its controller as it is, an API server whose cache is late,
-// a kubelet that tells late, a GitHub that fails, a listener whose reports get lost. Everything follows from the seed.
-type story struct {
-	client.Client // what is not written down in apiserver_test.go nobody may ask for
+// simulation is the life of one runner with all that may happen to it: its controller as it is, an API server whose cache
+// is late, a kubelet that reports late, a GitHub that fails, a listener whose reports get lost. Everything follows from the
+// seed.
+type simulation struct {
+	client.Client // nil: only what simulation_apiserver_test.go overrides may be called
 	*testing.T
 	seed       uint64
 	random     *rand.Rand
-	silences   *rand.Rand // GitHub's: it is asked beside the pass, and with one source for both nobody knows who draws first
+	silences   *rand.Rand // GitHub's: its calls run beside the pass, and with one source for both the order of draws would vary
 	controller *Controller
 	workers    *pool.Pool
 	calm       bool // nothing goes wrong any more
@@ -45,11 +46,11 @@ type story struct {
 	node
 	used map[string]bool // JIT configs that a container has started with
 
-	registration int  // on GitHub, 0 where there is none
-	busy         bool // GitHub's word
-	late         int  // the report of a job's end is: 1, and 2 when the manager has been replaced since; 0 where none is
-	registered   int  // how often
-	failed       int  // calls to GitHub in a row
+	runnerID   int  // on GitHub, 0 where there is none
+	busy       bool // by GitHub's answers
+	late       int  // 1 while the report of a job's end is late, 2 when the manager has been replaced since, else 0
+	registered int  // how many registrations there have been
+	failed     int  // calls to GitHub in a row
 }
 
 // node is what a kubelet knows of the pod's runner container.
@@ -58,11 +59,11 @@ type node struct {
 	running  bool
 	ended    bool
 	code     int32
-	reported bool // what is true now
+	reported bool // the pod's status says all of this
 }
 
-func newStory(t *testing.T, workers *pool.Pool, seed uint64) *story {
-	s := &story{
+func newSimulation(t *testing.T, workers *pool.Pool, seed uint64) *simulation {
+	s := &simulation{
 		T: t, seed: seed, random: rand.New(rand.NewPCG(seed, 5)), silences: rand.New(rand.NewPCG(seed, 6)),
 		workers: workers, used: map[string]bool{}, runner: newRunner(),
 	}
@@ -71,19 +72,19 @@ func newStory(t *testing.T, workers *pool.Pool, seed uint64) *story {
 	return s
 }
 
-// wrong ends the story with what must not happen.
-func (s *story) wrong(what string, values ...any) {
+// wrong reports what must not happen, with the seed.
+func (s *simulation) wrong(what string, values ...any) {
 	s.Helper()
 	s.Errorf("seed %d: "+what, append([]any{s.seed}, values...)...)
 }
 
-func (s *story) chance(n int) bool { return s.random.IntN(n) == 0 }
+func (s *simulation) chance(n int) bool { return s.random.IntN(n) == 0 }
 
-// fault says that something goes wrong now, once in n times.
-func (s *story) fault(n int) bool { return !s.calm && s.chance(n) }
+// fault reports whether something goes wrong now, which it does once in n times.
+func (s *simulation) fault(n int) bool { return !s.calm && s.chance(n) }
 
-// restart replaces the manager: memory is lost, and the cache is complete, but for pods that it has still to hear of.
-func (s *story) restart() {
+// restart replaces the manager: memory is lost, and the cache is complete, but perhaps for pods.
+func (s *simulation) restart() {
 	if s.late > 0 {
 		s.late = (s.late + 1) % 3 // a report that is late by two managers is taken for that of the pod that the second one finds
 	}
@@ -95,7 +96,7 @@ func (s *story) restart() {
 }
 
 // uncached reads the pod as it is.
-type uncached struct{ *story }
+type uncached struct{ *simulation }
 
 func (l uncached) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	l.mu.Lock()
@@ -107,7 +108,7 @@ func (l uncached) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 	return nil
 }
 
-func (s *story) show(runner, pod bool) {
+func (s *simulation) show(runner, pod bool) {
 	if runner {
 		s.seenRunner = s.runner.DeepCopy()
 	}
@@ -117,7 +118,7 @@ func (s *story) show(runner, pod bool) {
 }
 
 // silent makes a call to GitHub fail now and then, but never for minutes.
-func (s *story) silent() bool {
+func (s *simulation) silent() bool {
 	if s.failed < 3 && !s.calm && s.silences.IntN(4) == 0 {
 		s.failed++
 		return true
@@ -126,58 +127,58 @@ func (s *story) silent() bool {
 	return false
 }
 
-func (s *story) GenerateJITConfig(context.Context, int, actions.JITConfigRequest) (*actions.JITConfig, error) {
+func (s *simulation) GenerateJITConfig(context.Context, int, actions.JITConfigRequest) (*actions.JITConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.silent() {
 		return nil, errGitHubAway
 	}
-	if s.registration != 0 {
+	if s.runnerID != 0 {
 		return nil, actions.ErrRunnerExists
 	}
 	s.registered++
-	s.registration = s.registered
+	s.runnerID = s.registered
 	if s.silent() {
 		return nil, errGitHubAway // though it was done
 	}
-	reference := actions.RunnerReference{ID: s.registration, Name: name, RunnerScaleSetID: scaleSet}
-	return &actions.JITConfig{Runner: reference, EncodedJITConfig: fmt.Sprint(s.registration)}, nil
+	reference := actions.RunnerReference{ID: s.runnerID, Name: name, RunnerScaleSetID: scaleSet}
+	return &actions.JITConfig{Runner: reference, EncodedJITConfig: fmt.Sprint(s.runnerID)}, nil
 }
 
-func (s *story) GetRunnerByName(context.Context, string) (*actions.RunnerReference, error) {
+func (s *simulation) GetRunnerByName(context.Context, string) (*actions.RunnerReference, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.silent() {
 		return nil, errGitHubAway
 	}
-	if s.registration == 0 {
+	if s.runnerID == 0 {
 		return nil, actions.ErrRunnerNotFound
 	}
-	return &actions.RunnerReference{ID: s.registration, Name: name, RunnerScaleSetID: scaleSet}, nil
+	return &actions.RunnerReference{ID: s.runnerID, Name: name, RunnerScaleSetID: scaleSet}, nil
 }
 
-func (s *story) RemoveRunner(_ context.Context, id int) error {
+func (s *simulation) RemoveRunner(_ context.Context, id int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.silent():
 		return errGitHubAway
-	case id != s.registration:
+	case id != s.runnerID:
 		return nil
 	case s.busy:
 		return actions.ErrJobStillRunning
 	}
-	s.registration = 0
+	s.runnerID = 0
 	return nil
 }
 
-// pass is one reconcile, and what it has asked for.
-func (s *story) pass() {
+// pass runs one reconciliation, and the calls that it has asked for.
+func (s *simulation) pass() {
 	_, _ = s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey}) // what fails is tried again
 	synctest.Wait()
 }
 
-func (s *story) later(d time.Duration) {
+func (s *simulation) later(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }

@@ -23,7 +23,7 @@ func cannotStart(reason string) func(*corev1.Pod) {
 // wantNewRegistration expects a second attempt with a JIT config of its own.
 func (f *fixture) wantNewRegistration() {
 	f.Helper()
-	f.elapse(retryPauses[0])
+	f.elapse(retryBackoff[0])
 	f.settle()
 	if secret := f.secret(); secret == nil || string(secret.Data[secretKeyJITConfig]) != "config-102" {
 		f.Errorf("Secret of the second attempt: %+v", secret)
@@ -42,7 +42,7 @@ func TestDeletedJITSecretIsReplaced(t *testing.T) {
 		}
 		f.setPod(cannotStart("CreateContainerConfigError"))
 		f.settle()
-		f.elapse(containerPatience)
+		f.elapse(createContainerTimeout)
 		f.settle()
 		if f.pod() != nil {
 			t.Error("the pod without a Secret is still there")
@@ -63,9 +63,9 @@ func TestCorruptedJITSecretIsReplaced(t *testing.T) {
 		}
 		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
-		f.elapse(firstRetry)
+		f.elapse(minRetryAfter)
 		f.settle()
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -99,7 +99,7 @@ func TestContainerThatIsCreatedAtTheSecondTryKeepsItsRegistration(t *testing.T) 
 		f.settle()
 		f.setPod(cannotStart("CreateContainerConfigError"))
 		f.settle()
-		f.elapse(containerPatience - time.Second)
+		f.elapse(createContainerTimeout - time.Second)
 		f.settle()
 		f.wantCalls("jit")
 		f.setPod(runs)
@@ -115,7 +115,7 @@ func TestContainerThatIsNeverCreatedIsTriedInAnotherPod(t *testing.T) {
 		f.settle()
 		f.setPod(cannotStart("CreateContainerConfigError"))
 		f.settle()
-		f.elapse(containerPatience)
+		f.elapse(createContainerTimeout)
 		f.settle()
 		f.wantCalls("jit", "remove 101")
 		f.wantNewRegistration()
@@ -137,7 +137,7 @@ func TestBlockedPodThatStartedTooLateIsReplaced(t *testing.T) {
 	}, newRunner())
 }
 
-// Deleted by hand before it was seen to run: whether it had started nobody saw.
+// The pod is deleted by hand before it was seen to run: nobody knows whether it had started.
 func TestVanishedPodGetsANewRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

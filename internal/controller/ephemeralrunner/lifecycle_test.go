@@ -35,7 +35,7 @@ func exits(code int32) func(*corev1.Pod) {
 func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult = "job", "succeeded" }
 
 // The life of a runner that simply works costs eight requests of the manager beside the set's creation of it, and one
-// call to GitHub, however often it is looked at.
+// call to GitHub, however often it is reconciled.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.controller.options.Reader = noReader{fixture: f}
@@ -94,10 +94,10 @@ func TestExitWithoutReportEndsAsSucceeded(t *testing.T) {
 		f.settle()
 		f.setPod(exits(0))
 		result := f.reconcile()
-		if result.RequeueAfter != settle {
-			t.Errorf("again in %s, want %s", result.RequeueAfter, settle)
+		if result.RequeueAfter != reportGracePeriod {
+			t.Errorf("requeued after %s, want %s", result.RequeueAfter, reportGracePeriod)
 		}
-		f.elapse(settle)
+		f.elapse(reportGracePeriod)
 		f.settle()
 		if got := f.runner().Status.Phase; got != v1alpha1.EphemeralRunnerPhaseSucceeded {
 			t.Errorf("phase %q, want Succeeded", got)
@@ -128,7 +128,7 @@ func TestPodThatNeverStartsIsTriedSixTimesWithOneRegistration(t *testing.T) {
 		for attempt := range 6 {
 			f.settle()
 			if attempt > 0 {
-				f.elapse(retryPauses[attempt-1])
+				f.elapse(retryBackoff[attempt-1])
 				f.settle()
 			}
 			if f.pod() == nil {
@@ -159,7 +159,7 @@ func TestStartedRunnerWithoutAJobGetsANewRegistration(t *testing.T) {
 		if got := f.runner().Status; got.RunnerID != 0 {
 			t.Errorf("status %+v still names the registration that was removed", got)
 		}
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 		f.settle()
 		f.wantCalls("jit")
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
@@ -209,7 +209,7 @@ func TestRestartAfterTheStartDoesNotReuseTheJITConfig(t *testing.T) {
 		}
 		f.settle()
 		f.wantCalls("jit", "remove 101")
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 		f.settle()
 		if got := string(f.secret().Data[secretKeyJITConfig]); got != "config-102" {
 			t.Errorf("the new pod gets %q", got)
@@ -217,7 +217,7 @@ func TestRestartAfterTheStartDoesNotReuseTheJITConfig(t *testing.T) {
 	}, newRunner())
 }
 
-// A pod that hangs on a lost node is given up without an event of its own.
+// A pod that hangs on a lost node is given up though no event brings its runner back.
 func TestLostNodeIsNoticedInTime(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -226,7 +226,7 @@ func TestLostNodeIsNoticedInTime(t *testing.T) {
 		f.hang()
 		result := f.reconcile()
 		if result.RequeueAfter <= 0 || result.RequeueAfter > stuckAfter {
-			t.Fatalf("again in %s, want at most %s", result.RequeueAfter, stuckAfter)
+			t.Fatalf("requeued after %s, want at most %s", result.RequeueAfter, stuckAfter)
 		}
 		f.elapse(stuckAfter)
 		f.settle()
@@ -249,8 +249,8 @@ func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 	}
 }
 
-// An API server that was just started forbids what it allows a second later. A JIT config that was used must not survive
-// that: the next pod would get it.
+// An API server that was just started forbids what it allows a second later. A used JIT config must be deleted all the
+// same: the next pod would get it.
 func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -265,7 +265,7 @@ func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 		}
 		f.api.refuse = nil
 		f.settle()
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 		f.settle()
 		if secret := f.secret(); secret == nil || string(secret.Data[secretKeyRunnerID]) == before {
 			t.Errorf("the second attempt has the first one's registration %s", before)
@@ -273,7 +273,7 @@ func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 	}, newRunner())
 }
 
-// Between the end of the finalizers and that of the object anything may happen: what is left of it goes with the next pass.
+// The finalizers are removed and the deletion of the object fails: the next pass deletes it.
 func TestRunnerWithoutFinalizersGoesOnItsWay(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -298,8 +298,8 @@ func TestRunnerWithoutFinalizersGoesOnItsWay(t *testing.T) {
 	}, newRunner())
 }
 
-// A policy refuses to have the runner's Secret deleted, or what container hooks made: the runner goes all the same, and what it owns
-// with it.
+// A policy forbids the deletion of the runner's Secret, or of what container hooks made: the runner is deleted all the
+// same, and what it owns is collected.
 func TestRunnerGoesThoughItMayNotDeleteWhatItOwns(t *testing.T) {
 	for _, request := range []string{"delete Secret", "list SecretList", "list PodList"} {
 		t.Run(request, func(t *testing.T) {
@@ -335,8 +335,8 @@ func TestRunnerThatWasSeenUpGetsANewRegistration(t *testing.T) {
 	}, newRunner())
 }
 
-// A container that has died beside the runner changes nothing, and is told once.
-func TestDeadSidecarIsToldOnce(t *testing.T) {
+// A container that has died beside the runner changes nothing, and is reported once.
+func TestDeadSidecarIsReportedOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
 		f.setPod(func(p *corev1.Pod) {
@@ -351,7 +351,7 @@ func TestDeadSidecarIsToldOnce(t *testing.T) {
 	}, newRunner())
 }
 
-// A node autoscaler may bring the node: the pod stays, and its user is told once what the scheduler says.
+// A node autoscaler may bring the node: the pod stays, and the scheduler's message is reported once.
 func TestUnschedulablePodStaysAndSaysWhy(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -66,7 +66,7 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 	}, newRunner())
 }
 
-// The record of who wrote which field doubles what each later write of the pod costs. Who applies needs it.
+// managedFields double what each later write of the pod costs. Server-side apply needs them.
 func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
 	const forgets = `{"metadata":{"annotations":{"a":"b"},"labels":null,"managedFields":[{}],"uid":"pod-uid"}}`
 	const keeps = `{"metadata":{"annotations":{"a":"b"},"labels":null,"uid":"pod-uid"}}`
@@ -83,19 +83,19 @@ func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
 	}
 }
 
-// Nearly all pods end at once; only one that goes on is told the result, and may be evicted again.
+// Nearly all pods end at once; only one that goes on gets the result, and may be evicted again.
 func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
 		f.api.sent()
 		f.setStatus(endJob(time.Now()))
-		if again := f.reconcile().RequeueAfter; again <= 0 || again > outliving {
-			t.Errorf("again in %s, want %s", again, outliving)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > resultAfter {
+			t.Errorf("requeued after %s, want %s", requeueAfter, resultAfter)
 		}
 		if got := f.api.sent(); got != "" {
 			t.Errorf("requests %s though the pod may end at any moment", got)
 		}
-		f.elapse(outliving)
+		f.elapse(resultAfter)
 		f.settle()
 		if got := f.api.sent(); got != "patch Pod" {
 			t.Errorf("requests %s, want one patch of the pod", got)
@@ -140,15 +140,15 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	}, newRunner())
 }
 
-// Without the chart's Role jobs run as they do with it, and the lack is told once for a namespace.
-func TestForbiddenIsHarmlessAndToldOnce(t *testing.T) {
+// Without the chart's Role jobs run as they do with it, and the lack is recorded once for a namespace.
+func TestForbiddenPodMetadataIsReportedOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"patch Pod": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, nil)}
 		f.working()
 		if got := f.api.sent(); got != "patch Pod" {
 			t.Errorf("requests %s, want one try", got)
 		}
-		f.elapse(refusedPause)
+		f.elapse(refusedRetryAfter)
 		f.settle()
 		if got := f.api.sent(); got != "patch Pod" {
 			t.Errorf("requests %s, want another try after a pause", got)
@@ -173,8 +173,8 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 			f.setStatus(startJob)
 			f.api.refuse = map[string]error{"patch Pod": test.err}
 			p := f.controller.recall(f.runner(), f.pod())
-			if _, err := f.controller.mark(t.Context(), p); (err != nil) != test.fails {
-				t.Errorf("mark() = %v, fails %t wanted", err, test.fails)
+			if _, err := f.controller.annotateJob(t.Context(), p); (err != nil) != test.fails {
+				t.Errorf("annotateJob() = %v, fails %t wanted", err, test.fails)
 			}
 		}, newRunner())
 	}
@@ -193,13 +193,13 @@ func TestWhatCanBeNoLabelIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestOnlyALivingPodIsMarked(t *testing.T) {
+func TestOnlyALivingPodIsAnnotated(t *testing.T) {
 	for what, change := range map[string]func(*corev1.Pod){
 		"has ended": exits(0), "is being deleted": deletedAt(noon), "is pending": noStatus,
 	} {
 		p := &pass{EphemeralRunner: newRunner(startJob), pod: podWith(corev1.PodRunning, running, change), memory: &memory{}}
-		if got, _ := planMarking(p, noon); got != markNothing {
-			t.Errorf("a pod that %s is marked", what)
+		if got, _ := planAnnotate(p, noon); got != annotateNothing {
+			t.Errorf("a pod that %s is annotated", what)
 		}
 	}
 }

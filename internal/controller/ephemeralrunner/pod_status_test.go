@@ -28,7 +28,7 @@ func statusOf(phase corev1.PodPhase, states ...corev1.ContainerState) func(*core
 	}
 }
 
-// restarted says that the runner container has run before, as it does where something restarts it in its pod.
+// restarted writes that the runner container has run before, as where something restarts it in its pod.
 func restarted(state corev1.ContainerState, code int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		statusOf(corev1.PodRunning, state)(p)
@@ -37,7 +37,7 @@ func restarted(state corev1.ContainerState, code int32) func(*corev1.Pod) {
 	}
 }
 
-// initAgain says that init containers run once more, as after the loss of the pod's sandbox.
+// initAgain writes that init containers run once more, as after the loss of the pod's sandbox.
 func initAgain(p *corev1.Pod) {
 	statusOf(corev1.PodPending, waitingFor("PodInitializing"))(p)
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{
@@ -138,7 +138,7 @@ func TestNoVagueStatusEndsAJob(t *testing.T) {
 	}
 }
 
-// Idle, it is given up in the end or goes on: but each pod has a JIT config of its own once one may have been used.
+// An idle runner is given up in the end or goes on, but no JIT config that may have been used gets to another pod.
 func TestVagueStatusesOfAnIdleRunnerEnd(t *testing.T) {
 	for title, vaguely := range vague {
 		t.Run(title, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					f.settle()
 					pod := f.pod().UID
 					f.setPod(ends)
-					f.elapse(settle)
+					f.elapse(reportGracePeriod)
 					f.watch(time.Minute)
 					if now := f.pod(); now != nil && now.UID == pod {
 						t.Errorf("the pod is still there, and the runner %+v", f.runner().Status)
@@ -242,7 +242,7 @@ func (f *fixture) orphan() {
 	}
 }
 
-// It is not ours to delete any more, and another runner takes the place of its own.
+// Without the owner reference it is not ours to delete, and another runner takes the place of its runner.
 func TestPodWithoutItsOwnerIsLeftAlone(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -271,7 +271,7 @@ func TestJobOfAPodWithoutItsOwnerGoesOn(t *testing.T) {
 	}, newRunner())
 }
 
-// Without our label the cache shows it no more.
+// Without our label the cache does not show the pod.
 func TestJobOfAPodWithoutItsLabelGoesOn(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -292,11 +292,11 @@ func TestJobOfAPodWithoutItsLabelGoesOn(t *testing.T) {
 	}, newRunner())
 }
 
-// Whatever befalls a runner, and whatever is written about its pod meanwhile.
-func TestAnyStoryWithStrangeStatusesEndsWell(t *testing.T) {
-	for seed := range uint64(stories / 2) {
+// Whatever happens to a runner, and whatever is written to its pod's status meanwhile.
+func TestAnySimulationWithStrangeStatusesEndsWell(t *testing.T) {
+	for seed := range uint64(simulations / 2) {
 		controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
-			s := newStory(t, workers, seed)
+			s := newSimulation(t, workers, seed)
 			for range length {
 				s.happen()
 				s.lie()
@@ -312,7 +312,7 @@ func TestAnyStoryWithStrangeStatusesEndsWell(t *testing.T) {
 
 // lie writes a strange status of the pod now and then, until its node tells the truth. None says that a container has ended
 // that has not, or has not started that has.
-func (s *story) lie() {
+func (s *simulation) lie() {
 	if s.pod == nil || s.node.lost || !s.chance(4) || !s.node.running && !s.node.ended {
 		return
 	}
@@ -321,11 +321,11 @@ func (s *story) lie() {
 		lies = over
 	}
 	titles := slices.Sorted(maps.Keys(lies)) // a seed has to draw the same one again
-	told := s.pod.DeepCopy()
-	lies[titles[s.random.IntN(len(titles))]](told)
-	if outcomeOf(told, time.Now()).state == podNeverStarted {
+	shown := s.pod.DeepCopy()
+	lies[titles[s.random.IntN(len(titles))]](shown)
+	if outcomeOf(shown, time.Now()).state == podNeverStarted {
 		return
 	}
-	s.pod, s.node.reported = told, false
+	s.pod, s.node.reported = shown, false
 	s.write(s.pod)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// What a user who wrote an impossible template is told: which object, why, and what to do.
+// What Events say to a user who wrote an impossible template: which object, why, and what to do.
 
 func TestImpossibleTemplatesAreExplained(t *testing.T) {
 	badImage := field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")}
@@ -65,13 +65,13 @@ func TestImpossibleTemplatesAreExplained(t *testing.T) {
 				if status := f.runner().Status; status.Phase != test.phase || status.Reason != test.reason || len(status.Failures) > 1 {
 					t.Errorf("status %+v, want %s for %s", status, test.phase, test.reason)
 				}
-				told := controllertest.Told(f.recorder)
-				if len(told) != 1 {
-					t.Fatalf("Events %q, want one", told)
+				recorded := controllertest.Told(f.recorder)
+				if len(recorded) != 1 {
+					t.Fatalf("Events %q, want one", recorded)
 				}
 				for _, words := range test.says {
-					if !strings.Contains(told[0], words) {
-						t.Errorf("Event %q does not say %q", told[0], words)
+					if !strings.Contains(recorded[0], words) {
+						t.Errorf("Event %q does not say %q", recorded[0], words)
 					}
 				}
 			}, runner)

@@ -35,7 +35,7 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 }
 
 // It is also what the runner's status says.
-func TestTheNextStepIsToldToTheUser(t *testing.T) {
+func TestTheNextStepIsInTheStatus(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.jit = actions.ErrScaleSetNotFound
 		f.settle()

@@ -22,7 +22,7 @@ func (f *fixture) bind() {
 	}
 }
 
-// The pod got its node, and its runner a job, after the cache's last word of it.
+// The pod got its node, and its runner a job, after what the cache shows.
 func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -41,7 +41,7 @@ func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 		f.wantEvent("Draining")
 		f.github.remove = nil
 		f.setPod(exits(0))
-		f.elapse(busyRetry)
+		f.elapse(busyRetryAfter)
 		f.settle()
 		f.wantGone()
 	}, newRunner())
@@ -158,11 +158,11 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 		showPod bool
 		want    string
 	}{
-		"farewell": {
+		"finalization": {
 			newRunner(withHooks), func(f *fixture) { f.delete() }, false,
 			"delete Pod, delete Secret, list PodList, list SecretList, patch EphemeralRunner",
 		},
-		"farewell, pod shown too": {newRunner(), func(f *fixture) { f.delete() }, true, "delete Pod, delete Secret"},
+		"finalization, pod shown too": {newRunner(), func(f *fixture) { f.delete() }, true, "delete Pod, delete Secret"},
 		"job done": {
 			newRunner(), func(f *fixture) { f.setStatus(jobDone); f.setPod(exits(0)) }, false,
 			"delete Pod, delete Secret, patch EphemeralRunner, delete EphemeralRunner",
@@ -189,13 +189,13 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 }
 
 // The last pod seen is that of an attempt that failed: the next one's is on its way, and would be left without its runner.
-func TestFarewellWaitsForThePodOfALaterAttempt(t *testing.T) {
+func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.setPod(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfcpu" })
 		f.settle()
 		f.controller.options.Client = podlessCache{f.api}
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 		f.settle()
 		if f.pod() == nil || len(f.runner().Status.Failures) != 1 {
 			t.Fatalf("pod %v, status %+v, want the pod of a second attempt", f.pod(), f.runner().Status)

@@ -21,91 +21,92 @@ import (
 )
 
 const (
-	// outliving is how long after its job's end a pod has to live to be told the result, too. Nearly every pod ends within
-	// two seconds, and a runner's budget has one patch of its pod.
-	outliving = 5 * time.Second
-	// refusedPause is how long pods of a namespace are left alone after the API server has refused a patch: the Role that
-	// allows it is the chart's, and plain manifests may lack it.
-	refusedPause = 10 * time.Minute
+	// resultAfter is how long after its job's end a pod has to live to get the result, too. Nearly every pod ends
+	// within two seconds, and a runner's budget has one patch of its pod.
+	resultAfter = 5 * time.Second
+	// refusedRetryAfter is how long no pod of a namespace is patched after the API server has refused that: the Role
+	// that allows it is the chart's, and plain manifests may lack it.
+	refusedRetryAfter = 10 * time.Minute
 )
 
-// markings is what a pod was told about its job, by the pod's UID: a late cache must not have it told again.
-type markings struct {
+// annotated has the UIDs of the pods that got the job and its result: a late cache must not have either written again.
+type annotated struct {
 	start, result types.UID
 }
 
-// marking is what a pod is to be told.
-type marking int
+// annotateStep is what is to be written on a pod about its job.
+type annotateStep int
 
 const (
-	markNothing marking = iota
-	// markStart: whose job it runs, and that it is not to be evicted.
-	markStart
-	// markResult: how the job ended, and that it may be evicted.
-	markResult
+	annotateNothing annotateStep = iota
+	// annotateStart: whose job it runs, and that it is not to be evicted.
+	annotateStart
+	// annotateResult: how the job ended, and that it may be evicted.
+	annotateResult
 )
 
-// mark tells the pod of its job, and returns when to look again.
-func (c *Controller) mark(ctx context.Context, p *pass) (time.Time, error) {
+// annotateJob writes the job on the pod, as annotations and labels, and returns when to reconcile the runner again.
+func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error) {
 	now := c.options.Clock.Now()
-	what, again := planMarking(p, now)
-	if what == markNothing || c.options.NoJobMetadata || c.refusedLately(p.Namespace, now) {
-		return again, nil
+	what, requeueAt := planAnnotate(p, now)
+	if what == annotateNothing || c.options.NoJobMetadata || c.recentlyRefused(p.Namespace, now) {
+		return requeueAt, nil
 	}
-	if c.crowded(p.EphemeralRunner) && now.Before(p.memory.up.Add(crowdPatience)) {
-		return now.Add(crowdPause), nil
+	if c.deferStatus(p.EphemeralRunner) && now.Before(p.memory.startedAt.Add(maxStatusDelay)) {
+		return now.Add(statusRecheckPeriod), nil
 	}
 	annotations, labels := jobMetadata(p.EphemeralRunner)
 	c.protect(p, what, annotations)
-	defer c.urgencies.telling()()
+	defer c.statusGate.enter()()
 	err := c.patchPod(ctx, p.pod, annotations, labels)
 	switch {
 	case apierrors.IsForbidden(err):
-		c.tellRefused(ctx, p, now)
-		return again, nil
+		c.recordRefused(ctx, p, now)
+		return requeueAt, nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-		return again, fmt.Errorf("write the job on pod: %w", err)
+		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
 	}
-	p.memory.marked.start = p.pod.UID
-	if what == markResult {
-		p.memory.marked.result = p.pod.UID
+	p.memory.annotated.start = p.pod.UID
+	if what == annotateResult {
+		p.memory.annotated.result = p.pod.UID
 	}
-	return again, nil
+	return requeueAt, nil
 }
 
-// planMarking decides what a pod has to be told about its job now.
-func planMarking(p *pass, now time.Time) (what marking, again time.Time) {
+// planAnnotate decides what has to be written on a pod about its job now.
+func planAnnotate(p *pass, now time.Time) (what annotateStep, requeueAt time.Time) {
 	pod := p.pod
 	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HasJob() || p.Status.Done() ||
 		p.memory.podDeleted == pod.UID || outcomeOf(pod, p.memory.clockOf(pod, now)).state != podRunning {
-		return markNothing, time.Time{}
+		return annotateNothing, time.Time{}
 	}
-	started := p.memory.marked.start == pod.UID || pod.Annotations[v1alpha1.AnnotationJobID] != ""
-	ended := p.memory.marked.result == pod.UID || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
+	started := p.memory.annotated.start == pod.UID || pod.Annotations[v1alpha1.AnnotationJobID] != ""
+	ended := p.memory.annotated.result == pod.UID || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
 	switch {
 	case p.Status.JobCompleted() && ended:
-		return markNothing, time.Time{}
+		return annotateNothing, time.Time{}
 	case p.Status.JobCompleted():
-		if due := endOfJob(&p.Status).Add(outliving); now.Before(due) {
-			return markNothing, due
+		if due := jobEndedAt(&p.Status).Add(resultAfter); now.Before(due) {
+			return annotateNothing, due
 		}
-		return markResult, time.Time{}
+		return annotateResult, time.Time{}
 	case started:
-		return markNothing, time.Time{}
+		return annotateNothing, time.Time{}
 	default:
-		return markStart, time.Time{}
+		return annotateStart, time.Time{}
 	}
 }
 
-// endOfJob is when the job was reported completed; a report without a time, from ARC's listener, counts as old.
-func endOfJob(status *v1alpha1.EphemeralRunnerStatus) time.Time {
+// jobEndedAt returns when the job ended. A report without a time, from ARC's listener, counts as old.
+func jobEndedAt(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	if status.FinishedAt == nil {
 		return time.Time{}
 	}
 	return status.FinishedAt.Time
 }
 
-// jobMetadata returns what a pod is told about its job. Empty fields are left out.
+// jobMetadata returns what is written on a pod about its job. Empty values are left out, as are labels that Kubernetes
+// would refuse.
 func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[string]any) {
 	status := &runner.Status
 	workflow, ref, _ := strings.Cut(status.JobWorkflowRef, "@")
@@ -139,7 +140,7 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 	return annotations, labels
 }
 
-// jobID is GitHub's id of the job; the number of the request stands for it where a server sends none.
+// jobID returns GitHub's id of the job, or the number of its request where the server sends no id.
 func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
 	if status.JobID == "" && status.JobRequestID != 0 {
 		return strconv.FormatInt(status.JobRequestID, 10)
@@ -147,9 +148,9 @@ func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
 	return status.JobID
 }
 
-// protect keeps node autoscalers away while the job runs, and lets them come again when it has ended. What the template
-// says about that stays.
-func (c *Controller) protect(p *pass, what marking, annotations map[string]any) {
+// protect adds the annotations that keep node autoscalers away while the job runs, and removes them when it has ended.
+// Those that the template has set stay.
+func (c *Controller) protect(p *pass, what annotateStep, annotations map[string]any) {
 	if c.options.NoJobProtection {
 		return
 	}
@@ -158,7 +159,7 @@ func (c *Controller) protect(p *pass, what marking, annotations map[string]any) 
 		_, ofTemplate := p.Spec.PodMetadata.Annotations[key]
 		switch {
 		case ofRunner || ofTemplate:
-		case what == markStart:
+		case what == annotateStart:
 			annotations[key] = value
 		default:
 			annotations[key] = nil // removes it
@@ -175,9 +176,9 @@ func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations,
 	return c.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
-// podPatch returns the one merge patch. The UID in it has the API server refuse a namesake. With the record of who wrote which
-// field a pod costs the API server half as much again now, and twice as much each time its kubelet reports; it stays where
-// somebody has applied something (server-side apply), who needs it.
+// podPatch returns the one merge patch. The UID makes the API server refuse a namesake. managedFields are cleared with
+// it: they make this write half as expensive again, and each later report of the kubelet twice as expensive. They stay
+// where somebody uses server-side apply.
 func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID, "annotations": annotations, "labels": labels}
 	if !slices.ContainsFunc(pod.ManagedFields, kube.IsApplied) {
@@ -186,20 +187,21 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
-func (c *Controller) refusedLately(namespace string, now time.Time) bool {
+// recentlyRefused reports whether it is too early to patch a pod of the namespace again.
+func (c *Controller) recentlyRefused(namespace string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, refused := c.refused[namespace]
-	return refused && now.Before(last.Add(refusedPause))
+	return refused && now.Before(last.Add(refusedRetryAfter))
 }
 
-// tellRefused says once for a namespace that pods stay without their jobs. Nothing else is lost by that.
-func (c *Controller) tellRefused(ctx context.Context, p *pass, now time.Time) {
+// recordRefused records once for a namespace that its pods do not get their jobs. Nothing else fails by that.
+func (c *Controller) recordRefused(ctx context.Context, p *pass, now time.Time) {
 	c.mu.Lock()
-	_, told := c.refused[p.Namespace]
+	_, recorded := c.refused[p.Namespace]
 	c.refused[p.Namespace] = now
 	c.mu.Unlock()
-	if !told {
-		c.tell(ctx, p, podMetadataForbidden(p.Namespace))
+	if !recorded {
+		c.record(ctx, p, podMetadataForbidden(p.Namespace))
 	}
 }

@@ -5,12 +5,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Where the cache's word would have consequences the pod itself is read.
+// Where a late cache would have consequences the pod is read from the API server.
 
 const readsPod = "get status Pod"
 
@@ -46,7 +45,7 @@ func wantRequest(f *fixture, request string, want int) {
 	}
 }
 
-// A node that was slow has confirmed the end that the cache still waits for: the job succeeded.
+// A slow node has confirmed the pod's end, which the cache does not show yet: the job succeeded.
 func TestPodThatHangsInALateCacheIsNotTakenForLost(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -60,7 +59,7 @@ func TestPodThatHangsInALateCacheIsNotTakenForLost(t *testing.T) {
 		f.reconcile()
 		f.elapse(stuckAfter)
 		f.reconcile()
-		f.elapse(settle)
+		f.elapse(reportGracePeriod)
 		f.reconcile()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
 			t.Errorf("status %+v, want Succeeded", status)
@@ -68,8 +67,7 @@ func TestPodThatHangsInALateCacheIsNotTakenForLost(t *testing.T) {
 	}, newRunner())
 }
 
-// The pod of which the cache says that it never started is gone: nobody can tell whether it has started since, so its JIT
-// config is not used again.
+// The pod is gone that, by the cache, never started. It may have started since, so its JIT config is not used again.
 func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -92,7 +90,7 @@ func TestPodThatNeverStartedIsReadOnce(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		wantRequest(f, readsPod, 1)
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 		f.settle()
 		f.wantCalls("jit")
 		if f.pod() == nil {
@@ -101,7 +99,7 @@ func TestPodThatNeverStartedIsReadOnce(t *testing.T) {
 	}, newRunner())
 }
 
-// Where the Role allows no such read the cache's word has to do.
+// Where the Role allows no such read the cache has to do.
 func TestPodThatMayNotBeReadIsTakenAsItIsShown(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -112,30 +110,4 @@ func TestPodThatMayNotBeReadIsTakenAsItIsShown(t *testing.T) {
 			t.Errorf("failures %v, want one", f.runner().Status.Failures)
 		}
 	}, newRunner())
-}
-
-// Somebody else's Secret is neither overwritten nor deleted, also by a manager that has not met it yet.
-func TestSecretOfSomebodyElseIsLeftAlone(t *testing.T) {
-	for title, restart := range map[string]bool{"one manager": false, "another manager at the end": true} {
-		t.Run(title, func(t *testing.T) {
-			stranger := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"theirs": {1}}}
-			inBubble(t, func(f *fixture) {
-				f.reconcile()
-				if restart {
-					f.restart()
-					f.delete()
-				}
-				f.settle()
-				if f.runner() != nil {
-					t.Error("the runner keeps the name of a stranger's Secret")
-				}
-				if secret := f.secret(); secret == nil || len(secret.Data) != 1 {
-					t.Errorf("the stranger's Secret is %+v", secret)
-				}
-				if !restart {
-					f.wantEvent("SecretNameTaken")
-				}
-			}, newRunner(), stranger)
-		})
-	}
 }

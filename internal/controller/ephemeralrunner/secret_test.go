@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -31,7 +33,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.api.refuse = map[string]error{"create Secret": test.refusal}
 				for range 8 {
 					f.settle()
-					f.elapse(longestRetry)
+					f.elapse(maxRetryAfter)
 				}
 				status := f.runner().Status
 				quota := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionQuotaExceeded)
@@ -41,7 +43,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 				f.wantCalls("jit")
 				f.wantEvent(test.reason)
 				f.api.refuse = nil
-				f.elapse(longestRetry)
+				f.elapse(maxRetryAfter)
 				f.settle()
 				f.wantCalls()
 				f.wantPodOf("101")
@@ -61,13 +63,13 @@ func (f *fixture) wantPodOf(id string) {
 	}
 }
 
-// What was kept for want of a Secret serves one start: the attempt after it has a registration of its own.
+// A registration that was kept for want of a Secret serves one start: the next attempt gets another.
 func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(firstRetry)
+		f.elapse(minRetryAfter)
 		f.settle()
 		f.setPod(runs)
 		f.settle()
@@ -78,27 +80,27 @@ func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 	}, newRunner())
 }
 
-// Once there was a Secret the JIT config is nowhere else: whoever deletes the Secret makes it void.
+// Once there is a Secret the JIT config is nowhere else: without the Secret the registration is void.
 func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
 		f.settle()
 		f.api.refuse = nil
-		f.elapse(firstRetry)
+		f.elapse(minRetryAfter)
 		f.settle()
 		if err := f.api.WithWatch.Delete(t.Context(), f.secret()); err != nil {
 			t.Fatal(err)
 		}
 		f.setPod(evict)
 		f.settle()
-		f.elapse(retryPauses[0])
+		f.elapse(retryBackoff[0])
 		f.settle() // the name is taken: by ourselves, as GitHub says
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 		f.wantPodOf("102")
 	}, newRunner())
 }
 
-// A new manager has nothing but the name, which is taken: that costs it one more registration, and not one for each try.
+// A new manager finds the name taken and no JIT config: that costs one more registration, not one for each try.
 func TestRefusedSecretCostsANewManagerOneRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
@@ -110,4 +112,30 @@ func TestRefusedSecretCostsANewManagerOneRegistration(t *testing.T) {
 		}
 		f.wantCalls("jit", "jit", "find", "remove 101", "jit")
 	}, newRunner())
+}
+
+// Somebody else's Secret is neither overwritten nor deleted, also by a manager that has not met it yet.
+func TestSecretOfSomebodyElseIsLeftAlone(t *testing.T) {
+	for title, restart := range map[string]bool{"one manager": false, "another manager at the end": true} {
+		t.Run(title, func(t *testing.T) {
+			stranger := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"theirs": {1}}}
+			inBubble(t, func(f *fixture) {
+				f.reconcile()
+				if restart {
+					f.restart()
+					f.delete()
+				}
+				f.settle()
+				if f.runner() != nil {
+					t.Error("the runner keeps the name of a stranger's Secret")
+				}
+				if secret := f.secret(); secret == nil || len(secret.Data) != 1 {
+					t.Errorf("the stranger's Secret is %+v", secret)
+				}
+				if !restart {
+					f.wantEvent("SecretNameTaken")
+				}
+			}, newRunner(), stranger)
+		})
+	}
 }

@@ -20,7 +20,7 @@ func (f *fixture) dies(grace time.Duration) {
 	if err := f.api.WithWatch.Delete(f.Context(), f.pod()); err != nil {
 		f.Fatal(err)
 	}
-	// What a real API server would have said; the fake one can't be told so, and its answers are amended.
+	// What a real API server would answer. The fake one sets no grace period, so its answers are amended.
 	f.controller.options.Client = dyingPod{f.api, time.Now().Add(grace), grace}
 	f.controller.options.Reader = f.controller.options.Client
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// The API server of a story: it has one runner, and its pod and Secret, and costs microseconds a request.
+// The API server of a simulation: it has one runner, and its pod and Secret, and costs microseconds a request.
 
 var errNoAnswer = errors.New("connection reset")
 
 func notFound() error { return apierrors.NewNotFound(schema.GroupResource{}, name) }
 
 // write notes that the API server has something new.
-func (s *story) write(object client.Object) {
+func (s *simulation) write(object client.Object) {
 	s.version++
 	object.SetResourceVersion(fmt.Sprint(s.version))
 }
 
 // Get reads runner and pod from the cache, and the Secret live.
-func (s *story) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+func (s *simulation) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch object := object.(type) {
@@ -54,7 +54,7 @@ func (s *story) Get(_ context.Context, _ client.ObjectKey, object client.Object,
 }
 
 // List has the cache's runner.
-func (s *story) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (s *simulation) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seenRunner != nil {
@@ -63,7 +63,7 @@ func (s *story) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return nil
 }
 
-func (s *story) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+func (s *simulation) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fault(20) {
@@ -91,7 +91,7 @@ func (s *story) Create(_ context.Context, object client.Object, _ ...client.Crea
 	return nil
 }
 
-func (s *story) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+func (s *simulation) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.secret = object.(*corev1.Secret)
@@ -99,7 +99,7 @@ func (s *story) Update(_ context.Context, object client.Object, _ ...client.Upda
 	return nil
 }
 
-func (s *story) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
+func (s *simulation) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fault(20) {
@@ -119,7 +119,7 @@ func (s *story) Delete(_ context.Context, object client.Object, options ...clien
 	return nil
 }
 
-func (s *story) deleteRunner() {
+func (s *simulation) deleteRunner() {
 	if s.runner != nil && s.runner.DeletionTimestamp == nil {
 		now := metav1.Now()
 		s.runner.DeletionTimestamp = &now
@@ -128,7 +128,7 @@ func (s *story) deleteRunner() {
 }
 
 // deletePod is where a live job may be killed.
-func (s *story) deletePod(options *client.DeleteOptions) error {
+func (s *simulation) deletePod(options *client.DeleteOptions) error {
 	if s.pod == nil {
 		return notFound()
 	}
@@ -148,7 +148,7 @@ func (s *story) deletePod(options *client.DeleteOptions) error {
 }
 
 // terminate begins a pod's graceful end, which is its kubelet's to finish.
-func (s *story) terminate() {
+func (s *simulation) terminate() {
 	if s.pod.DeletionTimestamp == nil {
 		due := metav1.NewTime(time.Now().Add(30 * time.Second))
 		s.pod.DeletionTimestamp = &due
@@ -156,8 +156,8 @@ func (s *story) terminate() {
 	}
 }
 
-// Patch releases the runner's finalizers, or marks its pod.
-func (s *story) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+// Patch removes the runner's finalizers, or writes its job on its pod.
+func (s *simulation) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fault(20) {
@@ -174,28 +174,30 @@ func (s *story) Patch(_ context.Context, object client.Object, _ client.Patch, _
 }
 
 // Status returns what the runner's status is written by.
-func (s *story) Status() client.SubResourceWriter { return storyStatus{story: s} }
+func (s *simulation) Status() client.SubResourceWriter { return simulatedStatus{simulation: s} }
 
 // SubResource is for who reads the status of the pod.
-func (s *story) SubResource(string) client.SubResourceClient { return storyStatus{story: s} }
-
-type storyStatus struct {
-	client.SubResourceClient
-	story *story
+func (s *simulation) SubResource(string) client.SubResourceClient {
+	return simulatedStatus{simulation: s}
 }
 
-func (w storyStatus) Get(ctx context.Context, object, into client.Object, _ ...client.SubResourceGetOption) error {
-	w.story.mu.Lock()
-	unanswered := w.story.fault(20)
-	w.story.mu.Unlock()
+type simulatedStatus struct {
+	client.SubResourceClient
+	simulation *simulation
+}
+
+func (w simulatedStatus) Get(ctx context.Context, object, into client.Object, _ ...client.SubResourceGetOption) error {
+	w.simulation.mu.Lock()
+	unanswered := w.simulation.fault(20)
+	w.simulation.mu.Unlock()
 	if unanswered {
 		return errNoAnswer
 	}
-	return uncached{w.story}.Get(ctx, client.ObjectKeyFromObject(object), into)
+	return uncached{w.simulation}.Get(ctx, client.ObjectKeyFromObject(object), into)
 }
 
-func (w storyStatus) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-	s := w.story
+func (w simulatedStatus) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	s := w.simulation
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runner == nil {
@@ -215,7 +217,7 @@ func (w storyStatus) Patch(_ context.Context, object client.Object, patch client
 }
 
 // mergeStatus applies a merge patch to the fields of the status. None of the patches here removes a key of a map.
-func (s *story) mergeStatus(patch []byte) {
+func (s *simulation) mergeStatus(patch []byte) {
 	cleared := map[string]map[string]any{}
 	if err := json.Unmarshal(patch, &cleared); err != nil {
 		s.Fatal(err)
@@ -230,7 +232,7 @@ func (s *story) mergeStatus(patch []byte) {
 	}
 }
 
-func (s *story) clear(key string) {
+func (s *simulation) clear(key string) {
 	status := &s.runner.Status
 	switch key {
 	case "reason":

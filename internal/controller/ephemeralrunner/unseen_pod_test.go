@@ -12,7 +12,7 @@ func TestPodsThatAreNeverSeenAreTriedSixTimes(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletePodsUnseen(30 * time.Minute)
 		status := f.runner().Status
-		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || len(status.Failures) != len(retryPauses) {
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost || len(status.Failures) != len(retryBackoff) {
 			t.Errorf("status %+v, want Failed for %s after six attempts", status, v1alpha1.ReasonPodLost)
 		}
 	}, newRunner())
@@ -24,10 +24,10 @@ func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
 		f.settle()
 		f.setPod(evict)
 		f.settle()
-		if pods := f.deletePodsUnseen(30 * time.Minute); pods != len(retryPauses) {
-			t.Errorf("%d more pods, want %d", pods, len(retryPauses))
+		if pods := f.deletePodsUnseen(30 * time.Minute); pods != len(retryBackoff) {
+			t.Errorf("%d more pods, want %d", pods, len(retryBackoff))
 		}
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || len(status.Failures) != len(retryPauses) {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || len(status.Failures) != len(retryBackoff) {
 			t.Errorf("status %+v, want Failed after six attempts", status)
 		}
 	}, newRunner())

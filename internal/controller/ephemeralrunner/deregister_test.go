@@ -9,7 +9,7 @@ import (
 
 // What a pod does while GitHub is asked to remove the registration that it has.
 
-// blockedWhileAsked has a pod whose container can't start, and a GitHub that has not answered yet whether it may be given up.
+// blockedWhileAsked sets a pod up whose container can't start, and a GitHub that answers a removal when answer is called.
 func (f *fixture) blockedWhileAsked() (answer func()) {
 	f.Helper()
 	f.settle()
@@ -31,7 +31,7 @@ func (f *fixture) wantFailures(want int, reason string) {
 	}
 }
 
-// Evicted before it started: its JIT config is unused, and void all the same.
+// The pod is evicted before its container starts: its JIT config is unused, but its registration is being removed.
 func TestJITConfigThatIsBeingRemovedIsNotUsedAgain(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		answer := f.blockedWhileAsked()
@@ -55,7 +55,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 		f.setPod(evict)
 		f.settle()
 		f.github.remove = nil
-		f.elapse(firstRetry)
+		f.elapse(minRetryAfter)
 		f.settle()
 		f.wantFailures(1, "Evicted")
 		f.wantCalls("jit", "remove 101", "remove 101")
@@ -63,7 +63,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 	}, newRunner())
 }
 
-// It had started unseen, has a job, and was evicted: what its pod says last is not true.
+// The container had started unseen, has a job, and its pod was evicted: the pod's last status is wrong.
 func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		answer := f.blockedWhileAsked()
@@ -78,8 +78,8 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 	}, newRunner())
 }
 
-// It starts while GitHub is asked, and exits because it is removed; what keeps its pod a while longer does not make the next
-// attempt a success without a pod.
+// The container starts while GitHub is asked, and exits because its registration is removed. Its pod stays a while longer:
+// the next attempt must not succeed without a pod.
 func TestExitOfARemovedRunnerDoesNotEndTheNextAttempt(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		answer := f.blockedWhileAsked()
@@ -90,7 +90,7 @@ func TestExitOfARemovedRunnerDoesNotEndTheNextAttempt(t *testing.T) {
 		f.wantFailures(1, "StartedLate")
 		f.hold()
 		f.wantNewRegistration()
-		f.elapse(settle)
+		f.elapse(reportGracePeriod)
 		f.settle()
 		f.wantFailures(1, "StartedLate")
 		if t.Failed() {
@@ -108,7 +108,7 @@ func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 		answer := f.blockedWhileAsked()
 		f.setPod(exits(0))
 		f.settle()
-		f.elapse(2 * settle)
+		f.elapse(2 * reportGracePeriod)
 		f.settle()
 		if f.pod() != nil {
 			t.Error("the pod of a runner that exited waits for GitHub")

@@ -13,9 +13,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// What is said of, and done about, a pod that takes long to run.
+// What is reported of, and done about, a pod that takes long to run.
 
-// On its node a pod has its time; then another one is the better try, with GitHub's leave.
+// On its node a pod has its time; then another one is the better try, with GitHub's consent.
 func TestPodThatDoesNotStartOnItsNodeIsReplaced(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -34,13 +34,13 @@ func TestPodThatDoesNotStartOnItsNodeIsReplaced(t *testing.T) {
 	}, newRunner())
 }
 
-// A runner that runs shows no trouble any more: its conditions say that it is over.
-func TestTroublesEndWhenTheRunnerRuns(t *testing.T) {
+// A runner that runs reports no failure any more: its conditions say that it is over.
+func TestConditionsAreResolvedWhenTheRunnerRuns(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Pod": apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q"))}
 		f.settle()
-		if told := controllertest.CountTold(f.recorder, v1alpha1.ConditionQuotaExceeded); told != 1 {
-			t.Errorf("%d Events for the quota, want 1", told)
+		if recorded := controllertest.CountTold(f.recorder, v1alpha1.ConditionQuotaExceeded); recorded != 1 {
+			t.Errorf("%d Events for the quota, want 1", recorded)
 		}
 		f.api.refuse = nil
 		f.elapse(time.Minute)
@@ -51,7 +51,7 @@ func TestTroublesEndWhenTheRunnerRuns(t *testing.T) {
 		quota := meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionQuotaExceeded)
 		started := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionPodStarted)
 		if !quota || !started || status.Reason != "" || status.Message != "" {
-			t.Errorf("status %+v still speaks of trouble", status)
+			t.Errorf("status %+v still reports a failure", status)
 		}
 	}, newRunner())
 }

@@ -1,0 +1,225 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+const (
+	// minRetryAfter is the pause after the first failed call. It doubles with every further one up to maxRetryAfter.
+	// The client itself has repeated the call for 30 s by then.
+	minRetryAfter = time.Second
+	maxRetryAfter = time.Minute
+)
+
+// observation is all that a decision depends on.
+type observation struct {
+	runner      *v1alpha1.EphemeralRunner
+	pod         outcome
+	bound       bool      // the pod has a node
+	startableAt time.Time // when the pod could begin to start: created, or bound to a node if that was later
+	now         time.Time
+
+	// hadPod is set when a pod of the present attempt has been seen.
+	hadPod bool
+	// failureNoted is set when the pod's failure is in the status, since failureNotedAt; the pod is on its way out.
+	failureNoted   bool
+	failureNotedAt time.Time
+	// deletionDueAt is when the pod had to be gone, zero where it is not being deleted; finalizers are what it waits for then.
+	deletionDueAt time.Time
+	finalizers    []string
+	// runnerID is the runner's id on GitHub, 0 where it is not known. Where it is known the JIT config may be stored.
+	runnerID int
+	// provisioning is what became of the last registration in this process.
+	provisioning progress
+	// removal is what became of the last call to remove the registration.
+	removal progress
+	// startedAt is when the runner container was first seen to run in the present attempt.
+	startedAt time.Time
+	// blockedAt is when the kubelet was first seen to be unable to start it in the present attempt.
+	blockedAt time.Time
+	// exitedAt is when the runner was first seen to have exited.
+	exitedAt time.Time
+	// pendingReportedAt is when the status last got the reason why the runner does not run.
+	pendingReportedAt time.Time
+	// sidecarReported is set when an Event has said that a sidecar has died.
+	sidecarReported bool
+	// deferStatus is set when writes that only report something have to wait: see Controller.deferStatus.
+	deferStatus bool
+}
+
+// ran reports whether the runner container of this attempt has started, so that its JIT config is used.
+func (o *observation) ran() bool {
+	status := &o.runner.Status
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob() || !o.startedAt.IsZero()
+}
+
+// withPod returns a copy of the observation with another outcome of the pod.
+func (o *observation) withPod(pod outcome) *observation {
+	other := *o
+	other.pod = pod
+	return &other
+}
+
+// deregistered reports whether GitHub has removed the registration at our request, which proves that there is no job.
+func (o *observation) deregistered() bool {
+	return !o.runner.Status.HasJob() && o.removal.known && !o.removal.running && o.removal.failure == nil
+}
+
+// observe gathers what a decision depends on.
+func (c *Controller) observe(p *pass) *observation {
+	now := c.options.Clock.Now()
+	m := p.memory
+	o := &observation{
+		runner: p.EphemeralRunner, pod: outcomeOf(p.pod, m.clockOf(p.pod, now)), now: now,
+		runnerID: m.runnerID, startedAt: m.startedAt, blockedAt: m.blockedAt, exitedAt: m.exitedAt,
+		pendingReportedAt: m.pendingReportedAt, sidecarReported: m.sidecarReported,
+		provisioning: p.provisioning,
+		removal:      progressOf(c.removals.Last(p.key)),
+		deferStatus:  c.deferStatus(p.EphemeralRunner),
+	}
+	o.hadPod = p.hadPod()
+	if p.pod != nil {
+		o.failureNoted = failureNoted(p.EphemeralRunner, m.podUID)
+		o.failureNotedAt = p.Status.Failures[string(m.podUID)].Time
+		o.bound = p.pod.Spec.NodeName != ""
+		o.startableAt = startedHere(p.pod, o.provisioning)
+		o.deletionDueAt, o.finalizers = terminationOf(p.pod)
+		o.pod.disrupted = o.pod.disrupted && m.podDeleted != p.pod.UID
+	}
+	return o
+}
+
+// hadPod reports whether a pod of the present attempt has been seen.
+func (p *pass) hadPod() bool {
+	return p.memory.podUID != "" && !failureNoted(p.EphemeralRunner, p.memory.podUID)
+}
+
+// failureNoted reports whether the failure of the attempt with this pod is in the runner's status.
+func failureNoted(runner *v1alpha1.EphemeralRunner, pod types.UID) bool {
+	_, noted := runner.Status.Failures[string(pod)]
+	return noted
+}
+
+// startedHere is startOf by our own clock where the pod was made by the call that is known: the API server's clock may
+// differ from ours by more than a pod may take to run.
+func startedHere(pod *corev1.Pod, made progress) time.Time {
+	started := startOf(pod)
+	if !made.known || made.running {
+		return started
+	}
+	return made.finishedAt.Add(started.Sub(pod.CreationTimestamp.Time))
+}
+
+// startOf returns when a pod could begin to start. It may have waited long for a node before, which counts for
+// nothing.
+func startOf(pod *corev1.Pod) time.Time {
+	scheduled := kube.PodCondition(pod, corev1.PodScheduled)
+	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(pod.CreationTimestamp.Time) {
+		return scheduled.LastTransitionTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// terminationOf returns when a pod that is being deleted had to be gone, zero for any other, and the finalizers that
+// it waits for.
+func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
+	if pod.DeletionTimestamp == nil {
+		return time.Time{}, nil
+	}
+	return pod.DeletionTimestamp.Time, pod.Finalizers
+}
+
+// progressOf returns what became of a call.
+func progressOf[R any](call pool.Call[R], known bool) progress {
+	p := progress{known: known, running: known && call.Running(), finishedAt: call.Finished}
+	if call.Err == nil || p.running {
+		return p
+	}
+	if !errors.As(call.Err, &p.failure) {
+		p.failure = &failure{reason: "CallFailed", message: call.Err.Error()}
+	}
+	p.retryAt = call.Finished.Add(kube.ExponentialBackoff(minRetryAfter, maxRetryAfter, call.Failures))
+	if p.failure.kind == failureBusy {
+		p.retryAt = call.Finished.Add(busyRetryAfter)
+	}
+	if p.failure.allowedAt.After(p.retryAt) {
+		p.retryAt = p.failure.allowedAt
+	}
+	return p
+}
+
+// runnerIDOf returns the runner's id on GitHub by its pod's annotation, and otherwise where the pod has none.
+func runnerIDOf(pod *corev1.Pod, otherwise int) int {
+	if id, err := strconv.Atoi(pod.Annotations[v1alpha1.AnnotationRunnerID]); err == nil && id > 0 {
+		return id
+	}
+	return otherwise
+}
+
+// pod returns the runner's pod, nil where there is none of its own. It reads the API server instead of the cache where a
+// late cache would cost a job.
+func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
+	pod, err := ownPod(ctx, c.options.Client, runner)
+	switch {
+	case err != nil:
+		return nil, err
+	case pod == nil && c.missesPod(runner):
+		return ownPod(ctx, c.options.Reader, runner)
+	case pod != nil && needsLivePod(runner, pod, c.clockOf(runner, pod)):
+		return kube.LivePod(ctx, c.options.Client, pod)
+	default:
+		return pod, nil
+	}
+}
+
+// needsLivePod reports whether what the cache shows has consequences that a late cache must not have: the JIT config of a
+// pod that never started is used again, and a pod that hangs in its deletion is given up, with its job.
+func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) bool {
+	if failureNoted(runner, pod.UID) || runner.Status.Done() {
+		return false
+	}
+	return stuck(pod, now) || outcomeOf(pod, now).state == podNeverStarted
+}
+
+// ownPod reads the runner's pod, nil where there is none of its own.
+func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(runner), pod, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get pod: %w", err)
+	}
+	if !metav1.IsControlledBy(pod, runner) {
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// missesPod reports whether, by the cache, a runner at work has lost its pod, which nobody here has deleted. Runners and
+// pods come by two watches; a manager that has just become the leader may have the one and wait for the other.
+func (c *Controller) missesPod(runner *v1alpha1.EphemeralRunner) bool {
+	status := &runner.Status
+	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()
+	if !atWork || status.JobCompleted() || status.Done() || !runner.DeletionTimestamp.IsZero() {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[runner.UID]
+	return m == nil || m.exitedAt.IsZero() && (m.podDeleted == "" || m.podDeleted != m.podUID)
+}

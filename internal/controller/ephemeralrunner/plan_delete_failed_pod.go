@@ -1,0 +1,40 @@
+package ephemeralrunner
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// planDeleteFailedPod: the pod's failure is in the status, and the pod is deleted. One that is still there after the
+// time that a pod may take to run is kept by a finalizer that nobody removes, and meanwhile no other pod of the runner
+// can be made. So the runner has failed, and another is made in its place: this pod's container has ended, and its
+// registration is unused or removed. stepReplace would not do: as long as the runner is there and has not failed it
+// counts against maxRunners.
+func planDeleteFailedPod(o *observation) decision {
+	due := o.failureNotedAt.Add(o.pendingTimeout())
+	if over := o.deletionDueAt.Add(stuckAfter); over.After(due) {
+		due = over // then it is taken for ended whatever its node says
+	}
+	switch {
+	case o.deletionDueAt.IsZero():
+		return decision{step: stepDeleteFailedPod}
+	case o.now.Before(due):
+		return decision{step: stepDeleteFailedPod, requeueAt: due}
+	default:
+		return decision{step: stepFail, reason: v1alpha1.ReasonPodTerminating, message: whyTerminating(o)}
+	}
+}
+
+// whyTerminating returns what keeps a pod that is being deleted, and what to do about it.
+func whyTerminating(o *observation) string {
+	since := o.deletionDueAt.UTC().Format(time.RFC3339)
+	if len(o.finalizers) == 0 {
+		return fmt.Sprintf("the former pod %s should have been gone at %s: delete it with --force if its node is gone", o.runner.Name, since)
+	}
+	return fmt.Sprintf("the former pod %s should have been gone at %s, but its finalizers %s keep it: "+
+		"see why nobody removes them; where whoever added them is gone, remove them from the pod's metadata",
+		o.runner.Name, since, strings.Join(o.finalizers, ", "))
+}

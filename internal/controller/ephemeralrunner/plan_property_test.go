@@ -1,0 +1,202 @@
+package ephemeralrunner
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// anyObservation returns a random observation, possible or not.
+func anyObservation(random *rand.Rand) *observation {
+	chance := func(n int) bool { return random.IntN(n) == 0 }
+	o := given(podState(random.IntN(int(podFailed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
+	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending, v1alpha1.EphemeralRunnerPhaseRunning}
+	o.runner.Status.Phase = phases[random.IntN(len(phases))]
+	failedTimes(random.IntN(7), noon)(o)
+	for _, one := range []struct {
+		change func(*observation)
+		n      int
+	}{ // in this order, for a seed has to draw the same observations again
+		{withJob, 4}, {completed, 6}, {hadPod, 2}, {seenUp, 3}, {notReady, 3}, {unregistered, 2}, {unbound, 3}, {failureIsNoted, 8}, {reported, 3},
+	} {
+		if chance(one.n) {
+			one.change(o)
+		}
+	}
+	if o.pod.state == podRunning && o.startedAt.IsZero() {
+		o.startedAt = noon
+	}
+	anyProgress := []func(*observation){
+		func(*observation) {}, provisioning, provisioned, agreed, asking,
+		removalFailed(failureBusy, noon.Add(time.Minute)), removalFailed(failureTemporary, noon.Add(time.Minute)),
+		provisioningFailed(failureTemporary, noon.Add(time.Minute)), provisioningFailed(failureInvalid, noon),
+		provisioningFailed(failureNameTaken, noon),
+	}
+	anyProgress[random.IntN(len(anyProgress))](o)
+	if chance(5) {
+		o.exitedAt = noon
+	}
+	if chance(5) {
+		o.failureNotedAt, o.deletionDueAt = noon, noon
+	}
+	return o
+}
+
+// destructive reports whether a step deletes a pod or gives a registration up.
+func destructive(d step) bool {
+	switch d {
+	case stepRetry, stepRetryAnew, stepExited, stepSucceed, stepFail, stepFailBusy, stepOutdate,
+		stepDeleteRunner, stepReplace, stepDeleteFailedPod, stepDeregister:
+		return true
+	default:
+		return false
+	}
+}
+
+// live reports whether the runner container runs, by all that is known, or may start at any moment, and has a job.
+func live(o *observation) bool {
+	if o.failureNoted || o.runner.Status.JobCompleted() {
+		return false // its attempt was over before
+	}
+	return o.runner.Status.HasJob() && (o.pod.state == podRunning || o.pod.state == podPending || o.pod.state == podBlocked)
+}
+
+func TestNoStepEndsALiveJob(t *testing.T) {
+	const seed = 1
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := anyObservation(random)
+		if d := plan(o); live(o) && destructive(d.step) {
+			t.Fatalf("seed %d, observation %d: step %d for a runner with a live job: %+v", seed, i, d.step, o)
+		}
+	}
+}
+
+// A JIT config whose runner has started is never given to a second pod.
+func TestNoStepReusesAUsedJITConfig(t *testing.T) {
+	const seed = 2
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := anyObservation(random)
+		ran := o.ran()
+		if d := plan(o); ran && (d.step == stepRetry || d.step == stepProvisionAgain || d.step == stepProvision) {
+			t.Fatalf("seed %d, observation %d: step %d for a runner that has run: %+v", seed, i, d.step, o)
+		}
+	}
+}
+
+// A JIT config that GitHub was asked to remove is not given to a second pod either, whatever it has answered so far.
+func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
+	const seed = 6
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := anyObservation(random)
+		if d := plan(o); o.removal.known && d.step == stepRetry {
+			t.Fatalf("seed %d, observation %d: step %d though the registration may be removed: %+v", seed, i, d.step, o)
+		}
+	}
+}
+
+// The same observation leads to the same step, however often it is asked for.
+func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
+	const seed = 5
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 10_000 {
+		o := anyObservation(random)
+		before := *o
+		before.runner = o.runner.DeepCopy()
+		if d := plan(o); !reflect.DeepEqual(*o, before) {
+			t.Fatalf("seed %d, observation %d: step %d changed %+v to %+v", seed, i, d.step, before, *o)
+		}
+	}
+}
+
+// A finalization deletes nothing on a node that has not ended before GitHub has agreed or has had its time to answer, and no
+// job that GitHub or a report has spoken of at all.
+func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
+	const seed = 3
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100_000 {
+		o := finalizingOf(podPending+podState(random.IntN(3)), lateBy(time.Duration(random.IntN(600))*time.Second))
+		o.hasJob, o.forced, o.unseen = random.IntN(2) == 0, random.IntN(4) == 0, random.IntN(4) == 0
+		kind := failureKind(random.IntN(int(failureBusy) + 1))
+		refused(kind, time.Duration(random.IntN(600))*time.Second)(o)
+		late := !o.now.Before(noon.Add(answerTimeout)) && !o.hasJob && kind != failureBusy
+		if f := planFinalization(o); (f.deleteChildren || f.removeFinalizers) && !late {
+			t.Fatalf("seed %d, observation %d: %+v for a runner that may have a job: %+v", seed, i, f, o)
+		}
+	}
+}
+
+// From any observation on, a runner whose pods never start, whose cluster is quiet and whose GitHub answers, is failed, or
+// removed, after a bounded number of steps; and every wait has an end.
+func TestAnyObservationConverges(t *testing.T) {
+	const seed = 4
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range 5_000 {
+		o := anyObservation(random)
+		steps := 0
+		for ; steps < 100 && !carryOut(o, plan(o)); steps++ {
+		}
+		if steps == 100 {
+			t.Fatalf("seed %d, observation %d: no end: %+v", seed, i, o)
+		}
+	}
+}
+
+// carryOut lets a step have its effect in a world where every pod is rejected, every call answered, and where nothing
+// runs for ever. It reports whether that was the runner's last.
+func carryOut(o *observation, d decision) bool {
+	switch d.step {
+	case stepWait, stepReportSidecar, stepReportPending, stepReportRunning:
+		return waitOn(o, d)
+	case stepProvision, stepProvisionAgain:
+		o.provisioning, o.runnerID = progress{known: true, finishedAt: o.now}, 8
+		o.pod, o.hadPod, o.bound = outcome{state: podNeverStarted, reason: "Rejected"}, true, true
+	case stepDeregister:
+		o.removal = progress{known: true}
+	case stepRetry, stepRetryAnew:
+		noteFailure(o)
+	case stepDeleteFailedPod:
+		o.failureNoted, o.hadPod, o.pod = false, false, outcome{state: podMissing}
+	case stepExited:
+		o.exitedAt, o.pod = o.now, outcome{state: podMissing}
+	case stepSucceed, stepFail, stepFailBusy, stepOutdate, stepDeleteRunner, stepReplace:
+		return true
+	}
+	return false
+}
+
+// waitOn lets time pass, or, where nothing but an event can help, the event come.
+func waitOn(o *observation, d decision) bool {
+	o.sidecarReported, o.runner.Status.Reason, o.runner.Status.Message, o.pendingReportedAt = true, d.reason, d.message, o.now
+	switch {
+	case d.step == stepReportRunning:
+		o.runner.Status.Phase, o.runner.Status.Ready, o.runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning, o.pod.ready, o.runnerID
+	case o.provisioning.running:
+		o.provisioning = progress{known: true, failure: &failure{}, retryAt: o.now}
+	case o.removal.running:
+		o.removal = progress{known: true}
+	case d.requeueAt.After(o.now):
+		o.now = d.requeueAt
+	case o.pod.state == podRunning:
+		o.pod.state = podFailed
+	case o.pod.state == podPending || o.pod.state == podBlocked:
+		o.pod.state, o.bound = podNeverStarted, true
+	default:
+		return d.requeueAt.IsZero() && o.provisioning.failure != nil && o.provisioning.failure.kind == failureClosed
+	}
+	return false
+}
+
+func noteFailure(o *observation) {
+	o.runner.Status.Failures[fmt.Sprint(len(o.runner.Status.Failures))] = metav1.NewTime(o.now)
+	o.runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
+	o.provisioning, o.removal, o.startedAt, o.hadPod, o.pod = progress{}, progress{}, time.Time{}, false, outcome{state: podMissing}
+}

@@ -1,0 +1,89 @@
+package ephemeralrunner
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Priorities of a pass. Every pass writes, and in a burst the API server is what everything waits for. So what a job, or
+// the machine that a finished pod occupies, waits for goes first; what only reports something, or tidies up, comes after it.
+const (
+	priorityHigh = 0
+	priorityLow  = -1
+)
+
+// priority is that of the pass that time alone brings about: high while a pod that has ended is still to be deleted (its
+// pass may wait for a late cache).
+func (p *pass) priority() int {
+	if p.podStays() && hasEnded(p.pod) {
+		return priorityHigh
+	}
+	return priorityLow
+}
+
+// hasEnded reports whether the pod's runner container has ended.
+func hasEnded(pod *corev1.Pod) bool {
+	status := runnerStatus(pod)
+	return status != nil && status.State.Terminated != nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// runnerEvents enqueues runners: a new one with high priority.
+func runnerEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			enqueue(q, e.Object, e.Object.GetName(), priorityHigh)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priorityLow)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			enqueue(q, e.Object, e.Object.GetName(), priorityLow)
+		},
+	}
+}
+
+// podEvents enqueues the runners of pods: that of a pod that has ended with high priority. The gate learns of it, too.
+func podEvents(gate *statusGate) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueueOwner(q, e.Object, gate) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueueOwner(q, e.ObjectNew, gate) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueueOwner(q, e.Object, gate) },
+	}
+}
+
+func enqueueOwner(q queue, object client.Object, gate *statusGate) {
+	owner := metav1.GetControllerOf(object)
+	pod, isPod := object.(*corev1.Pod)
+	if owner == nil || !isPod || owner.APIVersion != v1alpha1.GroupVersion.String() || owner.Kind != "EphemeralRunner" {
+		return
+	}
+	priority := priorityLow
+	if hasEnded(pod) && pod.DeletionTimestamp == nil {
+		priority = priorityHigh
+		gate.podEnded(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
+	}
+	enqueue(q, object, owner.Name, priority)
+}
+
+// enqueue adds the runner of that name in the object's namespace. One that waits already keeps the higher priority.
+func enqueue(q queue, object client.Object, runner string, priority int) {
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
+	if ordered, is := q.(priorityqueue.PriorityQueue[reconcile.Request]); is {
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		return
+	}
+	q.Add(request)
+}

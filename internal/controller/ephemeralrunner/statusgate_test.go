@@ -1,0 +1,107 @@
+package ephemeralrunner
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Reports wait for pods that have ended to be handled, and while enough passes are writing.
+func TestStatusGateHoldsReportsBack(t *testing.T) {
+	var gate statusGate
+	if gate.closed() {
+		t.Error("the gate is closed for nothing")
+	}
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
+	podEvents(&gate).Create(t.Context(), event.CreateEvent{Object: ended}, q)
+	if !gate.closed() {
+		t.Error("the gate is open though a pod has ended")
+	}
+	if gate.handled(runnerKey); gate.closed() {
+		t.Error("the gate is closed for a pod that was handled")
+	}
+	var leave []func()
+	for range maxStatusWrites {
+		leave = append(leave, gate.enter())
+	}
+	if !gate.closed() {
+		t.Errorf("the gate is open though %d passes are writing", maxStatusWrites)
+	}
+	if leave[0](); gate.closed() {
+		t.Error("the gate is closed though one has left")
+	}
+}
+
+// While others wait to be created it is not reported that a runner runs, but not for ever.
+func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {
+	deferred := func(o *observation) { o.deferStatus = true }
+	upSince := func(d time.Duration) func(*observation) { return func(o *observation) { o.startedAt = noon.Add(-d) } }
+	runPlanCases(t, map[string]planCase{
+		"just up":          {given(podRunning, deferred, upSince(0)), stepWait, statusRecheckPeriod},
+		"up for long":      {given(podRunning, deferred, upSince(maxStatusDelay)), stepReportRunning, 0},
+		"nobody waits":     {given(podRunning, upSince(0)), stepReportRunning, 0},
+		"completed by now": {given(podMissing, deferred, completed), stepDeleteRunner, 0},
+	})
+}
+
+// A set whose GitHub hangs has as many calls under way as it may, and more that wait: no other set has to wait for that.
+func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		group string
+		said  bool
+	}{
+		"another set hangs": {group: "arc-runners/other", said: true},
+		"its own set waits": {group: groupOf(newRunner())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				for range 100 { // more than the pool has places
+					f.workers.Go(test.group, func(ctx context.Context) { <-ctx.Done() })
+				}
+				f.elapse(time.Minute) // all are slow by now
+				f.setPod(runs)
+				f.setStatus(hasReportedJob)
+				f.settle()
+				running := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
+				annotated := f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != ""
+				if running != test.said || annotated != test.said {
+					t.Errorf("Running is reported: %t, the job is protected: %t, want %t", running, annotated, test.said)
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// While the gate is closed only a runner of which there is something to report is requeued again and again.
+func TestJobMetadataWaitsForTheStatusGate(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.settle()
+		other := types.NamespacedName{Namespace: namespace, Name: "other"}
+		f.controller.statusGate.podEnded(other)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != 0 {
+			t.Errorf("without a job: requeued after %s", requeueAfter)
+		}
+		f.setStatus(hasReportedJob)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != statusRecheckPeriod || f.pod().Annotations[v1alpha1.AnnotationJobID] != "" {
+			t.Errorf("requeued after %s, annotations %v; want %s, and no job", requeueAfter, f.pod().Annotations, statusRecheckPeriod)
+		}
+		f.controller.statusGate.handled(other)
+		f.reconcile()
+		if f.pod().Annotations[v1alpha1.AnnotationJobID] == "" {
+			t.Error("the pod does not get its job")
+		}
+	}, newRunner())
+}
