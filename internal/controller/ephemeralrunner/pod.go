@@ -100,9 +100,13 @@ func fromSecret(name, secret, key string) corev1.EnvVar {
 	}}}
 }
 
-// scaleSetLabels returns the labels that no template overrides: the manager's cache selects by them.
+// scaleSetLabels returns the labels that no template overrides: the manager's cache selects by them, and would never show the
+// pod of a runner that was made by hand, without them. Such a runner stands for a scale set of its own.
 func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
-	labels := map[string]string{}
+	labels := map[string]string{
+		v1alpha1.LabelScaleSetName:      kube.LabelValue(runner.Name),
+		v1alpha1.LabelScaleSetNamespace: runner.Namespace,
+	}
 	for _, name := range []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace} {
 		if value, found := runner.Labels[name]; found {
 			labels[name] = value

@@ -76,6 +76,18 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
+// The manager's cache selects pods by these labels: without them a runner that somebody made by hand would lose its pod.
+func TestPodOfARunnerWithoutLabelsIsSeen(t *testing.T) {
+	runner := newRunner()
+	runner.Labels = nil
+	want := map[string]string{
+		v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: runner.Name, v1alpha1.LabelScaleSetNamespace: runner.Namespace,
+	}
+	if diff := cmp.Diff(want, newPod(runner, 1, "1.2.3").Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
 func TestNewSecret(t *testing.T) {
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
