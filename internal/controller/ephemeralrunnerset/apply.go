@@ -28,7 +28,7 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 	s := p.state
 	asked := c.questions.ask(p.set, s.history, p.plan)
 	unregistered := s.withoutRecentlyDeleted(p.plan.deleteUnregistered, c.options.Clock.Now())
-	s.createWanted = p.plan.create+len(s.unanswered) > 0
+	s.createWanted = p.plan.repeat+p.plan.create > 0
 	create := c.createLimit(p)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
@@ -38,6 +38,7 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 		c.deleteRunners(ctx, p, p.plan.delete, false),
 		c.deleteRunners(ctx, p, unregistered, true),
 		c.create(ctx, p, create),
+		c.dropProxySecret(ctx, p),
 	)
 }
 
@@ -61,7 +62,7 @@ func (c *Controller) createLimit(p *pass) int {
 		p.plan.requeueBy(s.createAt)
 		return 0
 	default:
-		return p.plan.create + len(s.unanswered)
+		return p.plan.repeat + p.plan.create
 	}
 }
 
@@ -94,8 +95,8 @@ func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 	return err
 }
 
-// createRunners creates n runners under names chosen here. A name whose creation had no answer is tried again before new
-// ones are chosen: whichever try succeeds, there is one runner.
+// createRunners creates n runners under names chosen here. The names whose creation had no answer, and that the plan repeats,
+// are tried again before new ones are chosen: whichever try succeeds, there is one runner.
 func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
 	s := p.state
 	names, retried := s.unanswered, slices.Clone(s.unanswered)

@@ -72,8 +72,9 @@ type setState struct {
 	uid types.UID
 	// scaleSet is the scale set whose runners these are: its name is that of the metrics. A set that ARC made has another name.
 	scaleSet types.NamespacedName
-	// unanswered are the names of runners whose creation had no answer: it is tried again under the same names.
-	unanswered []string
+	// unanswered are the names of runners whose creation had no answer: it is tried again under the same names. shelved are
+	// those of them that nobody wants at present: the runners may exist, so they are expected for a while, but not tried again.
+	unanswered, shelved []string
 	// recentlyDeleted has when a runner was deleted, for as long as the cache may show it without that.
 	recentlyDeleted map[types.UID]time.Time
 	// published are the states that have series, labels are those of the series that count runners as ARC does.
@@ -81,9 +82,10 @@ type setState struct {
 	labels    seriesLabels
 	// reportedAt is when the status was last written.
 	reportedAt time.Time
-	// proxyHash identifies the proxy Secret that was last applied, proxyAppliedAt is when that was.
-	proxyHash      string
-	proxyAppliedAt time.Time
+	// proxyHash identifies the proxy Secret that was last applied, proxyAppliedAt is when that was. proxyDropAt is when its
+	// deletion may be tried again after one that failed.
+	proxyHash                   string
+	proxyAppliedAt, proxyDropAt time.Time
 }
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
@@ -122,8 +124,9 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	over := p.state.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(request.NamespacedName, over)
 	c.questions.note(ctx, p.state.history, request.NamespacedName, p.views)
-	p.plan = p.state.plan(p.views, demandOf(&set.Spec), c.expected(p))
-	p.state.surplus = p.plan.surplus
+	p.unseen = c.unseen(p)
+	p.plan = p.state.plan(p.views, demandOf(&set.Spec), p.unseen)
+	p.state.follow(p.plan)
 
 	err := c.apply(ctx, p)
 	if err = errors.Join(err, c.report(ctx, p)); err != nil {
@@ -137,20 +140,23 @@ type pass struct {
 	set *v1alpha1.EphemeralRunnerSet
 	// views are the set's runners, oldest first.
 	views []*runnerView
-	state *setState
+	// unseen counts the others that there are, or may be.
+	unseen unseen
+	state  *setState
 	// specHash identifies the template that runners are made from. Like plan it is empty while the set is being deleted.
 	specHash string
 	plan     *plan
 }
 
-// expected counts the runners that were created, or may have been, and that p.views does not show. The views must be
+// unseen counts the runners that were created, or may have been, and that p.views does not show. The views must be
 // taken before the expectations are read: one that is met in between is of a runner that has been deleted since.
-func (c *Controller) expected(p *pass) int {
+func (c *Controller) unseen(p *pass) unseen {
 	key, s := client.ObjectKeyFromObject(p.set), p.state
 	c.expectations.Expect(key, s.unanswered...) // for as long as they are tried again
 	pending := c.expectations.Pending(key)
 	if len(pending) == 0 {
-		return 0
+		s.shelved = nil
+		return unseen{}
 	}
 	for _, r := range p.views {
 		if _, met := pending[r.name]; met {
@@ -158,17 +164,22 @@ func (c *Controller) expected(p *pass) int {
 			delete(pending, r.name)
 		}
 	}
-	s.unanswered = slices.DeleteFunc(s.unanswered, func(name string) bool {
-		_, still := pending[name]
-		return !still
-	})
 	for name, since := range pending {
 		if c.options.Clock.Since(since) > expectationTimeout {
 			c.expectations.Met(key, name)
 			delete(pending, name)
 		}
 	}
-	return len(pending)
+	over := func(name string) bool { _, still := pending[name]; return !still }
+	s.unanswered, s.shelved = slices.DeleteFunc(s.unanswered, over), slices.DeleteFunc(s.shelved, over)
+	return unseen{expected: len(pending), unanswered: len(s.unanswered) + len(s.shelved)}
+}
+
+// follow has the state remember what the plan has decided about clocks and names.
+func (s *setState) follow(p *plan) {
+	s.surplus = p.surplus
+	names := slices.Concat(s.unanswered, s.shelved)
+	s.unanswered, s.shelved = names[:p.repeat:p.repeat], names[p.repeat:]
 }
 
 // setStateOf returns what is remembered of the set. Of a former set of its name nothing is.

@@ -23,7 +23,7 @@ const unseenPause = time.Second
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
 	p.state.unanswered = nil // they are not tried again, so they are expected for a while only
-	expected := c.expected(p)
+	expected := c.unseen(p).expected
 	switch {
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })

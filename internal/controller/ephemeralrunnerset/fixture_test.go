@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -44,6 +45,8 @@ type fixture struct {
 	refuse   error
 	made     bool
 	refusals int
+	// refuseDrop is what the deletion of a Secret fails with.
+	refuseDrop error
 	// late is set while the watch does not show changes of runners yet.
 	late bool
 	// remove is what GitHub answers to the removal of a runner, asked is how often it was asked.
@@ -102,6 +105,13 @@ func (f *fixture) interceptors() interceptor.Funcs {
 			return errors.Join(c.Create(ctx, object, options...), refuse)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			if _, is := object.(*corev1.Secret); is {
+				f.count("delete secret")
+				if f.refuseDrop != nil {
+					return f.refuseDrop
+				}
+				return c.Delete(ctx, object, options...)
+			}
 			f.count("delete")
 			return c.Delete(ctx, object, options...)
 		},
@@ -166,6 +176,8 @@ func (f *fixture) runners() []v1alpha1.EphemeralRunner {
 	}
 	return list.Items
 }
+
+func (f *fixture) state() *setState { return f.controller.setStateOf(f.set()) }
 
 func (f *fixture) wantRunners(want int) {
 	f.Helper()

@@ -136,14 +136,15 @@ func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
 	h.noteOutcome(r, past)
 }
 
-// noteOutcome counts, once for each runner, that it failed before it got a job, that it is outdated, or that it got one.
+// noteOutcome counts, once for each runner, that it failed before it got a job, that it is outdated, or that it got one. One
+// that fails when it is being deleted already was not wanted: that says nothing about those that take its place.
 func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
 	case r.hasJob:
 		past.worked = true
 		h.failures.tookJob(r)
-	case past.counted:
+	case past.counted, r.failedIdle() && r.deleting:
 	case r.failedIdle():
 		past.counted = true
 		h.failures.failed(r, h.now)

@@ -58,8 +58,8 @@ func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
 type plan struct {
 	// tally is what the set has.
 	tally tally
-	// create is how many runners to create.
-	create int
+	// repeat is how many of the creations without an answer to try again, create is how many more runners to create.
+	repeat, create int
 	// surplus are the clocks of the runners that are too many, as history.surplus is to have them.
 	surplus []time.Time
 	// delete are runners to delete without asking GitHub: it has answered, there is nothing to ask, or their own finalization
@@ -81,40 +81,61 @@ type plan struct {
 // requeueBy has the set planned anew at t at the latest; zero is never.
 func (p *plan) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
 
-// plan decides what to do. expected is how many runners were created, or may have been, that are not among the given ones.
-func (h *history) plan(runners []*runnerView, want demand, expected int) *plan {
+// unseen counts the runners that are not among those of a plan: they were created, or may have been.
+type unseen struct {
+	expected int
+	// unanswered is how many of the expected ones may not exist, because their creation had no answer.
+	unanswered int
+}
+
+// plan decides what to do.
+func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	p := &plan{tally: h.tally(runners)}
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
 	h.planReplacement(p, runners)
 	h.planDoubt(p, runners, want)
-	h.planCreation(p, want, expected)
-	h.planSurplus(p, runners, want, expected)
+	h.planCreation(p, want, out)
+	h.planSurplus(p, runners, want, out.expected-out.unanswered)
 	return p
 }
 
-// planCreation fills up to replicas, within maxRunners and what earlier failures allow.
-func (h *history) planCreation(p *plan, want demand, expected int) {
+// planCreation fills up to replicas, within maxRunners and what earlier failures allow. Creations without an answer are
+// repeated first, as far as their runners are wanted still.
+func (h *history) planCreation(p *plan, want demand, out unseen) {
 	t := &p.tally
 	// Runners that exited without a job are about to count as failures, which may forbid to replace them.
-	missing := want.replicas - t.waiting - t.working - t.held - expected - len(p.exitedIdle)
-	room := want.maxRunners - t.notEnded - expected
-	unproven := t.starting
-	if h.failures.isOutdated() {
-		unproven = t.waiting // it is up for seconds before GitHub refuses it
+	missing := want.replicas - t.waiting - t.working - t.held - out.expected - len(p.exitedIdle)
+	room := want.maxRunners - t.notEnded - out.expected
+	if room >= 0 { // otherwise there would be too many runners if all that may exist do
+		p.repeat = h.allowed(p, min(out.unanswered, missing+out.unanswered), out.expected-out.unanswered)
 	}
-	var due time.Time
-	p.create, due = h.failures.allows(max(0, min(missing, room)), unproven+expected, h.now)
-	p.requeueBy(due)
-	if p.create > maxCreatesPerPass {
-		p.create = maxCreatesPerPass
+	if p.repeat < out.unanswered {
+		p.requeueBy(h.now.Add(longestAwayPause)) // to see whether the others are there, or are not expected any more
+	}
+	p.create = h.allowed(p, min(missing, room), out.expected)
+	if most := maxCreatesPerPass - p.repeat; p.create > most {
+		p.create = most
 		if !h.namespaceTerminating && !h.now.Before(h.createAt) { // otherwise nothing is created now that the next pass could go on with
 			p.requeueBy(h.now)
 		}
 	}
 }
 
-// planSurplus picks a victim for each clock of surplus that has run out.
+// allowed returns how many of the wanted runners may be created after the failures of earlier ones. expected is how many are
+// under way that nobody sees yet.
+func (h *history) allowed(p *plan, wanted, expected int) int {
+	unproven := p.tally.starting
+	if h.failures.isOutdated() {
+		unproven = p.tally.waiting // it is up for seconds before GitHub refuses it
+	}
+	allowed, due := h.failures.allows(max(0, wanted), unproven+expected, h.now)
+	p.requeueBy(due)
+	return allowed
+}
+
+// planSurplus picks a victim for each clock of surplus that has run out. Those of the expected runners that may not exist are
+// left out: a runner that is there would go in their place.
 func (h *history) planSurplus(p *plan, runners []*runnerView, want demand, expected int) {
 	t := &p.tally
 	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-want.replicas-len(h.completions)), h.now)

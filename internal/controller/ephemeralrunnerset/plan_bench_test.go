@@ -49,8 +49,8 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	s.place = placeOf(&set.Spec.EphemeralRunnerSpec)
 	s.note(views, set.Spec.PatchID, "template", start)
 	c.questions.note(context.Background(), s.history, setKey, views)
-	p := s.plan(views, demandOf(&set.Spec), c.expected(&pass{set: set, state: s, views: views}))
-	s.surplus = p.surplus
+	p := s.plan(views, demandOf(&set.Spec), c.unseen(&pass{set: set, state: s, views: views}))
+	s.follow(p)
 	s.describe(&set.Status, set, views, p)
 }
 

@@ -35,7 +35,7 @@ func TestCreation(t *testing.T) {
 				s.add(1, r)
 			}
 			s.history.note(s.runners, s.patchID, "template", s.now)
-			p := s.history.plan(s.runners, s.want, test.expected)
+			p := s.history.plan(s.runners, s.want, unseen{expected: test.expected})
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
 			}
@@ -102,7 +102,7 @@ func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 		s.publish(replicas)
 		s.history.note(s.runners, s.patchID, "template", s.now)
 		before := slices.Clone(s.surplus)
-		first, second := s.history.plan(s.runners, s.want, 0), s.history.plan(s.runners, s.want, 0)
+		first, second := s.history.plan(s.runners, s.want, unseen{}), s.history.plan(s.runners, s.want, unseen{})
 		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) || !slices.Equal(s.surplus, before) {
 			t.Errorf("%d replicas: clocks %v, then %v; those remembered were %v, are %v", replicas, first.surplus, second.surplus, before, s.surplus)
 		}

@@ -3,10 +3,12 @@ package ephemeralrunnerset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -58,6 +60,32 @@ func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, er
 	}
 	s.proxyHash, s.proxyAppliedAt = hash, now
 	return secret.Name, nil
+}
+
+// noProxySecret takes the place of proxyHash when the Secret has been deleted.
+const noProxySecret = "none"
+
+// dropProxySecret deletes, once, the Secret of a proxy that is not in the spec any more, unless a runner needs it that may
+// still get a pod. Whether it is there is not asked, so that a manager that has just started makes one request for each set.
+func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
+	set, s, now := p.set, p.state, c.options.Clock.Now()
+	if set.Spec.EphemeralRunnerSpec.Proxy != nil || s.proxyHash == noProxySecret {
+		return nil
+	}
+	if p.unseen.expected > 0 || slices.ContainsFunc(p.views, (*runnerView).needsProxySecret) {
+		return nil
+	}
+	if now.Before(s.proxyDropAt) {
+		p.plan.requeueBy(s.proxyDropAt)
+		return nil
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: proxySecretName(set)}}
+	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+		s.proxyDropAt = now.Add(proxyReapplyPeriod)
+		return fmt.Errorf("delete Secret %s of a proxy that is not in the spec any more: %w", secret.Name, err)
+	}
+	s.proxyHash = noProxySecret
+	return nil
 }
 
 // proxySecretName returns the name that ARC gives the Secret.

@@ -42,17 +42,119 @@ func TestDeletedProxySecretComesBack(t *testing.T) {
 		if err := f.api.Delete(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-		there := func() bool {
-			return controllertest.Read(t, f.api, types.NamespacedName{Namespace: setKey.Namespace, Name: proxySecret}, &corev1.Secret{})
-		}
 		f.reconcile()
-		if there() {
+		if f.hasProxySecret() {
 			t.Error("the Secret is written at every pass")
 		}
 		controllertest.Elapse(proxyReapplyPeriod)
 		f.reconcile()
-		if !there() {
+		if !f.hasProxySecret() {
 			t.Error("the Secret is not back")
 		}
 	}, newSet(1, withProxy))
+}
+
+// removeProxy has the user take the proxy out of the spec.
+func (f *fixture) removeProxy() {
+	f.Helper()
+	set := f.set()
+	set.Spec.EphemeralRunnerSpec.Proxy = nil
+	if err := f.api.Update(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) hasProxySecret() bool {
+	f.Helper()
+	return controllertest.Read(f.T, f.api, types.NamespacedName{Namespace: setKey.Namespace, Name: proxySecret}, &corev1.Secret{})
+}
+
+// passes runs passes and wants so many of them to ask for the deletion of the Secret.
+func (f *fixture) passes(n, wantDrops int) {
+	f.Helper()
+	before := f.requests["delete secret"]
+	for range n {
+		_, _ = f.pass()
+	}
+	if drops := f.requests["delete secret"] - before; drops != wantDrops {
+		f.Errorf("%d passes delete the Secret %d times, want %d", n, drops, wantDrops)
+	}
+}
+
+// The Secret has a password in it. It stays as long as a runner needs it that may still get a pod, seen or not, and is deleted
+// once.
+func TestSecretOfARemovedProxyGoesAfterItsLastRunner(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.late = true
+		f.reconcile()
+		f.publish(0)
+		f.removeProxy()
+		f.passes(3, 0) // the runner was made and has not been seen
+		f.late = false
+		f.passes(3, 0)
+		if r := f.runners()[0]; !f.hasProxySecret() || r.DeletionTimestamp == nil {
+			t.Fatalf("the Secret is there: %t, the runner that needs it: %+v", f.hasProxySecret(), r.ObjectMeta)
+		}
+		f.finishAll()
+		f.passes(3, 1)
+		if f.hasProxySecret() {
+			t.Error("the Secret stays though no runner needs it")
+		}
+		f.publish(1)
+		if f.reconcile(); f.runners()[0].Spec.ProxySecretRef != "" {
+			t.Error("a new runner has the Secret that is gone")
+		}
+	}, newSet(1, withProxy))
+}
+
+// After a restart nothing is known of a Secret: it is deleted once, and so is one of a proxy that came back and went again.
+func TestSecretOfARemovedProxyGoesAfterARestart(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.passes(3, 1)
+		set := f.set()
+		withProxy(set)
+		if err := f.api.Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		f.publish(1)
+		f.passes(3, 0)
+		if !f.hasProxySecret() {
+			t.Fatal("no Secret though there is a proxy again")
+		}
+		f.removeProxy()
+		f.publish(0)
+		f.reconcile()
+		f.finishAll()
+		f.passes(3, 1)
+	}, newSet(0))
+}
+
+// A runner that failed is kept to look at: it gets no pod any more.
+func TestRunnerThatEndedKeepsNoSecret(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		r := f.runners()[0]
+		r.Status.Phase, r.Status.JobID = v1alpha1.EphemeralRunnerPhaseFailed, "1"
+		if err := f.api.Status().Update(t.Context(), &r); err != nil {
+			t.Fatal(err)
+		}
+		f.removeProxy()
+		f.passes(3, 1)
+	}, newSet(1, withProxy))
+}
+
+func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.refuseDrop = errNoAnswer
+		f.passes(3, 1)
+		if f.wantRunners(1); f.state().createFailures != 0 {
+			t.Error("it keeps runners from being made")
+		}
+		f.refuseDrop = nil
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > proxyReapplyPeriod {
+			t.Errorf("again in %s, want at most %s", requeueAfter, proxyReapplyPeriod)
+		}
+		controllertest.Elapse(proxyReapplyPeriod)
+		f.passes(3, 1)
+	}, newSet(1))
 }

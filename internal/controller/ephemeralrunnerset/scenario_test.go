@@ -19,6 +19,7 @@ type scenario struct {
 	patchID int
 	runners []*runnerView
 	want    demand
+	out     unseen
 	made    int
 }
 
@@ -52,7 +53,7 @@ func (s *scenario) add(n int, shape runnerView) *runnerView {
 // pass notes and plans at the present moment.
 func (s *scenario) pass() *plan {
 	s.history.note(s.runners, s.patchID, "template", s.now)
-	p := s.history.plan(s.runners, s.want, 0)
+	p := s.history.plan(s.runners, s.want, s.out)
 	s.surplus = p.surplus
 	return p
 }

@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// apply has the API server do what was planned, and GitHub asked. It returns how many runners were created whose creation had
-// not been tried before.
+// apply has the API server do what was planned, and GitHub asked. It returns how many runners were created.
 func (sim *simulation) apply(p *plan) int {
 	s := sim.state
 	for _, r := range append(s.withoutRecentlyDeleted(p.delete, sim.now()), s.withoutRecentlyDeleted(p.deleteUnregistered, sim.now())...) {
@@ -55,12 +54,31 @@ func (sim *simulation) ask(about []*runnerView, ask func(*simulatedRunner) answe
 	}
 }
 
+// Outcomes of a creation.
+const (
+	creationRefused  = iota
+	creationLost     // neither made nor answered
+	creationNotKnown // made, but not answered
+	creationMade
+)
+
+func (sim *simulation) outcome() int {
+	switch {
+	case sim.calm:
+		return creationMade
+	case sim.away:
+		return sim.random.IntN(creationMade)
+	default:
+		return min(sim.random.IntN(30), creationMade)
+	}
+}
+
 // create creates runners. Some are refused, and of some others the answer is lost: then the next try has to wait.
 func (sim *simulation) create(n int) int {
 	if n == 0 {
 		return 0
 	}
-	s, fresh := sim.state, 0
+	s, made := sim.state, 0
 	names, retried := s.unanswered, slices.Clone(s.unanswered)
 	s.unanswered = nil
 	for len(names) < n {
@@ -69,31 +87,43 @@ func (sim *simulation) create(n int) int {
 	}
 	for _, name := range names {
 		sim.controller.expectations.Expect(setKey, name)
-		outcome := sim.random.IntN(30)
-		if sim.calm {
-			outcome = 29
+		outcome := sim.outcome()
+		if outcome == creationRefused && !slices.Contains(retried, name) {
+			sim.controller.expectations.Met(setKey, name)
 		}
-		exists := slices.ContainsFunc(sim.runners, func(r *simulatedRunner) bool { return r.name == name })
-		switch {
-		case outcome == 0 && slices.Contains(retried, name):
-		case outcome == 0:
-			sim.controller.expectations.Met(setKey, name) // refused
-		case outcome > 1 && !exists:
-			r := &simulatedRunner{runnerView: runnerView{
-				name: name, uid: types.UID(name), createdAt: sim.now(), template: fmt.Sprint(sim.template), place: sim.place,
-			}}
-			sim.write(r)
-			sim.runners = append(sim.runners, r)
-			if !slices.Contains(retried, name) {
-				fresh++
-			}
+		if outcome >= creationNotKnown && !sim.exists(name) {
+			sim.make(name)
+			made++
 		}
-		if outcome == 1 || outcome == 2 {
+		if outcome == creationLost || outcome == creationNotKnown {
 			s.unanswered = append(s.unanswered, name)
 		}
-		if outcome <= 2 {
+		if outcome != creationMade {
 			s.createAt = sim.now().Add(firstCreatePause)
 		}
 	}
-	return fresh
+	return made
+}
+
+func (sim *simulation) make(name string) {
+	r := &simulatedRunner{runnerView: runnerView{
+		name: name, uid: types.UID(name), createdAt: sim.now(), template: fmt.Sprint(sim.template), place: sim.place,
+	}}
+	sim.write(r)
+	sim.runners = append(sim.runners, r)
+}
+
+func (sim *simulation) exists(name string) bool {
+	return slices.ContainsFunc(sim.runners, func(r *simulatedRunner) bool { return r.name == name })
+}
+
+// absent counts the runners that don't exist, of those with the given names.
+func (sim *simulation) absent(names []string) int {
+	absent := 0
+	for _, name := range names {
+		if !sim.exists(name) {
+			absent++
+		}
+	}
+	return absent
 }

@@ -27,6 +27,7 @@ type simulation struct {
 	place    place
 	runners  []*simulatedRunner
 	made     int
+	away     bool // the API server seldom answers a creation
 	calm     bool // nothing goes wrong
 
 	// What the controller sees, and what it remembers.
@@ -106,6 +107,10 @@ func (sim *simulation) disturb() {
 		}
 	case 7:
 		sim.figures.maxRunners = 10 + sim.random.IntN(15)
+	case 15: // drained, or fewer are allowed
+		sim.figures.maxRunners = sim.random.IntN(5)
+	case 16:
+		sim.away = !sim.away
 	case 8, 9, 10, 11:
 		sim.publish()
 	case 12, 13, 14:

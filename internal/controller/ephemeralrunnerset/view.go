@@ -28,6 +28,7 @@ type runnerView struct {
 
 	hasJob     bool
 	completed  bool
+	proxied    bool // its pod takes the proxy from the set's Secret
 	jobPatchID int
 
 	template        string // hash of what it was made from, empty where that is not known
@@ -59,6 +60,9 @@ func (r *runnerView) ended() bool {
 
 // up reports whether the runner's pod runs.
 func (r *runnerView) up() bool { return r.phase == v1alpha1.EphemeralRunnerPhaseRunning }
+
+// needsProxySecret reports whether the runner's pod, or one that it may still get, does not start without the set's Secret.
+func (r *runnerView) needsProxySecret() bool { return r.proxied && r.alive() }
 
 // failedIdle reports whether the runner failed and, as far as is known, never had a job.
 func (r *runnerView) failedIdle() bool {
@@ -93,6 +97,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		draining:       meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining),
 		hasJob:         status.HasJob(),
 		completed:      status.JobCompleted(),
+		proxied:        object.Spec.ProxySecretRef != "",
 		jobPatchID:     status.JobPatchID,
 		template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
 		reason:         status.Reason, message: status.Message,

@@ -1,0 +1,49 @@
+package ephemeralrunnerset
+
+import (
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// The runners are being deleted, and their pods, which are over, are kept by somebody's finalizer: their own controller says so
+// after some minutes. Others take their places, and they are no failures of the template.
+func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
+	const succeeded, failed = v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed
+	calledBusy := idle
+	calledBusy.draining = true
+	for name, test := range map[string]struct {
+		runner runnerView
+		phase  v1alpha1.EphemeralRunnerPhase
+		held   time.Duration // for how long its job may be counted still
+	}{
+		"job completed":                     {lingering, succeeded, 0},
+		"job completed, failed":             {lingering, failed, 0},
+		"no report of the job":              {busyOne, succeeded, settleAfterEnd},
+		"no report of the job, failed":      {busyOne, failed, heldTimeout},
+		"GitHub called it busy, failed":     {calledBusy, failed, heldTimeout},
+		"without a job":                     {idle, succeeded, settleAfterEnd},
+		"without a job, failed":             {idle, failed, 0},
+		"it had not started when it failed": {starting, failed, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(5)
+			s.want.maxRunners = 5
+			test.runner.deleting = true
+			s.add(5, test.runner)
+			if p := s.pass(); p.create != 0 {
+				t.Fatalf("create %d while the pods may still run", p.create)
+			}
+			for i, r := range s.runners {
+				kept := *r
+				kept.phase, kept.reason = test.phase, v1alpha1.ReasonPodTerminating
+				s.runners[i] = &kept
+			}
+			s.pass()
+			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 || s.failures.count != 0 {
+				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.delete), s.failures.count)
+			}
+		})
+	}
+}

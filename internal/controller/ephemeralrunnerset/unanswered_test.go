@@ -1,0 +1,156 @@
+package ephemeralrunnerset
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+// limit has the user set maxRunners.
+func (f *fixture) limit(maxRunners int) {
+	f.Helper()
+	set := f.set()
+	set.Spec.MaxRunners = ptr.To(maxRunners)
+	if err := f.api.Update(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// tries lets time pass until a creation may be tried again, and returns how many runners the pass then tries to create.
+func (f *fixture) tries() int {
+	f.Helper()
+	controllertest.Elapse(longestAwayPause)
+	before := f.requests["create"]
+	_, _ = f.pass()
+	return f.requests["create"] - before
+}
+
+// The jobs are cancelled, and the user drains the set, while creations get no answer.
+func TestNothingIsRepeatedThatNobodyWants(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.refuseUntilReported(errNoAnswer)
+		f.publish(0)
+		f.limit(0)
+		for range 100 {
+			if tried := f.tries(); tried != 0 {
+				t.Fatalf("%d creations though nothing is wanted", tried)
+			}
+		}
+		status := f.set().Status
+		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded) || status.Capacity != nil {
+			t.Errorf("a set that wants nothing has the status %+v", status)
+		}
+		f.refuse = nil
+		f.tries()
+		f.wantRunners(0)
+	}, newSet(10))
+}
+
+func TestOnlyWhatIsWantedIsRepeated(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.refuse = errNoAnswer
+		f.tries()
+		for _, step := range []struct{ publish, want int }{{5, 5}, {2, 2}, {4, 4}, {0, 0}, {3, 3}} {
+			f.publish(step.publish)
+			if tried := f.tries(); tried != step.want {
+				t.Errorf("%d creations for %d jobs, want %d", tried, step.publish, step.want)
+			}
+		}
+		f.refuse = nil
+		for range 2 * expectationTimeout / longestAwayPause {
+			f.tries()
+		}
+		f.wantRunners(3)
+	}, newSet(5))
+}
+
+// The runners were made all the same, and the watch is late: when they are wanted again they get the names that they have.
+func TestWhatIsWantedAgainIsRepeatedUnderTheSameName(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.late, f.refuse, f.made = true, errNoAnswer, true
+		f.tries()
+		f.publish(0)
+		if tried := f.tries(); tried != 0 {
+			t.Errorf("%d creations though nothing is wanted", tried)
+		}
+		f.refuse, f.made = nil, false
+		f.publish(3)
+		f.tries()
+		f.wantRunners(3)
+		f.late = false
+		f.tries()
+		f.wantRunners(3)
+	}, newSet(3))
+}
+
+// All whose creation had no answer may exist. As long as that would be more than maxRunners none is made; a minute later
+// they would have been seen.
+func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.refuse = errNoAnswer
+		f.tries()
+		f.refuse = nil
+		f.limit(2)
+		f.publish(2)
+		if tried := f.tries(); tried != 0 {
+			t.Errorf("%d creations while 5 runners may exist, want none with maxRunners 2", tried)
+		}
+		waits := time.Duration(0)
+		for requeueAfter := f.reconcile().RequeueAfter; requeueAfter > 0; requeueAfter = f.reconcile().RequeueAfter {
+			controllertest.Elapse(requeueAfter)
+			waits += requeueAfter
+		}
+		f.wantRunners(2)
+		if waits > expectationTimeout+longestAwayPause {
+			t.Errorf("they came after %s, want it as soon as the others are not expected any more", waits)
+		}
+	}, newSet(5))
+}
+
+func TestRepetitions(t *testing.T) {
+	for name, test := range map[string]struct {
+		replicas, max        int
+		out                  unseen
+		runners              []runnerView
+		wantRepeat, wantMade int
+	}{
+		"all are wanted":                  {replicas: 3, max: 10, out: unseen{3, 3}, wantRepeat: 3},
+		"more are wanted":                 {replicas: 5, max: 10, out: unseen{3, 3}, wantRepeat: 3, wantMade: 2},
+		"some are wanted":                 {replicas: 2, max: 10, out: unseen{3, 3}, wantRepeat: 2},
+		"none is wanted":                  {replicas: 0, max: 10, out: unseen{3, 3}},
+		"there are others":                {replicas: 5, max: 10, out: unseen{3, 3}, runners: []runnerView{idle, idle, busyOne}, wantRepeat: 2},
+		"others are expected":             {replicas: 5, max: 10, out: unseen{6, 2}, wantRepeat: 1},
+		"as many as maxRunners may exist": {replicas: 3, max: 3, out: unseen{3, 3}, wantRepeat: 3},
+		"too many may exist":              {replicas: 3, max: 3, out: unseen{4, 4}},
+		"one is tried at a time":          {replicas: 9, max: 10, out: unseen{3, 3}, runners: []runnerView{outdated}, wantRepeat: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(test.replicas)
+			s.want.maxRunners = test.max
+			for _, r := range test.runners {
+				s.add(1, r)
+			}
+			s.pass()
+			s.out = test.out
+			if p := s.later(longestPause).pass(); p.repeat != test.wantRepeat || p.create != test.wantMade {
+				t.Errorf("repeat %d, create %d; want %d and %d", p.repeat, p.create, test.wantRepeat, test.wantMade)
+			}
+		})
+	}
+}
+
+// No runner that is there goes in place of one that may not even exist.
+func TestUnansweredCreationsAreNoSurplus(t *testing.T) {
+	s := newScenario(5)
+	s.add(5, idle)
+	s.out = unseen{expected: 5, unanswered: 5}
+	s.pass()
+	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
+		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.deregister))
+	}
+}
