@@ -53,17 +53,24 @@ func draining() kube.Event {
 	return kube.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job and is deleted when it has finished")
 }
 
+// podKept is the Event of a runner that has ended and can't go: its pod is kept.
+func podKept(message string) kube.Event {
+	return kube.Warning(v1alpha1.ReasonPodTerminating, actionDelete, "the runner has ended and waits for its pod: "+message)
+}
+
 // registrationLeft is the last Event of a runner that is gone while GitHub may still have it.
 func registrationLeft(cause string) kube.Event {
 	return kube.Warning("RegistrationLeft", actionDelete,
 		"the registration is left on GitHub, which removes it after a day: "+cause)
 }
 
-// podMetadataForbidden names what mends it: the permission, or the flag that does without.
-func podMetadataForbidden(namespace string) kube.Event {
+// podMetadataForbidden names what mends it: the permission, the policy, or the flag that does without. The API server's
+// words come last, as they may be long.
+func podMetadataForbidden(namespace string, refusal error) kube.Event {
 	return kube.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
 		"pods of namespace %s don't show their jobs and aren't protected while they run: the manager may not patch pods; "+
-			"grant it the verb, as the chart's Role ending in -pod-metadata does, or run it with --job-pod-metadata=false", namespace))
+			"grant it the verb, as the chart's Role ending in -pod-metadata does, exempt it from the policy or webhook that is named here, "+
+			"or run it with --job-pod-metadata=false: %v", namespace, refusal))
 }
 
 // record records an Event about the runner and logs it. A runner that simply succeeds has none.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -29,6 +30,9 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	}
 	if f.reportDraining {
 		errs = append(errs, c.reportDraining(ctx, p))
+	}
+	if f.reportKept {
+		errs = append(errs, c.reportKept(ctx, p, o.pod))
 	}
 	if f.deleteChildren {
 		errs = append(errs, c.deleteChildren(ctx, p, f.onlyUnbound))
@@ -62,7 +66,7 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 		registered: !c.unregistered(p), provisioning: provisioning.running,
 		unseen: provisioning.known && provisioning.failure == nil && !p.hadPod() &&
 			now.Before(provisioning.finishedAt.Add(unseenFinalizingTimeout)),
-		removal: removal, forced: p.memory.forced,
+		removal: removal, forced: p.memory.forced, podDueAt: p.podDueAt(), keptReported: p.keptReported(),
 		deletingAt: p.memory.deletingAt, stoppedAt: p.memory.stoppedAt, podGoneAt: p.memory.podGoneAt, now: now,
 	}
 }
@@ -99,6 +103,42 @@ func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
 		kube.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
 	return c.patchStatus(ctx, p, before, event)
+}
+
+// podDueAt returns when, by our clock, the pod has to be gone once it has ended, zero where it is not being deleted: after the
+// time that a pod may take to run, as for one whose failure is noted, and not before its node has had its own.
+func (p *pass) podDueAt() time.Time {
+	if p.pod == nil || p.pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	grace := time.Duration(ptr.Deref(p.pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	return p.memory.podDeletingAt.Add(max(pendingTimeout(p.EphemeralRunner), grace+stuckAfter))
+}
+
+// keptReported reports whether the status says that the runner has ended and that somebody keeps its pod.
+func (p *pass) keptReported() bool {
+	return p.Status.Done() && p.Status.Reason == v1alpha1.ReasonPodTerminating
+}
+
+// reportKept says once, in the status and by an Event, that the runner has ended, and who keeps its pod. A phase that it has
+// ended in before stays.
+func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error {
+	if kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion) {
+		return nil
+	}
+	before := p.EphemeralRunner.DeepCopy()
+	status := &p.Status
+	switch {
+	case status.Done():
+	case pod.state == podSucceeded:
+		status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+	default:
+		status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
+	}
+	due, finalizers := terminationOf(p.pod)
+	status.Ready, status.Reason = false, v1alpha1.ReasonPodTerminating
+	status.Message = whyTerminating(p.Name, due, finalizers)
+	return c.patchStatus(ctx, p, before, podKept(status.Message))
 }
 
 // deleteHookResources deletes, once, the pods and Secrets that container hooks made for the runner's job.

@@ -25,7 +25,7 @@ const (
 	// within two seconds, and a runner's budget has one patch of its pod.
 	resultAfter = 5 * time.Second
 	// refusedRetryAfter is how long no pod of a namespace is patched after the API server has refused that: the Role
-	// that allows it is the chart's, and plain manifests may lack it.
+	// that allows it is the chart's, and plain manifests may lack it; or a policy forbids it.
 	refusedRetryAfter = 10 * time.Minute
 )
 
@@ -60,8 +60,8 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 	defer c.statusGate.enter()()
 	err := c.patchPod(ctx, p.pod, annotations, labels)
 	switch {
-	case apierrors.IsForbidden(err):
-		c.recordRefused(ctx, p, now)
+	case isRefusal(err):
+		c.recordRefused(ctx, p, err, now)
 		return requeueAt, nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
@@ -187,6 +187,12 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
+// isRefusal reports whether the API server does not want a request, and would not take it a moment later either: Forbidden
+// is what the manager may not do, the others are what an admission policy (Invalid) or webhook (BadRequest) denies.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
 // recentlyRefused reports whether it is too early to patch a pod of the namespace again.
 func (c *Controller) recentlyRefused(namespace string, now time.Time) bool {
 	c.mu.Lock()
@@ -196,12 +202,12 @@ func (c *Controller) recentlyRefused(namespace string, now time.Time) bool {
 }
 
 // recordRefused records once for a namespace that its pods do not get their jobs. Nothing else fails by that.
-func (c *Controller) recordRefused(ctx context.Context, p *pass, now time.Time) {
+func (c *Controller) recordRefused(ctx context.Context, p *pass, refusal error, now time.Time) {
 	c.mu.Lock()
 	_, recorded := c.refused[p.Namespace]
 	c.refused[p.Namespace] = now
 	c.mu.Unlock()
 	if !recorded {
-		c.record(ctx, p, podMetadataForbidden(p.Namespace))
+		c.record(ctx, p, podMetadataForbidden(p.Namespace, refusal))
 	}
 }

@@ -1,6 +1,8 @@
 package ephemeralrunner
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,9 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // startJob lets the listener report a job of the usual kind.
@@ -140,21 +144,41 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	}, newRunner())
 }
 
-// Without the chart's Role jobs run as they do with it, and the lack is recorded once for a namespace.
-func TestForbiddenPodMetadataIsReportedOnce(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.api.refuse = map[string]error{"patch Pod": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, nil)}
-		f.working()
-		if got := f.api.sent(); got != "patch Pod" {
-			t.Errorf("requests %s, want one try", got)
-		}
-		f.elapse(refusedRetryAfter)
-		f.settle()
-		if got := f.api.sent(); got != "patch Pod" {
-			t.Errorf("requests %s, want another try after a pause", got)
-		}
-		f.wantEvent("PodMetadataForbidden")
-	}, newRunner())
+// deniedBy returns the refusal of an admission webhook, which may give any code.
+func deniedBy(webhook string, code int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request", webhook)}}
+}
+
+// Without the chart's Role, or with a policy that keeps pods as they are, jobs run as they do otherwise, and the lack is
+// recorded once for a namespace, in the words of whoever refuses.
+func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
+	const policy = "validate.kyverno.svc"
+	for title, refusal := range map[string]error{
+		"no permission":       apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, errors.New(policy)),
+		"an admission policy": apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, field.ErrorList{field.Forbidden(nil, policy)}),
+		"a webhook":           deniedBy(policy, http.StatusBadRequest),
+		"a webhook's 403":     deniedBy(policy, http.StatusForbidden),
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.api.refuse = map[string]error{"patch Pod": refusal}
+				f.working() // which fails where a pass does
+				if got := f.api.sent(); got != "patch Pod" {
+					t.Errorf("requests %s, want one try", got)
+				}
+				f.elapse(refusedRetryAfter)
+				f.settle()
+				if got := f.api.sent(); got != "patch Pod" {
+					t.Errorf("requests %s, want another try after a pause", got)
+				}
+				told := controllertest.Told(f.recorder)
+				if len(told) != 1 || !strings.Contains(told[0], "PodMetadataForbidden") || !strings.Contains(told[0], policy) {
+					t.Errorf("Events %q, want one that quotes the refusal", told)
+				}
+			}, newRunner())
+		})
+	}
 }
 
 func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
@@ -195,7 +219,7 @@ func TestWhatCanBeNoLabelIsLeftOut(t *testing.T) {
 
 func TestOnlyALivingPodIsAnnotated(t *testing.T) {
 	for what, change := range map[string]func(*corev1.Pod){
-		"has ended": exits(0), "is being deleted": deletedAt(noon), "is pending": noStatus,
+		"has ended": exits(0), "is being deleted": deletedAt(noon), "is pending": statusOf(corev1.PodPending),
 	} {
 		p := &pass{EphemeralRunner: newRunner(startJob), pod: podWith(corev1.PodRunning, running, change), memory: &memory{}}
 		if got, _ := planAnnotate(p, noon); got != annotateNothing {

@@ -183,7 +183,7 @@ func (c *Controller) clockOf(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) 
 
 func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 	status := runnerStatus(pod)
-	if status != nil && status.State.Running != nil {
+	if isRunning(pod, status) {
 		kube.SetIfZero(&m.startedAt, now)
 	}
 	if _, found := blocked(status); found {

@@ -76,7 +76,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	if status != nil && status.State.Terminated != nil {
 		return terminated(pod, status.State.Terminated)
 	}
-	started := status != nil && status.State.Running != nil
+	started := isRunning(pod, status)
 	if lost, reason, message := podLost(pod, now); lost {
 		// The last status from a node that does not answer may be older than the start.
 		return failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
@@ -102,14 +102,26 @@ func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return kube.ContainerStatus(pod, v1alpha1.RunnerContainerName)
 }
 
-// reasonUnknown is the kubelet's reason for a container of which it knows only that it ran once.
-const reasonUnknown = "ContainerStatusUnknown"
+// isRunning reports whether the runner container runs. Where nothing is said of it, as on some virtual nodes, the pod's
+// phase decides; a kubelet always says whether it waits.
+func isRunning(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
+	if status == nil || status.State == (corev1.ContainerState{}) {
+		return pod.Status.Phase == corev1.PodRunning
+	}
+	return status.State.Running != nil
+}
 
-// terminated reads how the runner container ended. A container that the runtime could not start ends too, but without a
-// time of start, or with containerd's: the beginning of 1970.
+// couldNotStart reports whether the container ended because the runtime could not start it. It then has no time of start,
+// or containerd's: the beginning of 1970. Others lack the time, too: containerd calls one that it has lost track of
+// Unknown, the kubelet ContainerStatusUnknown, and some nodes never give it. So only a reason that says it counts.
+func couldNotStart(t *corev1.ContainerStateTerminated) bool {
+	return t.StartedAt.Unix() <= 0 && (t.Reason == "StartError" || t.Reason == "ContainerCannotRun")
+}
+
+// terminated reads how the runner container ended.
 func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 	switch {
-	case t.ExitCode != 0 && t.StartedAt.Unix() <= 0 && t.Reason != reasonUnknown:
+	case couldNotStart(t):
 		return failed(false, t.Reason, t.Message)
 	case t.ExitCode == 0:
 		reason, message := interruption(pod, t)
@@ -125,7 +137,7 @@ func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 	if message == "" {
 		message = fmt.Sprintf("the runner container exited with code %d", t.ExitCode)
 	}
-	return outcome{state: podFailed, reason: reason, message: message}
+	return failed(true, reason, message)
 }
 
 func failed(started bool, reason, message string) outcome {

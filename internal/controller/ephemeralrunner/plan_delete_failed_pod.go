@@ -14,7 +14,7 @@ import (
 // registration is unused or removed. stepReplace would not do: as long as the runner is there and has not failed it
 // counts against maxRunners.
 func planDeleteFailedPod(o *observation) decision {
-	due := o.failureNotedAt.Add(o.pendingTimeout())
+	due := o.failureNotedAt.Add(pendingTimeout(o.runner))
 	if over := o.deletionDueAt.Add(stuckAfter); over.After(due) {
 		due = over // then it is taken for ended whatever its node says
 	}
@@ -24,17 +24,18 @@ func planDeleteFailedPod(o *observation) decision {
 	case o.now.Before(due):
 		return decision{step: stepDeleteFailedPod, requeueAt: due}
 	default:
-		return decision{step: stepFail, reason: v1alpha1.ReasonPodTerminating, message: whyTerminating(o)}
+		message := whyTerminating(o.runner.Name, o.deletionDueAt, o.finalizers)
+		return decision{step: stepFail, reason: v1alpha1.ReasonPodTerminating, message: message}
 	}
 }
 
-// whyTerminating returns what keeps a pod that is being deleted, and what to do about it.
-func whyTerminating(o *observation) string {
-	since := o.deletionDueAt.UTC().Format(time.RFC3339)
-	if len(o.finalizers) == 0 {
-		return fmt.Sprintf("the former pod %s should have been gone at %s: delete it with --force if its node is gone", o.runner.Name, since)
+// whyTerminating returns what keeps a pod that is being deleted and should have been gone at due, and what to do about it.
+func whyTerminating(pod string, due time.Time, finalizers []string) string {
+	since := due.UTC().Format(time.RFC3339)
+	if len(finalizers) == 0 {
+		return fmt.Sprintf("the pod %s should have been gone at %s: delete it with --force if its node is gone", pod, since)
 	}
-	return fmt.Sprintf("the former pod %s should have been gone at %s, but its finalizers %s keep it: "+
+	return fmt.Sprintf("the pod %s should have been gone at %s, but its finalizers %s keep it: "+
 		"see why nobody removes them; where whoever added them is gone, remove them from the pod's metadata",
-		o.runner.Name, since, strings.Join(o.finalizers, ", "))
+		pod, since, strings.Join(finalizers, ", "))
 }

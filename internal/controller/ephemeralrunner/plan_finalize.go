@@ -26,6 +26,8 @@ type finalization struct {
 	reportDraining bool
 	// forced is set when the pod is deleted without GitHub's consent.
 	forced bool
+	// reportKept is set when the pod has ended and somebody else keeps it: the status has to say so.
+	reportKept bool
 	// removeFinalizers is set when nothing keeps the runner any more.
 	removeFinalizers bool
 	// leftBehind says what could not be removed from GitHub; empty where nothing is left.
@@ -44,6 +46,8 @@ type finalizing struct {
 	unseen       bool // a pod was created a moment ago and has not been seen yet
 	removal      progress
 	forced       bool      // the pod was deleted without GitHub's consent: GitHub had its time to answer
+	podDueAt     time.Time // when the pod has to be gone once it has ended, zero where it is not being deleted
+	keptReported bool      // the status says that somebody keeps the pod
 	deletingAt   time.Time // first seen to be deleted
 	stoppedAt    time.Time // first seen without a running container while being deleted
 	podGoneAt    time.Time // first seen without a pod while being deleted
@@ -68,7 +72,20 @@ func planFinalization(o *finalizing) finalization {
 	if o.pod.state == podMissing {
 		f.planRemoveFinalizers(o, noMoreJobs)
 	}
+	f.planReportKept(o)
 	return f
+}
+
+// planReportKept: a pod that has ended stays as long as somebody's finalizer keeps it, and the runner stays with it. It must
+// not count against maxRunners for that, so the status says in time that the runner has ended.
+func (f *finalization) planReportKept(o *finalizing) {
+	switch {
+	case !o.pod.over() || o.podDueAt.IsZero() || o.keptReported:
+	case o.now.Before(o.podDueAt):
+		f.requeueBy(o.podDueAt)
+	default:
+		f.reportKept = true
+	}
 }
 
 // nothingLeft reports whether the runner has neither a pod nor a registration that could have a job.

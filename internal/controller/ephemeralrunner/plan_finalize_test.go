@@ -88,6 +88,9 @@ func TestPlanFinalization(t *testing.T) {
 	stoppedAfterAnswer := func(o *finalizing) {
 		o.removal.finishedAt, o.stoppedAt = noon.Add(-2*time.Second), noon.Add(-time.Second)
 	}
+	terminating := func(o *finalizing) { o.podDueAt = in(defaultPendingTimeout) }
+	late := lateBy(defaultPendingTimeout)
+	reported := func(o *finalizing) { o.keptReported = true }
 	runFinalizationCases(t, map[string]finalizationCase{
 		"job reported before the pod is seen up": {finalizingOf(podPending, job), finalization{reportDraining: true, deregister: true}},
 		"job reported before the pod has a node": {finalizingOf(podPending, job, withoutNode), finalization{reportDraining: true, deregister: true}},
@@ -118,6 +121,16 @@ func TestPlanFinalization(t *testing.T) {
 		"runs, asked":         {finalizingOf(podRunning, beingRemoved), finalization{requeueAt: in(answerTimeout)}},
 		"runs, removed":       {finalizingOf(podRunning, removedOnGitHub), finalization{deleteChildren: true}},
 		"runs, job completed": {finalizingOf(podRunning, jobEnded), finalization{deleteChildren: true}},
+		"ended, pod stays for now": {
+			finalizingOf(podSucceeded, jobEnded, terminating),
+			finalization{deleteChildren: true, requeueAt: in(defaultPendingTimeout)},
+		},
+		"ended, pod stays": {
+			finalizingOf(podFailed, jobEnded, terminating, late),
+			finalization{deleteChildren: true, reportKept: true},
+		},
+		"ended, pod stays, said":         {finalizingOf(podFailed, jobEnded, terminating, late, reported), finalization{deleteChildren: true}},
+		"runs on, its pod being deleted": {finalizingOf(podRunning, jobEnded, terminating, late), finalization{deleteChildren: true}},
 		"runs, busy": {
 			finalizingOf(podRunning, refused(failureBusy, busyRetryAfter)),
 			finalization{reportDraining: true, requeueAt: in(busyRetryAfter)},

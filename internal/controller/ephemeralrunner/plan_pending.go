@@ -20,16 +20,16 @@ const (
 )
 
 // pendingTimeout is how long the runner's pod may take to run.
-func (o *observation) pendingTimeout() time.Duration {
-	if o.runner.Spec.PendingTimeout != nil {
-		return o.runner.Spec.PendingTimeout.Duration
+func pendingTimeout(runner *v1alpha1.EphemeralRunner) time.Duration {
+	if runner.Spec.PendingTimeout != nil {
+		return runner.Spec.PendingTimeout.Duration
 	}
 	return defaultPendingTimeout
 }
 
 // planPending waits for the pod to start, for as long as pendingTimeout.
 func planPending(o *observation) decision {
-	timeout := o.pendingTimeout()
+	timeout := pendingTimeout(o.runner)
 	due := o.startableAt.Add(timeout)
 	switch {
 	case o.runner.Status.HasJob():

@@ -1,0 +1,149 @@
+package ephemeralrunner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// Pods that somebody's finalizers keep when their runners are deleted.
+
+const keeper = "kueue.x-k8s.io/managed"
+
+// deletedWith has the runner's pod kept by a foreign finalizer, changes its status, and deletes the runner.
+func (f *fixture) deletedWith(status func(*corev1.Pod)) {
+	f.Helper()
+	f.started()
+	f.hold(keeper)
+	f.setPod(status)
+	f.delete()
+	f.settle()
+}
+
+// comesBack passes only when the controller has asked for it, until so much time has passed.
+func (f *fixture) comesBack(long time.Duration) {
+	f.Helper()
+	for left := long; ; {
+		wait := f.reconcile().RequeueAfter
+		if wait == 0 || wait > left {
+			return
+		}
+		f.elapse(wait)
+		left -= wait
+	}
+}
+
+// Its job is over, its pod is not gone, and nobody looks after the finalizer: the runner ends, and says why it is still there.
+func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
+	for title, test := range map[string]struct {
+		ended func(*corev1.Pod)
+		want  v1alpha1.EphemeralRunnerPhase
+	}{
+		"exit 0": {exits(0), v1alpha1.EphemeralRunnerPhaseSucceeded},
+		"exit 1": {exits(1), v1alpha1.EphemeralRunnerPhaseFailed},
+		"exit 7": {exits(exitCodeOutdated), v1alpha1.EphemeralRunnerPhaseFailed},
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started()
+				f.hold(keeper)
+				f.setStatus(jobDone)
+				f.setPod(test.ended)
+				f.settle() // the runner is deleted, too
+				if status := f.runner().Status; status.Done() || f.runner().DeletionTimestamp.IsZero() {
+					t.Fatalf("status %+v before anybody had time", status)
+				}
+				f.comesBack(defaultPendingTimeout)
+				status := f.runner().Status
+				if status.Phase != test.want || status.Reason != v1alpha1.ReasonPodTerminating || !strings.Contains(status.Message, keeper) {
+					t.Fatalf("status %+v, want %s, %s, and who keeps the pod", status, test.want, v1alpha1.ReasonPodTerminating)
+				}
+				f.wantCalls()
+				f.api.sent()
+				f.watch(time.Hour)
+				f.restart()
+				f.watch(time.Hour)
+				if got := f.api.sent(); strings.Contains(got, "patch status") {
+					t.Errorf("the same is written again: %s", got)
+				}
+				f.wantEvent(v1alpha1.ReasonPodTerminating)
+				if !slices.Equal(f.pod().Finalizers, []string{keeper}) {
+					t.Errorf("finalizers of the pod %v, want the foreign one", f.pod().Finalizers)
+				}
+				f.hold()
+				f.settle()
+				f.wantGone()
+			}, newRunner())
+		})
+	}
+}
+
+// Deleted while idle, it ends as one whose job is over does.
+func TestIdleRunnerEndsThoughItsPodIsKept(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletedWith(exits(0))
+		f.comesBack(defaultPendingTimeout)
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
+			t.Errorf("status %+v, want Succeeded", status)
+		}
+	}, newRunner())
+}
+
+// It has failed before it was deleted: that stays so, and what it waits for now is said.
+func TestFailedRunnerSaysThatItsPodIsKept(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.hold(keeper)
+		f.setStatus(hasReportedJob)
+		f.setPod(exits(1))
+		f.settle()
+		f.delete()
+		f.settle()
+		f.comesBack(defaultPendingTimeout)
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
+			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
+		}
+		f.wantEvent(v1alpha1.ReasonPodTerminating)
+	}, newRunner())
+}
+
+// A job that is given an hour to end is not over, however long its pod is being deleted.
+func TestRunnerWhosePodIsAtWorkDoesNotEnd(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.setStatus(hasReportedJob)
+		f.github.remove = actions.ErrJobStillRunning
+		f.dies(time.Hour)
+		f.delete()
+		f.watch(time.Hour)
+		if status := f.runner().Status; status.Done() || status.Reason != "" {
+			t.Errorf("status %+v, want it at work", status)
+		}
+		f.setPod(exits(0))
+		f.watch(stuckAfter - time.Second)
+		if status := f.runner().Status; status.Done() {
+			t.Errorf("status %+v as soon as its job has ended: its kubelet has just begun to remove the pod", status)
+		}
+	}, newRunner())
+}
+
+// A pod goes in time: nothing is written.
+func TestRunnerWhosePodGoesInTimeIsNotReported(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletedWith(exits(0))
+		f.api.sent()
+		f.watch(defaultPendingTimeout - time.Minute)
+		f.hold()
+		f.settle()
+		f.wantGone()
+		if got := f.api.sent(); strings.Contains(got, "patch status") {
+			t.Errorf("requests %s", got)
+		}
+	}, newRunner())
+}

@@ -1,0 +1,41 @@
+package ephemeralrunner
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// Nodes that report a phase and no containers, as some that are played or virtual do.
+
+// Such a pod may lack a node, too, where nothing schedules. That it runs must not be overlooked for that.
+func TestBusyRunnerOfWhichOnlyThePhaseIsKnownKeepsItsPod(t *testing.T) {
+	for title, place := range map[string]func(*fixture){"without a node": func(*fixture) {}, "on a node": (*fixture).bind} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				place(f)
+				f.github.remove = actions.ErrJobStillRunning
+				f.setPod(statusOf(corev1.PodRunning))
+				f.watch(defaultPendingTimeout + time.Minute)
+				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
+					t.Errorf("status %+v, want Running as runner 101", status)
+				}
+				f.wantCalls("jit") // it is idle for all that is known, and not replaced
+				f.delete()
+				f.watch(time.Hour)
+				if f.pod() == nil {
+					t.Fatal("the pod of a job is gone")
+				}
+				f.setPod(statusOf(corev1.PodSucceeded))
+				f.github.remove = nil
+				f.settle()
+				f.wantGone()
+			}, newRunner())
+		})
+	}
+}
