@@ -81,9 +81,9 @@ func ownLabels(listener *v1alpha1.AutoscalingListener) map[string]string {
 // applyAccess keeps the three objects as they should be. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose
 // namespace they are, so that garbage collection deletes them when the manager no longer has the right to.
 func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
-	wanted := accessFor(p.listener)
+	wanted, account := accessFor(p.listener), &corev1.ServiceAccount{}
 	for _, owned := range []struct{ owner, object, live client.Object }{
-		{p.listener, wanted.account, &corev1.ServiceAccount{}},
+		{p.listener, wanted.account, account},
 		{p.set, wanted.role, &rbacv1.Role{}},
 		{p.set, wanted.binding, &rbacv1.RoleBinding{}},
 	} {
@@ -91,6 +91,7 @@ func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
+	p.accountSince = account.CreationTimestamp.Time
 	return nil
 }
 

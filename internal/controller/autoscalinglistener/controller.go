@@ -169,22 +169,35 @@ type pass struct {
 	// a running listener reads again when it changes.
 	secretsReady  bool
 	configuration string
+	// accountSince is when the listener's ServiceAccount was made, zero where the cache doesn't have it.
+	accountSince time.Time
 	// state is what the status says about the pod.
 	state podState
+	// failure is the error of the step that failed. cutShort is set when steps were left out, even if only because the cache
+	// was behind.
+	failure  error
+	cutShort bool
 	// released is set when the finalizer is gone, and so perhaps the object.
 	released bool
 
 	requeue kube.Requeue
 }
 
-// describeFailure sets the state after a step that failed: the pod's where there is one, else the error. A cache that is behind
-// is no failure.
+// describeFailure sets the state after a step that failed: the pod's where one runs, else the error. A cache that is behind is
+// no failure.
 func (p *pass) describeFailure(err error) {
-	switch {
-	case err == nil || kube.IsBehind(err):
-	case p.pod != nil:
-		p.state = describe(p.pod)
-	default:
+	if err == nil {
+		return
+	}
+	p.cutShort = true
+	if p.pod != nil {
+		p.state = assessAsIs(p.pod, p.now)
+	}
+	if kube.IsBehind(err) {
+		return
+	}
+	p.failure = err
+	if p.pod == nil || p.state.treatment != keep {
 		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: kube.WithAdvice(err)}
 	}
 }

@@ -3,9 +3,9 @@
 //
 //	AutoscalingListener ─▶ ServiceAccount, Role, RoleBinding ─▶ config and proxy Secrets ─▶ pod ─▶ status
 //
-// The pod is replaced only for a change that a running listener can't adopt: of image, template, proxy, address, group or
-// scale set. All others reach it through the mounted config Secret. The old pod is gone before a new one starts, because
-// GitHub grants a scale set a single session.
+// The pod is replaced only for a change that a running listener can't adopt: of image, template, proxy, address, group,
+// scale set, metrics port or ServiceAccount. All others reach it through the mounted config Secret. The old pod is gone before a
+// new one starts, because GitHub grants a scale set a single session.
 //
 // Finalization deletes the pod first and the Secrets last: they may have the only credentials left with which the scale set
 // can be deleted on GitHub; see package autoscalingrunnerset.

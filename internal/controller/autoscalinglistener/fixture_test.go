@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -48,6 +49,8 @@ type fixture struct {
 	// podPatches counts patches of pods. podsForbidden is set to reject them.
 	podPatches    int
 	podsForbidden bool
+	// applyFailures are the answers to server-side applies, by kind.
+	applyFailures map[string]error
 }
 
 // fakeCredentials always resolves to resolved, or fails with err.
@@ -98,6 +101,12 @@ func newFixture(t *testing.T) *fixture {
 			return c.Get(ctx, client.ObjectKeyFromObject(object), into)
 		},
 		Patch: f.patch,
+		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if err := f.applyFailures[object.(interface{ GetKind() string }).GetKind()]; err != nil {
+				return err
+			}
+			return c.Apply(ctx, object, options...)
+		},
 	})
 	f.controller = NewController(Options{
 		Client: cached, Reader: counting, Credentials: f.credentials, Recorder: f.recorder, Clock: f.clock, Namespace: managerNamespace,

@@ -33,6 +33,8 @@ type remembered struct {
 	obstruction  podState
 	obstructions int
 	triedAt      time.Time
+	// phrasedAt is when the status last took over the text of an error.
+	phrasedAt time.Time
 }
 
 // writtenSecret is the hash of a Secret, and when it was last written or found to be as it should.
@@ -140,6 +142,18 @@ func (m *memory) obstructed(key types.NamespacedName, now time.Time) (podState, 
 		return podState{}, 0
 	}
 	return entry.obstruction, entry.triedAt.Add(kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, entry.obstructions)).Sub(now)
+}
+
+// mayRephrase reports whether the status may take over the text of an error, which it may once in rephrasePeriod.
+func (m *memory) mayRephrase(key types.NamespacedName, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.entryLocked(key)
+	if since := now.Sub(entry.phrasedAt); since >= 0 && since < rephrasePeriod {
+		return false
+	}
+	entry.phrasedAt = now
+	return true
 }
 
 // forget drops everything that is remembered of a listener that is gone. A new one of the same name starts afresh.

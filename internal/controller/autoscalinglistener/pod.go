@@ -45,9 +45,10 @@ func (b blueprint) hash() string {
 		Namespace, Runners string
 		Proxy              *credentials.ProxySettings
 		Template           *corev1.PodTemplateSpec
+		Ports              []corev1.ContainerPort
 	}{
 		spec.Image, spec.ImagePullSecrets, b.entrypoint, spec.GitHubConfigUrl, b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName],
-		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, b.proxy, spec.Template,
+		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, b.proxy, spec.Template, b.ports(),
 	})
 }
 
@@ -129,7 +130,7 @@ func (b blueprint) environment() []corev1.EnvVar {
 	return environment
 }
 
-// ports names the metrics port for a PodMonitor. An address without a valid port has none, and the listener logs why.
+// ports names the metrics port, by which a PodMonitor finds it. An address without a valid port has none, and the listener logs why.
 func (b blueprint) ports() []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(b.metricsAddr)

@@ -101,7 +101,8 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 		"bounds":       {func(b *blueprint) { b.listener.Spec.MinRunners, b.listener.Spec.MaxRunners = 1, 2 }, false},
 		"secret":       {func(b *blueprint) { b.listener.Spec.GitHubConfigSecret = "other" }, false},
 		"CA":           {func(b *blueprint) { b.listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
-		"metrics":      {func(b *blueprint) { b.listener.Spec.Metrics, b.metricsAddr = &v1alpha1.MetricsConfig{}, ":9090" }, false},
+		"metrics":      {func(b *blueprint) { b.listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
+		"metrics on":   {func(b *blueprint) { b.metricsAddr = ":8080" }, true}, // monitors go by the name of the port
 		"labels":       {func(b *blueprint) { b.listener.Labels["helm.sh/chart"] = "2" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,6 +131,15 @@ func TestTemplateLeavesDefaults(t *testing.T) {
 	}
 	if pod.Spec.ServiceAccountName != key.Name || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
 		t.Errorf("the template changed the pod's identity: account %s, labels %v", pod.Spec.ServiceAccountName, pod.Labels)
+	}
+}
+
+func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
+	for address, want := range map[string]bool{":8080": false, "127.0.0.1:8080": false, ":9090": true, "": true} {
+		before, after := blueprint{listener: newListener(), metricsAddr: ":8080"}, blueprint{listener: newListener(), metricsAddr: address}
+		if changed := before.hash() != after.hash(); changed != want {
+			t.Errorf("from :8080 to %q: hash changed: %t, want %t", address, changed, want)
+		}
 	}
 }
 

@@ -53,11 +53,18 @@ type podState struct {
 	requeueAfter time.Duration
 }
 
-// unwanted is the hash to assess a pod with that should not be there. An empty one would match pods of ARC 0.14.
-const unwanted = "unwanted"
+// demand is what a pod has to meet to be kept.
+type demand struct {
+	hash string
+	// since is when the pod's ServiceAccount was made, zero where the cache doesn't have it. Tokens of an earlier one are refused.
+	since time.Time
+}
 
-// assess decides about a pod that should have this hash.
-func assess(pod *corev1.Pod, hash string, now time.Time) podState {
+// unwanted is for a pod that should not be there. An empty hash would match pods of ARC 0.14.
+var unwanted = demand{hash: "unwanted"}
+
+// assess decides about a pod on which there is this demand.
+func assess(pod *corev1.Pod, wanted demand, now time.Time) podState {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)
 	if gone < -lostAfter {
@@ -68,10 +75,15 @@ func assess(pod *corev1.Pod, hash string, now time.Time) podState {
 		return assessTerminating(pod, lost, now)
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return podState{treatment: discard, reason: ended(pod), message: fmt.Sprintf("pod ended (%s): %s", pod.Status.Phase, endMessage(pod))}
+	case finalExit(pod) != nil:
+		return podState{treatment: discard, reason: reasonPodFailed, message: fmt.Sprintf("%s, and its restartPolicy doesn't start it again",
+			exitMessage(v1alpha1.ListenerContainerName, finalExit(pod)))}
 	case lost && gone >= lostAfter:
 		return podState{treatment: abandon, reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting; the listener is started elsewhere", pod.Spec.NodeName)}
-	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != hash:
-		return podState{treatment: replace, reason: reasonReplacing, message: "image, template, proxy, address, group or scale set changed"}
+	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != wanted.hash:
+		return podState{treatment: replace, reason: reasonReplacing, message: "image, template, proxy, address, group, scale set or metrics port changed"}
+	case pod.CreationTimestamp.Time.Before(wanted.since):
+		return podState{treatment: replace, reason: reasonReplacing, message: "its ServiceAccount was deleted and made anew; the API server refuses the pod's token"}
 	case lost:
 		return podState{reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName), requeueAfter: lostAfter - gone}
 	}
@@ -100,6 +112,11 @@ func lostNode(pod *corev1.Pod) (bool, time.Time) {
 		return false, time.Time{}
 	}
 	return ready.Status == corev1.ConditionFalse && containers.Status == corev1.ConditionTrue, ready.LastTransitionTime.Time
+}
+
+// assessAsIs decides about a pod on which there is no demand: whether it runs.
+func assessAsIs(pod *corev1.Pod, now time.Time) podState {
+	return assess(pod, demand{hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]}, now)
 }
 
 // describe returns the state of a pod that is kept.
@@ -149,10 +166,31 @@ func endMessage(pod *corev1.Pod) string {
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		if end := status.State.Terminated; end != nil {
-			return fmt.Sprintf("container %s exited with code %d (%s)", status.Name, end.ExitCode, end.Reason)
+			return exitMessage(status.Name, end)
 		}
 	}
 	return "its node gave no reason"
+}
+
+func exitMessage(container string, end *corev1.ContainerStateTerminated) string {
+	return fmt.Sprintf("container %s exited with code %d (%s)", container, end.ExitCode, end.Reason)
+}
+
+// finalExit returns how the listener's container ended where the kubelet doesn't start it again, nil otherwise. Another container
+// can keep such a pod in phase Running for ever. With restart rules it is for the kubelet to say.
+func finalExit(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	status, container := kube.ContainerStatus(pod, v1alpha1.ListenerContainerName), kube.Container(&pod.Spec, v1alpha1.ListenerContainerName)
+	if status == nil || status.State.Terminated == nil || container == nil || len(container.RestartPolicyRules) > 0 {
+		return nil
+	}
+	end, policy := status.State.Terminated, pod.Spec.RestartPolicy
+	if own := container.RestartPolicy; own != nil {
+		policy = corev1.RestartPolicy(*own)
+	}
+	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && end.ExitCode == 0 {
+		return end
+	}
+	return nil
 }
 
 // prefixed returns the text with the prefix, and nothing for no text.

@@ -7,17 +7,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+var (
+	noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	// accountMade is when the ServiceAccount was made that a pod needs.
+	accountMade = noon.Add(-2 * time.Hour)
+)
 
 // aPod returns a ready pod with the right hash after the change.
 func aPod(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: "hash"}},
-		Spec:       corev1.PodSpec{NodeName: "node-1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "pod", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Annotations: map[string]string{v1alpha1.AnnotationIntegrityHash: "hash"},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-1"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
 		}},
@@ -37,6 +44,17 @@ func notReady(pod *corev1.Pod, state corev1.ContainerState) {
 		pod.Status.Conditions[i].Status = corev1.ConditionFalse
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName, State: state}}
+}
+
+// endedBesideSidecar changes the pod as a kubelet does when the listener exits and another container runs on.
+func endedBesideSidecar(policy corev1.RestartPolicy, code int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		notReady(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "OOMKilled"}})
+		pod.Spec.RestartPolicy, pod.Spec.Containers = policy, []corev1.Container{{Name: v1alpha1.ListenerContainerName}, {Name: "sidecar"}}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		})
+	}
 }
 
 func deletedAt(pod *corev1.Pod, end time.Time) {
@@ -76,10 +94,24 @@ func TestAssess(t *testing.T) {
 		"unschedulable": {func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"}}
 		}, podState{reason: reasonUnschedulable}},
-		"just made": {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, podState{reason: reasonStarting}},
+		"just made":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, podState{reason: reasonStarting}},
+		"as old as its account":      {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade) }, podState{ready: true, reason: reasonReady}},
+		"older than its account":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade.Add(-time.Second)) }, podState{treatment: replace, reason: reasonReplacing}},
+		"ended beside a sidecar":     {endedBesideSidecar(corev1.RestartPolicyNever, 137), podState{treatment: discard, reason: reasonPodFailed}},
+		"restarted beside a sidecar": {endedBesideSidecar(corev1.RestartPolicyAlways, 137), podState{reason: reasonStarting}},
+		"done beside a sidecar":      {endedBesideSidecar(corev1.RestartPolicyOnFailure, 0), podState{treatment: discard, reason: reasonPodFailed}},
+		"failed beside a sidecar":    {endedBesideSidecar(corev1.RestartPolicyOnFailure, 1), podState{reason: reasonStarting}},
+		"restarted by its container's policy": {func(p *corev1.Pod) {
+			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
+			p.Spec.Containers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
+		}, podState{reason: reasonStarting}},
+		"restarted by a rule, perhaps": {func(p *corev1.Pod) {
+			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
+			p.Spec.Containers[0].RestartPolicyRules = make([]corev1.ContainerRestartRule, 1)
+		}, podState{reason: reasonStarting}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := assess(aPod(test.change), "hash", noon)
+			got := assess(aPod(test.change), demand{hash: "hash", since: accountMade}, noon)
 			if !got.ready && got.message == "" {
 				t.Error("there is no message")
 			}
@@ -97,7 +129,7 @@ func TestCrashLoopSaysHowOftenAndWhereToLook(t *testing.T) {
 		p.Status.ContainerStatuses[0].RestartCount = 4
 		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
 	})
-	message := assess(pod, "hash", noon).message
+	message := assess(pod, demand{hash: "hash"}, noon).message
 	for _, part := range []string{"4 restarts", "137", "OOMKilled", "kubectl logs -n ns pod -c listener --previous"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q does not say %q", message, part)

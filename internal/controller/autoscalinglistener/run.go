@@ -49,7 +49,7 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 		return c.start(ctx, p, plan)
 	}
 	var err error
-	if p.state, err = c.assess(ctx, p.pod, plan.hash(), p.now); err != nil {
+	if p.state, err = c.assess(ctx, p.pod, demand{hash: plan.hash(), since: p.accountSince}, p.now); err != nil {
 		return err
 	}
 	if p.state.ready {
@@ -105,8 +105,8 @@ func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 
 // assess decides about a pod as the cache has it, and reads the pod itself before it is abandoned: the node may be back, or
 // the pod replaced, and then a listener would lose its session.
-func (c *Controller) assess(ctx context.Context, pod *corev1.Pod, hash string, now time.Time) (podState, error) {
-	state := assess(pod, hash, now)
+func (c *Controller) assess(ctx context.Context, pod *corev1.Pod, wanted demand, now time.Time) (podState, error) {
+	state := assess(pod, wanted, now)
 	if state.treatment != abandon {
 		return state, nil
 	}
@@ -117,7 +117,7 @@ func (c *Controller) assess(ctx context.Context, pod *corev1.Pod, hash string, n
 	case live == nil:
 		return podState{reason: reasonReplacing, message: "the pod is gone", requeueAfter: lostAfter}, nil
 	default:
-		return assess(live, hash, now), nil
+		return assess(live, wanted, now), nil
 	}
 }
 
@@ -176,8 +176,8 @@ func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 	return nil
 }
 
-// handleNameTaken returns refusal where the pod with the listener's name is its own and only the cache hasn't seen it yet. A
-// pod of somebody else is not ours to delete: the state says so, and the name is tried again with growing pauses.
+// handleNameTaken deals with the pod that has the listener's name and isn't in the cache. A pod of somebody else is not ours to
+// delete: the state says so, and the name is tried again with growing pauses.
 func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error) error {
 	other := &corev1.Pod{}
 	if err := c.options.Reader.Get(ctx, p.key, other); apierrors.IsNotFound(err) {
@@ -186,14 +186,52 @@ func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error
 		return fmt.Errorf("read pod %s: %w", p.key, err)
 	}
 	if metav1.IsControlledBy(other, p.listener) {
-		return refusal
+		return c.relabel(ctx, p, other, refusal)
 	}
-	p.state = podState{reason: reasonNameTaken, message: fmt.Sprintf(
-		"pod %s has the listener's name and belongs to somebody else; delete it or rename it, the listener starts within %s", p.key, successorMaxDelay)}
-	if first := c.memory.noteObstruction(p.key, p.state, p.now); first {
+	first := c.postpone(p, podState{reason: reasonNameTaken, message: fmt.Sprintf(
+		"pod %s has the listener's name and belongs to somebody else; delete it or rename it, the listener starts within %s", p.key, successorMaxDelay)})
+	if first {
 		kube.RecordEvent(ctx, c.options.Recorder, p.listener, other, kube.Warning(p.state.reason, "CreatePod", p.state.message))
 	}
+	return nil
+}
+
+// relabel puts back what somebody took off the listener's own pod: the cache selects pods by their labels. It returns refusal
+// where the pod has them, so that only the cache is late.
+func (c *Controller) relabel(ctx context.Context, p *pass, own *corev1.Pod, refusal error) error {
+	after := own.DeepCopy()
+	after.Labels = kube.Labels(nil, own.Labels, ownLabels(p.listener))
+	patched, err := kube.Patch(ctx, c.options.Client, after, own)
+	switch {
+	case apierrors.IsForbidden(err):
+		return c.replaceUnseen(ctx, p, own)
+	case apierrors.IsNotFound(err) || err == nil && !patched:
+		return refusal
+	case err != nil:
+		return fmt.Errorf("put labels back on pod %s: %w", own.Name, err)
+	}
+	p.pod, p.state = after, assessAsIs(after, p.now) // the event of the patch brings the next pass
+	ctrl.LoggerFrom(ctx).Info("Put labels back that somebody took off the listener pod", "pod", own.Name)
+	return nil
+}
+
+// replaceUnseen replaces a pod that the cache can't have, because the manager may not patch pods: ARC's Role doesn't allow it.
+func (c *Controller) replaceUnseen(ctx context.Context, p *pass, own *corev1.Pod) error {
+	state := podState{treatment: replace, reason: reasonReplacing, message: "somebody took its labels off, and the manager may not patch pods to put them back"}
+	if own.DeletionTimestamp == nil {
+		if err := c.treat(ctx, p, own, state); err != nil {
+			return err
+		}
+	}
+	c.postpone(p, state)
+	return nil
+}
+
+// postpone tries the pod's name again after a pause that grows, and reports whether the state that is why is a new one.
+func (c *Controller) postpone(p *pass, state podState) (first bool) {
+	p.state = state
+	first = c.memory.noteObstruction(p.key, state, p.now)
 	_, wait := c.memory.obstructed(p.key, p.now)
 	p.requeue.After(wait)
-	return nil
+	return first
 }

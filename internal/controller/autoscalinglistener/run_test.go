@@ -180,3 +180,47 @@ func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
 		t.Error("the listener's own pod was taken for somebody else's")
 	}
 }
+
+// Without its labels the cache drops the pod, though it runs well. They are put back, once.
+func TestLabelsTakenOffThePodArePutBack(t *testing.T) {
+	f := started(t)
+	f.unlabel()
+	f.reconcile()
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+	f.settle()
+	if got := f.pod().Labels[v1alpha1.LabelScaleSetName]; got != "set" || f.podPatches != 1 {
+		t.Errorf("label %q after %d patches", got, f.podPatches)
+	}
+}
+
+// Where the manager may not patch pods, as with a Role of ARC's chart, a pod that the cache can't have is replaced.
+func TestUnlabelledPodThatCannotBePatchedIsReplaced(t *testing.T) {
+	f := started(t)
+	f.podsForbidden = true
+	f.unlabel()
+	f.holdPod()
+	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != successorBaseDelay {
+		t.Errorf("next look after %s", requeueAfter)
+	}
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonReplacing)
+	f.settle()
+	if pod := f.pod(); pod.DeletionTimestamp == nil || f.podPatches != 1 {
+		t.Errorf("deletion %v after %d patches", pod.DeletionTimestamp, f.podPatches)
+	}
+	f.releasePod()
+	f.elapse(successorMaxDelay)
+	f.settle()
+	if pod := f.pod(); pod == nil || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
+		t.Errorf("the successor is %+v", pod)
+	}
+}
+
+// unlabel takes the labels off the pod by which the cache selects it.
+func (f *fixture) unlabel() {
+	f.Helper()
+	pod := f.pod()
+	delete(pod.Labels, v1alpha1.LabelScaleSetName)
+	if err := f.client.Update(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}

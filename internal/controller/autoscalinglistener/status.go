@@ -1,9 +1,14 @@
 package autoscalinglistener
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -11,6 +16,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
+
+// rephrasePeriod is the shortest time between two texts of a failure. The text of an error can be another one in each pass, and a
+// write of the status brings the next pass at once.
+const rephrasePeriod = 10 * time.Second
 
 // report writes the status where it changed, and publishes the metric.
 func (c *Controller) report(ctx context.Context, p *pass) error {
@@ -21,34 +30,80 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	publishRunning(p)
 	after := p.listener.DeepCopy()
 	after.Status.ObservedGeneration = p.listener.Generation
-	kube.SetConditions(&after.Status.Conditions, p.listener.Generation, p.now, conditionsOf(p)...)
+	conditions := conditionsOf(p)
+	if p.failure != nil && !c.memory.mayRephrase(p.key, p.now) {
+		keepTexts(conditions, p.listener.Status.Conditions)
+	}
+	kube.SetConditions(&after.Status.Conditions, p.listener.Generation, p.now, conditions...)
 	_, err := kube.PatchStatus(ctx, c.options.Client, after, p.listener)
 	return client.IgnoreNotFound(err)
 }
 
-// conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid.
-func conditionsOf(p *pass) []kube.Condition {
-	reason, message := p.state.reason, p.state.message
-	if reason == "" {
-		reason = reasonStarting // the pass didn't come as far as the pod
+// keepTexts leaves the messages of failures as they are that the status tells already.
+func keepTexts(conditions []kube.Condition, told []metav1.Condition) {
+	for i := range conditions {
+		before, now := meta.FindStatusCondition(told, conditions[i].Type), &conditions[i]
+		if before != nil && before.Status == now.Status && before.Reason == now.Reason && now.Reason == v1alpha1.ReasonReconcileFailed {
+			now.Message = before.Message
+		}
 	}
-	stalled := p.obstacle != nil
-	if stalled {
-		reason, message = obstacleReason(p.obstacle), p.obstacle.Error()
+}
+
+// conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid. Ready is about the pod, which may run on while
+// something else fails; Progressing and Stalled then say what.
+func conditionsOf(p *pass) []kube.Condition {
+	reason, message := cmp.Or(p.state.reason, reasonStarting), p.state.message // no reason: the pass didn't come as far as the pod
+	trouble, why, stalled := p.trouble()
+	if p.obstacle != nil {
+		reason, message = trouble, why
 	}
 	ready := kube.Condition{Type: v1alpha1.ConditionReady, Status: status(p.state.ready), Reason: reason, Message: message}
-	conditions := []kube.Condition{
-		ready,
-		{Type: v1alpha1.ConditionProgressing, Status: status(!p.state.ready && !stalled), Reason: reason},
-		{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: reason},
+	cause := cmp.Or(trouble, reason)
+	progressing := kube.Condition{Type: v1alpha1.ConditionProgressing, Status: status(!p.state.ready && !stalled), Reason: cause}
+	stuck := kube.Condition{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: cause}
+	if stalled {
+		stuck.Message = why
+	} else {
+		progressing.Message = why
 	}
+	conditions := []kube.Condition{ready, progressing, stuck}
 	switch {
 	case p.resolved != nil:
 		conditions = append(conditions, kube.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))
-	case stalled:
+	case p.obstacle != nil:
 		conditions = append(conditions, kube.False(v1alpha1.ConditionCredentialsValid, reason, message))
 	}
 	return conditions
+}
+
+// trouble returns why the pass did not do all that the spec asks for, and whether that stays so until somebody changes something.
+// There is no reason where it did.
+func (p *pass) trouble() (reason, message string, stalled bool) {
+	if p.obstacle != nil {
+		return obstacleReason(p.obstacle), p.obstacle.Error(), true
+	}
+	if refusal := p.refusal(); refusal != "" {
+		return v1alpha1.ReasonReconcileFailed, refusal, true
+	}
+	if p.failure != nil {
+		return v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false
+	}
+	return "", "", false
+}
+
+// refusal returns the message of a request that the API server rejects and will reject again. It is empty where a request failed
+// for a reason that passes by itself. A pass that ended before the rejected request keeps the message of the pass before it.
+func (p *pass) refusal() string {
+	said := meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionStalled)
+	switch {
+	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
+		return "" // the whole namespace is being deleted
+	case apierrors.IsInvalid(p.failure), apierrors.IsBadRequest(p.failure), apierrors.IsForbidden(p.failure):
+		return kube.WithAdvice(p.failure)
+	case p.cutShort && said != nil && said.Status == metav1.ConditionTrue && said.Reason == v1alpha1.ReasonReconcileFailed:
+		return said.Message
+	}
+	return ""
 }
 
 // status converts a bool to a condition's status.

@@ -33,8 +33,12 @@ func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 
 // stage returns what a deletion waits for.
 func (p *pass) stage() (reason, message string) {
+	stopping := slices.ContainsFunc(p.listeners, func(l v1alpha1.AutoscalingListener) bool { return !stoppedListener(&l) })
+	trouble := p.listenerTrouble()
 	switch {
-	case slices.ContainsFunc(p.listeners, func(l v1alpha1.AutoscalingListener) bool { return !stoppedListener(&l) }):
+	case stopping && trouble != nil:
+		return trouble.Reason, trouble.Message
+	case stopping:
 		return "StoppingListener", "the listener ends its session"
 	case len(p.runnerSets) > 0:
 		return "DrainingRunners", fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", currentRunners(p.runnerSets))
@@ -74,6 +78,10 @@ func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
 	if message := p.refusal(); message != "" {
 		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, message, false)
 	}
+	trouble := p.listenerTrouble()
+	if trouble != nil && trouble.Type == v1alpha1.ConditionStalled {
+		return kube.UnreadyStates(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
+	}
 	for _, about := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
 		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
 			// An outdated runner needs a new image; a degraded set may recover by itself.
@@ -81,9 +89,28 @@ func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
 		}
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
+		if trouble != nil {
+			c = trouble // the listener may lack what could not be written
+		}
 		return p.waiting(c.Reason, c.Message)
 	}
 	return kube.ReadyStates(p.unhindered(conditions))
+}
+
+// listenerTrouble returns the listener's condition about what its controller could not do, nil where it could do everything. It is
+// Stalled where that stays so until somebody changes something. A listener may run on meanwhile, but not as the spec asks for.
+func (p *pass) listenerTrouble() *metav1.Condition {
+	listener := p.listener()
+	if listener == nil {
+		return nil
+	}
+	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	if c := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionProgressing); c != nil && c.Reason == v1alpha1.ReasonReconcileFailed {
+		return c
+	}
+	return nil
 }
 
 // refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what

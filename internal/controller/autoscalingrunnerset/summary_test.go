@@ -91,6 +91,56 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// What the API server refuses of the listener's needs keeps the set from being ready, though the listener runs on. A failure that
+// may pass by itself is said only where the listener doesn't work.
+func TestListenersFailureIsSaid(t *testing.T) {
+	failing := func(about string, status metav1.ConditionStatus) func(*pass) {
+		return func(p *pass) {
+			p.listeners[0].Status.Conditions = append(p.listeners[0].Status.Conditions, metav1.Condition{
+				Type: about, Status: status, Reason: v1alpha1.ReasonReconcileFailed, Message: "apply Secret: why"})
+		}
+	}
+	unauthorized := func(p *pass) {
+		p.runnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonUnauthorized}
+	}
+	passing := failing(v1alpha1.ConditionProgressing, metav1.ConditionFalse)
+	deleted := func(p *pass) { p.set.DeletionTimestamp = &metav1.Time{Time: p.now} }
+	for name, test := range map[string]struct {
+		change []func(*pass)
+		ready  metav1.ConditionStatus
+		reason string
+	}{
+		"refused":                      {[]func(*pass){failing(v1alpha1.ConditionStalled, metav1.ConditionTrue)}, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed},
+		"no longer refused":            {[]func(*pass){failing(v1alpha1.ConditionStalled, metav1.ConditionFalse)}, metav1.ConditionTrue, reasonReady},
+		"fails":                        {[]func(*pass){passing}, metav1.ConditionTrue, reasonReady},
+		"fails and has the old token":  {[]func(*pass){passing, unauthorized}, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed},
+		"has a bad token":              {[]func(*pass){unauthorized}, metav1.ConditionFalse, v1alpha1.ReasonUnauthorized},
+		"can't be stopped":             {[]func(*pass){passing, deleted}, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed},
+		"may not be stopped":           {[]func(*pass){failing(v1alpha1.ConditionStalled, metav1.ConditionTrue), deleted}, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed},
+		"is stopped":                   {[]func(*pass){deleted}, metav1.ConditionFalse, "StoppingListener"},
+		"failed, and has been stopped": {[]func(*pass){passing, deleted, stopped}, metav1.ConditionFalse, "DrainingRunners"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := statusOf(healthy(func(p *pass) {
+				for _, change := range test.change {
+					change(p)
+				}
+			}), "1.2.3")
+			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, test.ready, test.reason)
+			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+			if test.reason == v1alpha1.ReasonReconcileFailed && ready.Message != "apply Secret: why" {
+				t.Errorf("Ready says %q", ready.Message)
+			}
+		})
+	}
+}
+
+// stopped changes the listener as its controller does once its pod is gone.
+func stopped(p *pass) {
+	p.listeners[0].DeletionTimestamp = &metav1.Time{Time: p.now}
+	p.listeners[0].Status.Conditions[0].Status, p.listeners[0].Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonListenerStopped
+}
+
 func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*pass)
