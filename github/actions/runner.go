@@ -93,13 +93,13 @@ func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 	}, nil))
 }
 
-// GetAcquirableJobs lists the jobs that are on offer to a scale set. None is an empty list; so is a service that
-// doesn't know the question.
+// GetAcquirableJobs lists the jobs that are on offer to a scale set. None is an empty list. A service that doesn't know
+// the question answers with an error that matches ErrNotFound.
 func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAvailable, error) {
 	var found list[JobAvailable]
 	err := c.callService(ctx, serviceRequest{
 		endpoint: EndpointGetAcquirableJobs, method: http.MethodGet, scaleSetID: scaleSetID,
 		path: scaleSetPath(scaleSetID) + "/acquirablejobs",
 	}, &found)
-	return found.Value, unless(ErrNotFound, err)
+	return found.Value, err
 }

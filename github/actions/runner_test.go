@@ -115,20 +115,21 @@ func TestRemovalFailsWhenRegistrationAnswers404(t *testing.T) {
 // Checklist line 1: the acquire flow's offers can be listed; services that don't know the question answer 404.
 func TestChecklist01AcquirableJobs(t *testing.T) {
 	for name, test := range map[string]struct {
-		reply reply
-		want  []int64
-		fails bool
+		reply  reply
+		want   []int64
+		fails  bool
+		absent bool
 	}{
-		"two":      {reply{body: `{"count":2,"value":[{"runnerRequestId":11,"acquireJobUrl":"u"},{"runnerRequestId":12}]}`}, []int64{11, 12}, false},
-		"none":     {reply{status: 204}, nil, false},
-		"no list":  {reply{body: `{"count":0,"value":[]}`}, nil, false},
-		"not here": {reply{status: 404, body: "not here"}, nil, false},
-		"failure":  {reply{status: 400}, nil, true},
+		"two":      {reply{body: `{"count":2,"value":[{"runnerRequestId":11},{"runnerRequestId":12}]}`}, []int64{11, 12}, false, false},
+		"none":     {reply{status: 204}, nil, false, false},
+		"no list":  {reply{body: `{"count":0,"value":[]}`}, nil, false, false},
+		"not here": {reply{status: 404, body: "not here"}, nil, true, true},
+		"failure":  {reply{status: 400}, nil, true, false},
 	} {
 		s := newServer(t)
 		s.on("GET "+scaleSetsURL+"/7/acquirablejobs", test.reply)
 		jobs, err := s.client().GetAcquirableJobs(t.Context(), 7)
-		if (err != nil) != test.fails {
+		if (err != nil) != test.fails || errors.Is(err, ErrNotFound) != test.absent {
 			t.Errorf("%s: %v", name, err)
 		}
 		var got []int64

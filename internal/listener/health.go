@@ -55,9 +55,10 @@ func (h *health) ready() error {
 
 func (h *health) age(of *time.Time) time.Duration { return h.clock.Since(ptr.Deref(of, time.Time{})) }
 
-// handler serves /healthz and /readyz.
-func (h *health) handler() http.Handler {
+// handler serves /healthz and /readyz, and other at all other paths.
+func (h *health) handler(other http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("/", other)
 	for path, check := range map[string]func() error{"/healthz": h.alive, "/readyz": h.ready} {
 		mux.HandleFunc(path, func(answer http.ResponseWriter, _ *http.Request) {
 			if err := check(); err != nil {

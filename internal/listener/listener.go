@@ -74,7 +74,8 @@ func Run(ctx context.Context, options Options) error {
 	}
 	changed, err := watchFile(ctx, options.ConfigPath, log)
 	if err != nil {
-		log.Error(err, "Changes of the configuration are seen only after a refused credential")
+		log.Error(err, "The configuration can't be watched and is read once a minute; "+
+			"raise fs.inotify.max_user_instances and max_user_watches of the node")
 	}
 	d.metrics = metrics.New(settings, log)
 	defer d.serve(settings, level)()
@@ -86,14 +87,21 @@ func Run(ctx context.Context, options Options) error {
 // log and the metrics follow a changed configuration.
 func (d *dependencies) serve(settings *config.Config, level zap.AtomicLevel) (stop func()) {
 	scraped, probed := &server{name: "metrics", log: d.log}, &server{name: "health", log: d.log}
+	beside := &optionalHandler{handler: d.metrics}
 	d.apply = func(settings *config.Config) {
 		level.SetLevel(parseLevel(settings.LogLevel))
 		d.metrics.Configure(settings)
-		scraped.serve(metricsAddress(settings, d.MetricsAddress), d.metrics)
+		address := metricsAddress(settings, d.MetricsAddress)
+		same := sameAddress(address, d.HealthAddress)
+		beside.enabled.Store(same)
+		if same {
+			address = ""
+		}
+		scraped.serve(address, d.metrics)
 	}
-	d.apply(settings)
 	d.health.turned(d.Clock.Now())
-	probed.serve(d.HealthAddress, d.health.handler())
+	probed.serve(d.HealthAddress, d.health.handler(beside)) // first: without metrics the process lives, without probes it does not
+	d.apply(settings)
 	return func() {
 		probed.stop()
 		scraped.stop()

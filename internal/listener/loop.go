@@ -48,6 +48,8 @@ type loop struct {
 	publication publicationState
 	refreshing  refreshState
 	status      statusState
+	// configReadAt is when the configuration file was last read.
+	configReadAt time.Time
 	// setCapacity is the capacity that the status of the set names; nil if it names none.
 	setCapacity *int
 
@@ -107,6 +109,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) {
 		case <-deadline:
 			abandon()
 		}
+		l.rereadConfig(l.clock.Now())
 		if l.stopping && deadline == nil {
 			stop, deadline = nil, l.clock.After(stopTimeout)
 			l.polls.cancel()

@@ -16,6 +16,8 @@ var errDeletionsLimited = errors.New("GitHub has limited the rate of deletions f
 // is not deleted is delivered again in the next session.
 type unackedMessage struct {
 	message *actions.Message
+	// patchID is that of the statistics which it came with, or of the next ones.
+	patchID int
 	// reportedAt is when the last of its reports was written or given up, zero before.
 	reportedAt time.Time
 	underWay   bool
@@ -53,7 +55,7 @@ func (l *loop) sendReports() {
 	l.unsent = nil
 }
 
-// deleteMessages starts to delete the messages whose reports are done.
+// deleteMessages starts to delete the messages whose effects are in the API server: reports are done and the count is published.
 func (l *loop) deleteMessages(now time.Time) {
 	session := l.session.current
 	for messageID, unacked := range l.polls.unacked {
@@ -62,6 +64,9 @@ func (l *loop) deleteMessages(now time.Time) {
 		}
 		if l.polls.deleteNotBefore.After(now) && l.deletionExpired(unacked, now) {
 			l.forgetMessage(messageID, unacked, errDeletionsLimited)
+			continue
+		}
+		if !l.publication.shows(unacked.patchID, l.scaler.desired) && l.mustWait(unacked.reportedAt.Add(reportTimeout), now) {
 			continue
 		}
 		if l.mustWait(latest(unacked.retryAt, l.polls.deleteNotBefore), now) {

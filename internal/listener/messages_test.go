@@ -263,3 +263,39 @@ func TestADeletionIsRepeatedForAMinute(t *testing.T) {
 		}
 	})
 }
+
+// A message goes only when its effects are in the API server, but it does not keep others waiting for that without end.
+func TestAMessageIsNotDeletedBeforeItsCountIsPublished(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.cluster.onPublish = func() error { return errBroken }
+		s.send(message(5, 3, "assign 1", "assign 2", "assign 3"))
+		s.pass(reportTimeout - time.Second)
+		if s.github.noted("delete 5") != 0 {
+			t.Errorf("deleted while replicas in the API server are %d", s.cluster.last().Replicas)
+		}
+		s.pass(2 * time.Second)
+		if s.github.noted("delete 5") != 1 {
+			t.Error("not deleted after a minute")
+		}
+		s.send(message(6, 4, "assign 4"))
+		s.cluster.onPublish = nil
+		s.pass(maxPause)
+		if s.github.noted("delete 6") != 1 || s.cluster.last().Replicas != 4 {
+			t.Errorf("calls of GitHub: %v, want the next deleted once its count was published", s.github.calls)
+		}
+	})
+}
+
+// A count that is there already is not written again at once, and no message waits for it.
+func TestAMessageThatChangesNoCountIsDeletedAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(5, 0, "offer 1"))
+		s.send(message(6, 1, "assign 1"))
+		s.send(message(7, 1, "start 1 a"))
+		if s.github.noted("delete 7") != 1 {
+			t.Errorf("calls of GitHub: %v, want all deleted", s.github.calls)
+		}
+	})
+}

@@ -27,17 +27,41 @@ type offers struct {
 	backoff backoff
 	// failure is why they could not be acquired, nil if nothing is known to be wrong.
 	failure *failure
-	// search asks for offers that were made while nobody listened.
+	// search asks for the offers that stand.
 	search search
 }
 
-// search is the state of a call that is repeated until it is answered once in each session.
+// search is the state of the question which offers stand. It is asked at the beginning of each session, since offers may have
+// been made while nobody listened, and again when there is a reason, each time until it is answered.
 type search struct {
-	// session is the one it is made for; nil once it is answered.
-	session  Session
+	// session is the one it is asked in.
+	session Session
+	due     bool
+	// prune is set when offers that wait and that the answer lacks are to be dropped.
+	prune    bool
 	underWay bool
-	retryAt  time.Time
-	backoff  backoff
+	// refused is set when the service will not answer in this session.
+	refused   bool
+	notBefore time.Time
+	backoff   backoff
+}
+
+// again has the question asked once more, with prune also about the offers that wait.
+func (s *search) again(prune bool) {
+	s.due = !s.refused
+	s.prune = s.prune || prune
+}
+
+// keep drops those of doubted that still wait and are not among the available ones.
+func (o *offers) keep(available []actions.JobAvailable, doubted []int64) {
+	gone := map[int64]bool{}
+	for _, id := range doubted {
+		gone[id] = true
+	}
+	for _, job := range available {
+		delete(gone, job.RunnerRequestID)
+	}
+	o.waiting = slices.DeleteFunc(o.waiting, func(id int64) bool { return gone[id] })
 }
 
 func (o *offers) add(requestID int64) {
@@ -100,8 +124,8 @@ func (o *offers) refused() (dropped bool) {
 }
 
 // acquireJobs starts to acquire as many offered jobs as there is room for, which is unknown without statistics. Jobs that the
-// answer leaves out are dropped: they are somebody else's, or ours by an earlier answer that was lost, and then statistics
-// will count them.
+// answer leaves out are dropped: they are withdrawn or somebody else's, or ours by an earlier answer that was lost, and then
+// statistics will count them.
 func (l *loop) acquireJobs(now time.Time) {
 	session := l.session.current
 	if len(l.offers.waiting) == 0 && l.offers.underWay == nil {
@@ -133,11 +157,20 @@ func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	}
 	l.log.Info("Jobs acquired", "asked", len(l.offers.underWay), "acquired", len(acquired))
 	if len(acquired) < len(l.offers.underWay) {
-		l.refreshing.dueAt = now // they take up room until statistics tell whose they are
+		l.doubtOffers(now)
 	}
 	l.scaler.acquire(len(l.offers.underWay), acquired, now)
 	l.showDesired()
 	l.offers.settle()
+}
+
+// doubtOffers follows an answer that refuses jobs or leaves them out. They take up room until statistics tell whose they are, and
+// those that wait may have been withdrawn as well: each would take up room in vain.
+func (l *loop) doubtOffers(now time.Time) {
+	l.refreshing.dueAt = now
+	if len(l.offers.waiting) > 0 {
+		l.offers.search.again(true)
+	}
 }
 
 // acquisitionFailed keeps the offers for another attempt.
@@ -166,7 +199,7 @@ func (l *loop) offerRefused(err error, now time.Time) {
 	l.log.Error(err, "A job was offered and can't be acquired, letting it go", "requestID", jobs[0])
 	l.metrics.Dropped("OfferRefused")
 	l.scaler.acquire(len(jobs), nil, now)
-	l.refreshing.dueAt = now
+	l.doubtOffers(now)
 }
 
 // wrongOffer reports whether GitHub refused the jobs that were asked for: not the session, the scale set or the credential, nor
@@ -176,41 +209,61 @@ func wrongOffer(err error) bool {
 		!errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
-// findOffers asks in each session, until there is an answer, for offers that were made while nobody listened: they may not be
+// findOffers asks which offers stand, at most once per publishInterval: those that were made while nobody listened may not be
 // made again. A service without this call is no failure: it assigns jobs by itself or repeats its offers.
 func (l *loop) findOffers(now time.Time) {
 	s := &l.offers.search
-	if s.session == nil || s.session != l.session.current || s.underWay || l.stopping || l.mustWait(s.retryAt, now) {
+	if !s.due || s.session != l.session.current || s.underWay || l.stopping || l.mustWait(s.notBefore, now) {
 		return
 	}
-	s.underWay = true
+	var doubted []int64 // what comes while the call is under way may be too new for its answer
+	if s.prune {
+		doubted = slices.Clone(l.offers.waiting)
+	}
+	s.due, s.prune, s.underWay, s.notBefore = false, false, true, now.Add(publishInterval)
 	client, session, scaleSetID := l.session.client, s.session, l.config.RunnerScaleSetID
 	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
 		available, err := client.GetAcquirableJobs(ctx, scaleSetID)
 		return func() {
 			if session == l.offers.search.session { // otherwise the next session has its own search
-				l.foundOffers(available, err)
+				l.foundOffers(available, doubted, err)
 			}
 		}
 	})
 }
 
-func (l *loop) foundOffers(available []actions.JobAvailable, err error) {
+func (l *loop) foundOffers(available []actions.JobAvailable, doubted []int64, err error) {
 	s := &l.offers.search
 	s.underWay = false
-	if err != nil && !refusedForGood(err) {
-		now := l.clock.Now()
-		s.retryAt = now.Add(max(s.backoff.next(), untilAllowed(err, now)))
-		l.log.Error(err, "Open offers could not be read, trying again", "at", s.retryAt)
+	if err != nil {
+		l.offersNotFound(len(doubted) > 0, err)
 		return
 	}
-	if err != nil {
-		l.log.V(1).Info("Open offers are not known", "cause", err.Error())
-	}
+	s.backoff.reset()
 	for _, job := range available {
-		l.offers.add(job.RunnerRequestID)
+		if !l.scaler.has(job.RunnerRequestID) {
+			l.offers.add(job.RunnerRequestID)
+		}
 	}
-	s.session = nil
+	before := len(l.offers.waiting)
+	l.offers.keep(available, doubted)
+	if withdrawn := before - len(l.offers.waiting); withdrawn > 0 {
+		l.log.Info("Offers were withdrawn or taken by others", "jobs", withdrawn, "open", len(l.offers.waiting))
+	}
+}
+
+// offersNotFound has the question asked again unless the service refuses to answer it: then every offer that waits may stand.
+func (l *loop) offersNotFound(prune bool, err error) {
+	now := l.clock.Now()
+	s := &l.offers.search
+	if refusedForGood(err) {
+		s.refused, s.due = true, false
+		l.log.V(1).Info("Open offers are not known", "cause", err.Error())
+		return
+	}
+	s.again(prune)
+	s.notBefore = now.Add(max(s.backoff.next(), untilAllowed(err, now)))
+	l.log.Error(err, "Open offers could not be read, trying again", "at", s.notBefore)
 }
 
 // refusalOf returns the answer that refused a call to endpoint for good; nil if there is none, or if it refused another call

@@ -115,6 +115,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
 		l.metrics.Dropped(reasonMalformedMessage)
 		message, err = malformed.Message, nil
+		l.offers.search.again(false) // what could not be read may be offers
 	}
 	if err != nil {
 		l.pollFailed(err, now)
@@ -128,10 +129,11 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	if message == nil {
 		// A service that answers at once although it has no message is polled once per gatherPeriod.
 		p.notBefore = begun.Add(gatherPeriod)
-		l.refreshing.dueAt, l.refreshing.quiet = now, now.Sub(begun) >= publishInterval
+		l.refreshing.dueAt = now
+		l.refreshing.emptyPoll(begun, now)
 		return
 	}
-	l.refreshing.quiet = false
+	l.refreshing.otherPoll()
 	l.take(message, now)
 }
 
@@ -141,7 +143,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	p.failure = p.failure.next(reason, err, now)
 	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
 	p.noteUse(err, now)
-	l.refreshing.quiet = false
+	l.refreshing.otherPoll()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
 	switch reason {
 	case reasonSessionLost:
@@ -255,7 +257,7 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 		l.log.Info("Message has an entry of unknown type, ignored", "messageID", message.ID, "type", kind)
 		l.metrics.Dropped("UnknownType")
 	}
-	unacked := &unackedMessage{message: message, backoff: backoff{initial: initialPause, max: maxPause}}
+	unacked := &unackedMessage{message: message, patchID: reflected, backoff: backoff{initial: initialPause, max: maxPause}}
 	p.unacked[message.ID] = unacked
 	l.unsent = append(l.unsent, delivery{unacked, reportsOf(message, reflected, now)})
 }

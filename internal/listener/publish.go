@@ -55,6 +55,12 @@ func (p *publicationState) due(want Publication) (time.Time, bool) {
 	return latest(p.lastAt.Add(publishInterval), p.retryAt), true
 }
 
+// shows reports whether the API server has the count that goes with patchID: it was published, or wanted is what was
+// published last.
+func (p *publicationState) shows(patchID int, wanted Desired) bool {
+	return !p.lastAt.IsZero() && (p.last.PatchID >= patchID || p.last.Replicas == wanted.Replicas)
+}
+
 // publish starts to write the desired count if it is due. If the statistics have grown old during failures, they are read
 // again first, unless GitHub can't be reached either: then the last known count is better than none.
 func (l *loop) publish(now time.Time) {
@@ -126,7 +132,9 @@ type refreshState struct {
 	// dueAt is when they are to be read, zero for not at all.
 	dueAt    time.Time
 	underWay bool
-	// quiet is set when the last poll was held and brought nothing: the last statistics still hold.
+	// emptySince is when the first of the last polls began that brought nothing, zero if the last one failed or brought a message.
+	emptySince time.Time
+	// quiet is set when they cover a while at their end: the last statistics still hold.
 	quiet bool
 	// lastAt is when the last read began.
 	lastAt time.Time
@@ -134,6 +142,17 @@ type refreshState struct {
 	notBefore time.Time
 	backoff   backoff
 }
+
+// emptyPoll notes that a poll which began at begun has brought nothing. Polls of a service that does not hold them add up.
+func (r *refreshState) emptyPoll(begun, now time.Time) {
+	if r.emptySince.IsZero() {
+		r.emptySince = begun
+	}
+	r.quiet = now.Sub(r.emptySince) >= publishInterval
+}
+
+// otherPoll notes that a poll has failed or brought a message, or that polls begin anew.
+func (r *refreshState) otherPoll() { r.emptySince, r.quiet = time.Time{}, false }
 
 // renewOldStatistics reports whether a publication has to wait for newer statistics, and if so has them read. It does not have
 // to while they can't be read.
@@ -148,9 +167,14 @@ func (l *loop) renewOldStatistics(now time.Time) bool {
 	return true
 }
 
-// refresh starts to read the statistics if that is due, at most once per publishInterval, however short polls are.
+// refresh starts to read the statistics if that is due, at most once per publishInterval, however short polls are. While no
+// poll may go out they are read every refreshAfter: demand is to be followed, and the publications show the reporter that the API
+// server takes others while it refuses reports.
 func (l *loop) refresh(now time.Time) {
 	r := &l.refreshing
+	if r.dueAt.IsZero() && l.polls.blocked() {
+		r.dueAt = now.Add(refreshAfter)
+	}
 	if r.dueAt.IsZero() || r.underWay || l.session.current == nil || l.stopping ||
 		l.mustWait(latest(latest(r.dueAt, r.lastAt.Add(publishInterval)), r.notBefore), now) {
 		return
@@ -169,22 +193,24 @@ func (l *loop) refresh(now time.Time) {
 }
 
 // refreshed publishes what was read even if it is unchanged: a new patchID releases held slots. After a failed read it
-// publishes nothing, except for a service without this call: there a poll that was held and brought nothing means
-// "unchanged", unless jobs that were asked for are not counted yet. Statistics of a message that came meanwhile are newer
-// and stand.
+// publishes nothing, except for a service without this call: there polls that brought nothing for a while mean "unchanged", as
+// does a scale set without statistics elsewhere, unless jobs that were asked for are not counted yet. Statistics of a message
+// that came meanwhile are newer and stand.
 func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
+	unchanged := err == nil && set.Statistics == nil
 	if statisticsUnknown(err) && l.scaler.known() {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
-		if !r.quiet || l.scaler.awaits(now) {
-			r.backoff.next() // a failure, so that publish does not wait for newer statistics
-			return
-		}
-		set, err = &actions.RunnerScaleSet{}, nil
+		unchanged, set, err = r.quiet, &actions.RunnerScaleSet{}, nil
 	}
-	if err == nil && set.Statistics == nil && !l.scaler.known() {
+	switch {
+	case err != nil || set.Statistics != nil:
+	case !l.scaler.known():
 		err = errNoStatistics
+	case !unchanged || l.scaler.awaits(now):
+		r.backoff.next() // a failure, so that publish does not wait for newer statistics
+		return
 	}
 	if err != nil {
 		r.notBefore = now.Add(untilAllowed(err, now))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr"
@@ -43,8 +44,23 @@ func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct
 	return changed, nil
 }
 
+// rereadConfigAfter is how long the file is taken to be unchanged: where the kernel has no watch left, and between the first read
+// and the watch, a change is announced to nobody.
+const rereadConfigAfter = time.Minute
+
+// rereadConfig reads the configuration if it was not read for a while.
+func (l *loop) rereadConfig(now time.Time) {
+	switch {
+	case l.configReadAt.IsZero():
+		l.configReadAt = now // by Run
+	case now.Sub(l.configReadAt) >= rereadConfigAfter && !l.stopping:
+		l.readConfig()
+	}
+}
+
 // readConfig reads the configuration again and puts what has changed into effect. An invalid one changes nothing.
 func (l *loop) readConfig() {
+	l.configReadAt = l.clock.Now()
 	read, err := l.read()
 	if err != nil {
 		l.log.Error(err, "The new configuration is not used")

@@ -226,3 +226,24 @@ func TestCredentialsThatChangeWhileASessionIsOpened(t *testing.T) {
 		}
 	})
 }
+
+// Where changes of the file are not announced, such as on a node that has used up its watches, they are seen nevertheless.
+func TestTheFileIsReadOnceAMinuteWithoutAWatch(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.changed = nil
+		s.github.statistics = statistics(8)
+		s.start()
+		next := *s.file
+		next.MaxRunners = 3
+		s.file = &next
+		s.pass(rereadConfigAfter + heartbeatPeriod)
+		if got := s.cluster.last().Replicas; got != 3 {
+			t.Errorf("replicas = %d after maxRunners became 3", got)
+		}
+		next.EphemeralRunnerSetName = "another"
+		s.pass(rereadConfigAfter + heartbeatPeriod)
+		if got := s.cluster.state(); got != "Stopped/Stopped" {
+			t.Errorf("state = %s, want a new process for another set", got)
+		}
+	})
+}

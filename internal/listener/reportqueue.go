@@ -46,8 +46,9 @@ type pendingReport struct {
 	// spent in the queue before a further attempt does not count: startAttempt moves both on by it. While the API server
 	// accepts nothing, hopeless sets firstTriedAt to the present.
 	firstTriedAt, firstForbiddenAt time.Time
-	// requeuedAt is when it was queued for another attempt.
+	// requeuedAt is when it was queued for another attempt, and lastWait how long the last one then waited to begin.
 	requeuedAt time.Time
+	lastWait   time.Duration
 	pauses     backoff
 	// next merges what arrived while it was being written.
 	next *pendingReport
@@ -72,13 +73,13 @@ func newPendingReport(report jobReport, now time.Time) *pendingReport {
 // startAttempt notes that an attempt begins now. The time since requeuedAt does not count: others were written meanwhile.
 func (p *pendingReport) startAttempt(now time.Time) {
 	if p.firstTriedAt.IsZero() {
-		p.firstTriedAt = now
+		p.firstTriedAt, p.lastWait = now, 0
 		return
 	}
-	waited := now.Sub(p.requeuedAt)
-	p.firstTriedAt = p.firstTriedAt.Add(waited)
+	p.lastWait = now.Sub(p.requeuedAt)
+	p.firstTriedAt = p.firstTriedAt.Add(p.lastWait)
 	if !p.firstForbiddenAt.IsZero() {
-		p.firstForbiddenAt = p.firstForbiddenAt.Add(waited)
+		p.firstForbiddenAt = p.firstForbiddenAt.Add(p.lastWait)
 	}
 }
 

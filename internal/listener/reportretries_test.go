@@ -64,6 +64,39 @@ func TestWaitingInTheQueueCostsAReportNoTime(t *testing.T) {
 	})
 }
 
+// An API server takes the set's patches now and then and no report: those end, although each waits for long in the queue between
+// its attempts, and what the server took meanwhile is not within an attempt.
+func TestWaitingInTheQueueKeepsNoReportForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begun := newTestReporter(), time.Now()
+		r.cluster.onJob = func(string) error {
+			<-time.After(time.Second)
+			return errBroken
+		}
+		ended := make(chan struct{})
+		defer close(ended)
+		go func() {
+			for {
+				select {
+				case <-time.After(2 * refreshAfter):
+					r.answered()
+				case <-ended:
+					return
+				}
+			}
+		}()
+		var names []string
+		for i := range 600 {
+			names = append(names, fmt.Sprint("runner-", i))
+		}
+		r.deliver(t.Context(), reportsAbout("succeeded", names...))()
+		// Some fifteen attempts each, maxReportWrites at once.
+		if took := time.Since(begun); took > 45*time.Minute {
+			t.Errorf("the last report was given up after %s", took)
+		}
+	})
+}
+
 // An API server that comes back forbids everything for a moment, including reports that have waited longer than that.
 func TestForbiddenAfterAnOutageIsNoReasonToGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

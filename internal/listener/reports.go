@@ -249,7 +249,7 @@ func (r *reporter) hopeless(p *pendingReport, err error) (reason string, hopeles
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.answeredAt.After(p.firstTriedAt) {
+	if !r.answeredAt.After(p.firstTriedAt.Add(-p.lastWait)) { // what it accepted while p waited counts as well
 		p.firstTriedAt = now // reportTimeout begins when the server accepts others
 	}
 	return v1alpha1.ReasonTimeout, now.Sub(p.firstTriedAt) >= reportTimeout

@@ -42,7 +42,10 @@ type scaler struct {
 	acquired map[jobKey]acquisition
 	// unclear is how many jobs were asked for at patchID and left out of the answer: they may be ours nevertheless, by an
 	// earlier answer that was lost. The next statistics tell.
-	unclear struct{ jobs, patchID int }
+	unclear struct {
+		jobs, patchID int
+		askedAt       time.Time
+	}
 }
 
 // jobKey identifies a job: by its request ID, or by its own ID where GitHub assigns jobs by itself and sends the request ID 0.
@@ -131,7 +134,10 @@ func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	if s.unclear.patchID != s.desired.PatchID {
 		s.unclear.jobs, s.unclear.patchID = 0, s.desired.PatchID
 	}
-	s.unclear.jobs += max(0, asked-len(requestIDs))
+	if left := asked - len(requestIDs); left > 0 {
+		s.unclear.jobs += left
+		s.unclear.askedAt = now
+	}
 	for _, id := range requestIDs {
 		job := jobKey{requestID: id}
 		if _, assigned := s.assigned[job]; !assigned {
@@ -149,7 +155,15 @@ func (s *scaler) awaits(now time.Time) bool {
 			return true
 		}
 	}
-	return s.unclearJobs() > 0
+	return s.unclearJobs() > 0 && now.Sub(s.unclear.askedAt) <= acquisitionExpiresAfter
+}
+
+// has reports whether a job was acquired or assigned, as far as recent messages and answers have shown.
+func (s *scaler) has(requestID int64) bool {
+	job := jobKey{requestID: requestID}
+	_, acquired := s.acquired[job]
+	_, assigned := s.assigned[job]
+	return acquired || assigned
 }
 
 // unclearJobs returns how many jobs of unclear ownership the last statistics may not count.

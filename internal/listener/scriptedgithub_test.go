@@ -118,7 +118,7 @@ func (g *scriptedGitHub) GetAcquirableJobs(context.Context, int) ([]actions.JobA
 			return nil, err
 		}
 	}
-	return g.acquirable, nil
+	return guarded(&g.mu, &g.acquirable), nil
 }
 
 // enqueue adds messages; the last one's statistics are what the service says from now on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -58,6 +59,36 @@ func (s *server) stop() {
 	defer cancel()
 	_ = s.http.Shutdown(ctx) // at worst it cuts off a scrape or a probe
 	s.http, s.address = nil, ""
+}
+
+// optionalHandler answers 404 while it is not enabled.
+type optionalHandler struct {
+	handler http.Handler
+	enabled atomic.Bool
+}
+
+func (o *optionalHandler) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
+	if !o.enabled.Load() {
+		http.NotFound(answer, request)
+		return
+	}
+	o.handler.ServeHTTP(answer, request)
+}
+
+// sameAddress reports whether only one server can listen at two addresses and serves at both. Port 0 means any free port.
+func sameAddress(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	return hostA == hostB || anyHost(hostA) && anyHost(hostB)
+}
+
+// anyHost reports whether a server at host listens at all of the machine's addresses.
+func anyHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // metricsAddress returns where metrics are served, empty for nowhere. override comes from the environment.

@@ -3,13 +3,18 @@ package listener
 import (
 	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listener/metrics"
 )
 
 func TestWhereMetricsAreServed(t *testing.T) {
@@ -92,5 +97,51 @@ func TestTheLogLevelCanChange(t *testing.T) {
 	got := to.String()
 	if strings.Contains(got, "quiet") || !strings.Contains(got, `"severity":"debug"`) || !strings.Contains(got, `"message":"loud"`) {
 		t.Errorf("log = %s", got)
+	}
+}
+
+// The kubelet's probes decide whether the process lives: metrics that are to be served at their port are served beside them.
+func TestMetricsAtTheAddressOfTheProbes(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	probes := free.Addr().String()
+	_ = free.Close()
+	settings := &config.Config{MetricsAddr: probes, MetricsEndpoint: "/metrics"}
+	d := dependencies{Options: Options{HealthAddress: probes, Clock: clock.RealClock{}}, log: logr.Discard()}
+	d.health, d.metrics = &health{clock: d.Clock}, metrics.New(settings, d.log)
+	defer d.serve(settings, zap.NewAtomicLevel())()
+	if got := ask(probes + "/healthz"); got != "ok\n" {
+		t.Errorf("/healthz: %s", got)
+	}
+	if got := ask(probes + "/metrics"); !strings.Contains(got, "gha_max_runners") {
+		t.Errorf("/metrics: %s", got)
+	}
+	moved := *settings
+	moved.MetricsAddr = ""
+	d.apply(&moved)
+	if got := ask(probes + "/metrics"); strings.Contains(got, "gha_max_runners") {
+		t.Errorf("metrics that were switched off: %s", got)
+	}
+}
+
+func TestWhichAddressesAreTheSame(t *testing.T) {
+	for _, test := range []struct {
+		metrics, probes string
+		want            bool
+	}{
+		{":8081", ":8081", true},
+		{"0.0.0.0:8081", ":8081", true},
+		{"[::]:8081", "0.0.0.0:8081", true},
+		{"127.0.0.1:8081", "127.0.0.1:8081", true},
+		{"127.0.0.1:8081", ":8081", false},
+		{":8080", ":8081", false},
+		{"127.0.0.1:0", "127.0.0.1:0", false},
+		{"", "", false},
+	} {
+		if got := sameAddress(test.metrics, test.probes); got != test.want {
+			t.Errorf("%q and %q: %v", test.metrics, test.probes, got)
+		}
 	}
 }

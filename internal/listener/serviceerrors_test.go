@@ -253,3 +253,50 @@ func TestAClientThatIsRefusedForLongIsMadeAnewNowAndThen(t *testing.T) {
 		}
 	})
 }
+
+// A scale set that is answered without statistics says nothing about jobs that were just acquired.
+func TestAcquiredJobsOutlastAScaleSetWithoutStatistics(t *testing.T) {
+	for name, acquired := range map[string]int{"all": 2, "one of two": 1} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.github.onAcquire = func(ids []int64) ([]int64, error) { return ids[:acquired], nil }
+				s.github.onRead = func() error {
+					s.github.mu.Lock()
+					defer s.github.mu.Unlock()
+					s.github.statistics = nil
+					return nil
+				}
+				s.start()
+				s.send(message(1, 0, "offer 1", "offer 2"))
+				s.pass(refreshAfter + publishInterval)
+				if got := s.cluster.last().Replicas; got != acquired {
+					t.Errorf("replicas = %d after %d jobs were acquired; published %v", got, acquired, s.cluster.published)
+				}
+				s.pass(acquisitionExpiresAfter + 2*pollHoldPeriod)
+				if got := s.cluster.last().Replicas; got != 0 {
+					t.Errorf("replicas = %d though the jobs were never assigned", got)
+				}
+			})
+		})
+	}
+}
+
+// Nor does a service have to hold polls: no message for a while says as much.
+func TestWithoutACallForStatisticsShortPollsSayEnoughTogether(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onRead = func() error {
+			return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound}
+		}
+		s.github.immediatePolls = 1 << 30
+		s.start()
+		s.send(message(1, 1, "assign 1"))
+		s.pass(time.Second)
+		s.send(message(2, 0, "complete 1 a"))
+		s.pass(publishInterval - gatherPeriod)
+		promised := s.scaler.desired.PatchID
+		s.pass(2 * publishInterval)
+		if got := s.cluster.last().PatchID; got <= promised {
+			t.Errorf("patchID stayed %d while polls brought nothing", got)
+		}
+	})
+}

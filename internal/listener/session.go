@@ -95,7 +95,7 @@ func (l *loop) opened(client GitHub, session Session, generation int, err error)
 	s.client, s.current, s.sessionID, s.failure, s.conflicts = client, session, session.ID(), nil, 0
 	s.backoff.reset()
 	l.polls.opened(now)
-	l.refreshing.quiet = false
+	l.refreshing.otherPoll()
 	if !l.polls.doubted { // otherwise only a good poll proves that messages are received
 		l.health.polled(now)
 		l.metrics.Polled(now)
@@ -106,7 +106,7 @@ func (l *loop) opened(client GitHub, session Session, generation int, err error)
 	} else {
 		l.refreshing.dueAt = now // missing statistics do not mean zero jobs
 	}
-	l.offers.search = search{session: session, backoff: backoff{initial: initialPause, max: maxSearchPause}}
+	l.offers.search = search{session: session, due: true, backoff: backoff{initial: initialPause, max: maxSearchPause}}
 }
 
 func (l *loop) openFailed(err error) {

@@ -147,7 +147,7 @@ func TestProbes(t *testing.T) {
 	expect := func(when, path string, want int) {
 		t.Helper()
 		answer := httptest.NewRecorder()
-		h.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		h.handler(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 		if answer.Code != want {
 			t.Errorf("%s: %s = %d %s, want %d", when, path, answer.Code, answer.Body, want)
 		}

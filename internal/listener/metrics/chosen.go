@@ -23,10 +23,10 @@ type chosen struct {
 	// path is where they are served.
 	path       string
 	registry   *prometheus.Registry
-	gauges     map[string]prometheus.Gauge
+	gauges     map[string]*prometheus.GaugeVec
 	counters   map[string]*prometheus.CounterVec
 	histograms map[string]*prometheus.HistogramVec
-	// labels holds the label names of each counter and histogram.
+	// labels holds the label names of each metric.
 	labels map[string][]string
 }
 
@@ -39,7 +39,7 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 	c := &chosen{
 		configured: settings.Metrics, preset: settings.MetricsLabels, ofSet: labelsOfSet(settings),
 		path: endpoint(settings), registry: prometheus.NewRegistry(),
-		gauges: map[string]prometheus.Gauge{}, counters: map[string]*prometheus.CounterVec{},
+		gauges: map[string]*prometheus.GaugeVec{}, counters: map[string]*prometheus.CounterVec{},
 		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{},
 	}
 	labels := prometheus.Labels{labelName: c.ofSet[labelName], labelNamespace: c.ofSet[labelNamespace]}
@@ -94,7 +94,7 @@ func (c *chosen) addGauge(name string, labels []string) error {
 	if err := c.registry.Register(gauge); err != nil {
 		return err
 	}
-	c.gauges[name] = gauge.With(pick(c.ofSet, labels))
+	c.gauges[name], c.labels[name] = gauge, labels
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric, buc
 
 func (c *chosen) set(name string, value float64) {
 	if gauge, ok := c.gauges[name]; ok {
-		gauge.Set(value)
+		gauge.With(pick(c.ofSet, c.labels[name])).Set(value)
 	}
 }
 

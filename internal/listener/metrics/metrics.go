@@ -20,7 +20,7 @@ type Metrics struct {
 	log     logr.Logger
 	own     *own
 	current atomic.Pointer[chosen]
-	// last is shown again when the choice of metrics changes.
+	// last is shown again when the choice of metrics changes, nil until there are statistics.
 	last atomic.Pointer[observation]
 }
 
@@ -32,7 +32,6 @@ type observation struct {
 // New returns the metrics that the configuration selects. Unknown names are logged and skipped.
 func New(settings *config.Config, log logr.Logger) *Metrics {
 	m := &Metrics{log: log, own: newOwn()}
-	m.last.Store(&observation{})
 	m.Configure(settings)
 	return m
 }
@@ -46,13 +45,18 @@ func (m *Metrics) Configure(settings *config.Config) {
 	}
 	before.set(minRunners, float64(settings.MinRunners))
 	before.set(maxRunners, float64(settings.MaxRunners))
-	m.show(m.last.Load())
+	if seen := m.last.Load(); seen != nil {
+		m.show(seen)
+	}
 }
 
-// Statistics shows what GitHub says of the set and how many runners follow from it.
+// Statistics shows what GitHub says of the set and how many runners follow from it. The first are no scale decision: what was
+// wanted before the process began is not known here.
 func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 	seen := &observation{statistics: *statistics, desired: desired}
-	m.own.decided(m.last.Swap(seen).desired, desired)
+	if before := m.last.Swap(seen); before != nil {
+		m.own.decided(before.desired, desired)
+	}
 	m.show(seen)
 }
 

@@ -167,9 +167,9 @@ func TestBuckets(t *testing.T) {
 
 func TestOwnMetrics(t *testing.T) {
 	m := New(settings(nil), logr.Discard())
-	m.Statistics(statistics(), 5)
-	m.Statistics(statistics(), 2)
-	m.Statistics(statistics(), 2)
+	for _, desired := range []int{0, 5, 2, 2} {
+		m.Statistics(statistics(), desired)
+	}
 	m.Request(actions.RequestInfo{Endpoint: "registration_token", StatusCode: 201,
 		RateLimit: &actions.RateLimit{Resource: "core", Remaining: 12}, TokenExpires: time.Unix(1700000000, 0)})
 	m.Request(actions.RequestInfo{Endpoint: "get_message"})
@@ -276,4 +276,24 @@ func TestWorkflowReferences(t *testing.T) {
 			t.Errorf("%q: %q, want %q", reference, got, want)
 		}
 	}
+}
+
+// Before GitHub has said anything a count of 0 would be a lie, and what the first statistics ask for is no change: a restart of
+// a busy scale set must look like neither.
+func TestNothingIsShownBeforeTheFirstStatistics(t *testing.T) {
+	m := New(settings(nil), logr.Discard())
+	m.Configure(settings(nil))
+	scraped := scrape(t, m, "/metrics")
+	for _, name := range []string{
+		availableJobs, acquiredJobs, assignedJobs, runningJobs, registeredRunners, busyRunners, idleRunners, desiredRunners,
+	} {
+		if strings.Contains(scraped, name) {
+			t.Errorf("%s is shown", name)
+		}
+	}
+	expect(t, scraped, "gha_max_runners"+ofSet+"9")
+	m.Statistics(statistics(), 5)
+	const set = `name="set",namespace="ns"`
+	expect(t, scrape(t, m, "/metrics"), "gha_desired_runners"+ofSet+"5",
+		`gha_listener_scale_decisions_total{direction="up",`+set+`} 0`, `gha_listener_scale_decisions_total{direction="down",`+set+`} 0`)
 }

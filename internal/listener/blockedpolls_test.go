@@ -1,0 +1,73 @@
+package listener
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// block begins to listen and has as many messages wait as there may be, since each attempt to report fails after a while.
+func (s *scenario) block(reports int, after time.Duration) {
+	s.log = logr.Discard() // it would be thousands of lines
+	s.file.MaxRunners = 100
+	s.start()
+	s.cluster.onJob = func(string) error {
+		<-time.After(after)
+		return apierrors.NewInternalError(errBroken)
+	}
+	for id := range int64(maxUnackedMessages) {
+		var entries []string
+		for i := range reports {
+			entries = append(entries, fmt.Sprintf("complete %d r%d-%d", id, id, i))
+		}
+		s.send(message(id+1, 0, entries...))
+		s.pass(gatherPeriod)
+	}
+	s.pass(refreshAfter + 5*time.Second)
+}
+
+// The statuses of runners can't be patched, the set can: it follows demand although no poll goes out.
+func TestDemandIsFollowedWhileReportsKeepPollsWaiting(t *testing.T) {
+	for name, test := range map[string]struct {
+		reports int
+		after   time.Duration
+	}{
+		"at once":    {1, 10 * time.Millisecond},
+		"after 1 s":  {1, time.Second},
+		"after 3 s":  {1, 3 * time.Second},
+		"hanging":    {1, kubernetesTimeout},
+		"in burst":   {maxMessageEntries, time.Second},
+		"all of 50s": {maxMessageEntries, kubernetesTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.block(test.reports, test.after)
+				polls := len(s.github.pollTimes())
+				s.send(message(1000, 7, "assign 9001"))
+				s.pass(refreshAfter + time.Second)
+				if got := s.cluster.last().Replicas; got != 7 {
+					t.Errorf("replicas = %d, want the 7 of the statistics; %d polls went out meanwhile", got, len(s.github.pollTimes())-polls)
+				}
+			})
+		})
+	}
+}
+
+// A report that fails for long is given up while the API server takes the set's patches, and then polls go on.
+func TestReportsThatFailForLongLetPollsGoOn(t *testing.T) {
+	for _, after := range []time.Duration{10 * time.Millisecond, 3 * time.Second, 5 * time.Second, kubernetesTimeout} {
+		t.Run(after.String(), func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.block(1, after)
+				s.send(message(1000, 7, "assign 9001"))
+				s.pass(10 * time.Minute)
+				if got := s.github.noted("delete 1000"); got != 1 {
+					t.Errorf("%d messages still wait, the last poll was after %d", len(s.polls.unacked), s.github.lastPollAt().lastID)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,170 @@
+package listener
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+// offer has GitHub offer jobs, of which only those standing can be acquired. It returns how often it was asked which those are.
+func (s *scenario) offer(from, to int64, standing ...int64) (searches *int) {
+	s.log = logr.Discard()
+	s.start()
+	searches = new(int)
+	s.github.mu.Lock()
+	s.github.acquirable = nil
+	for _, id := range standing {
+		s.github.acquirable = append(s.github.acquirable, actions.JobAvailable{JobMessageBase: job(id)})
+	}
+	if s.github.onSearch == nil {
+		s.github.onSearch = func() error { *searches++; return nil }
+	}
+	s.github.onAcquire = func(ids []int64) ([]int64, error) {
+		return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return !slices.Contains(standing, id) }), nil
+	}
+	s.github.mu.Unlock()
+	for first := from; first <= to; first += maxMessageEntries {
+		var entries []string
+		for id := first; id <= min(first+maxMessageEntries-1, to); id++ {
+			entries = append(entries, fmt.Sprintf("offer %d", id))
+		}
+		s.send(message(first, s.github.statistics.TotalAssignedJobs, entries...))
+	}
+	return searches
+}
+
+// Jobs may be canceled, or taken by another scale set, while this one has no room for them, and no message says so.
+func TestWithdrawnOffersDoNotHoldUpOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		full, free int
+	}{
+		"one runner": {1, 1},
+		"drained":    {0, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.file.MaxRunners = test.full
+				s.github.statistics = statistics(test.full)
+				searches := s.offer(1, 1001, 1001)
+				s.pass(time.Hour)
+				s.reload(func(c *config.Config) { c.MaxRunners = test.free })
+				s.send(message(5000, 0, "complete 9000 a"))
+				s.pass(2 * publishInterval)
+				if s.github.noted("acquire [1001]") != 1 || len(s.offers.waiting) != 0 {
+					t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.waiting), s.github.calls)
+				}
+				if *searches > 2 {
+					t.Errorf("GitHub was asked %d times which offers stand", *searches)
+				}
+			})
+		})
+	}
+}
+
+// GitHub may refuse a job that is gone instead of leaving it out.
+func TestRefusedOffersDoNotHoldUpOthers(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.MaxRunners = 2
+		s.offer(1, 1)
+		s.pass(publishInterval)
+		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(500)}}
+		s.github.onAcquire = func(ids []int64) ([]int64, error) {
+			if len(ids) > 1 || ids[0] != 500 {
+				return nil, &actions.Error{Endpoint: actions.EndpointAcquireJobs, StatusCode: http.StatusBadRequest}
+			}
+			return ids, nil
+		}
+		var entries []string
+		for id := range 500 {
+			entries = append(entries, fmt.Sprintf("offer %d", id+1))
+		}
+		s.send(message(2, 0, entries...))
+		s.pass(3 * publishInterval)
+		if s.github.noted("acquire [500]") != 1 {
+			t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.waiting), s.github.calls)
+		}
+	})
+}
+
+// A service may not say which offers stand; then each of them is asked for.
+func TestOffersAreKeptWhereNobodyKnowsWhichStand(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		searches := 0
+		s.github.onSearch = func() error {
+			searches++
+			return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
+		}
+		s.offer(1, 21, 21)
+		s.pass(time.Minute)
+		if s.github.noted("acquire [21]") != 1 || searches != 1 {
+			t.Errorf("asked %d times which stand, calls of GitHub: %v, want the last offer asked for", searches, s.github.calls)
+		}
+	})
+}
+
+// An answer that was under way when an offer came may not know it.
+func TestAnOfferThatComesDuringTheSearchIsKept(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.file.MaxRunners = 1
+		s.start()
+		s.pass(publishInterval)
+		release := make(chan struct{})
+		s.github.onSearch = func() error { <-release; return nil }
+		s.github.onAcquire = func(ids []int64) ([]int64, error) { return nil, nil }
+		s.send(message(1, 0, "offer 1", "offer 2", "offer 3"))
+		s.send(message(2, 1, "assign 9", "offer 4")) // no room for it at present
+		close(release)
+		s.pass(time.Second)
+		if diff := cmp.Diff([]int64{4}, s.offers.waiting); diff != "" {
+			t.Errorf("waiting (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// An answer that lacks a job while others compete for every offer must not make one call of each message.
+func TestSearchesAreSpaced(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.log, s.file.MaxRunners = logr.Discard(), 1
+		s.start()
+		searches := 0
+		s.github.onSearch = func() error { searches++; return nil }
+		s.github.onAcquire = func([]int64) ([]int64, error) { return nil, nil }
+		for id := range int64(300) {
+			s.send(message(id+1, 0, fmt.Sprintf("offer %d", 100*id), fmt.Sprintf("offer %d", 100*id+1)))
+			s.pass(100 * time.Millisecond)
+		}
+		if most := int(30*time.Second/publishInterval) + 1; searches < 2 || searches > most {
+			t.Errorf("asked %d times in 30 s, want more than once, but %d times at most", searches, most)
+		}
+	})
+}
+
+// What could not be read of a message may be offers, and its statistics.
+func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		broken := true
+		s.github.onPoll = func() error {
+			if !broken {
+				return nil
+			}
+			broken = false
+			s.github.mu.Lock()
+			defer s.github.mu.Unlock()
+			s.github.acquirable, s.github.statistics = []actions.JobAvailable{{JobMessageBase: job(8)}}, statistics(2)
+			return &actions.MalformedMessageError{MessageID: 9, Message: &actions.Message{ID: 9}, Err: errBroken}
+		}
+		s.start()
+		s.pass(publishInterval)
+		if s.github.noted("delete 9") != 1 || s.github.noted("acquire [8]") != 1 || s.cluster.last().Replicas != 3 {
+			t.Errorf("replicas = %d, calls of GitHub: %v", s.cluster.last().Replicas, s.github.calls)
+		}
+	})
+}
