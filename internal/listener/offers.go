@@ -62,6 +62,7 @@ func (o *offers) keep(available []actions.JobAvailable, doubted []int64) {
 		delete(gone, job.RunnerRequestID)
 	}
 	o.waiting = slices.DeleteFunc(o.waiting, func(id int64) bool { return gone[id] })
+	o.singly = min(o.singly, len(o.waiting))
 }
 
 func (o *offers) add(requestID int64) {
@@ -244,6 +245,9 @@ func (l *loop) foundOffers(available []actions.JobAvailable, doubted []int64, er
 		if !l.scaler.has(job.RunnerRequestID) {
 			l.offers.add(job.RunnerRequestID)
 		}
+	}
+	if len(available) < l.scaler.statistics.TotalAvailableJobs {
+		return // not all that stand: a list that lags, a page of it, or a service that lists none any more
 	}
 	before := len(l.offers.waiting)
 	l.offers.keep(available, doubted)

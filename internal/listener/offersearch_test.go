@@ -168,3 +168,34 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 		}
 	})
 }
+
+// After offers that were refused together are found to be withdrawn, those that come later are asked for together again.
+func TestWithdrawnOffersAreNotAskedForOneByOne(t *testing.T) {
+	o := offers{waiting: []int64{1, 2, 3, 4}, singly: 4}
+	o.keep([]actions.JobAvailable{{JobMessageBase: job(4)}}, []int64{1, 2, 3, 4})
+	o.add(5)
+	if diff := cmp.Diff([]int64{4, 5}, o.waiting); diff != "" || o.singly != 1 {
+		t.Errorf("one by one: %d, want the one that was there; waiting (-want +got):\n%s", o.singly, diff)
+	}
+}
+
+// A list that lags, or a service that lists none any more, is no proof that offers were withdrawn: the same answers say how many
+// there are.
+func TestOffersThatGitHubCountsAreKept(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.log = logr.Discard()
+		s.file.MaxRunners = 5
+		s.start()
+		s.scaler.statistics.TotalAvailableJobs = 2
+		s.offers.waiting = []int64{1, 2}
+		s.loop.foundOffers(nil, []int64{1, 2}, nil)
+		if len(s.offers.waiting) != 2 {
+			t.Errorf("waiting: %v, want both", s.offers.waiting)
+		}
+		s.scaler.statistics.TotalAvailableJobs = 0
+		s.loop.foundOffers(nil, []int64{1, 2}, nil)
+		if len(s.offers.waiting) != 0 {
+			t.Errorf("waiting: %v, want none", s.offers.waiting)
+		}
+	})
+}

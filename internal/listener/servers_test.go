@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listener/metrics"
+	"github.com/harrier-ci/harrier/internal/testkube/ports"
 )
 
 func TestWhereMetricsAreServed(t *testing.T) {
@@ -102,12 +104,11 @@ func TestTheLogLevelCanChange(t *testing.T) {
 
 // The kubelet's probes decide whether the process lives: metrics that are to be served at their port are served beside them.
 func TestMetricsAtTheAddressOfTheProbes(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Take(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	probes := free.Addr().String()
-	_ = free.Close()
+	probes := net.JoinHostPort("127.0.0.1", strconv.Itoa(free[0]))
 	settings := &config.Config{MetricsAddr: probes, MetricsEndpoint: "/metrics"}
 	d := dependencies{Options: Options{HealthAddress: probes, Clock: clock.RealClock{}}, log: logr.Discard()}
 	d.health, d.metrics = &health{clock: d.Clock}, metrics.New(settings, d.log)

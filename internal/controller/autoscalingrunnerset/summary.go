@@ -41,7 +41,7 @@ func (p *pass) stage() (reason, message string) {
 	case stopping:
 		return "StoppingListener", "the listener ends its session"
 	case len(p.runnerSets) > 0:
-		return "DrainingRunners", fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", currentRunners(p.runnerSets))
+		return "DrainingRunners", drainingMessage(currentRunners(p.runnerSets))
 	case p.searching:
 		return "Deregistering", fmt.Sprintf("GitHub is asked, for %s at most, which scale set is there", DeregisterTimeout.Round(time.Second))
 	case p.registration != nil:
@@ -50,11 +50,22 @@ func (p *pass) stage() (reason, message string) {
 	return "Releasing", "the last objects go"
 }
 
+// drainingMessage says what the deletion of runners waits for, of which so many have not ended.
+func drainingMessage(left int) string {
+	if left == 0 {
+		return "runners that have ended wait for their pods; where one stays, kubectl get ephemeralrunners has the reason"
+	}
+	return fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", left)
+}
+
 // awaitedRunnerSet says what the next EphemeralRunnerSet waits for, which can be a job that takes hours.
 func (p *pass) awaitedRunnerSet() string {
 	deleted := p.runnerSet()
 	if !p.registeredHere() || deleted == nil {
 		return "the EphemeralRunnerSet is being made"
+	}
+	if deleted.Status.CurrentReplicas == 0 {
+		return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is made until it is gone: %s", deleted.Name, drainingMessage(0))
 	}
 	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is made until %d busy runners of it have finished their jobs (of %d that are left)",
 		deleted.Name, deleted.Status.BusyRunners, deleted.Status.CurrentReplicas)

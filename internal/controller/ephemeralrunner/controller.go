@@ -71,7 +71,8 @@ type Controller struct {
 	beganAt  time.Time // the first pass: as long as another manager leads there is none
 	memories map[types.UID]*memory
 	names    map[types.NamespacedName]types.UID // of the runners in memories
-	refused  map[string]time.Time               // by namespace, when the API server last refused to have a pod there patched
+	// forbidden has, by namespace, when the API server last forbade to patch a pod there.
+	forbidden map[string]time.Time
 }
 
 // key names a runner: by the name of its object, so that it can be reconciled again, and by UID, so that a later object
@@ -84,10 +85,10 @@ type key struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
-		options:  options,
-		memories: map[types.UID]*memory{},
-		names:    map[types.NamespacedName]types.UID{},
-		refused:  map[string]time.Time{},
+		options:   options,
+		memories:  map[types.UID]*memory{},
+		names:     map[types.NamespacedName]types.UID{},
+		forbidden: map[string]time.Time{},
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
 	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)

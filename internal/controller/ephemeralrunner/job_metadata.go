@@ -24,9 +24,12 @@ const (
 	// resultAfter is how long after its job's end a pod has to live to get the result, too. Nearly every pod ends
 	// within two seconds, and a runner's budget has one patch of its pod.
 	resultAfter = 5 * time.Second
-	// refusedRetryAfter is how long no pod of a namespace is patched after the API server has refused that: the Role
-	// that allows it is the chart's, and plain manifests may lack it; or a policy forbids it.
-	refusedRetryAfter = 10 * time.Minute
+	// forbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden that: the Role
+	// that allows it is the chart's, and plain manifests may lack it.
+	forbiddenRetryAfter = 10 * time.Minute
+	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied that: it may be about this pod
+	// alone, or a passing failure of the webhook, and until then nothing protects the pod from node autoscalers.
+	deniedRetryAfter = time.Minute
 )
 
 // annotated has the UIDs of the pods that got the job and its result: a late cache must not have either written again.
@@ -49,8 +52,11 @@ const (
 func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error) {
 	now := c.options.Clock.Now()
 	what, requeueAt := planAnnotate(p, now)
-	if what == annotateNothing || c.options.NoJobMetadata || c.recentlyRefused(p.Namespace, now) {
+	if what == annotateNothing || c.options.NoJobMetadata {
 		return requeueAt, nil
+	}
+	if retryAt := c.refusedUntil(p); now.Before(retryAt) {
+		return kube.EarlierOf(requeueAt, retryAt), nil
 	}
 	if c.deferStatus(p.EphemeralRunner) && now.Before(p.memory.startedAt.Add(maxStatusDelay)) {
 		return now.Add(statusRecheckPeriod), nil
@@ -62,7 +68,7 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 	switch {
 	case isRefusal(err):
 		c.recordRefused(ctx, p, err, now)
-		return requeueAt, nil
+		return kube.EarlierOf(requeueAt, c.refusedUntil(p)), nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
 	}
@@ -187,26 +193,31 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
-// isRefusal reports whether the API server does not want a request, and would not take it a moment later either: Forbidden
-// is what the manager may not do, the others are what an admission policy (Invalid) or webhook (BadRequest) denies.
+// isRefusal reports whether the API server does not want a request: Forbidden is what the manager may not do, the others are
+// what an admission policy (Invalid) or webhook (BadRequest) denies.
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// recentlyRefused reports whether it is too early to patch a pod of the namespace again.
-func (c *Controller) recentlyRefused(namespace string, now time.Time) bool {
+// refusedUntil returns until when the runner's pod is not patched; a time in the past where nothing was refused.
+func (c *Controller) refusedUntil(p *pass) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, refused := c.refused[namespace]
-	return refused && now.Before(last.Add(refusedRetryAfter))
+	forbidden, denied := c.forbidden[p.Namespace].Add(forbiddenRetryAfter), p.memory.deniedAt.Add(deniedRetryAfter)
+	return kube.LaterOf(forbidden, denied)
 }
 
-// recordRefused records once for a namespace that its pods do not get their jobs. Nothing else fails by that.
+// recordRefused records, once for a namespace or a runner, that pods do not get their jobs. Nothing else fails by that.
 func (c *Controller) recordRefused(ctx context.Context, p *pass, refusal error, now time.Time) {
-	c.mu.Lock()
-	_, recorded := c.refused[p.Namespace]
-	c.refused[p.Namespace] = now
-	c.mu.Unlock()
+	var recorded bool
+	if apierrors.IsForbidden(refusal) {
+		c.mu.Lock()
+		_, recorded = c.forbidden[p.Namespace]
+		c.forbidden[p.Namespace] = now
+		c.mu.Unlock()
+	} else {
+		recorded, p.memory.deniedAt = !p.memory.deniedAt.IsZero(), now
+	}
 	if !recorded {
 		c.record(ctx, p, podMetadataForbidden(p.Namespace, refusal))
 	}

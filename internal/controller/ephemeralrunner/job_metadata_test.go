@@ -167,7 +167,11 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want one try", got)
 				}
-				f.elapse(refusedRetryAfter)
+				retryAt, err := f.controller.annotateJob(t.Context(), f.controller.recall(f.runner(), f.pod()))
+				if wait := time.Until(retryAt); err != nil || wait <= 0 || wait > forbiddenRetryAfter {
+					t.Errorf("tried again after %s, %v: nothing else may bring the runner back", wait, err)
+				}
+				f.elapse(forbiddenRetryAfter)
 				f.settle()
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want another try after a pause", got)

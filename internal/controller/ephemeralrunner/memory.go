@@ -43,6 +43,7 @@ type memory struct {
 	stoppedAt     time.Time // first seen without a running container since then
 	podGoneAt     time.Time // first seen without a pod since then
 	podLeft       bool      // may not be deleted by us: garbage collection does it once the runner is gone
+	deniedAt      time.Time // a policy or webhook last denied to have the pod patched
 	busy          bool      // GitHub has refused to remove the registration, because of a job
 	forced        bool      // the pod was deleted though GitHub had not answered
 

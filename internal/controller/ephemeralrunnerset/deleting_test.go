@@ -47,3 +47,19 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 		})
 	}
 }
+
+// A set that is being deleted leaves its room to the next one as its runners end, even while somebody keeps their pods.
+func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
+	runners := []*runnerView{
+		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseFailed},
+		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
+		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseRunning},
+		{deleting: true},
+	}
+	for deleting, want := range map[bool]int{true: 2, false: 0} {
+		status := &v1alpha1.EphemeralRunnerSetStatus{}
+		if count(status, runners, deleting); status.CurrentReplicas != want {
+			t.Errorf("set being deleted: %t: %d runners counted, want %d", deleting, status.CurrentReplicas, want)
+		}
+	}
+}

@@ -62,12 +62,13 @@ func (h *history) describe(
 	return due
 }
 
-// count sets the status's numbers of runners. Those that are being deleted are counted only where deleting is set.
+// count sets the status's numbers of runners. Those that are being deleted are counted only where deleting is set, and where
+// they have not ended: another set has room for one in their place, even while somebody keeps their pods.
 func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, deleting bool) {
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
 	for _, r := range runners {
 		switch {
-		case r.deleting && !deleting:
+		case r.deleting && (!deleting || r.ended()):
 		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
 			status.FailedEphemeralRunners++
