@@ -21,6 +21,9 @@ func TestRefusalsComeWithAdvice(t *testing.T) {
 		"malformed":     {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},
 		"other":         {errors.New("away"), "create it: away"},
 	} {
+		if refused := name != "other"; IsRefused(test.err) != refused {
+			t.Errorf("%s: refused %t, want %t", name, !refused, refused)
+		}
 		if got := WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q in it", name, got, test.want)
 		}

@@ -98,7 +98,7 @@ func (p *pass) refusal() string {
 	switch {
 	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
 		return "" // the whole namespace is being deleted
-	case apierrors.IsInvalid(p.failure), apierrors.IsBadRequest(p.failure), apierrors.IsForbidden(p.failure):
+	case kube.IsRefused(p.failure):
 		return kube.WithAdvice(p.failure)
 	case p.cutShort && said != nil && said.Status == metav1.ConditionTrue && said.Reason == v1alpha1.ReasonReconcileFailed:
 		return said.Message

@@ -66,7 +66,7 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 	defer c.statusGate.enter()()
 	err := c.patchPod(ctx, p.pod, annotations, labels)
 	switch {
-	case isRefusal(err):
+	case kube.IsRefused(err):
 		c.recordRefused(ctx, p, err, now)
 		return kube.EarlierOf(requeueAt, c.refusedUntil(p)), nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
@@ -191,12 +191,6 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 		metadata["managedFields"] = kube.ClearedManagedFields()
 	}
 	return json.Marshal(map[string]any{"metadata": metadata})
-}
-
-// isRefusal reports whether the API server does not want a request: Forbidden is what the manager may not do, the others are
-// what an admission policy (Invalid) or webhook (BadRequest) denies.
-func isRefusal(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // refusedUntil returns until when the runner's pod is not patched; a time in the past where nothing was refused.
