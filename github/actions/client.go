@@ -2,6 +2,7 @@ package actions
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,7 +17,7 @@ import (
 // Options of a Client. All may be left out.
 type Options struct {
 	UserAgent UserAgent
-	// RootCAs are the certificate authorities to trust, system's and own together; nil means the system's.
+	// RootCAs are the certificate authorities to trust, system's and own together, as from CertPool; nil means the system's.
 	RootCAs *x509.CertPool
 	// Proxy chooses the proxy for a request; nil means HTTP_PROXY, HTTPS_PROXY and NO_PROXY as they are now.
 	Proxy func(*http.Request) (*url.URL, error)
@@ -27,6 +28,25 @@ type Options struct {
 	Clock clock.WithTicker
 	// OnRequest is called after every attempt, concurrently, and must not block.
 	OnRequest func(RequestInfo)
+}
+
+// ErrNoCertificate says that a text holds no certificate in PEM form.
+var ErrNoCertificate = errors.New("no certificate in PEM form")
+
+// CertPool returns the system's certificates with those in pem added; nil for an empty pem. It fails with ErrNoCertificate, or
+// where the system's certificates can't be read.
+func CertPool(pem string) (*x509.CertPool, error) {
+	if pem == "" {
+		return nil, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
+	}
+	if !pool.AppendCertsFromPEM([]byte(pem)) {
+		return nil, ErrNoCertificate
+	}
+	return pool, nil
 }
 
 // RequestInfo describes one attempt of a call, for metrics.
@@ -77,7 +97,8 @@ type Client struct {
 	observe    func(RequestInfo)
 	deadlines  deadlines
 	connection *shared[connection]
-	// renewFrom is when a connection that is still good may be renewed after a failure to, in Unix nanoseconds, 0 for ever.
+	// renewFrom is set when the renewal of a connection that is still good has failed: the next one is tried at this time at
+	// the earliest, in Unix nanoseconds. Zero sets no limit.
 	renewFrom atomic.Int64
 }
 

@@ -50,7 +50,7 @@ func TestDeadlines(t *testing.T) {
 
 func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
 	s := newServer(t)
-	still := clocktesting.NewFakeClock(epoch) // its pauses last for ever
+	still := clocktesting.NewFakeClock(epoch) // its pauses last forever
 	s.on("GET "+runnersURL+"/5", reply{status: 500, body: "overloaded"})
 	client := s.connected(func(o *Options) { o.Clock = still })
 	ctx, cancel := context.WithCancel(t.Context())

@@ -46,8 +46,7 @@ func TestConfigURL(t *testing.T) {
 	}
 }
 
-// Checklist line 30.
-func TestChecklist30HostedComparesHostWithPort(t *testing.T) {
+func TestHostedComparesHostWithPort(t *testing.T) {
 	hosted := map[string]bool{
 		"github.com": true, "GitHub.com": true, "www.github.com": true, "github.localhost": true, "x.ghe.com": true,
 		"github.localhost:8080": false, "github.com:443": false, "localhost": false, "127.0.0.1:1": false,
@@ -64,8 +63,8 @@ func TestChecklist30HostedComparesHostWithPort(t *testing.T) {
 	}
 }
 
-// Checklist line 30: the variable counts if merely present.
-func TestChecklist30ForceGHESCountsWhenEmpty(t *testing.T) {
+// The variable counts if merely present.
+func TestForceGHESCountsWhenEmpty(t *testing.T) {
 	t.Setenv(forceGHESVariable, "")
 	config, err := ParseConfigURL("https://github.com/o")
 	if err != nil {

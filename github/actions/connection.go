@@ -77,9 +77,7 @@ func (c *Client) connectUnlessLimited() func(context.Context, *connection) (*con
 			return nil, limited
 		}
 		fresh, err := c.connect(ctx)
-		if !errors.As(err, &limited) {
-			limited = nil
-		}
+		limited, _ = errors.AsType[*RateLimitedError](err)
 		return fresh, err
 	}
 }

@@ -71,8 +71,7 @@ func TestValidateCredentials(t *testing.T) {
 	}
 }
 
-// Checklist line 29.
-func TestChecklist29AppTokenHasThreeClaims(t *testing.T) {
+func TestAppTokenHasThreeClaims(t *testing.T) {
 	source, err := Credentials{App: &AppCredentials{ID: "Iv1.abc", InstallationID: 2, PrivateKey: pkcs1()}}.source()
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ var exceptions = []struct {
 	{"RunnerScaleSetExistsException", ErrScaleSetExists},
 }
 
-// Error is an answer of GitHub that is no success. errors.Is matches it with the sentinels above.
+// Error is an unsuccessful answer from GitHub. errors.Is matches it with the sentinels above.
 type Error struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
@@ -173,11 +173,23 @@ func (e *RateLimitedError) Unwrap() error { return e.Err }
 // RetryAt is when a call that failed with err may be repeated: at the time that suits the caller, or when GitHub wants to be asked
 // again, whichever is later.
 func RetryAt(err error, suits time.Time) time.Time {
-	var limited *RateLimitedError
-	if errors.As(err, &limited) && limited.Until.After(suits) {
+	if limited, ok := errors.AsType[*RateLimitedError](err); ok && limited.Until.After(suits) {
 		return limited.Until
 	}
 	return suits
+}
+
+// NamesException reports whether an answer named an exception of the service, which nobody on the way to it does.
+func NamesException(err error) bool {
+	answer, ok := errors.AsType[*Error](err)
+	return ok && answer.TypeName != ""
+}
+
+// IsRejected reports whether GitHub refused the call itself, so that repeating it is of no use. 408 does not count: a proxy
+// sends it about a poll that was held.
+func IsRejected(err error) bool {
+	answer, ok := errors.AsType[*Error](err)
+	return ok && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout && !errors.Is(err, ErrForeignAnswer)
 }
 
 // NetworkError says that no complete answer came: GitHub, a proxy or the network between is at fault, or the call's
@@ -251,8 +263,8 @@ func unexpected(endpoint string, err error) error {
 	return &UnexpectedResponseError{Endpoint: endpoint, Err: err}
 }
 
-// unless returns err, or nil when it means harmless.
-func unless(harmless, err error) error {
+// ignore returns err, or nil when it means harmless.
+func ignore(harmless, err error) error {
 	if errors.Is(err, harmless) {
 		return nil
 	}

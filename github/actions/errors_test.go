@@ -16,8 +16,8 @@ var sentinels = map[string]error{
 	"ErrUnauthorized": ErrUnauthorized,
 }
 
-// Checklist line 19: exceptions match by substring, whatever the status.
-func TestChecklist19WhatAnAnswerMeans(t *testing.T) {
+// Exceptions match by substring, whatever the status.
+func TestWhatAnAnswerMeans(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  Error
 		want []string
@@ -67,8 +67,8 @@ var sorted = cmp.Transformer("set", func(names []string) map[string]bool {
 	return set
 })
 
-// Checklist lines 19 and 27: bodies of errors, a taken name that another component wrapped, and plain text.
-func TestChecklist27BodiesOfErrors(t *testing.T) {
+// Bodies of errors, a taken name that another component wrapped, and plain text.
+func TestBodiesOfErrors(t *testing.T) {
 	const plain, html = "text/plain; charset=utf-8", "text/html"
 	wrapped := `{"error":"Bad request","details":"upstream said: ` + strings.ReplaceAll(exception("RunnerScaleSetExistsException", "taken"), `"`, `\"`) + `"}`
 	for name, test := range map[string]struct{ contentType, body, message, typeName string }{

@@ -186,7 +186,7 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// tooLargeError is errTooLarge with what a message has to be deleted by: the queue would stay at it for ever.
+// tooLargeError is errTooLarge with what a message has to be deleted by: the queue would stay at it forever.
 type tooLargeError struct{ messageID int64 }
 
 func (*tooLargeError) Error() string { return errTooLarge.Error() }
@@ -231,8 +231,7 @@ func causeOf(ctx context.Context, err error) error {
 // networkError describes why no complete answer came. The cause loses the URL that net/http wraps around it: it has a
 // query, and for a proxy a password.
 func (x *exchange) networkError(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	failure := &NetworkError{

@@ -33,9 +33,6 @@ const (
 	patience = 30 * time.Second
 )
 
-// Tests called TestChecklistNN… check line NN of the checklist that ends the description of the protocol. Lines 16
-// (order of acquiring and acknowledging) and 32 (exit codes of runners) concern those who use this client.
-
 // epoch is when the tests' clock starts.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -78,7 +75,7 @@ type reply struct {
 	do http.HandlerFunc
 }
 
-// server plays GitHub: it answers each "METHOD /path" with its list of replies, the last one for ever.
+// server plays GitHub: it answers each "METHOD /path" with its list of replies, the last one forever.
 type server struct {
 	*httptest.Server
 	t        *testing.T

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Checklist line 1: both flows' entries are told apart.
-func TestChecklist01AllKindsOfEntries(t *testing.T) {
+// Both flows' entries are told apart.
+func TestAllKindsOfEntries(t *testing.T) {
 	entry := func(kind string, more map[string]any) map[string]any {
 		fields := map[string]any{
 			"messageType": kind, "runnerRequestId": 9007199254740993, "repositoryName": "web", "ownerName": "acme", "jobId": "j-1",
@@ -52,8 +52,8 @@ func TestChecklist01AllKindsOfEntries(t *testing.T) {
 	}
 }
 
-// Checklist line 18: times carry a zone and up to seven digits; unset is year 1, null or absent.
-func TestChecklist18Times(t *testing.T) {
+// Times carry a zone and up to seven digits; unset is year 1, null or absent.
+func TestTimes(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		`"2026-03-01T12:00:00Z"`:              epoch,
 		`"2026-03-01T12:00:00.5Z"`:            epoch.Add(500 * time.Millisecond),
@@ -74,8 +74,8 @@ func TestChecklist18Times(t *testing.T) {
 	}
 }
 
-// Checklist line 17: an empty body has no entries, unknown inner types are no error.
-func TestChecklist17BodiesThatAreFine(t *testing.T) {
+// An empty body has no entries, unknown inner types are no error.
+func TestBodiesThatAreFine(t *testing.T) {
 	for body, entries := range map[string]int{`""`: 0, `"[]"`: 0, `"null"`: 0, `null`: 0, `"[{\"messageType\":\"New\"},{}]"`: 2} {
 		got, err := parseMessage([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":` + body + `}`))
 		if err != nil {
@@ -88,8 +88,8 @@ func TestChecklist17BodiesThatAreFine(t *testing.T) {
 	}
 }
 
-// Checklist lines 17 and 18: what is wrong is said, what can be read is returned, nothing crashes.
-func TestChecklist17And18MalformedMessages(t *testing.T) {
+// What is wrong is said, what can be read is returned, nothing crashes.
+func TestMalformedMessages(t *testing.T) {
 	const good = `[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]`
 	for name, test := range map[string]struct {
 		text    string
@@ -192,8 +192,8 @@ func TestMalformedMessageComesOutOfTheQueue(t *testing.T) {
 	}
 }
 
-// Checklist line 18: without statistics the last ones hold.
-func TestChecklist18MessageWithoutStatistics(t *testing.T) {
+// Without statistics the last ones hold.
+func TestMessageWithoutStatistics(t *testing.T) {
 	for _, statistics := range []string{"", `,"statistics":null`} {
 		got, err := parseMessage([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","body":"[{\"messageType\":\"JobStarted\"}]"` + statistics + `}`))
 		if err != nil || got.ID != 5 || got.Statistics != nil || len(got.JobsStarted) != 1 {

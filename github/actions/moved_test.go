@@ -31,15 +31,15 @@ func TestServiceThatHasMovedIsFollowed(t *testing.T) {
 	s.on(registerCall, reply{do: s.register}, reply{do: func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"url":%q,"token":"new-secret"}`, s.URL+"/elsewhere/")
 	}})
-	if young, old := removeRunner(t, s); young != nil || !errors.Is(old, ErrJobStillRunning) {
-		t.Errorf("RemoveRunner() = %v with a new address, %v with an old one; want nil and ErrJobStillRunning", young, old)
+	if young, old := removeRunner(t, s); !errors.Is(young, ErrRunnerNotFound) || !errors.Is(old, ErrJobStillRunning) {
+		t.Errorf("RemoveRunner() = %v with a new address, %v with an old one; want ErrRunnerNotFound and ErrJobStillRunning", young, old)
 	}
 }
 
 func TestWhatIsNotThereIsNotAskedForTwice(t *testing.T) {
 	s := newServer(t)
-	if young, old := removeRunner(t, s); young != nil || old != nil {
-		t.Errorf("RemoveRunner() = %v and %v, want nil", young, old)
+	if young, old := removeRunner(t, s); !errors.Is(young, ErrRunnerNotFound) || !errors.Is(old, ErrRunnerNotFound) {
+		t.Errorf("RemoveRunner() = %v and %v, want ErrRunnerNotFound", young, old)
 	}
 	if removals, registrations := len(s.calls("DELETE "+runnersURL+"/1")), s.registrations(); removals != 3 || registrations != 2 {
 		t.Errorf("%d removals and %d registrations, want 3 and 2", removals, registrations)

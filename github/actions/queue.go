@@ -53,8 +53,7 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 
 // asMalformedMessage returns err, or *MalformedMessageError where a message was too large and its id could be read.
 func asMalformedMessage(err error) error {
-	var large *tooLargeError
-	if errors.As(err, &large) && large.messageID != 0 {
+	if large, ok := errors.AsType[*tooLargeError](err); ok && large.messageID != 0 {
 		return &MalformedMessageError{MessageID: large.messageID, Message: &Message{ID: large.messageID}, Err: large}
 	}
 	return err

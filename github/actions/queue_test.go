@@ -27,8 +27,8 @@ func message(t *testing.T, id int64, entries ...map[string]any) string {
 	})
 }
 
-// Checklist line 5: the queue URL has a query; lastMessageId is added to it when above 0.
-func TestChecklist05QueueURLKeepsItsQuery(t *testing.T) {
+// The queue URL has a query; lastMessageId is added to it when above 0.
+func TestQueueURLKeepsItsQuery(t *testing.T) {
 	for id, want := range map[int64]string{0: "b=%2F&a=1;x", -1: "b=%2F&a=1;x", 100000007: "b=%2F&a=1;x&lastMessageId=100000007"} {
 		s := newServer(t)
 		s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{"messageQueueUrl": s.URL + "/queue?b=%2F&a=1;x"})})
@@ -69,8 +69,8 @@ func TestQueueURLWithoutQuery(t *testing.T) {
 	}
 }
 
-// Checklist line 4: the capacity header is the total the caller gives, up to 2147483647, never negative.
-func TestChecklist04CapacityHeader(t *testing.T) {
+// The capacity header is the total the caller gives, up to 2147483647, never negative.
+func TestCapacityHeader(t *testing.T) {
 	for capacity, want := range map[int]string{0: "0", 10: "10", math.MaxInt32: "2147483647", -5: "0"} {
 		s := newServer(t)
 		session := s.session()
@@ -94,8 +94,8 @@ func TestChecklist04CapacityHeader(t *testing.T) {
 	}
 }
 
-// Checklist line 11: 202 is no message and no error.
-func TestChecklist11NoMessage(t *testing.T) {
+// 202 is no message and no error.
+func TestNoMessage(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(pollCall, reply{status: 202})
@@ -108,8 +108,8 @@ func TestChecklist11NoMessage(t *testing.T) {
 	}
 }
 
-// Checklist line 15: ids are 64 bits; an undeleted message comes again when asked for.
-func TestChecklist15MessageIDs(t *testing.T) {
+// IDs are 64 bits; an undeleted message comes again when asked for.
+func TestMessageIDs(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	const id = math.MaxInt64
@@ -242,8 +242,8 @@ func TestDeletingAMessage(t *testing.T) {
 	}
 }
 
-// Checklist line 2: acquirejobs goes to the service's address with api-version, but with the queue token.
-func TestChecklist02AcquireJobsUsesTheQueueToken(t *testing.T) {
+// The call acquirejobs goes to the service's address with api-version, but with the queue token.
+func TestAcquireJobsUsesTheQueueToken(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(acquireCall, reply{body: `{"count":2,"value":[11,9007199254740993]}`})
@@ -263,8 +263,8 @@ func TestChecklist02AcquireJobsUsesTheQueueToken(t *testing.T) {
 	}
 }
 
-// Checklist line 2: a refused queue token is renewed through the session, with the admin token.
-func TestChecklist02AcquireJobsRenewsTheQueueToken(t *testing.T) {
+// A refused queue token is renewed through the session, with the admin token.
+func TestAcquireJobsRenewsTheQueueToken(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(acquireCall, reply{status: 401}, reply{body: `{"count":1,"value":[11]}`})
@@ -281,8 +281,8 @@ func TestChecklist02AcquireJobsRenewsTheQueueToken(t *testing.T) {
 	}
 }
 
-// Checklist line 3: the answer is lost, the repetition acquires nothing; that is no error.
-func TestChecklist03LostAnswerOfAcquireJobs(t *testing.T) {
+// The answer is lost, the repetition acquires nothing; that is no error.
+func TestLostAnswerOfAcquireJobs(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(acquireCall, cutShort(`{"count":1,"value":[11]}`), reply{body: `{"count":0,"value":[]}`})

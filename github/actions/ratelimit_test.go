@@ -12,8 +12,8 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// Checklist line 25: Retry-After can be long.
-func TestChecklist25LongLimitReturnsAtOnce(t *testing.T) {
+// Retry-After can be long.
+func TestLongLimitReturnsAtOnce(t *testing.T) {
 	inTwoMinutes := epoch.Add(2 * time.Minute)
 	for name, test := range map[string]struct {
 		status int
@@ -53,8 +53,8 @@ func TestChecklist25LongLimitReturnsAtOnce(t *testing.T) {
 	}
 }
 
-// Checklist line 25: a short Retry-After is waited for.
-func TestChecklist25ShortLimitIsWaitedFor(t *testing.T) {
+// A short Retry-After is waited for.
+func TestShortLimitIsWaitedFor(t *testing.T) {
 	for _, status := range []int{429, 503, 403} {
 		s := newServer(t)
 		s.on(getSetCall, reply{status: status, header: map[string]string{"Retry-After": "7"}}, reply{body: `{"id":7}`})

@@ -43,8 +43,8 @@ func TestRegistrationWalksTheChain(t *testing.T) {
 	}
 }
 
-// Checklist line 6: the service's address has a path and a trailing slash; a renewal changes it.
-func TestChecklist06ServiceAddressIsKeptAndReadAgain(t *testing.T) {
+// The service's address has a path and a trailing slash; a renewal changes it.
+func TestServiceAddressIsKeptAndReadAgain(t *testing.T) {
 	s := newServer(t)
 	moved := jsonText(t, map[string]string{
 		"url":   s.URL + "/rest/elsewhere//?tenant=x",
@@ -69,8 +69,8 @@ func TestChecklist06ServiceAddressIsKeptAndReadAgain(t *testing.T) {
 	}
 }
 
-// Checklist line 8: renewal when now + 60 s > exp.
-func TestChecklist08RenewsAMinuteBeforeExpiry(t *testing.T) {
+// Renewal when now + 60 s > exp.
+func TestRenewsAMinuteBeforeExpiry(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	client := s.client()
@@ -93,8 +93,8 @@ func TestChecklist08RenewsAMinuteBeforeExpiry(t *testing.T) {
 	}
 }
 
-// Checklist line 8: a token without exp, or that is no JWT, must not crash; it lasts five minutes.
-func TestChecklist08TokenWithoutExpiry(t *testing.T) {
+// A token without exp, or that is no JWT, must not crash; it lasts five minutes.
+func TestTokenWithoutExpiry(t *testing.T) {
 	for name, token := range map[string]string{
 		"no exp":        adminToken(t, jwt.MapClaims{"sub": "x"}),
 		"exp is a text": adminToken(t, jwt.MapClaims{"exp": "tomorrow"}),
@@ -153,8 +153,8 @@ func TestTokenThatHasEndedIsRenewedForEveryCall(t *testing.T) {
 	}
 }
 
-// Checklist line 9: runner-registration is repeated on 401 and 403 with its body.
-func TestChecklist09RegistrationIsRepeatedWithItsBody(t *testing.T) {
+// The call runner-registration is repeated on 401 and 403 with its body.
+func TestRegistrationIsRepeatedWithItsBody(t *testing.T) {
 	s := newServer(t)
 	refused := `{"message":"Bad credentials","documentation_url":"https://docs.github.com"}`
 	s.on(registerCall, reply{status: 401, body: refused}, reply{status: 403, body: refused}, reply{do: s.register})
@@ -176,8 +176,8 @@ func TestChecklist09RegistrationIsRepeatedWithItsBody(t *testing.T) {
 	}
 }
 
-// Checklist line 10: token calls answer 201, runner-registration any 2xx, creation of a scale set 200.
-func TestChecklist10SuccessStatuses(t *testing.T) {
+// Token calls answer 201, runner-registration any 2xx, creation of a scale set 200.
+func TestSuccessStatuses(t *testing.T) {
 	for _, status := range []int{200, 201} {
 		s := newServer(t)
 		s.on(registerCall, reply{status: status, body: jsonText(t, map[string]string{"url": s.URL + servicePath, "token": "opaque"})})

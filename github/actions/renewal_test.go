@@ -26,8 +26,8 @@ func (s *server) newestTokenOnly(next string) reply {
 	}}
 }
 
-// Checklist line 8: renewal on 401, and one repetition.
-func TestChecklist08RefusedAdminTokenIsRenewedOnce(t *testing.T) {
+// Renewal on 401, and one repetition.
+func TestRefusedAdminTokenIsRenewedOnce(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, s.newestTokenOnly(`{"id":7}`))
 	client := s.client()

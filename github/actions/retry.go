@@ -18,7 +18,7 @@ const (
 	firstPause = time.Second
 	// limitedPause is how long to keep away after a 429 that doesn't say; GitHub's documentation asks for a minute.
 	limitedPause = time.Minute
-	// longestPause bounds what is believed of a server's wish: a limit lasts an hour, a wrong date must not last for ever.
+	// longestPause bounds what is believed of a server's wish: a limit lasts an hour, a wrong date must not last forever.
 	longestPause = 24 * time.Hour
 )
 
@@ -129,8 +129,8 @@ func parseRetryAfter(header http.Header, now time.Time) (time.Time, bool) {
 	return onOurClock(date, header, now), err == nil
 }
 
-// onOurClock returns the time here at what is at that time on the server, whose own time an answer carries: clocks differ,
-// and what is reckoned from now on is not touched when ours is set.
+// onOurClock converts a time on the server's clock, which the answer's Date header shows, to ours. It counts from now, so that
+// the result stays right when our clock is set.
 func onOurClock(at time.Time, header http.Header, now time.Time) time.Time {
 	sent, err := http.ParseTime(header.Get("Date"))
 	if err != nil {

@@ -24,8 +24,8 @@ func (s *server) connected(options ...func(*Options)) *Client {
 	return client
 }
 
-// Checklist line 25: network errors, 429 and 5xx except 501 are repeated, POSTs too, and nothing else.
-func TestChecklist25WhatIsRepeated(t *testing.T) {
+// Network errors, 429 and 5xx except 501 are repeated, POSTs too, and nothing else.
+func TestWhatIsRepeated(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply    reply
 		attempts int
@@ -88,8 +88,8 @@ func TestFailureThatHealsIsNoError(t *testing.T) {
 	}
 }
 
-// Checklist line 26: status, body and request ids of the last attempt survive.
-func TestChecklist26LastAnswerSurvivesTheRetries(t *testing.T) {
+// Status, body and request ids of the last attempt survive.
+func TestLastAnswerSurvivesTheRetries(t *testing.T) {
 	s := newServer(t)
 	last := reply{
 		status: 503, body: exception("CircuitBreakerException", "the last one"),
@@ -115,8 +115,8 @@ func TestChecklist26LastAnswerSurvivesTheRetries(t *testing.T) {
 	}
 }
 
-// Checklist line 26: an answer survives a network error after it.
-func TestChecklist26AnswerBeforeANetworkErrorSurvives(t *testing.T) {
+// An answer survives a network error after it.
+func TestAnswerBeforeANetworkErrorSurvives(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{status: 500, body: "overloaded"}, cutShort("{"))
 	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
@@ -133,8 +133,8 @@ func TestChecklist26AnswerBeforeANetworkErrorSurvives(t *testing.T) {
 	}
 }
 
-// Checklist line 27: a BOM is dropped, of successes and of errors.
-func TestChecklist27ByteOrderMarkIsDropped(t *testing.T) {
+// A BOM is dropped, of successes and of errors.
+func TestByteOrderMarkIsDropped(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: "\xef\xbb\xbf" + `{"id":7}`},
 		reply{status: 404, body: "\xef\xbb\xbf" + exception("RunnerScaleSetNotFoundException", "No runner scale set found with identifier 7.")})
@@ -233,7 +233,7 @@ func TestEveryAttemptIsReported(t *testing.T) {
 	}
 }
 
-// The queue would stay at it for ever.
+// The queue would stay at it forever.
 func TestMessageTooLargeCanBeDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string

@@ -85,12 +85,17 @@ func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerRefer
 	return nil, fmt.Errorf("find runner %q: %w", name, ErrRunnerNotFound)
 }
 
-// RemoveRunner removes a runner's registration; one that is gone already counts as removed. Success proves that the
-// runner takes no job any more. It fails with ErrJobStillRunning when the runner has one.
+// RemoveRunner removes a runner's registration; one that GitHub says is gone already counts as removed. Success proves that the
+// runner takes no job any more. It fails with ErrJobStillRunning when the runner has one, and with ErrRunnerNotFound where a
+// 404 names no exception: GitHub's names one, so this may be the word of a gateway on the way.
 func (c *Client) RemoveRunner(ctx context.Context, id int) error {
-	return unless(ErrRunnerNotFound, c.callService(ctx, serviceRequest{
+	err := c.callService(ctx, serviceRequest{
 		endpoint: EndpointRemoveRunner, method: http.MethodDelete, path: runnersPath + "/" + strconv.Itoa(id),
-	}, nil))
+	}, nil)
+	if !NamesException(err) {
+		return err
+	}
+	return ignore(ErrRunnerNotFound, err)
 }
 
 // GetAcquirableJobs lists the jobs that are on offer to a scale set. None is an empty list. A service that doesn't know

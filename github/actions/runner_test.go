@@ -24,8 +24,8 @@ func TestGenerateJITConfig(t *testing.T) {
 	}
 }
 
-// Checklist line 21: the answer is lost, the repetition finds the name taken, the caller looks the runner up.
-func TestChecklist21LostJITConfig(t *testing.T) {
+// The answer is lost, the repetition finds the name taken, the caller looks the runner up.
+func TestLostJITConfig(t *testing.T) {
 	s := newServer(t)
 	s.on(jitCall, cutShort(`{"runner"`),
 		reply{status: 409, body: exception("TaskAgentExistsException", "taken")}, reply{body: `{"runner":{"id":6},"encodedJITConfig":"blob"}`})
@@ -79,8 +79,9 @@ func TestRunnerThatIsGone(t *testing.T) {
 	}
 }
 
-// Checklist lines 20 and 22: a runner that is gone counts as removed, one that is busy (or whose record lingers) not.
-func TestChecklist20And22RemoveRunner(t *testing.T) {
+// A runner of which GitHub says that it is gone counts as removed, one that is busy (or whose record lingers) not. Whether a
+// 404 without an exception's name is believed is for the caller to decide.
+func TestRemoveRunner(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply reply
 		want  error
@@ -88,7 +89,7 @@ func TestChecklist20And22RemoveRunner(t *testing.T) {
 	}{
 		"removed":             {reply{status: 204}, nil, false},
 		"gone":                {reply{status: 404, body: exception("TaskAgentNotFoundException", "gone")}, nil, false},
-		"gone, no name given": {reply{status: 404}, nil, false},
+		"gone, no name given": {reply{status: 404}, ErrRunnerNotFound, true},
 		"busy":                {reply{status: 400, body: exception("JobStillRunningException", "busy")}, ErrJobStillRunning, true},
 		"busy, newer status":  {reply{status: 409, body: exception("TaskAgentJobStillRunningException", "busy")}, ErrJobStillRunning, true},
 		"forbidden":           {reply{status: 403}, ErrUnauthorized, true},
@@ -112,8 +113,8 @@ func TestRemovalFailsWhenRegistrationAnswers404(t *testing.T) {
 	}
 }
 
-// Checklist line 1: the acquire flow's offers can be listed; services that don't know the question answer 404.
-func TestChecklist01AcquirableJobs(t *testing.T) {
+// The acquire flow's offers can be listed; services that don't know the question answer 404.
+func TestAcquirableJobs(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply  reply
 		want   []int64

@@ -131,7 +131,7 @@ func (c *Client) UpdateRunnerScaleSet(ctx context.Context, id int, set *RunnerSc
 
 // DeleteRunnerScaleSet deletes a scale set. One that is gone already counts as deleted.
 func (c *Client) DeleteRunnerScaleSet(ctx context.Context, id int) error {
-	return unless(ErrScaleSetNotFound, c.callService(ctx, serviceRequest{
+	return ignore(ErrScaleSetNotFound, c.callService(ctx, serviceRequest{
 		endpoint: EndpointDeleteScaleSet, method: http.MethodDelete, path: scaleSetPath(id), scaleSetID: id,
 	}, nil))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Checklist line 7: names in queries are escaped.
-func TestChecklist07NamesAreEscaped(t *testing.T) {
+// Names in queries are escaped.
+func TestNamesAreEscaped(t *testing.T) {
 	const name = "a b&c=d#e+f%20/ü"
 	s := newServer(t)
 	s.on("GET "+scaleSetsURL, reply{body: `{"count":1,"value":[{"id":7}]}`})
@@ -70,8 +70,8 @@ func TestFindingNoneOrSeveral(t *testing.T) {
 	}
 }
 
-// Checklist lines 23 and 24: only what is set is sent; labels are of type System and the name is the first by default.
-func TestChecklist23And24RequestBodies(t *testing.T) {
+// Only what is set is sent; labels are of type System and the name is the first by default.
+func TestRequestBodies(t *testing.T) {
 	full := &RunnerScaleSet{
 		ID: 9, Name: "big", RunnerGroupID: 3, Labels: []Label{{Name: "big"}, {Name: "gpu", Type: "System"}},
 		RunnerSetting: RunnerSetting{DisableUpdate: true}, CreatedOn: epoch, RunnerJITConfigURL: "https://x", Statistics: &Statistics{},
@@ -149,8 +149,8 @@ func TestDeletingAScaleSetThatIsGone(t *testing.T) {
 	}
 }
 
-// Checklist line 19: a taken name answers 400.
-func TestChecklist19TakenScaleSetName(t *testing.T) {
+// A taken name answers 400.
+func TestTakenScaleSetName(t *testing.T) {
 	s := newServer(t)
 	s.on("POST "+scaleSetsURL, reply{status: 400, body: exception("RunnerScaleSetExistsException", "taken")})
 	if _, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{Name: "big"}); !errors.Is(err, ErrScaleSetExists) {

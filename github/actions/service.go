@@ -65,8 +65,8 @@ const addressTrust = 5 * time.Minute
 // mayHaveMoved reports whether an answer may be that of whoever is at an address that the service has left: a 404 that names
 // no exception. Taken at its word it would mean that a runner is gone, and so idle.
 func (c *Client) mayHaveMoved(used *connection, err error) bool {
-	var answer *Error
-	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound && answer.TypeName == "" &&
+	answer, ok := errors.AsType[*Error](err)
+	return ok && answer.StatusCode == http.StatusNotFound && answer.TypeName == "" &&
 		answer.Credential == CredentialAdminToken && c.clock.Since(used.since) >= addressTrust
 }
 

@@ -69,7 +69,7 @@ func (c *Client) DeleteSession(ctx context.Context, scaleSetID int, sessionID st
 		endpoint: EndpointDeleteSession, method: http.MethodDelete, scaleSetID: scaleSetID,
 		path: sessionPath(scaleSetID, sessionID),
 	}, nil)
-	return unless(ErrSessionNotFound, unless(ErrScaleSetNotFound, err))
+	return ignore(ErrSessionNotFound, ignore(ErrScaleSetNotFound, err))
 }
 
 // ID returns the session's id, a UUID.

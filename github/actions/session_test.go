@@ -36,8 +36,8 @@ func TestCreateSession(t *testing.T) {
 	}
 }
 
-// Checklist line 14: a conflict is 409 even for the same owner.
-func TestChecklist14SessionConflict(t *testing.T) {
+// A conflict is 409 even for the same owner.
+func TestSessionConflict(t *testing.T) {
 	for _, body := range []string{exception("RunnerScaleSetSessionConflictException", "The runner scale set big already has an active session for owner me."), ""} {
 		s := newServer(t)
 		s.on(createSessionCall, reply{status: 409, body: body})
@@ -58,8 +58,8 @@ func TestSessionOfAScaleSetThatIsGone(t *testing.T) {
 	}
 }
 
-// Checklist line 18: missing statistics must not crash; what a session can't do without is an error.
-func TestChecklist18IncompleteSession(t *testing.T) {
+// Missing statistics must not crash; what a session can't do without is an error.
+func TestIncompleteSession(t *testing.T) {
 	s := newServer(t)
 	s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{"statistics": nil, "runnerScaleSet": nil})})
 	session, err := s.client().CreateSession(t.Context(), 7, "me")
@@ -112,8 +112,8 @@ func TestDeletingASessionThatCannotExist(t *testing.T) {
 	}
 }
 
-// Checklist line 12: on 401 one PATCH, one repetition; the answer replaces the whole session.
-func TestChecklist12RefusedQueueTokenIsRenewedOnce(t *testing.T) {
+// On 401 one PATCH, one repetition; the answer replaces the whole session.
+func TestRefusedQueueTokenIsRenewedOnce(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(pollCall, reply{status: 401})
@@ -138,8 +138,8 @@ func TestChecklist12RefusedQueueTokenIsRenewedOnce(t *testing.T) {
 	}
 }
 
-// Checklist line 12: what the answer leaves out stays.
-func TestChecklist12RefreshThatLeavesThingsOut(t *testing.T) {
+// What the answer leaves out stays.
+func TestRefreshThatLeavesThingsOut(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(pollCall, reply{status: 401}, reply{status: 202})
@@ -152,8 +152,8 @@ func TestChecklist12RefreshThatLeavesThingsOut(t *testing.T) {
 	}
 }
 
-// Checklist line 12: a second 401 is an error.
-func TestChecklist12SecondRefusalIsAnError(t *testing.T) {
+// A second 401 is an error.
+func TestSecondRefusalIsAnError(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
 	s.on(pollCall, reply{status: 401})
@@ -168,8 +168,8 @@ func TestChecklist12SecondRefusalIsAnError(t *testing.T) {
 	}
 }
 
-// Checklist line 13: a refresh that answers 404 means that the session was evicted.
-func TestChecklist13EvictedSession(t *testing.T) {
+// A refresh that answers 404 means that the session was evicted.
+func TestEvictedSession(t *testing.T) {
 	evicted := map[string]func(*server){
 		"401, then refresh 404": func(s *server) {
 			s.on(pollCall, reply{status: 401})

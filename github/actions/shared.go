@@ -79,14 +79,13 @@ func withRenewal[T any](ctx context.Context, values *shared[T], value *T, creden
 		return nil, err
 	}
 	answer, err = call(value)
-	var refused *Error
-	if errors.As(err, &refused) && refused.Credential == credential {
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Credential == credential {
 		refused.renewed = true
 	}
 	return answer, err
 }
 
 func isRefused(err error, credential string) bool {
-	var refused *Error
-	return errors.As(err, &refused) && refused.StatusCode == http.StatusUnauthorized && refused.Credential == credential
+	refused, ok := errors.AsType[*Error](err)
+	return ok && refused.StatusCode == http.StatusUnauthorized && refused.Credential == credential
 }

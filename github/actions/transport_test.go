@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// Checklist line 31: the environment's proxy applies when none is set. github.localhost is a hosted name that proxies
+// The environment's proxy applies when none is set. github.localhost is a hosted name that proxies
 // get to see, so this is also the hosted flow.
-func TestChecklist31ProxyOfTheEnvironment(t *testing.T) {
+func TestProxyOfTheEnvironment(t *testing.T) {
 	s := newServer(t)
 	s.on("POST /orgs/acme/actions/runners/registration-token", reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
 	s.on("POST /actions/runner-registration", reply{do: s.register})
@@ -41,8 +41,8 @@ func TestChecklist31ProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Checklist line 31: a proxy that is set beats the environment.
-func TestChecklist31ProxyThatIsSet(t *testing.T) {
+// A proxy that is set beats the environment.
+func TestProxyThatIsSet(t *testing.T) {
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	s := newServer(t)
 	s.on(getSetCall, reply{body: `{"id":7}`})
@@ -111,8 +111,8 @@ func TestProxyTroubleHidesItsPassword(t *testing.T) {
 	}
 }
 
-// Checklist line 31: certificate authorities are those that are given; a certificate they don't know is not tried again.
-func TestChecklist31CertificateAuthorities(t *testing.T) {
+// Certificate authorities are those that are given; a certificate they don't know is not tried again.
+func TestCertificateAuthorities(t *testing.T) {
 	s := newServer(t)
 	secure := httptest.NewUnstartedServer(s)
 	secure.EnableHTTP2 = true

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Checklist line 28: the User-Agent is a JSON object with its keys in order.
-func TestChecklist28UserAgent(t *testing.T) {
+// The User-Agent is a JSON object with its keys in order.
+func TestUserAgent(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	if _, err := s.client().GetRunnerScaleSetByID(t.Context(), 7); err != nil {

@@ -22,7 +22,7 @@ import (
 type processes struct {
 	layout layout
 
-	mutex    sync.Mutex
+	mu       sync.Mutex
 	recorded []recordedProcess
 	// failure is the first process that ended by itself; ended is closed with it.
 	failure  error
@@ -71,8 +71,8 @@ func (p *processes) record(name string, pid int) error {
 	if err != nil {
 		return err
 	}
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.recorded = append(p.recorded, recordedProcess{Name: name, PID: pid, Started: started, Boot: boot})
 	content, err := json.Marshal(p.recorded)
 	if err != nil {
@@ -84,8 +84,8 @@ func (p *processes) record(name string, pid int) error {
 // reap waits for a child; one that ends while nobody is stopping the cluster is its failure.
 func (p *processes) reap(name string, command *exec.Cmd) {
 	err := command.Wait()
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.stopping || p.failure != nil {
 		return
 	}
@@ -103,15 +103,15 @@ func exitText(err error) string {
 
 // err is nil as long as everything runs.
 func (p *processes) err() error {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.failure
 }
 
 // expectEnd marks that processes end from now on because they are meant to.
 func (p *processes) expectEnd() {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.stopping = true
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -133,7 +134,7 @@ func ready(node *corev1.Node) error {
 
 // await asks until there is no error. It fails at the deadline with the last one, and at once if a component has ended.
 func (c *Cluster) await(ctx context.Context, what string, limit time.Duration, ask func() error) error {
-	last := fmt.Errorf("not asked yet")
+	last := errors.New("not asked yet")
 	err := poll(ctx, limit, func() bool {
 		last = ask()
 		return last == nil || c.processes.err() != nil

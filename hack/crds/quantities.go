@@ -2,7 +2,6 @@ package main
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/utils/ptr"
 )
 
 // schemaless are the fields, by kind, that hold a pod's spec without a schema, and what to add to get to a pod's spec.
@@ -70,6 +69,6 @@ func quantitiesOf(schema apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONS
 
 // open returns the schema of an object that may have other fields, too.
 func open(schema apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
-	schema.Type, schema.Nullable, schema.XPreserveUnknownFields = "object", true, ptr.To(true)
+	schema.Type, schema.Nullable, schema.XPreserveUnknownFields = "object", true, new(true)
 	return &schema
 }

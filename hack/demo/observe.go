@@ -25,7 +25,7 @@ type observer struct {
 	// watched follows the objects of the runners' namespace.
 	watched cache.Cache
 
-	mutex   sync.Mutex
+	mu      sync.Mutex
 	podSeen map[string]time.Time
 	counts  counts
 }
@@ -68,8 +68,8 @@ func (o *observer) sawPod(object any) {
 	if !isPod {
 		return
 	}
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if _, known := o.podSeen[pod.Name]; !known {
 		o.podSeen[pod.Name] = time.Now()
 	}
@@ -87,8 +87,8 @@ func (o *observer) look(ctx context.Context) (fakegithub.Snapshot, error) {
 	}
 	now := countJobs(snapshot.JobsByState)
 	now.pending, now.up = countPods(pods.Items)
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.counts = now
 	return snapshot, nil
 }
@@ -119,8 +119,8 @@ func countPods(pods []corev1.Pod) (pending, up int) {
 
 // latest returns the counts of the last look.
 func (o *observer) latest() counts {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return o.counts
 }
 
@@ -137,7 +137,7 @@ func (c counts) rows() []string {
 
 // pods returns when each pod was first seen, by name.
 func (o *observer) pods() map[string]time.Time {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return maps.Clone(o.podSeen)
 }

@@ -22,7 +22,7 @@ type screen struct {
 	// width of the terminal in columns; longer lines would wrap and spoil the redrawing.
 	width int
 
-	mutex   sync.Mutex
+	mu      sync.Mutex
 	current string
 	begin   time.Time
 	note    string
@@ -48,8 +48,8 @@ func (s *screen) step(name string, do func(progress io.Writer) error) error {
 }
 
 func (s *screen) enter(name string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
 	s.current, s.begin, s.note, s.lastNote, s.lastNoted = name, now, "", "", now
 	if !s.live {
@@ -58,8 +58,8 @@ func (s *screen) enter(name string) {
 }
 
 func (s *screen) leave(err error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	elapsed := seconds(time.Since(s.begin))
 	s.erase()
 	s.table = nil
@@ -77,15 +77,15 @@ func (s *screen) leave(err error) {
 
 // show sets what is drawn below the present step until it ends.
 func (s *screen) show(table func() []string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.table = table
 }
 
 // say prints a line that stays.
 func (s *screen) say(format string, arguments ...any) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.erase()
 	s.print(format, arguments...)
 }
@@ -104,8 +104,8 @@ func (s *screen) keepDrawing(done <-chan struct{}) {
 }
 
 func (s *screen) draw() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.live {
 		s.drawPlain()
 		return
@@ -176,8 +176,8 @@ type noteWriter struct{ screen *screen }
 
 func (w noteWriter) Write(content []byte) (int, error) {
 	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	w.screen.mutex.Lock()
-	defer w.screen.mutex.Unlock()
+	w.screen.mu.Lock()
+	defer w.screen.mu.Unlock()
 	w.screen.note = strings.TrimSpace(lines[len(lines)-1])
 	return len(content), nil
 }

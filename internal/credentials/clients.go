@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -64,7 +65,10 @@ func (p *Provider) client(reference Reference, resolved *Resolved, source source
 }
 
 func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client, error) {
-	pool, err := certPool(resolved.RootCAs)
+	pool, err := actions.CertPool(resolved.RootCAs)
+	if errors.Is(err, actions.ErrNoCertificate) {
+		return nil, &InvalidError{Key: "githubServerTLS", Reason: noCertificate}
+	}
 	if err != nil {
 		return nil, err
 	}

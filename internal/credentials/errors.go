@@ -68,10 +68,10 @@ func (e *UnsupportedError) Error() string {
 // IsVerdict tells what is wrong with the things that were read, which only a user can mend, from what was wrong with the
 // reading: an API server or a vault that could not be asked.
 func IsVerdict(err error) bool {
-	var missing *MissingError
-	var invalid *InvalidError
-	var unsupported *UnsupportedError
-	return errors.As(err, &missing) || errors.As(err, &invalid) || errors.As(err, &unsupported)
+	_, missing := errors.AsType[*MissingError](err)
+	_, invalid := errors.AsType[*InvalidError](err)
+	_, unsupported := errors.AsType[*UnsupportedError](err)
+	return missing || invalid || unsupported
 }
 
 func objectName(kind, namespace, name string) string {

@@ -22,7 +22,7 @@ import (
 type store struct {
 	client.Reader // List is never called; if it were, this nil would panic
 
-	mutex      sync.Mutex
+	mu         sync.Mutex
 	secrets    map[client.ObjectKey]map[string][]byte
 	configMaps map[client.ObjectKey]map[string]string
 	reads      map[client.ObjectKey]int
@@ -39,10 +39,10 @@ func newStore() *store {
 }
 
 func (s *store) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	s.mutex.Lock()
+	s.mu.Lock()
 	s.reads[key]++
 	gate := s.gates[key.Namespace]
-	s.mutex.Unlock()
+	s.mu.Unlock()
 	if gate != nil {
 		select {
 		case <-gate:
@@ -50,8 +50,8 @@ func (s *store) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 			return ctx.Err()
 		}
 	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.failure != nil {
 		return s.failure
 	}
@@ -70,8 +70,8 @@ func (s *store) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 
 // setSecret replaces a Secret; pairs are keys and values.
 func (s *store) setSecret(namespace, name string, pairs ...string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	data := map[string][]byte{}
 	for i := 0; i < len(pairs); i += 2 {
 		data[pairs[i]] = []byte(pairs[i+1])
@@ -80,20 +80,20 @@ func (s *store) setSecret(namespace, name string, pairs ...string) {
 }
 
 func (s *store) deleteSecret(namespace, name string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.secrets, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
 func (s *store) fail(err error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.failure = err
 }
 
 func (s *store) readsOf(namespace, name string) int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.reads[client.ObjectKey{Namespace: namespace, Name: name}]
 }
 

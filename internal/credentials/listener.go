@@ -26,7 +26,8 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 	if !present {
 		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName}
 	}
-	// Not config.Parse: a farewell must not fail because, say, minRunners was greater than maxRunners.
+	// Not config.Parse, which checks everything: to deregister a scale set only the credentials are needed, and it must not
+	// fail because, say, minRunners is greater than maxRunners.
 	var written config.Config
 	if err := json.Unmarshal(content, &written); err != nil {
 		return nil, &InvalidError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName,

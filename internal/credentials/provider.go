@@ -148,6 +148,6 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 func Gone(err error) bool { return isMissing(err) || isForbidden(err) }
 
 func isMissing(err error) bool {
-	var missing *MissingError
-	return errors.As(err, &missing)
+	_, ok := errors.AsType[*MissingError](err)
+	return ok
 }

@@ -60,6 +60,8 @@ func (r reader) secrets(ctx context.Context, reference Reference) (credentials a
 	return credentials, proxy, err
 }
 
+const noCertificate = "it holds no certificate; put the certificate authorities there in PEM form (-----BEGIN CERTIFICATE-----)"
+
 // rootCAs returns the PEM that the reference's ConfigMap holds, "" when it names none.
 func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error) {
 	if reference.TLS == nil || reference.TLS.CertificateFrom == nil || reference.TLS.CertificateFrom.ConfigMapKeyRef == nil {

@@ -1,8 +1,6 @@
 package credentials
 
 import (
-	"crypto/x509"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -61,20 +59,3 @@ func (p *ProxySettings) Func() func(*http.Request) (*url.URL, error) {
 
 // String keeps passwords out of logs.
 func (p *ProxySettings) String() string { return "proxy settings" }
-
-// certPool returns the system's certificates and the given PEM together, nil (which means the system's) without PEM.
-func certPool(pem string) (*x509.CertPool, error) {
-	if pem == "" {
-		return nil, nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
-	}
-	if !pool.AppendCertsFromPEM([]byte(pem)) {
-		return nil, &InvalidError{Key: "githubServerTLS", Reason: noCertificate}
-	}
-	return pool, nil
-}
-
-const noCertificate = "it holds no certificate; put the certificate authorities there in PEM form (-----BEGIN CERTIFICATE-----)"

@@ -23,7 +23,7 @@ type vault interface {
 }
 
 // openAzureKeyVault returns a vault that is reached through the proxy, nil being the environment's.
-func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings, clock clock.PassiveClock) vault {
+func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings, clk clock.PassiveClock) vault {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // two requests a minute, and the transport lives for these only
 	if proxy != nil {
@@ -31,7 +31,7 @@ func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySetting
 	}
 	return azurekeyvault.Vault{
 		URL: config.URL, TenantID: config.TenantID, ClientID: config.ClientID, CertificatePath: config.CertificatePath,
-		HTTP: &http.Client{Transport: transport}, Clock: clock,
+		HTTP: &http.Client{Transport: transport}, Clock: clk,
 	}
 }
 
@@ -87,8 +87,7 @@ func vaultValues(ctx context.Context, from vault, name string) (map[string]strin
 	if errors.Is(err, azurekeyvault.ErrAddress) {
 		return nil, &InvalidError{Key: "spec.vaultConfig.azureKeyVault.url", Reason: azurekeyvault.ErrAddress.Error()}
 	}
-	var certificate *azurekeyvault.CertificateError
-	if errors.As(err, &certificate) {
+	if certificate, ok := errors.AsType[*azurekeyvault.CertificateError](err); ok {
 		return nil, &InvalidError{Key: "spec.vaultConfig.azureKeyVault.certificatePath", Reason: certificate.Error()}
 	}
 	if err != nil {

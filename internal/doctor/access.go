@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // managerNeeds is what a manager does for every runner in the scale set's namespace, and its chart's Role grants.
@@ -83,12 +84,8 @@ func (g *gathering) deniedManager(ctx context.Context, namespace string) Denial 
 	return *least
 }
 
-// managerNamespace is the environment variable by which the chart tells a manager its namespace; serviceAccounts begins the
-// user names of ServiceAccounts, which NAMESPACE:NAME follow.
-const (
-	managerNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
-	serviceAccounts  = "system:serviceaccount:"
-)
+// serviceAccounts begins the user names of ServiceAccounts; NAMESPACE:NAME follow.
+const serviceAccounts = "system:serviceaccount:"
 
 // insideManager reports whether the doctor was started in the manager's pod, whose ServiceAccount may not list Deployments. Others'
 // may not either, and need none of the manager's permissions.
@@ -97,7 +94,7 @@ func (g *gathering) insideManager(ctx context.Context) bool {
 	if g.cluster.Reviews == nil || !g.wasUnread("Deployments") || g.cluster.Reviews.Create(ctx, review) != nil {
 		return false
 	}
-	namespace := os.Getenv(managerNamespace)
+	namespace := os.Getenv(kube.EnvManagerNamespace)
 	return namespace != "" && strings.HasPrefix(review.Status.UserInfo.Username, serviceAccounts+namespace+":")
 }
 
@@ -144,8 +141,8 @@ type Reviews interface {
 	Create(ctx context.Context, review client.Object, options ...client.CreateOption) error
 }
 
-// permitted tells of permissions that manager or listener lack, in one finding: the same is to be done about both.
-func permitted(s *Set) []Finding {
+// checkPermissions tells of permissions that manager or listener lack, in one finding: the same is to be done about both.
+func checkPermissions(s *Set) []Finding {
 	if len(s.Denials) == 0 {
 		return nil
 	}

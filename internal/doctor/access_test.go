@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // reviewer answers access reviews: users in denied may do nothing of what they are asked about.
@@ -35,7 +36,7 @@ func (r reviewer) Create(_ context.Context, object client.Object, _ ...client.Cr
 }
 
 func TestDenials(t *testing.T) {
-	t.Setenv(managerNamespace, "arc-systems")
+	t.Setenv(kube.EnvManagerNamespace, "arc-systems")
 	const first, second, listener = "system:serviceaccount:arc-systems:arc", "system:serviceaccount:other:arc", "system:serviceaccount:arc-systems:linux"
 	deployment := func(namespace string) appsv1.Deployment {
 		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "arc"}}

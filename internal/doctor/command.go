@@ -19,14 +19,14 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
-	"github.com/harrier-ci/harrier/internal/manager"
+	"github.com/harrier-ci/harrier/internal/crdcheck"
 )
 
 // Exit codes of the commands.
 const (
 	ExitFine     = 0
 	ExitProblems = 1
-	// ExitUnable: the command line is wrong, or there was nothing to look at.
+	// ExitUnable: the command line is wrong, or it could not look: no API server, no file, or scale sets that can't be listed.
 	ExitUnable = 2
 )
 
@@ -136,8 +136,11 @@ func connect(kubeconfig string) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, fmt.Errorf("connect to the API server: %w", err)
 	}
-	schemas := func(ctx context.Context) error { return manager.CheckCRDs(ctx, config) }
-	return Cluster{Reader: connection, Reviews: connection, Schemas: schemas}, nil
+	crds, err := crdcheck.New(config)
+	if err != nil {
+		return Cluster{}, err
+	}
+	return Cluster{Reader: connection, Reviews: connection, CheckCRDs: crds.Check}, nil
 }
 
 func validateCommand(_ context.Context, arguments []string, output, trouble io.Writer) error {

@@ -21,7 +21,8 @@ func Diagnose(s *Snapshot) []Finding {
 	findings := installation(s)
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
-			addressed, permitted, authenticated, registered, listening, runnable, limited, waiting, failing, unexplained, quiet, happened,
+			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
+			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkNoJobs, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}
@@ -146,8 +147,8 @@ func notFound(s *Snapshot) Finding {
 	return found
 }
 
-// addressed checks that the manager has looked at the set, and that it can be what it says.
-func addressed(s *Set) []Finding {
+// checkSpec tells whether the manager has looked at the present spec, and can do what it says.
+func checkSpec(s *Set) []Finding {
 	var findings []Finding
 	if _, err := actions.ParseConfigURL(s.Spec.GitHubConfigUrl); err != nil {
 		findings = append(findings, s.finding(Problem, v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl"))
@@ -163,7 +164,8 @@ func addressed(s *Set) []Finding {
 	return append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionVersionSupported, metav1.ConditionFalse))...)
 }
 
-func authenticated(s *Set) []Finding {
+// checkCredentials tells why the credentials can't be used.
+func checkCredentials(s *Set) []Finding {
 	if refused := s.fromCondition(Problem, s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse)); refused != nil {
 		return refused
 	}
@@ -173,8 +175,8 @@ func authenticated(s *Set) []Finding {
 	return nil
 }
 
-// registered looks at the scale set on GitHub, who is not asked without credentials.
-func registered(s *Set) []Finding {
+// checkRegistration looks at the scale set on GitHub, who is not asked without credentials.
+func checkRegistration(s *Set) []Finding {
 	if s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse) != nil {
 		return nil
 	}
@@ -183,8 +185,8 @@ func registered(s *Set) []Finding {
 		s.fromCondition(Warning, s.condition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse)))
 }
 
-// listening looks at the listener, of which there is none before there is a scale set on GitHub.
-func listening(s *Set) []Finding {
+// checkListener looks at the listener, of which there is none before there is a scale set on GitHub.
+func checkListener(s *Set) []Finding {
 	if s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue) == nil {
 		return nil
 	}
@@ -198,8 +200,8 @@ func listening(s *Set) []Finding {
 	return findings
 }
 
-// runnable tells why runners can't work.
-func runnable(s *Set) []Finding {
+// checkStopped tells why the manager makes no runners.
+func checkStopped(s *Set) []Finding {
 	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))
 	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
 	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == v1alpha1.ReasonReconcileFailed {
@@ -208,8 +210,8 @@ func runnable(s *Set) []Finding {
 	return findings
 }
 
-// limited tells what allows no more runners.
-func limited(s *Set) []Finding {
+// checkLimits tells what allows no more runners.
+func checkLimits(s *Set) []Finding {
 	findings := append(s.fromCondition(Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)...)
 	most, runnerSet := s.Spec.MaxRunners, s.runnerSet()
 	switch {
@@ -223,8 +225,8 @@ func limited(s *Set) []Finding {
 	return findings
 }
 
-// unexplained is for runners that are asked for, don't exist, and nothing says why.
-func unexplained(s *Set) []Finding {
+// checkMissingRunners tells of runners that are asked for and don't exist, where nothing says why.
+func checkMissingRunners(s *Set) []Finding {
 	status := &s.Status
 	missing := status.DesiredRunners - status.CurrentRunners
 	stopped := s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue) != nil || s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue) != nil
@@ -243,8 +245,8 @@ func unexplained(s *Set) []Finding {
 		"ask again in a few seconds: runners of a burst are being made; where it stays, read the manager's log")}
 }
 
-// quiet is for a set that lacks nothing and has no job.
-func quiet(s *Set) []Finding {
+// checkNoJobs tells of a set that lacks nothing and has no job.
+func checkNoJobs(s *Set) []Finding {
 	runnerSet := s.runnerSet()
 	if s.condition(v1alpha1.ConditionReady, metav1.ConditionTrue) == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs > 0 {
 		return nil

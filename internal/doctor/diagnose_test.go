@@ -78,8 +78,8 @@ func quota(used string) func(*Snapshot) {
 
 var (
 	no, yes = metav1.ConditionFalse, metav1.ConditionTrue
-	full    = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = ptr.To(1) }
-	off     = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = ptr.To(0) }
+	full    = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = new(1) }
+	off     = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = new(0) }
 	denied  = func(s *Snapshot) {
 		s.Sets[0].Denials = []Denial{{Account: "arc-systems/arc", Actions: []string{"create pods"}}}
 	}
@@ -121,7 +121,7 @@ func TestDiagnose(t *testing.T) {
 		"no manager":           {[]func(*Snapshot){func(s *Snapshot) { s.Managers = nil }}, "NoManager", Warning},
 		"unwatched namespace":  {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Generation = 1 }}, "NotReconciled", Problem},
 		"wrong URL":            {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = "github.com" }}, "InvalidConfigURL", Problem},
-		"deleting":             {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].DeletionTimestamp = ptr.To(metav1.Now()) }}, "Deleting", Problem},
+		"deleting":             {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].DeletionTimestamp = new(metav1.Now()) }}, "Deleting", Problem},
 		"other version":        {[]func(*Snapshot){condition(v1alpha1.ConditionVersionSupported, no, "VersionDiffers")}, "VersionDiffers", Warning},
 		"wrong token":          {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized")}, "Unauthorized", Problem},
 		"secret read":          {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},

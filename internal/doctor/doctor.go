@@ -10,6 +10,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -53,12 +54,12 @@ type Cluster struct {
 	client.Reader
 	// Reviews are asked who may do what; nil means that nobody is.
 	Reviews Reviews
-	// Schemas fails with *manager.OutdatedCRDsError where the CustomResourceDefinitions lack something; nil is not asked.
-	Schemas func(context.Context) error
+	// CheckCRDs fails with *crdcheck.OutdatedError where the CustomResourceDefinitions lack something; nil is not asked.
+	CheckCRDs func(context.Context) error
 }
 
 // ErrProblems says that jobs can't run as things are. It is what Run fails with when it has found a Problem.
-var ErrProblems = fmt.Errorf("problems were found")
+var ErrProblems = errors.New("problems were found")
 
 // Run gathers, diagnoses and writes the answer. It fails with ErrProblems, or with what kept it from looking.
 func Run(ctx context.Context, cluster Cluster, options Options, output io.Writer) error {

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/crdcheck"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
-	"github.com/harrier-ci/harrier/internal/manager"
 )
 
 // partOfController is what the controller's chart labels its Deployment with, whatever its name is.
@@ -91,7 +91,7 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	if err != nil {
 		return nil, fmt.Errorf("list scale sets: %w; use -n NAMESPACE for one whose scale sets you may read", err)
 	}
-	g.schemas(ctx)
+	g.gatherCRDs(ctx)
 	g.choose(sets.Items)
 	if err := g.gatherSets(ctx); err != nil {
 		return nil, fmt.Errorf("look at %d scale sets: %w; use -n NAMESPACE or a scale set's name to look at fewer", len(g.Sets), err)
@@ -134,17 +134,17 @@ func (g *gathering) gatherSets(ctx context.Context) error {
 	}))
 }
 
-// schemas notes what the CustomResourceDefinitions lack.
-func (g *gathering) schemas(ctx context.Context) {
-	if g.cluster.Schemas == nil {
+// gatherCRDs notes what the CustomResourceDefinitions lack.
+func (g *gathering) gatherCRDs(ctx context.Context) {
+	if g.cluster.CheckCRDs == nil {
 		return
 	}
-	var outdated *manager.OutdatedCRDsError
-	if err := g.cluster.Schemas(ctx); errors.As(err, &outdated) {
+	err := g.cluster.CheckCRDs(ctx)
+	if _, ok := errors.AsType[*crdcheck.OutdatedError](err); ok {
 		g.OutdatedCRDs = err
-	} else {
-		g.note("schemas", err)
+		return
 	}
+	g.note("schemas", err)
 }
 
 // gatherNamespace reads what the sets of one namespace have there.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/ptr"
 )
 
 // idle are so many scale sets that wait for jobs, with what the doctor says of them.
@@ -18,7 +17,7 @@ func idle(count int) *Report {
 	r := &Report{Managers: []Manager{{"harrier-system", "harrier", "0.1.0", 1}}}
 	for i := range count {
 		name := fmt.Sprintf("linux-%02d", i)
-		r.Sets = append(r.Sets, Summary{Namespace: "runners", Name: name, Max: ptr.To(10), Listener: "Listening"})
+		r.Sets = append(r.Sets, Summary{Namespace: "runners", Name: name, Max: new(10), Listener: "Listening"})
 		r.Findings = append(r.Findings, Finding{Info, "AutoscalingRunnerSet runners/" + name, "NoJobAssigned", "none for " + name, "use " + name})
 	}
 	return r

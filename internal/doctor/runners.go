@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // tally counts what happened for one reason, with one example.
@@ -27,8 +28,8 @@ func add(tallies map[string]*tally, reason, name, message string) {
 	tallies[reason].count++
 }
 
-// waiting tells why pods that were made don't run.
-func waiting(s *Set) []Finding {
+// checkPendingRunners tells why runners, or their pods, that were made don't run.
+func checkPendingRunners(s *Set) []Finding {
 	reasons, told := map[string]*tally{}, map[string]bool{}
 	for i := range s.Pods {
 		if reason, message := pendingReason(&s.Pods[i]); reason != "" {
@@ -73,10 +74,8 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" || pod.DeletionTimestamp != nil {
 		return "", ""
 	}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Reason, c.Message
-		}
+	if c := kube.PodCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return c.Reason, c.Message
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -88,8 +87,8 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
 
-// failing tells what runners failed of that are kept as evidence.
-func failing(s *Set) []Finding {
+// checkFailedRunners tells what runners failed of that are kept as evidence.
+func checkFailedRunners(s *Set) []Finding {
 	reasons := map[string]*tally{}
 	for i := range s.Runners {
 		r := &s.Runners[i]

@@ -23,7 +23,7 @@ func (s spoiltSets) List(ctx context.Context, list client.ObjectList, options ..
 	if err := s.Reader.List(ctx, list, options...); err != nil {
 		return err
 	}
-	if raw, is := list.(*unstructured.UnstructuredList); is {
+	if raw, ok := list.(*unstructured.UnstructuredList); ok {
 		return unstructured.SetNestedField(raw.Items[0].Object, "999999999999h", "spec", "pendingTimeout")
 	}
 	return nil

@@ -1,6 +1,7 @@
 package fakegithub
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -41,10 +42,10 @@ func (q *JobRequest) validate() error {
 		return fmt.Errorf("count %d is not between 1 and %d", q.Count, maxJobs)
 	}
 	if q.ScaleSet == "" && len(q.Labels) == 0 {
-		return fmt.Errorf("scaleSet or labels must say who shall run the jobs")
+		return errors.New("scaleSet or labels must say who shall run the jobs")
 	}
 	if q.Duration < 0 || q.MinDuration < 0 || (q.MaxDuration != 0 && q.MaxDuration < q.MinDuration) {
-		return fmt.Errorf("durations must not be negative, and maxDuration not below minDuration")
+		return errors.New("durations must not be negative, and maxDuration not below minDuration")
 	}
 	for _, d := range q.Durations {
 		if d < 0 {

@@ -81,8 +81,8 @@ type vssError struct {
 }
 
 func errorReply(err error) reply {
-	var refused *state.Error
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*state.Error](err)
+	if !ok {
 		refused = &state.Error{Kind: state.Invalid, Message: err.Error()}
 	}
 	e := exceptions[refused.Kind]

@@ -25,7 +25,7 @@ type endpoint struct {
 	handle        func(*Server, *request) reply
 }
 
-// private marks the names of endpoints that GitHub does not have.
+// Prefixes of the names of endpoints that GitHub does not have.
 const (
 	runnerEndpoints  = "simulated-runner/"
 	controlEndpoints = "control/"

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -28,7 +27,7 @@ func TestLastFieldOfAMapGoes(t *testing.T) {
 			PodMetadata: metav1.ObjectMeta{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"c": "d"}},
 			Proxy:       &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}},
 			PodSpec: corev1.PodSpec{
-				SecurityContext: &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(1))},
+				SecurityContext: &corev1.PodSecurityContext{RunAsUser: new(int64(1))},
 				Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}},
 				}},

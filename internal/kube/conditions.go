@@ -56,7 +56,7 @@ func UnreadyStates(reason, message string, stalled bool) []Condition {
 	return []Condition{ready, True(v1alpha1.ConditionProgressing, reason, message), False(v1alpha1.ConditionStalled, reason, "")}
 }
 
-// maxMessage is the longest message in characters: the schema allows 32,768, and a pod's own message, repeated in every
+// maxMessage is the longest message in bytes: the schema allows 32,768 characters, and a pod's own message, repeated in every
 // status, should not make an object large.
 const maxMessage = 1024
 
@@ -66,7 +66,7 @@ func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Ti
 	changed := false
 	for _, c := range set {
 		before := meta.FindStatusCondition(*conditions, c.Type)
-		reason, message := validReason(c.Reason), truncated(c.Message)
+		reason, message := validReason(c.Reason), truncate(c.Message, maxMessage)
 		changed = changed || before == nil || before.Status != c.Status || before.Reason != reason || before.Message != message
 		meta.SetStatusCondition(conditions, metav1.Condition{
 			Type: c.Type, Status: c.Status, Reason: reason, Message: message,
@@ -88,11 +88,11 @@ func validReason(text string) string {
 	return cmp.Or(strings.TrimRight(word[:min(len(word), maxReason)], ",:"), "Unknown")
 }
 
-// truncated cuts a message that is too long at a whole character.
-func truncated(message string) string {
-	runes := []rune(message)
-	if len(runes) <= maxMessage {
-		return message
+// truncate cuts a text that is longer than maxBytes at a whole character, and marks the cut.
+func truncate(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
+		return text
 	}
-	return string(runes[:maxMessage-1]) + "…"
+	const mark = "…"
+	return strings.ToValidUTF8(text[:maxBytes-len(mark)], "") + mark
 }

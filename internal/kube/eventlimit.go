@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -34,8 +35,10 @@ const (
 type limitedRecorder struct {
 	events.EventRecorder
 	clock clock.PassiveClock
-	// said has when an Event was last recorded by its text, buckets a flowcontrol.PassiveRateLimiter by its bucket.
-	said, buckets *lru.Cache
+	// said has the texts of the warnings of the last eventRepeat.
+	said *cache.LRUExpireCache
+	// buckets has a flowcontrol.PassiveRateLimiter by its bucket.
+	buckets *lru.Cache
 }
 
 // text is what an Event says of whom.
@@ -60,8 +63,11 @@ func bucketOf(object metav1.Object, kind, reason string) bucket {
 
 // LimitEvents returns a recorder that hands on to another one what is not said too often. It may be called from several
 // goroutines.
-func LimitEvents(recorder events.EventRecorder, clock clock.PassiveClock) events.EventRecorder {
-	return &limitedRecorder{EventRecorder: recorder, clock: clock, said: lru.New(eventMemory), buckets: lru.New(eventMemory)}
+func LimitEvents(recorder events.EventRecorder, clk clock.PassiveClock) events.EventRecorder {
+	return &limitedRecorder{
+		EventRecorder: recorder, clock: clk,
+		said: cache.NewLRUExpireCacheWithClock(eventMemory, clk), buckets: lru.New(eventMemory),
+	}
 }
 
 // Eventf records an Event unless it repeats one or its kind has come too often.
@@ -69,28 +75,22 @@ func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, r
 	if object, err := meta.Accessor(regarding); err == nil {
 		kind, warning := fmt.Sprintf("%T", regarding), eventType == corev1.EventTypeWarning
 		said := text{about: object.GetUID(), kind: kind, reason: reason, words: fmt.Sprintf(note, arguments...)}
-		if warning && l.repeats(said) || !l.bucket(bucketOf(object, kind, reason)).TryAccept() {
+		_, repeated := l.said.Get(said)
+		if warning && repeated || !l.bucket(bucketOf(object, kind, reason)).TryAccept() {
 			return
 		}
 		if warning {
-			l.said.Add(said, l.clock.Now())
+			l.said.Add(said, true, eventRepeat)
 		}
 	}
 	l.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, arguments...)
 }
 
-func (l *limitedRecorder) repeats(said text) bool {
-	last, known := l.said.Get(said)
-	at, isTime := last.(time.Time)
-	return known && isTime && l.clock.Since(at) < eventRepeat
-}
-
 // bucket returns the limiter of a bucket. Two goroutines that make the same one at once lose an Event's worth of limit.
 func (l *limitedRecorder) bucket(at bucket) flowcontrol.PassiveRateLimiter {
-	if found, known := l.buckets.Get(at); known {
-		if limiter, isLimiter := found.(flowcontrol.PassiveRateLimiter); isLimiter {
-			return limiter
-		}
+	found, _ := l.buckets.Get(at)
+	if limiter, ok := found.(flowcontrol.PassiveRateLimiter); ok {
+		return limiter
 	}
 	limiter := flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(eventsPerSecond, eventBurst, l.clock)
 	l.buckets.Add(at, limiter)

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -10,7 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Event is what there is to tell about an object.
+// Event is what a Kubernetes Event says about an object.
 type Event struct {
 	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
 	Type string
@@ -33,17 +32,9 @@ func Warning(reason, action, note string) Event {
 // RecordEvent records an Event about an object and logs it. related may be nil. The note is no format, because it quotes what
 // others wrote.
 func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
-	ctrl.LoggerFrom(ctx).Info(event.Note, "reason", event.Reason)
-	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", shortNote(event.Note))
+	ctrl.LoggerFrom(ctx).Info("Event", "type", event.Type, "reason", event.Reason, "note", event.Note)
+	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", truncate(event.Note, maxNote))
 }
 
 // maxNote is the longest note in bytes that the API server takes.
 const maxNote = 1024
-
-func shortNote(note string) string {
-	if len(note) <= maxNote {
-		return note
-	}
-	const mark = "…"
-	return strings.ToValidUTF8(note[:maxNote-len(mark)], "") + mark
-}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -18,8 +19,8 @@ type Expectations struct {
 }
 
 // NewExpectations returns an empty memory.
-func NewExpectations(clock clock.PassiveClock) *Expectations {
-	return &Expectations{clock: clock, names: map[types.NamespacedName]map[string]time.Time{}}
+func NewExpectations(clk clock.PassiveClock) *Expectations {
+	return &Expectations{clock: clk, names: map[types.NamespacedName]map[string]time.Time{}}
 }
 
 // Expect notes names before they are asked for, so that they can be observed even before the answer has come.
@@ -44,15 +45,11 @@ func (e *Expectations) Met(owner types.NamespacedName, name string) {
 	}
 }
 
-// Pending returns the names that are expected still, with the time each was noted.
+// Pending returns the names that are still expected, with the time each was noted; nil where there are none.
 func (e *Expectations) Pending(owner types.NamespacedName) map[string]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	pending := make(map[string]time.Time, len(e.names[owner]))
-	for name, since := range e.names[owner] {
-		pending[name] = since
-	}
-	return pending
+	return maps.Clone(e.names[owner])
 }
 
 // Forget drops everything about an owner that is gone.

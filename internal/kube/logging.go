@@ -7,7 +7,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// keyScaleSet is by what the lines of all controllers, of calls to GitHub and of listeners can be filtered: NAMESPACE/NAME.
+// keyScaleSet names the scale set, as NAMESPACE/NAME, in the log lines of controllers, of calls to GitHub and of listeners, so
+// that all of them can be filtered by it.
 const keyScaleSet = "scaleSet"
 
 // WithScaleSetLogger returns a context whose logger names the scale set, and more keys with their values.

@@ -17,6 +17,9 @@ import (
 // maxName is the longest name in characters that also fits a label's value and a host name.
 const maxName = 63
 
+// EnvManagerNamespace is the environment variable by which the chart tells the manager its namespace.
+const EnvManagerNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
+
 // NameHash is the eight characters by which ARC tells apart objects whose names would collide.
 func NameHash(text string) string {
 	hash := fnv.New32a()

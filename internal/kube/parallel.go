@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+
+	"k8s.io/client-go/util/workqueue"
 )
 
 // MaxParallelism is how many requests to the API server one reconcile has in flight. A request takes 2–10 ms of a server
@@ -22,36 +23,10 @@ const namedErrors = 3
 // is part of the answer.
 func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.Context, T) error) error {
 	errs := make([]error, len(items))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(limit, len(items)) {
-		workers.Go(func() {
-			for i := range next {
-				errs[i] = do(ctx, items[i])
-			}
-		})
-	}
-	ended := feed(ctx, next, len(items))
-	close(next)
-	workers.Wait()
+	workqueue.ParallelizeUntil(ctx, limit, len(items), func(i int) { errs[i] = do(ctx, items[i]) })
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if more := len(errs) - namedErrors; more > 0 {
 		errs = append(errs[:namedErrors], fmt.Errorf("and %d more", more))
 	}
-	return errors.Join(append(errs, ended)...)
-}
-
-// feed sends 0 to n-1 until the context ends.
-func feed(ctx context.Context, next chan<- int, n int) error {
-	for i := range n {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		select {
-		case next <- i:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return errors.Join(append(errs, ctx.Err())...)
 }

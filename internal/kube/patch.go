@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -110,7 +109,7 @@ func removeFinalizers(ctx context.Context, c client.Client, object client.Object
 
 // UIDPrecondition makes a deletion fail unless it meets this very object: one that was made anew under its name stays.
 func UIDPrecondition(object client.Object) client.Preconditions {
-	return client.Preconditions{UID: ptr.To(object.GetUID())}
+	return client.Preconditions{UID: new(object.GetUID())}
 }
 
 // operation is one step of a JSON patch (RFC 6902).

@@ -23,7 +23,7 @@ func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
 }
 
-// ControllerOptions are those of every controller, with so many workers.
+// ControllerOptions returns the options that all controllers share, with the given number of workers.
 func ControllerOptions(workers int) controller.Options {
 	return controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue, RateLimiter: backOff()}
 }
@@ -44,7 +44,7 @@ func (w *Waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 	return nil
 }
 
-// Wake has an object reconciled.
+// Wake enqueues the object.
 func (w *Waker) Wake(object types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -47,7 +47,8 @@ func EarlierOf(a, b time.Time) time.Time {
 	return a
 }
 
-// RequeueAt brings an object back at a moment, which may have passed; zero is never.
+// RequeueAt returns a result that reconciles the object again at the given time, at once if that has passed. Zero means
+// never.
 func RequeueAt(moment, now time.Time) reconcile.Result {
 	var requeue Requeue
 	if !moment.IsZero() {

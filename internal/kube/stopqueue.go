@@ -60,7 +60,7 @@ func (q *stopQueue) GetWithPriority() (request reconcile.Request, priority int, 
 	}
 }
 
-// Get is GetWithPriority for who doesn't care.
+// Get is GetWithPriority without the priority.
 func (q *stopQueue) Get() (request reconcile.Request, shutdown bool) {
 	request, _, shutdown = q.GetWithPriority()
 	return request, shutdown

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -29,7 +28,7 @@ func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 		for range workers {
 			left.Go(func() {
 				for {
-					queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(rand.IntN(3))}, requestFor(rand.Int()))
+					queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(rand.IntN(3))}, requestFor(rand.Int()))
 					request, _, shutdown := queue.GetWithPriority()
 					if shutdown {
 						return
@@ -54,7 +53,7 @@ func TestRequestsComeByPriority(t *testing.T) {
 	queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[reconcile.Request])
 	defer queue.ShutDown()
 	for priority := range 3 {
-		queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, requestFor(priority))
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority)}, requestFor(priority))
 	}
 	if queue.Len() != 3 {
 		t.Fatalf("%d requests wait, want 3", queue.Len())

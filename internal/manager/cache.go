@@ -91,12 +91,12 @@ func (o Options) bindingCacheOptions() cache.Options {
 	return options
 }
 
-// stripPod drops of a runner's pod what nobody here reads: nearly all of its spec, most of its size, which is made from the
-// runner's template and not compared with it afterwards. A listener's pod stays whole. Of managedFields there is left who has
-// applied something.
+// stripPod drops what no controller reads of a runner's pod: nearly all of its spec, which is most of its size. The spec is made
+// from the runner's template and not compared with it afterwards. A listener's pod keeps its spec. Of managedFields, both
+// keep only who has applied something.
 func stripPod(object any) (any, error) {
-	pod, is := object.(*corev1.Pod)
-	if !is {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
 		return object, nil // a tombstone
 	}
 	pod.ManagedFields = applied(pod.ManagedFields)
@@ -131,8 +131,8 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 	return stripped
 }
 
-// newInformer returns one that is not blind for longer than the API server is away, nor for an object that can't be decoded:
-// what can't be read of it stays as the informer has it.
+// newInformer returns an informer that resumes as soon as the API server is back, and that an object that can't be decoded does
+// not stop: the fields that can't be read keep the values that the informer has.
 func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	var shared toolscache.SharedIndexInformer
 	last := func(key string) (any, bool) {
@@ -144,7 +144,7 @@ func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync 
 	return shared
 }
 
-// scaleSetSelector selects what bears the label that everything we create bears, whatever its value.
+// scaleSetSelector selects objects that have the scale set's label, whatever its value: everything we create has it.
 func scaleSetSelector() labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: v1alpha1.LabelScaleSetName, Operator: metav1.LabelSelectorOpExists},

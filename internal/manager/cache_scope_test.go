@@ -83,7 +83,7 @@ func listedByCache(t *testing.T, options Options) []string {
 
 // emptyLists is an API server that has nothing.
 type emptyLists struct {
-	mutex sync.Mutex
+	mu    sync.Mutex
 	lists []string
 }
 
@@ -103,13 +103,13 @@ func (l *emptyLists) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 func (l *emptyLists) note(list string) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.lists = append(l.lists, list)
 }
 
 func (l *emptyLists) seen() []string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return slices.Sorted(slices.Values(l.lists))
 }

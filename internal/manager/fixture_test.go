@@ -127,18 +127,18 @@ func awaitRole(t *testing.T, cluster client.Client, namespace string) {
 
 // output collects the log of several managers.
 type output struct {
-	mutex sync.Mutex
-	text  bytes.Buffer
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
 func (o *output) Write(text []byte) (int, error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return o.text.Write(text)
 }
 
 func (o *output) String() string {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return o.text.String()
 }

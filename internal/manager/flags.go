@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	kubeconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
@@ -29,19 +30,32 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 	}
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	flags.SetOutput(output)
+	flags.Usage = func() { printUsage(flags) }
 	singleNamespace := options.register(flags)
 	registerIgnored(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return Options{}, err
 	}
 	if flags.NArg() > 0 {
-		return Options{}, fmt.Errorf("unexpected argument %q; flags begin with --", flags.Arg(0))
+		return Options{}, fmt.Errorf("unexpected argument %q; flags begin with --, and the only commands are doctor and validate", flags.Arg(0))
 	}
 	wrong := checkNamespaces(flags) // before one flag's value replaces the other's
 	if *singleNamespace != "" {
 		options.WatchNamespace = *singleNamespace
 	}
 	return options, errors.Join(wrong, options.validate())
+}
+
+// printUsage says what the program can do besides running the controllers, then lists the flags of that.
+func printUsage(flags *flag.FlagSet) {
+	fmt.Fprint(flags.Output(), `Usage:
+  manager [flags]             run the controllers
+  manager doctor [flags]      say why jobs wait; manager doctor --help lists its flags
+  manager validate [flags]    check values and manifests before they are applied
+
+Flags:
+`)
+	flags.PrintDefaults()
 }
 
 // checkNamespaces refuses what no namespace is called: the caches of such a one would never be filled.
@@ -87,6 +101,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.LogLevel, "log-level", levelDebug, "debug, info, warn, error, or a zap level such as -2")
 	flags.StringVar(&o.LogFormat, "log-format", formatText, "text or json")
 	flags.BoolVar(&o.CheckUninstall, "check-uninstall", false, "fail if there are scale sets, instead of running; for the chart's uninstall check")
+	kubeconfig.RegisterFlags(flags) // --kubeconfig, for a manager outside of a cluster
 	flags.Bool("auto-scaling-runner-set-only", true, "accepted for ARC's charts; there is no other mode")
 	return singleNamespace
 }
@@ -98,13 +113,16 @@ var ignoredFlags = []string{
 	"runner-image", "docker-image", "docker-gid", "runner-image-pull-secret", "docker-registry-mirror",
 	"github-token", "github-enterprise-url", "github-app-id", "github-app-installation-id", "github-app-private-key",
 	"github-url", "github-upload-url", "github-basicauth-username", "github-basicauth-password", "runner-github-url",
-	"runner-status-update-hook", "default-scale-down-delay", "common-runner-labels",
+	"default-scale-down-delay", "common-runner-labels",
 }
+
+const ignoredUsage = "accepted for ARC's command lines and ignored"
 
 func registerIgnored(flags *flag.FlagSet) {
 	for _, name := range ignoredFlags {
-		flags.Var(ignored{}, name, "accepted for ARC's command lines and ignored")
+		flags.Var(ignored{}, name, ignoredUsage)
 	}
+	flags.Bool("runner-status-update-hook", false, ignoredUsage) // takes no argument of its own
 }
 
 // ignored takes any value and forgets it: some of the flags hold secrets.

@@ -36,7 +36,7 @@ var errStarting = errors.New("the manager is starting")
 type health struct {
 	gatherer prometheus.Gatherer
 
-	mutex sync.Mutex
+	mu sync.Mutex
 	// blocked is why the manager has not started, nil once it has; synced then tells whether caches are filled.
 	blocked error
 	synced  func(context.Context) bool
@@ -51,22 +51,22 @@ func (h *health) block(reason error) {
 	if reason == nil {
 		reason = errStarting
 	}
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.blocked = reason
 }
 
 // started makes readiness a matter of filled caches. A manager that stands by for the leader is as ready as the leader.
 func (h *health) started(synced func(context.Context) bool) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.blocked, h.synced = nil, synced
 }
 
 func (h *health) ready(request *http.Request) error {
-	h.mutex.Lock()
+	h.mu.Lock()
 	blocked, synced := h.blocked, h.synced
-	h.mutex.Unlock()
+	h.mu.Unlock()
 	if blocked != nil {
 		return blocked
 	}

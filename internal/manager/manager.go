@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/build"
+	"github.com/harrier-ci/harrier/internal/crdcheck"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
@@ -76,11 +76,11 @@ func run(ctx context.Context, cluster *rest.Config, options Options, log logr.Lo
 		return err
 	}
 	defer stop()
-	schemas, err := newSchemaCheck(cluster)
+	crds, err := crdcheck.New(cluster)
 	if err != nil {
 		return err
 	}
-	if err := awaitSchema(ctx, schemas.check, clock.RealClock{}, log, health.block); err != nil {
+	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, health.block); err != nil {
 		return ignoreCanceled(err)
 	}
 	manager, err := newManager(cluster, options, log)
@@ -148,25 +148,25 @@ func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl
 		LeaderElectionID:        options.LeaderElectionID,
 		LeaderElectionNamespace: options.Namespace,
 		LeaderElectionConfig:    apart(cluster),
-		LeaseDuration:           ptr.To(leaseDuration),
-		RenewDeadline:           ptr.To(leaseRenewDeadline),
-		RetryPeriod:             ptr.To(leaseRetryPeriod),
+		LeaseDuration:           new(leaseDuration),
+		RenewDeadline:           new(leaseRenewDeadline),
+		RetryPeriod:             new(leaseRetryPeriod),
 		// The process ends right after, so the next leader needn't wait for the Lease to run out.
 		LeaderElectionReleaseOnCancel: true,
 
 		Metrics:                 options.metricsServer(),
 		PprofBindAddress:        options.PprofAddress,
 		HealthProbeBindAddress:  disabledAddress,
-		GracefulShutdownTimeout: ptr.To(shutdownGrace),
+		GracefulShutdownTimeout: new(shutdownGrace),
 
 		Controller: config.Controller{
 			MaxConcurrentReconciles: setWorkers, // what a controller says itself takes precedence
 			ReconciliationTimeout:   reconcileTimeout,
 			// A manager that stands by fills its caches: see fillCaches. Controllers begin when it leads, and are told what is
 			// there. One begun before would queue, without anybody to work on it, every runner that ever lived meanwhile.
-			EnableWarmup: ptr.To(false),
+			EnableWarmup: new(false),
 			// Names are constants of different packages. Tests run several managers in one process.
-			SkipNameValidation: ptr.To(true),
+			SkipNameValidation: new(true),
 		},
 	}
 }

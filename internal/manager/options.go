@@ -10,12 +10,13 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
 // Environment variables. The first two are required, because the chart sets them and nothing sensible replaces them.
 const (
-	envNamespace          = "CONTROLLER_MANAGER_POD_NAMESPACE"
+	envNamespace          = kube.EnvManagerNamespace
 	envImage              = "CONTROLLER_MANAGER_CONTAINER_IMAGE"
 	envListenerEntrypoint = "LISTENER_ENTRYPOINT"
 )
@@ -27,10 +28,10 @@ const (
 	defaultQPS   = 1000
 	defaultBurst = 2000
 
-	// defaultRunnerWorkers look at runners, and so do no fewer: a look takes 0.1 ms of CPU, but waits for what it writes,
-	// which a busy API server takes 20–100 ms for. With six such writes in a runner's life the 2 workers that charts and
-	// values of ARC ask for would see 10 runners a second off. More kept an API server on two cores so busy that its watches
-	// told late of pods that had ended.
+	// defaultRunnerWorkers is how many EphemeralRunners are reconciled at once, and the least that a flag can set. A reconcile
+	// takes 0.1 ms of CPU, but waits for what it writes, which takes a busy API server 20–100 ms. There are six such writes
+	// in a runner's life, so the 2 workers that ARC's charts and values ask for would finish with 10 runners a second at most.
+	// More than 24 kept an API server on two cores so busy that its watches reported late that pods had ended.
 	defaultRunnerWorkers = 24
 
 	// A resync visits every object again although nothing changed. Watches deliver every change, and what has to be

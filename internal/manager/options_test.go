@@ -62,7 +62,12 @@ func TestParseOptions(t *testing.T) {
 			arguments: []string{"--github-token", "s3cret", "--docker-image=x", "--port=9443", "--default-scale-down-delay=10m"},
 			want:      func(*Options) {},
 		},
-		"watch-namespace": {arguments: []string{"--watch-namespace=a"}, want: func(o *Options) { o.WatchNamespace = "a" }},
+		"legacy flag without an argument": {
+			arguments: []string{"--runner-status-update-hook", "--watch-single-namespace=a"},
+			want:      func(o *Options) { o.WatchNamespace = "a" },
+		},
+		"outside of a cluster": {arguments: []string{"--kubeconfig="}, want: func(*Options) {}},
+		"watch-namespace":      {arguments: []string{"--watch-namespace=a"}, want: func(o *Options) { o.WatchNamespace = "a" }},
 		"watch-single-namespace wins": {
 			arguments: []string{"--watch-single-namespace=b", "--watch-namespace=a"},
 			want:      func(o *Options) { o.WatchNamespace = "b" },
@@ -112,12 +117,21 @@ func TestParseOptionsRefuses(t *testing.T) {
 			t.Errorf("%s: got error %v, want one that says %q", argument, err, part)
 		}
 	}
-	if _, err := ParseOptions([]string{"--help"}, environment, io.Discard); !errors.Is(err, flag.ErrHelp) {
-		t.Errorf("--help: got %v", err)
+}
+
+func TestHelpNamesTheOtherCommands(t *testing.T) {
+	usage := &strings.Builder{}
+	if _, err := ParseOptions([]string{"--help"}, environment, usage); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("got %v", err)
+	}
+	for _, part := range []string{"manager doctor", "manager validate", "-metrics-addr"} {
+		if !strings.Contains(usage.String(), part) {
+			t.Errorf("the usage does not name %q:\n%s", part, usage)
+		}
 	}
 }
 
-// The caches of a namespace that can't exist would never be filled, so the manager would start for ever.
+// The caches of a namespace that can't exist would never be filled, so the manager would start forever.
 func TestANamespaceThatCannotExistIsRefused(t *testing.T) {
 	for _, name := range []string{"watch-namespace", "watch-single-namespace"} {
 		for _, value := range []string{"Bad NS", "Runners", "a.b", "-a", strings.Repeat("a", 64)} {

@@ -93,7 +93,7 @@ func standBy(t *testing.T) (caches *countingCache, lead func()) {
 // countingCache counts how often it is asked for the informer of a kind. All of them are empty.
 type countingCache struct {
 	informertest.FakeInformers
-	mutex sync.Mutex
+	mu    sync.Mutex
 	times map[string]int
 }
 
@@ -102,15 +102,15 @@ func (c *countingCache) GetInformer(_ context.Context, object client.Object, _ .
 	if err != nil {
 		return nil, err
 	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.times[kind.Kind]++
 	return controllertest.NewFakeInformer(controllertest.Synced), nil
 }
 
 // asked returns how often, by kind.
 func (c *countingCache) asked() map[string]int {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return maps.Clone(c.times)
 }

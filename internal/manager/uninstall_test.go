@@ -80,7 +80,7 @@ func TestCheckUninstallWaitsForItsRights(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusals int
 		want     bool
-	}{"a moment": {3, true}, "for ever": {1000, false}} {
+	}{"a moment": {3, true}, "forever": {1000, false}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "", errors.New("no Role"))

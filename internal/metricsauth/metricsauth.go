@@ -1,8 +1,8 @@
 // Package metricsauth keeps the manager's metrics from readers whom the API server does not know, or whom no role allows
 // to read them. It stands between controller-runtime's metrics server and the metrics, and asks the API server what
-// controller-runtime's own filter would ask: a TokenReview who the reader is, a SubjectAccessReview whether they may get
-// the path. The latter comes with the library of the API server, which would make the manager 20 MB larger on disk and
-// 13 MiB in memory, whether it is used or not.
+// controller-runtime's own filter would ask: a TokenReview says who the reader is, and a SubjectAccessReview whether they may
+// get the path. That filter pulls in the API server's library, which would make the manager 20 MB larger on disk and 13 MiB
+// in memory, whether it is used or not.
 package metricsauth
 
 import (
@@ -27,7 +27,7 @@ import (
 const (
 	// reviewTimeout ends both reviews. Prometheus gives up after 10 s by default.
 	reviewTimeout = 10 * time.Second
-	// What the API server said holds so long. Prometheus asks every 15 to 60 s, so most scrapes cost the API server
+	// How long an answer of the API server is used. Prometheus asks every 15 to 60 s, so most scrapes cost the API server
 	// nothing; a role that is granted works after ten seconds, and one taken away ends after a minute.
 	allowedFor = time.Minute
 	refusedFor = 10 * time.Second

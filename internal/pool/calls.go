@@ -35,8 +35,8 @@ type Calls[K comparable, R any] struct {
 
 // NewCalls returns an empty memory of calls that run in the pool. After each call done is told its key; a controller
 // reconciles the object again there. done must not block.
-func NewCalls[K comparable, R any](pool *Pool, clock clock.PassiveClock, done func(K)) *Calls[K, R] {
-	return &Calls[K, R]{pool: pool, clock: clock, done: done, calls: map[K]*Call[R]{}}
+func NewCalls[K comparable, R any](pool *Pool, clk clock.PassiveClock, done func(K)) *Calls[K, R] {
+	return &Calls[K, R]{pool: pool, clock: clk, done: done, calls: map[K]*Call[R]{}}
 }
 
 // Go asks for a call in the name of a group (a scale set). It returns false, and asks for nothing, while one for the

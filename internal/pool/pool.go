@@ -46,8 +46,8 @@ type task struct {
 
 // New returns a pool that has limit tasks in flight, or more while groups that came first have most of them. Tasks wait until
 // Start is called.
-func New(limit int, clock clock.Clock) *Pool {
-	return &Pool{limit: limit, clock: clock, groups: map[string]int{}, waiting: map[string][]task{}}
+func New(limit int, clk clock.Clock) *Pool {
+	return &Pool{limit: limit, clock: clk, groups: map[string]int{}, waiting: map[string][]task{}}
 }
 
 // Start runs tasks until the context ends, then waits for those in flight, whose own context has ended too.

@@ -122,7 +122,7 @@ func TestPoolIsBoundedBesideAHangingGroup(t *testing.T) {
 	})
 }
 
-// Also where groups are more than places.
+// The same holds where there are more groups than places.
 func TestPoolHangingGroupKeepsNoneOfManyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, groups = 4, 4
@@ -157,7 +157,7 @@ func TestPoolHangingGroupIsBounded(t *testing.T) {
 	})
 }
 
-// Who has as many calls in flight as it may, while places are free, waits for nobody but itself.
+// A group that has as many calls in flight as it may, while places are free, waits for nobody but itself.
 func TestPoolSaysWhoseTasksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 4

@@ -8,9 +8,8 @@ import (
 )
 
 func TestRemovalsAreRememberedForAWhile(t *testing.T) {
-	now := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	removed := New(now)
-	later := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
+	clk := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	removed := New(clk)
 	want := func(id int, want bool) {
 		t.Helper()
 		if got := removed.Has("runner", id); got != want {
@@ -18,20 +17,20 @@ func TestRemovalsAreRememberedForAWhile(t *testing.T) {
 		}
 	}
 	removed.Note("runner", 1)
-	later(rememberedFor - time.Second)
+	clk.Step(rememberedFor - time.Second)
 	removed.Note("runner", 2)
 	want(1, true)
 	want(3, false)
 	if removed.Has("another", 1) {
 		t.Error("another runner's registration is taken for this one's")
 	}
-	later(time.Second)
-	want(2, true)
-	later(rememberedFor)
+	clk.Step(time.Second)
 	want(1, false)
+	want(2, true)
+	clk.Step(rememberedFor)
 	want(2, false)
 	removed.Note("runner", 4)
-	later(time.Hour)
+	clk.Step(time.Hour)
 	want(4, false)
 }
 

@@ -27,11 +27,6 @@ func (c *Cluster) LogDirectory() string { return c.directory }
 // Identity is who makes a request: the administrator, a user, or a ServiceAccount.
 type Identity func(ctx context.Context, admin *rest.Config) (*rest.Config, error)
 
-// Admin may do everything.
-func Admin() Identity {
-	return func(_ context.Context, admin *rest.Config) (*rest.Config, error) { return rest.CopyConfig(admin), nil }
-}
-
 // User is judged by the Roles bound to this name and these groups. It works by impersonation.
 func User(name string, groups ...string) Identity {
 	return func(_ context.Context, admin *rest.Config) (*rest.Config, error) {

@@ -39,7 +39,7 @@ type Cluster struct {
 	config   *rest.Config
 	client   client.WithWatch
 
-	mutex     sync.Mutex
+	mu        sync.Mutex
 	processes map[string]*process.Process
 }
 
@@ -147,8 +147,8 @@ func (c *Cluster) run(program string, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.processes[program] = started
 	return nil
 }
@@ -199,8 +199,8 @@ func (c *Cluster) await(ctx context.Context, program string, condition wait.Cond
 
 // ended names a program that should be running and isn't.
 func (c *Cluster) ended() string {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for program, running := range c.processes {
 		if !running.Running() {
 			return program
@@ -211,8 +211,8 @@ func (c *Cluster) ended() string {
 
 // Stop kills the control plane and removes its files.
 func (c *Cluster) Stop() error {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var failures []error
 	for program, running := range c.processes {
 		failures = append(failures, running.Stop(0))

@@ -43,10 +43,10 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 
 // kill ends a program of the control plane unless it has ended.
 func (c *Cluster) kill(program string) error {
-	c.mutex.Lock()
+	c.mu.Lock()
 	running := c.processes[program]
 	delete(c.processes, program)
-	c.mutex.Unlock()
+	c.mu.Unlock()
 	if running == nil {
 		return nil
 	}
@@ -54,9 +54,9 @@ func (c *Cluster) kill(program string) error {
 }
 
 func (c *Cluster) freeze(program string) (resume func() error, err error) {
-	c.mutex.Lock()
+	c.mu.Lock()
 	running := c.processes[program]
-	c.mutex.Unlock()
+	c.mu.Unlock()
 	if running == nil {
 		return nil, fmt.Errorf("pause %s: it isn't running", program)
 	}

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -45,10 +44,10 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 		field string
 		cause string
 	}{
-		"more at least than at most": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners, s.MaxRunners = ptr.To(3), ptr.To(2) },
+		"more at least than at most": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners, s.MaxRunners = new(3), new(2) },
 			"spec.minRunners", "must not be greater than maxRunners"},
-		"negative minimum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners = ptr.To(-1) }, "spec.minRunners", "greater than or equal to 0"},
-		"negative maximum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MaxRunners = ptr.To(-1) }, "spec.maxRunners", "greater than or equal to 0"},
+		"negative minimum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners = new(-1) }, "spec.minRunners", "greater than or equal to 0"},
+		"negative maximum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MaxRunners = new(-1) }, "spec.maxRunners", "greater than or equal to 0"},
 		"address without a scheme": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.GitHubConfigUrl = "github.com/my-org" },
 			"spec.githubConfigUrl", "must be the address of a repository"},
 		"address of a file": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.GitHubConfigUrl = "https://github.com/a/b/blob" },
@@ -80,7 +79,7 @@ func TestGoodSetsAreTaken(t *testing.T) {
 		"https://github.com/my-org/", "https://github.com/owner/repo", "https://github.com/enterprises/name", "http://10.0.0.1:8080/my-org",
 	} {
 		set := newSet(namespace)
-		set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = url, ptr.To(2), ptr.To(2)
+		set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = url, new(2), new(2)
 		if err := cluster.Client().Create(t.Context(), set); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -113,7 +112,7 @@ func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 	})
 	c := cluster.Client()
 	set := newSet(cluster.NewNamespace(t))
-	set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = "github.com/my-org", ptr.To(3), ptr.To(2)
+	set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = "github.com/my-org", new(3), new(2)
 	set.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
 	withoutRules(t, c, func() {
 		NewWithT(t).Eventually(func() error { return c.Create(t.Context(), set) }, "30s").Should(Succeed())

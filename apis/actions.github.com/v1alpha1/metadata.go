@@ -33,10 +33,9 @@ const (
 const (
 	PartOfScaleSet = "gha-runner-scale-set"
 
-	ComponentAutoscalingRunnerSet = "autoscaling-runner-set"
-	ComponentListener             = "runner-scale-set-listener"
-	ComponentRunnerSet            = "runner-set"
-	ComponentRunner               = "runner"
+	ComponentListener  = "runner-scale-set-listener"
+	ComponentRunnerSet = "runner-set"
+	ComponentRunner    = "runner"
 )
 
 // Annotations.
@@ -86,7 +85,7 @@ const (
 )
 
 // Annotations of others that protect a pod from being evicted for the sake of fewer nodes. A runner pod has them while
-// its job runs, unless its template sets them.
+// its job runs, whatever its template says.
 const (
 	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -12,7 +12,7 @@ type ProxyConfig struct {
 	// Proxy for https:// addresses.
 	// +optional
 	HTTPS *ProxyServerConfig `json:"https,omitempty"`
-	// Hosts, domains and CIDRs that are reached without the proxy.
+	// Hosts and domains that are reached without the proxy. Addresses and CIDRs count for manager and listener, not for the runner.
 	// +optional
 	NoProxy []string `json:"noProxy,omitempty"`
 }

@@ -105,8 +105,7 @@ func askHelper(ctx context.Context, helper, server string) (Credentials, error) 
 	command := exec.CommandContext(ctx, "docker-credential-"+helper, "get")
 	command.Stdin = strings.NewReader(server)
 	output, err := command.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		return Credentials{}, nil
 	}
 	if err != nil {

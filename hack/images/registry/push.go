@@ -101,8 +101,7 @@ func (s *session) upload(ctx context.Context, mediaType string, content []byte) 
 	_, err := s.call(ctx, "look for blob", request{
 		method: http.MethodHead, url: s.target.url("/blobs/" + blob.Digest), want: http.StatusOK,
 	})
-	var refused *StatusError
-	if err == nil || !errors.As(err, &refused) || refused.Code != http.StatusNotFound {
+	if refused, ok := errors.AsType[*StatusError](err); !ok || refused.Code != http.StatusNotFound {
 		return blob, err
 	}
 	opened, err := s.call(ctx, "open upload", request{

@@ -18,15 +18,15 @@ type fakeRegistry struct {
 	challenge func(host string) string
 	accept    string
 
-	mutex     sync.Mutex
+	mu        sync.Mutex
 	blobs     map[string][]byte
 	manifests map[string][]byte
 	uploads   int
 }
 
 func (f *fakeRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if r.URL.Path == "/token" {
 		f.token(w, r)
 		return

@@ -101,8 +101,7 @@ func (v Vault) Secret(ctx context.Context, name string) (string, error) {
 		Value string `json:"value"`
 	}
 	err = v.exchange(request, &answer)
-	var refusal *Error
-	if errors.As(err, &refusal) && refusal.StatusCode == http.StatusNotFound {
+	if refusal, ok := errors.AsType[*Error](err); ok && refusal.StatusCode == http.StatusNotFound {
 		return "", fmt.Errorf("secret %s in vault %s: %w", name, address.Host, ErrNotFound)
 	}
 	if err != nil {

@@ -45,7 +45,7 @@ type mender struct {
 	// last returns the object as it was when it could be read.
 	last func(key string) (any, bool)
 
-	mutex sync.Mutex
+	mu sync.Mutex
 	// said are the causes that were logged, by NAMESPACE/NAME.
 	said map[string]string
 }
@@ -136,8 +136,8 @@ func (m *mender) cause(content []byte) *UnreadableError {
 
 // say logs an object that can't be read once, and again when it is for another cause.
 func (m *mender) say(ctx context.Context, content []byte, cause *UnreadableError) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if cause == nil {
 		m.forget(content)
 		return

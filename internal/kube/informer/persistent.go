@@ -64,8 +64,12 @@ func sayAway(ctx context.Context, err error) {
 	log.FromContext(ctx).Info("The API server does not answer a list or watch: trying again until it does", "cause", err.Error())
 }
 
-// away reports whether the API server did not answer, or that it can't serve anybody now.
+// away reports whether the API server did not answer, or that it can't serve anybody now. One whose etcd went back in time
+// answers 504 to a version of before: the informer recovers from that by asking without one.
 func away(err error) bool {
-	var status apierrors.APIStatus
-	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
+	var status apierrors.APIStatus // an interface without Error, so not for errors.AsType
+	if !errors.As(err, &status) {
+		return true
+	}
+	return status.Status().Code >= http.StatusInternalServerError && !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

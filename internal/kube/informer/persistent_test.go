@@ -74,6 +74,7 @@ func TestPersistentHandsRefusalsOn(t *testing.T) {
 	for name, err := range map[string]error{
 		"version too old": apierrors.NewResourceExpired("too old"), "not served": apierrors.NewNotFound(corev1.Resource("pods"), ""),
 		"not allowed": apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")), "too many": apierrors.NewTooManyRequests("slow down", 1),
+		"version not there any more": versionTooLarge(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &outage{until: time.Now().Add(time.Hour), err: err}
@@ -83,6 +84,13 @@ func TestPersistentHandsRefusalsOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// versionTooLarge is what an API server answers whose etcd was restored from a snapshot.
+func versionTooLarge() error {
+	err := apierrors.NewTimeoutError("Too large resource version: 9, current: 1", 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	return err
 }
 
 func TestPersistentEndsWithItsContext(t *testing.T) {

@@ -26,7 +26,8 @@ const watchDecoding metav1.CauseType = "ClientWatchDecoding"
 // Readable returns a source that goes on where Go can't decode an object that the API server holds: a schema takes more than
 // Go's types do, and one such object would hide all of its kind, in all namespaces. From the first one on, answers are mended
 // by MendAnswers, which the transport below the source has to be wrapped in: what can't be read of an object keeps its value in
-// last, else it is left out, and Unreadable knows the object. object is any of its kind.
+// last, else it is left out; the object then carries annotationUnreadable, which RefuseUnreadable checks. object is any of its
+// kind.
 func Readable(source cache.ListerWatcher, object runtime.Object, last func(key string) (any, bool)) cache.ListerWatcher {
 	s := &readable{source: cache.ToListerWatcherWithContext(source), mender: newMender(object, last)}
 	return &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
@@ -56,7 +57,7 @@ func (r *readable) watch(ctx context.Context, options metav1.ListOptions) (watch
 	if err != nil {
 		return events, err
 	}
-	// A watch that just ends is begun again behind the last event that could be decoded, and then it is mended.
+	// A watch that just ends is resumed after the last decodable event; from then on its answers are mended.
 	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
 		if event.Type == watch.Error && apierrors.HasStatusCause(apierrors.FromObject(event.Object), watchDecoding) {
 			r.met.Store(true)
@@ -86,7 +87,7 @@ func MendAnswers(next http.RoundTripper) http.RoundTripper { return mending{next
 
 type mending struct{ http.RoundTripper }
 
-// WrappedRoundTripper is for who looks for the transport itself.
+// WrappedRoundTripper implements net.RoundTripperWrapper of apimachinery.
 func (m mending) WrappedRoundTripper() http.RoundTripper { return m.RoundTripper }
 
 // RoundTrip mends the answer where the request's context bears a mender.

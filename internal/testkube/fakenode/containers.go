@@ -22,12 +22,12 @@ func (p *player) begin(fault Fault) bool {
 	if len(p.pod.Spec.InitContainers) > 0 {
 		waiting = "PodInitializing"
 	}
-	p.mutex.Lock()
+	p.mu.Lock()
 	for _, container := range slices.Concat(p.pod.Spec.InitContainers, p.pod.Spec.Containers) {
 		p.containers[container.Name] = &corev1.ContainerStatus{Name: container.Name, Image: container.Image, Started: new(bool),
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waiting}}}
 	}
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	if fault != (Fault{}) || len(p.pod.Spec.InitContainers) > 0 {
 		// Otherwise Running follows so soon that a request for this would be wasted.
 		signal(p.changed)
@@ -181,8 +181,8 @@ func (p *player) runnerFor(spec corev1.Container) Runner {
 
 // enter lists the run among those that can be killed, unless everything has been.
 func (p *player) enter(run *Container) bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.killed {
 		return false
 	}
@@ -191,8 +191,8 @@ func (p *player) enter(run *Container) bool {
 }
 
 func (p *player) leave(run *Container) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	delete(p.runs, run.Spec.Name)
 }
 

@@ -24,15 +24,15 @@ type Fault struct {
 // OnStart installs the function that decides which fault a pod starts with; nil means none. It applies to pods that are
 // first seen afterwards.
 func (n *Node) OnStart(decide func(*corev1.Pod) Fault) {
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.onStart = decide
 }
 
 func (n *Node) faultFor(pod *corev1.Pod) Fault {
-	n.mutex.Lock()
+	n.mu.Lock()
 	decide := n.onStart
-	n.mutex.Unlock()
+	n.mu.Unlock()
 	if decide == nil {
 		return Fault{}
 	}

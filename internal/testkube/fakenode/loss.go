@@ -53,13 +53,13 @@ func (n *Node) Restore(match func(*corev1.Pod) bool) {
 
 // freeze stops all writes; none is on its way when it returns.
 func (p *player) freeze() {
-	p.mutex.Lock()
+	p.mu.Lock()
 	select {
 	case <-p.thawed:
 		p.thawed = make(chan struct{})
 	default:
 	}
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	// Whoever holds it makes a request now; the next one sees the loss.
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -70,9 +70,9 @@ func (p *player) thaw() {
 	if !p.lost() {
 		return
 	}
-	p.mutex.Lock()
+	p.mu.Lock()
 	close(p.thawed)
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	p.publishing.Lock()
 	// Somebody else has written the conditions meanwhile.
 	p.lastStatus = nil
@@ -81,8 +81,8 @@ func (p *player) thaw() {
 }
 
 func (p *player) lost() bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	select {
 	case <-p.thawed:
 		return false

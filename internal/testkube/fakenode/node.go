@@ -79,7 +79,7 @@ type Node struct {
 	cancel    context.CancelFunc
 	playing   sync.WaitGroup
 
-	mutex   sync.Mutex
+	mu      sync.Mutex
 	players map[types.UID]*player
 	onStart func(*corev1.Pod) Fault
 }
@@ -171,8 +171,8 @@ func (n *Node) updated(ctx context.Context, before, after *corev1.Pod) {
 
 // seen tells the pod's player what is new, and starts one for a pod that is this node's.
 func (n *Node) seen(ctx context.Context, pod *corev1.Pod) {
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if known := n.players[pod.UID]; known != nil {
 		known.observe(pod)
 		return
@@ -200,8 +200,8 @@ func (n *Node) removed(object any) {
 	if !ok {
 		return
 	}
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if known := n.players[pod.UID]; known != nil {
 		delete(n.players, pod.UID)
 		known.gone()
@@ -217,8 +217,8 @@ func (n *Node) player(key types.NamespacedName) (*player, error) {
 }
 
 func (n *Node) matching(match func(*corev1.Pod) bool) []*player {
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var found []*player
 	for _, p := range n.players {
 		if match(p.pod) {

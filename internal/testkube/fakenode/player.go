@@ -31,7 +31,7 @@ type player struct {
 	changed chan struct{} // there is something to publish
 	hurried chan struct{} // the grace period has changed
 
-	mutex      sync.Mutex
+	mu         sync.Mutex
 	containers map[string]*corev1.ContainerStatus
 	runs       map[string]*Container
 	view       view // without what the fields above say
@@ -75,9 +75,9 @@ func (p *player) observe(pod *corev1.Pod) {
 	if pod.DeletionGracePeriodSeconds != nil {
 		grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
 	}
-	p.mutex.Lock()
+	p.mu.Lock()
 	p.grace = grace
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	signal(p.hurried)
 	p.deletion()
 }
@@ -116,9 +116,9 @@ func (p *player) play() {
 func (p *player) awaitEnd() {
 	begin := p.node.options.Clock.Now()
 	for {
-		p.mutex.Lock()
+		p.mu.Lock()
 		left := p.grace - p.node.options.Clock.Since(begin)
-		p.mutex.Unlock()
+		p.mu.Unlock()
 		timer := p.node.options.Clock.NewTimer(left)
 		select {
 		case <-p.ended:
@@ -219,8 +219,8 @@ func (p *player) pause(ctx context.Context, duration time.Duration) bool {
 
 // running returns the containers that run now.
 func (p *player) running() []*Container {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	running := make([]*Container, 0, len(p.runs))
 	for _, run := range p.runs {
 		running = append(running, run)
@@ -230,9 +230,9 @@ func (p *player) running() []*Container {
 
 // kill ends all containers at once; none starts afterwards.
 func (p *player) kill() {
-	p.mutex.Lock()
+	p.mu.Lock()
 	p.killed = true
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	p.stop()
 	for _, run := range p.running() {
 		run.kill("Error")
@@ -247,17 +247,17 @@ func (p *player) fail(how outcome) {
 
 // update changes the state and has it published.
 func (p *player) update(change func()) {
-	p.mutex.Lock()
+	p.mu.Lock()
 	change()
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	signal(p.changed)
 }
 
 // awaitThaw waits while the pod's node is lost.
 func (p *player) awaitThaw() {
-	p.mutex.Lock()
+	p.mu.Lock()
 	thawed := p.thawed
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	select {
 	case <-thawed:
 	case <-p.present.Done():

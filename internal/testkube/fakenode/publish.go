@@ -33,9 +33,9 @@ func (p *player) schedule(fault Fault) bool {
 			return false
 		}
 	}
-	p.mutex.Lock()
+	p.mu.Lock()
 	p.view.scheduled = true
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	return true
 }
 
@@ -96,8 +96,8 @@ func (p *player) publishNow() {
 
 // status composes the present status and remembers its conditions, whose transition times the next one keeps.
 func (p *player) status() corev1.PodStatus {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	v := p.view
 	v.stopped = p.killed || p.wanted.Err() != nil
 	v.now = metav1.NewTime(p.node.options.Clock.Now())
@@ -112,9 +112,9 @@ func (p *player) status() corev1.PodStatus {
 
 // remove reports the end of the containers and takes the object away, as a kubelet does last.
 func (p *player) remove() {
-	p.mutex.Lock()
+	p.mu.Lock()
 	grace := p.grace
-	p.mutex.Unlock()
+	p.mu.Unlock()
 	// The API server waits for nobody's word when there is no grace: the object is going already.
 	if p.present.Err() != nil || grace == 0 {
 		return

@@ -28,7 +28,7 @@ type port struct {
 }
 
 var (
-	mutex sync.Mutex
+	mu sync.Mutex
 	// guards listen on the first ports of this process's blocks.
 	guards []net.Listener
 	// queue are the other ports of the blocks, those first that were given out longest ago.
@@ -37,8 +37,8 @@ var (
 
 // Take returns n ports of 127.0.0.1 on which nobody listens.
 func Take(n int) ([]int, error) {
-	mutex.Lock()
-	defer mutex.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	taken := make([]int, 0, n)
 	for range n {
 		number, err := next(time.Now())

@@ -1,4 +1,6 @@
-package manager
+// Package crdcheck finds out whether the CustomResourceDefinitions in a cluster have the fields that this version needs. The
+// manager asks before it starts, and the doctor when it looks for what keeps jobs waiting.
+package crdcheck
 
 import (
 	"context"
@@ -8,11 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -26,56 +26,43 @@ var requiredFields = map[string][]string{
 	"EphemeralRunner":      {"status.jobPatchID"},
 }
 
-const (
-	// Outdated CRDs are looked at again after schemaPause, doubled each time up to schemaMaxPause. The API server takes
-	// a second or two to publish a new one, so the first pauses are short: manager and CRDs often arrive together.
-	schemaPause    = time.Second
-	schemaMaxPause = 30 * time.Second
-	schemaTimeout  = 15 * time.Second
-)
+// timeout ends a check.
+const timeout = 15 * time.Second
 
-// OutdatedCRDsError says that the CustomResourceDefinitions in the cluster are missing or too old.
-type OutdatedCRDsError struct {
+// OutdatedError says that the CustomResourceDefinitions in the cluster are missing or too old.
+type OutdatedError struct {
 	// Missing are kinds, or fields as KIND.PATH.
 	Missing []string
 }
 
 // Error names what is missing and the fix.
-func (e *OutdatedCRDsError) Error() string {
+func (e *OutdatedError) Error() string {
 	return fmt.Sprintf("the CustomResourceDefinitions of %s lack %s; upgrade them with the chart gha-runner-scale-set-controller "+
 		"(helm upgrade --take-ownership, crds.install=true), or apply those of the same version (apis/crds of the source, or helm template CHART --show-only 'templates/crds/*.yaml') with kubectl apply --server-side --force-conflicts",
 		v1alpha1.GroupVersion.Group, strings.Join(e.Missing, ", "))
 }
 
-// schemaCheck asks the API server for the schemas it serves. OpenAPI is readable by every authenticated user, so the
-// manager needs no permission on CustomResourceDefinitions.
-type schemaCheck struct {
+// Checker asks the API server for the schemas it serves. OpenAPI is readable by every authenticated user, so no permission on
+// CustomResourceDefinitions is needed.
+type Checker struct {
 	client rest.Interface
 }
 
-func newSchemaCheck(config *rest.Config) (*schemaCheck, error) {
+// New returns a checker of the cluster. It fails where the configuration of the client is unusable.
+func New(config *rest.Config) (*Checker, error) {
 	made, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for discovery: %w", err)
 	}
-	return &schemaCheck{client: made.RESTClient()}, nil
+	return &Checker{client: made.RESTClient()}, nil
 }
 
-// CheckCRDs fails with *OutdatedCRDsError where the cluster's CustomResourceDefinitions lack what this version needs, or with
-// the API server's own error.
-func CheckCRDs(ctx context.Context, config *rest.Config) error {
-	schemas, err := newSchemaCheck(config)
-	if err != nil {
-		return err
-	}
-	return schemas.check(ctx)
-}
-
-// check fails with *OutdatedCRDsError, or with the API server's own error.
-func (s *schemaCheck) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+// Check fails with *OutdatedError where the CustomResourceDefinitions lack what this version needs, or with the API server's own
+// error.
+func (c *Checker) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	document, err := s.client.Get().
+	document, err := c.client.Get().
 		AbsPath("/openapi/v3/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version).
 		SetHeader("Accept", "application/json").
 		Do(ctx).Raw()
@@ -144,31 +131,5 @@ func missingFields(served map[string]fieldSchema) error {
 		return nil
 	}
 	slices.Sort(missing)
-	return &OutdatedCRDsError{Missing: missing}
+	return &OutdatedError{Missing: missing}
 }
-
-// awaitSchema returns when the CRDs have what we need, or with the context's error. The reason for waiting is logged
-// when it changes, and told to report for /readyz.
-func awaitSchema(ctx context.Context, check func(context.Context) error, clock clock.Clock, log logr.Logger, report func(error)) error {
-	logged := ""
-	for pause := schemaPause; ; pause = min(2*pause, schemaMaxPause) {
-		err := check(ctx)
-		if err == nil || schemaUnreadable(err) {
-			report(nil)
-			return nil
-		}
-		report(err)
-		if text := err.Error(); text != logged {
-			log.Error(err, "Not starting before the CustomResourceDefinitions are right; they are looked at again", "atLeastEvery", schemaMaxPause.String())
-			logged = text
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-clock.After(pause):
-		}
-	}
-}
-
-// schemaUnreadable reports whether this cluster tells nobody like us about schemas. Then nothing is known against the CRDs.
-func schemaUnreadable(err error) bool { return apierrors.IsForbidden(err) }

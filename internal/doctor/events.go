@@ -67,8 +67,8 @@ func lastSeen(event *corev1.Event) time.Time {
 	return last
 }
 
-// happened tells of warnings that nothing else has told of: what went wrong of late and may come again.
-func happened(s *Set) []Finding {
+// checkEvents tells of warnings that nothing else has told of: what went wrong of late and may come again.
+func checkEvents(s *Set) []Finding {
 	reasons, latest := map[string]*tally{}, map[string]time.Time{}
 	for i := range s.Warnings {
 		event := &s.Warnings[i]

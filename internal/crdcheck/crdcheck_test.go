@@ -1,19 +1,12 @@
-package manager
+package crdcheck
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // document is an OpenAPI document with the given fields of each kind.
@@ -49,7 +42,7 @@ func TestCheckSchemas(t *testing.T) {
 		"AutoscalingRunnerSet": {"status.phase"}, "AutoscalingListener": {}, "EphemeralRunnerSet": {"spec.replicas"},
 	}
 	err := checkSchemas(document(t, arc))
-	var outdated *OutdatedCRDsError
+	var outdated *OutdatedError
 	if !errors.As(err, &outdated) {
 		t.Fatalf("ARC's schemas: got %v", err)
 	}
@@ -64,45 +57,5 @@ func TestCheckSchemas(t *testing.T) {
 	}
 	if err := checkSchemas([]byte("<html>")); err == nil || errors.As(err, &outdated) {
 		t.Errorf("no document: got %v", err)
-	}
-}
-
-func TestAwaitSchemaWaitsUntilTheCRDsAreRight(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	answers := []error{&OutdatedCRDsError{Missing: []string{"EphemeralRunner"}}, errors.New("the API server is away"), nil}
-	var reported []error
-	asked := 0
-	check := func(context.Context) error {
-		asked++
-		return answers[asked-1]
-	}
-	done := make(chan error)
-	go func() {
-		done <- awaitSchema(t.Context(), check, clock, logr.Discard(), func(err error) { reported = append(reported, err) })
-	}()
-	for range len(answers) - 1 {
-		gomega.NewWithT(t).Eventually(clock.HasWaiters).WithTimeout(startTimeout).WithPolling(time.Millisecond).Should(gomega.BeTrue())
-		clock.Step(schemaMaxPause)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if len(reported) != 3 || reported[0] == nil || reported[1] == nil || reported[2] != nil {
-		t.Errorf("reported %v", reported)
-	}
-}
-
-func TestAwaitSchemaEnds(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	report := func(error) {}
-	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "openapi", nil)
-	if err := awaitSchema(t.Context(), func(context.Context) error { return forbidden }, clock, logr.Discard(), report); err != nil {
-		t.Errorf("where schemas can't be read: %v", err)
-	}
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	outdated := func(context.Context) error { return &OutdatedCRDsError{} }
-	if err := awaitSchema(canceled, outdated, clock, logr.Discard(), report); !errors.Is(err, context.Canceled) {
-		t.Errorf("when told to stop: %v", err)
 	}
 }

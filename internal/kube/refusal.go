@@ -1,0 +1,24 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what
+// the spec asks for. It is empty where failure, the error of the pass, passes by itself. A pass that was cut short before it
+// came to the rejected request keeps the message of the pass before it, which previous, the condition that tells it, still has.
+func Refusal(failure error, cutShort bool, previous *metav1.Condition) string {
+	switch {
+	case apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause):
+		return "" // the whole namespace is being deleted
+	case IsRefused(failure):
+		return WithAdvice(failure)
+	case cutShort && previous != nil && previous.Reason == v1alpha1.ReasonReconcileFailed:
+		return previous.Message
+	}
+	return ""
+}
