@@ -41,8 +41,8 @@ type failure struct {
 // next returns the failure after one more error: with the same reason it keeps the time when it came first. f may be nil.
 func (f *failure) next(reason string, err error, now time.Time) *failure {
 	next := &failure{reason: reason, message: err.Error(), firstAt: now, lastAt: now}
-	var limited *actions.RateLimitedError
-	next.assumed = errors.As(err, &limited) && limited.Assumed
+	limited, ok := errors.AsType[*actions.RateLimitedError](err)
+	next.assumed = ok && limited.Assumed
 	if f == nil || f.reason != reason {
 		return next
 	}
@@ -84,8 +84,8 @@ func (f *failure) status() *v1alpha1.ListenerStatus {
 
 // explain returns the reason of a failed call to GitHub, and the error with what happens next or what to do about it.
 func explain(err error) (reason string, explained error) {
-	var limited *actions.RateLimitedError
-	var malformed *actions.MalformedMessageError
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
 	switch {
 	case errors.Is(err, actions.ErrSessionConflict):
 		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; it is asked for again at least every 15 s; "+
@@ -98,11 +98,11 @@ func explain(err error) (reason string, explained error) {
 		return v1alpha1.ReasonCredentialsInvalid, err
 	case errors.Is(err, errUnusable):
 		return v1alpha1.ReasonInvalidConfiguration, err
-	case errors.As(err, &limited):
+	case limited:
 		return v1alpha1.ReasonRateLimited, err
 	case errors.Is(err, actions.ErrUnauthorized):
 		return v1alpha1.ReasonUnauthorized, err
-	case errors.As(err, &malformed):
+	case malformed:
 		return reasonMalformedMessage, fmt.Errorf("%w; it is asked for again without end, as it can't be deleted without its id; "+
 			"check the proxy or gateway on the way, and tell GitHub's support if it stays", err)
 	case errors.Is(err, context.DeadlineExceeded):

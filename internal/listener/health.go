@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -45,7 +46,7 @@ func (h *health) alive() error {
 func (h *health) ready() error {
 	last := h.lastPollAt.Load()
 	if last == nil {
-		return fmt.Errorf("no message session is held; status.listener of the EphemeralRunnerSet says why")
+		return errors.New("no message session is held; status.listener of the EphemeralRunnerSet says why")
 	}
 	if age := h.age(last); age > 2*pollHoldPeriod {
 		return fmt.Errorf("the last good poll was %s ago; status.listener of the EphemeralRunnerSet says why", age.Round(time.Second))

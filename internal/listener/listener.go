@@ -162,12 +162,8 @@ func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
 func (l *loop) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
-	if l.session.current != nil {
-		closing, cancel := context.WithTimeout(ctx, shutdownTimeout/2)
-		defer cancel()
-		if err := l.session.current.Close(closing); err != nil {
-			l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
-		}
+	if err := l.closeLastSession(ctx); err != nil {
+		l.log.Error(err, "The session could not be closed, the next listener will do it", "sessionID", l.session.sessionID)
 	}
 	since := metav1.NewTime(l.clock.Now())
 	stopped := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped, Reason: reasonStopped, Message: "asked to stop", Since: &since}

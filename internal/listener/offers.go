@@ -40,7 +40,7 @@ type search struct {
 	// prune is set when offers that wait and that the answer lacks are to be dropped.
 	prune    bool
 	underWay bool
-	// refused is set when the service will not answer in this session.
+	// refused is set when the service refused the call itself and so will not answer in this session.
 	refused   bool
 	notBefore time.Time
 	backoff   backoff
@@ -135,7 +135,7 @@ func (l *loop) acquireJobs(now time.Time) {
 	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.mustWait(l.offers.retryAt, now) {
 		return
 	}
-	requestIDs := l.offers.take(l.scaler.room(l.capacity()))
+	requestIDs := l.offers.take(l.roomForOffers())
 	if len(requestIDs) == 0 {
 		l.offers.underWay, l.offers.failure = nil, nil // no room for them
 		return
@@ -144,6 +144,17 @@ func (l *loop) acquireJobs(now time.Time) {
 		acquired, err := session.AcquireJobs(ctx, requestIDs)
 		return func() { l.acquiredJobs(session, acquired, err) }
 	})
+}
+
+// roomForOffers returns how many of the offers that wait may be acquired. Where the service can't be asked which offers stand,
+// one that waits is lost with this process, so that all are acquired, and maxRunners limits the runners only. Not so by a set
+// that is drained or can't run all its jobs: others may.
+func (l *loop) roomForOffers() int {
+	capacity := l.capacity()
+	if l.offers.search.refused && capacity > 0 && capacity == l.scaler.maxRunners {
+		return len(l.offers.waiting)
+	}
+	return l.scaler.room(capacity)
 }
 
 func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
@@ -257,10 +268,11 @@ func (l *loop) foundOffers(available []actions.JobAvailable, doubted []int64, er
 }
 
 // offersNotFound has the question asked again unless the service refuses to answer it: then every offer that waits may stand.
+// A credential that is refused, or any call on the way, is no such refusal: it passes.
 func (l *loop) offersNotFound(prune bool, err error) {
 	now := l.clock.Now()
 	s := &l.offers.search
-	if refusedForGood(err) {
+	if refusalOf(err, actions.EndpointGetAcquirableJobs) != nil && !errors.Is(err, actions.ErrUnauthorized) {
 		s.refused, s.due = true, false
 		l.log.V(1).Info("Open offers are not known", "cause", err.Error())
 		return
@@ -273,8 +285,8 @@ func (l *loop) offersNotFound(prune bool, err error) {
 // refusalOf returns the answer that refused a call to endpoint for good; nil if there is none, or if it refused another call
 // on the way, such as one for a credential.
 func refusalOf(err error, endpoint string) *actions.Error {
-	var answer *actions.Error
-	if !refusedForGood(err) || !errors.As(err, &answer) || answer.Endpoint != endpoint {
+	answer, ok := errors.AsType[*actions.Error](err)
+	if !ok || !refusedForGood(err) || answer.Endpoint != endpoint {
 		return nil
 	}
 	return answer
@@ -282,10 +294,10 @@ func refusalOf(err error, endpoint string) *actions.Error {
 
 // refusedForGood reports whether the same call in the same session would be answered in the same way.
 func refusedForGood(err error) bool {
-	var limited *actions.RateLimitedError
-	var answer *actions.Error
-	if errors.As(err, &limited) || isNetworkError(err) || !errors.As(err, &answer) {
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	answer, answered := errors.AsType[*actions.Error](err)
+	if limited || !answered || isNetworkError(err) {
 		return false
 	}
-	return rejected(err) || answer.StatusCode == http.StatusNotImplemented
+	return actions.IsRejected(err) || answer.StatusCode == http.StatusNotImplemented
 }

@@ -168,10 +168,13 @@ func TestOffersAreSearchedForUntilThereIsAnAnswer(t *testing.T) {
 }
 
 func TestASearchThatIsRefusedIsGivenUpForTheSession(t *testing.T) {
-	for _, status := range []int{400, 401, 403, 422, 501} {
+	for _, status := range []int{400, 404, 405, 422, 501} {
 		inBubble(t, func(s *scenario) {
 			asked := 0
-			s.github.onSearch = func() error { asked++; return &actions.Error{StatusCode: status} }
+			s.github.onSearch = func() error {
+				asked++
+				return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: status}
+			}
 			s.start()
 			s.pass(5 * time.Minute)
 			if asked != 1 {
@@ -182,6 +185,34 @@ func TestASearchThatIsRefusedIsGivenUpForTheSession(t *testing.T) {
 			if asked != 2 {
 				t.Errorf("%d: asked %d times, want once more in the next session", status, asked)
 			}
+		})
+	}
+}
+
+// A refused credential, or a refusal on the way to one, may be gone a moment later.
+func TestASearchThatIsRefusedForAMomentIsRepeated(t *testing.T) {
+	for name, refusal := range map[string]*actions.Error{
+		"401":              {Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: 401},
+		"403":              {Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: 403},
+		"400 of a renewal": {Endpoint: actions.EndpointRegister, StatusCode: 400},
+		"404 of a renewal": {Endpoint: actions.EndpointInstallationToken, StatusCode: 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(8)}}
+				asked := 0
+				s.github.onSearch = func() error {
+					if asked++; asked == 1 {
+						return refusal
+					}
+					return nil
+				}
+				s.start()
+				s.pass(time.Second)
+				if asked != 2 || s.github.noted("acquire [8]") != 1 {
+					t.Errorf("asked %d times, calls of GitHub: %v; want once more and the job acquired", asked, s.github.calls)
+				}
+			})
 		})
 	}
 }

@@ -94,20 +94,39 @@ func TestRefusedOffersDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// A service may not say which offers stand; then each of them is asked for.
-func TestOffersAreKeptWhereNobodyKnowsWhichStand(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		searches := 0
-		s.github.onSearch = func() error {
-			searches++
-			return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
-		}
-		s.offer(1, 21, 21)
-		s.pass(time.Minute)
-		if s.github.noted("acquire [21]") != 1 || searches != 1 {
-			t.Errorf("asked %d times which stand, calls of GitHub: %v, want the last offer asked for", searches, s.github.calls)
-		}
-	})
+// A service may not say which offers stand; then each of them is asked for at once: one that waits would be lost with the
+// process. Of a set that is drained, or that can't run its jobs, they are left to others.
+func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
+	one := 1
+	for name, test := range map[string]struct {
+		maxRunners        int
+		capacity          *int
+		acquire           string
+		replicas, waiting int
+	}{
+		"more than maxRunners": {2, nil, "acquire [1 2 3 4 5]", 2, 0},
+		"drained":              {0, nil, "", 0, 5},
+		"degraded":             {3, &one, "acquire [1]", 1, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				searches := 0
+				s.github.onSearch = func() error {
+					searches++
+					return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
+				}
+				s.file.MaxRunners, s.cluster.set.Capacity = test.maxRunners, test.capacity
+				s.offer(1, 5, 1, 2, 3, 4, 5)
+				if test.acquire != "" && s.github.noted(test.acquire) != 1 {
+					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
+				}
+				if got := s.cluster.last().Replicas; got != test.replicas || len(s.offers.waiting) != test.waiting || searches != 1 {
+					t.Errorf("replicas = %d, %d offers wait, asked %d times which stand; want %d, %d, once",
+						got, len(s.offers.waiting), searches, test.replicas, test.waiting)
+				}
+			})
+		})
+	}
 }
 
 // An answer that was under way when an offer came may not know it.

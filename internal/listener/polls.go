@@ -3,7 +3,10 @@ package listener
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -17,9 +20,9 @@ const (
 	// 1 KiB each, 2.5 MiB. It is more than reports need that keep up, because offers and statistics wait as well once it is
 	// reached.
 	maxUnackedMessages = 50
-	// gatherPeriod is how long the next poll waits after a message about started and completed jobs only: meanwhile the
-	// service gathers more entries into one message, and nothing urgent depends on them.
-	gatherPeriod = 200 * time.Millisecond
+	// heldAtLeast is how long a poll lasts at least that the service holds. GitHub holds one for pollHoldPeriod; a proxy that
+	// ends it sooner gives it half a minute or more.
+	heldAtLeast = 10 * time.Second
 	// pollTimeout ends a poll. It covers one attempt, a renewal of the queue token, and one more attempt.
 	pollTimeout = 2*actions.PollTimeout + actions.CallTimeout
 	// replaceSessionAfter is how long the polls of a session may get nothing but useless answers before a new session is
@@ -47,7 +50,10 @@ type polls struct {
 	waitForID int64
 	// deleteNotBefore is the end of a rate limit of deletions.
 	deleteNotBefore time.Time
+	gathering       gathering
 	backoff         backoff
+	// unanswered is set when the last poll ended without an answer while it was held.
+	unanswered bool
 	// firstUselessAt is when the first of this session's useless answers in a row came, zero for none.
 	firstUselessAt time.Time
 	// doubted is set when a session was replaced because of useless answers, until a poll goes well.
@@ -110,22 +116,21 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		p.notBefore = begun.Add(gatherPeriod)
 		return
 	}
-	var malformed *actions.MalformedMessageError
-	if errors.As(err, &malformed) && malformed.MessageID != 0 {
+	if malformed, ok := errors.AsType[*actions.MalformedMessageError](err); ok && malformed.MessageID != 0 {
 		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
 		l.metrics.Dropped(reasonMalformedMessage)
 		message, err = malformed.Message, nil
 		l.offers.search.again(false) // what could not be read may be offers
 	}
-	if err != nil {
+	switch {
+	case endedWhileHeld(err, now.Sub(begun)):
+		l.pollUnanswered(err, now)
+		return
+	case err != nil:
 		l.pollFailed(err, now)
 		return
 	}
-	p.failure = nil
-	p.backoff.reset()
-	p.losses, p.firstUselessAt, p.doubted = 0, time.Time{}, false
-	l.health.polled(now)
-	l.metrics.Polled(now)
+	l.pollSucceeded(now)
 	if message == nil {
 		// A service that answers at once although it has no message is polled once per gatherPeriod.
 		p.notBefore = begun.Add(gatherPeriod)
@@ -134,13 +139,54 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		return
 	}
 	l.refreshing.otherPoll()
+	p.gathering.received(message, now.Sub(begun) < gatherPeriod)
 	l.take(message, now)
+}
+
+func (l *loop) pollSucceeded(now time.Time) {
+	p := &l.polls
+	p.failure, p.unanswered = nil, false
+	p.backoff.reset()
+	p.losses, p.firstUselessAt, p.doubted = 0, time.Time{}, false
+	l.health.polled(now)
+	l.metrics.Polled(now)
+}
+
+// pollUnanswered has the next poll go out at once after one that ended without an answer while it was held, and the statistics
+// read as after an empty one. If they can be read, GitHub is within reach, and the poll counts as a good one.
+func (l *loop) pollUnanswered(err error, now time.Time) {
+	p := &l.polls
+	reason, err := explain(err)
+	p.failure, p.unanswered = p.failure.next(reason, err, now), true
+	p.backoff.reset()
+	p.notBefore, p.firstUselessAt = now, time.Time{}
+	l.refreshing.dueAt = now
+	l.refreshing.otherPoll()
+	l.log.Info("Poll ended without an answer while it was held, polling again", "reason", reason, "cause", err.Error())
+}
+
+// endedWhileHeld reports whether a poll that took that long reached the service and was ended by a proxy, the network or its own
+// deadline. A connection that can't be made says nothing of the kind, however long that took.
+func endedWhileHeld(err error, took time.Duration) bool {
+	if took < heldAtLeast {
+		return false
+	}
+	if answer, ok := errors.AsType[*actions.Error](err); ok {
+		statuses := []int{http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout}
+		return answer.Endpoint == actions.EndpointGetMessage && slices.Contains(statuses, answer.StatusCode)
+	}
+	network, ok := errors.AsType[*actions.NetworkError](err)
+	if !ok || network.Endpoint != actions.EndpointGetMessage {
+		return false
+	}
+	_, timedOut := errors.AsType[*actions.TimeoutError](err)
+	return timedOut || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 func (l *loop) pollFailed(err error, now time.Time) {
 	p := &l.polls
 	reason, err := explain(err)
-	p.failure = p.failure.next(reason, err, now)
+	p.failure, p.unanswered = p.failure.next(reason, err, now), false
 	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
 	p.noteUse(err, now)
 	l.refreshing.otherPoll()
@@ -156,7 +202,8 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict, reasonMalformedMessage:
 		tooLong := !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter
 		p.doubted = p.doubted || tooLong
-		if tooLong || rejected(err) {
+		// What a service answers once it has ended a session is not documented, and a new one costs little.
+		if tooLong || actions.IsRejected(err) {
 			l.replaceSession(now)
 		}
 	}
@@ -172,15 +219,6 @@ func (l *loop) replaceSession(now time.Time) {
 	l.session.retryAt = l.polls.notBefore
 }
 
-// rejected reports whether GitHub refused the call itself, so that repeating it is of no use. A poll that is rejected costs
-// the session: what a service answers once it has ended a session is not documented, and a new one costs little. 408 does
-// not count: a proxy sends it about a poll that was held.
-func rejected(err error) bool {
-	var answer *actions.Error
-	return errors.As(err, &answer) && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout &&
-		!errors.Is(err, actions.ErrForeignAnswer)
-}
-
 // noteUse notes when the useless answers began.
 func (p *polls) noteUse(err error, now time.Time) {
 	switch {
@@ -194,21 +232,20 @@ func (p *polls) noteUse(err error, now time.Time) {
 // useless reports whether err is an answer of GitHub itself that is none to a poll: an internal error, or content that can't
 // be read. Answers of a proxy or gateway on the way, and rate limits, say nothing about the session.
 func useless(err error) bool {
-	var answer *actions.Error
-	var unexpected *actions.UnexpectedResponseError
-	var malformed *actions.MalformedMessageError
-	switch {
-	case errors.Is(err, actions.ErrForeignAnswer) || isNetworkError(err):
+	if errors.Is(err, actions.ErrForeignAnswer) || isNetworkError(err) {
 		return false
-	case errors.As(err, &answer):
+	}
+	if answer, ok := errors.AsType[*actions.Error](err); ok {
 		return answer.StatusCode == http.StatusInternalServerError || answer.StatusCode == http.StatusNotImplemented
 	}
-	return errors.As(err, &unexpected) || errors.As(err, &malformed)
+	_, unexpected := errors.AsType[*actions.UnexpectedResponseError](err)
+	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
+	return unexpected || malformed
 }
 
 func isNetworkError(err error) bool {
-	var network *actions.NetworkError
-	return errors.As(err, &network)
+	_, is := errors.AsType[*actions.NetworkError](err)
+	return is
 }
 
 // sessionLost has the next session opened at once, however many polls failed before GitHub said that the session is lost.
@@ -231,7 +268,7 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 	askedFor := message.ID > p.lastID
 	p.lastID = max(p.lastID, message.ID)
 	p.notBefore = now
-	if !urgent(message) {
+	if p.gathering.waits {
 		p.notBefore = now.Add(gatherPeriod)
 	}
 	l.refreshing.dueAt = now.Add(refreshAfter)
@@ -260,9 +297,4 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 	unacked := &unackedMessage{message: message, patchID: reflected, backoff: backoff{initial: initialPause, max: maxPause}}
 	p.unacked[message.ID] = unacked
 	l.unsent = append(l.unsent, delivery{unacked, reportsOf(message, reflected, now)})
-}
-
-// urgent reports whether the next poll should go out at once because jobs, or further messages, wait.
-func urgent(message *actions.Message) bool {
-	return len(message.JobsAvailable) > 0 || len(message.JobsAssigned) > 0 || message.Entries >= maxMessageEntries
 }

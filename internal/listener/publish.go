@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -81,7 +82,7 @@ func (l *loop) publish(now time.Time) {
 	}
 	p.underWay, p.force = true, false
 	if want.Replicas != p.last.Replicas || p.lastAt.IsZero() {
-		l.log.Info("Desired runners", "replicas", want.Replicas, "assignedJobs", want.AssignedJobs, "patchID", want.PatchID)
+		l.log.Info("Desired runners changed", "replicas", want.Replicas, "assignedJobs", want.AssignedJobs, "patchID", want.PatchID)
 	}
 	epoch := l.status.epoch
 	l.runAsync(kubernetesTimeout, func(ctx context.Context) func() {
@@ -116,15 +117,15 @@ func (l *loop) published(wrote Publication, epoch int, set *RunnerSet, err error
 
 // updateCapacity takes over how many jobs the set can run according to the manager; the next poll tells GitHub.
 func (l *loop) updateCapacity(capacity *int) {
-	if before, after := l.capacity(), min(orElse(capacity, l.scaler.maxRunners), l.scaler.maxRunners); before != after {
-		l.log.Info("Capacity", "jobs", after, "before", before)
+	if before, after := l.capacity(), min(ptr.Deref(capacity, l.scaler.maxRunners), l.scaler.maxRunners); before != after {
+		l.log.Info("Capacity changed", "jobs", after, "before", before)
 	}
 	l.setCapacity = capacity
 }
 
 // capacity returns how many jobs GitHub may assign to the set, running ones included.
 func (l *loop) capacity() int {
-	return min(orElse(l.setCapacity, l.scaler.maxRunners), l.scaler.maxRunners)
+	return min(ptr.Deref(l.setCapacity, l.scaler.maxRunners), l.scaler.maxRunners)
 }
 
 // refreshState is the state of reading the statistics again.
@@ -200,6 +201,9 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
 	unchanged := err == nil && set.Statistics == nil
+	if err == nil && l.polls.unanswered {
+		l.pollSucceeded(now)
+	}
 	if statisticsUnknown(err) && l.scaler.known() {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
 		unchanged, set, err = r.quiet, &actions.RunnerScaleSet{}, nil
@@ -251,11 +255,4 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-func orElse(value *int, otherwise int) int {
-	if value == nil {
-		return otherwise
-	}
-	return *value
 }

@@ -15,6 +15,11 @@ const (
 	// statistics have counted them long since. It allows for a clock that differs from GitHub's by less than that; if ours is
 	// farther ahead, statistics alone decide, which is late by one message at most.
 	maxAssignmentAge = time.Minute
+	// startExpiresAfter is how long a job is known to have started: an assignment of it that comes later, by a message that was
+	// overtaken or is redelivered, is an old one.
+	startExpiresAfter = time.Minute
+	// maxStarted bounds the memory that this takes, at about 100 bytes each, to 1 MB.
+	maxStarted = 10_000
 	// acquisitionExpiresAfter is how long an acquired job takes up room until a message shows it to be assigned. The service
 	// assigns within seconds; if it has not, the job was canceled or given to somebody else.
 	acquisitionExpiresAfter = time.Minute
@@ -22,6 +27,9 @@ const (
 	// yet. A new process skips as many, so that it uses no patchID that its predecessor has used in a report.
 	reservedPatchIDs = 1000
 )
+
+// resultCanceled is the result of a job that was canceled, by a user or by GitHub.
+const resultCanceled = "canceled"
 
 // Desired is what the listener asks of the EphemeralRunnerSet.
 type Desired struct {
@@ -38,6 +46,8 @@ type scaler struct {
 	statisticsAt time.Time
 	// assigned holds the jobs that a message showed to be assigned and none to be started, with when it came.
 	assigned map[jobKey]time.Time
+	// started holds the jobs that a message showed to be started or completed, with when it came.
+	started map[jobKey]time.Time
 	// acquired holds the jobs that were acquired and that no message has shown to be assigned.
 	acquired map[jobKey]acquisition
 	// unclear is how many jobs were asked for at patchID and left out of the answer: they may be ours nevertheless, by an
@@ -72,7 +82,7 @@ func newScaler(minRunners, maxRunners, published int) *scaler {
 	return &scaler{
 		minRunners: minRunners, maxRunners: maxRunners,
 		desired:  Desired{PatchID: published + reservedPatchIDs},
-		assigned: map[jobKey]time.Time{}, acquired: map[jobKey]acquisition{},
+		assigned: map[jobKey]time.Time{}, started: map[jobKey]time.Time{}, acquired: map[jobKey]acquisition{},
 	}
 }
 
@@ -94,6 +104,7 @@ func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
 // statistics account for.
 func (s *scaler) evaluate(now time.Time) {
 	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentExpiresAfter })
+	maps.DeleteFunc(s.started, func(_ jobKey, at time.Time) bool { return now.Sub(at) > startExpiresAfter })
 	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return now.Sub(a.acquiredAt) > acquisitionExpiresAfter })
 	jobs := s.jobs()
 	for _, acquired := range s.acquired {
@@ -111,22 +122,32 @@ func (s *scaler) jobs() int { return max(s.statistics.TotalAssignedJobs, len(s.a
 // remember notes which jobs a message shows to be assigned, started or completed.
 func (s *scaler) remember(message *actions.Message, now time.Time) {
 	for _, job := range message.JobsAssigned {
-		if job.ScaleSetAssignTime.IsZero() || now.Sub(job.ScaleSetAssignTime) < maxAssignmentAge {
-			s.assigned[keyOf(&job.JobMessageBase)] = now
+		key := keyOf(&job.JobMessageBase)
+		_, started := s.started[key]
+		if !started && (job.ScaleSetAssignTime.IsZero() || now.Sub(job.ScaleSetAssignTime) < maxAssignmentAge) {
+			s.assigned[key] = now
 		}
-		delete(s.acquired, keyOf(&job.JobMessageBase))
+		delete(s.acquired, key)
 	}
 	for _, job := range message.JobsStarted {
-		s.forget(keyOf(&job.JobMessageBase))
+		s.start(keyOf(&job.JobMessageBase), now)
 	}
 	for _, job := range message.JobsCompleted {
-		s.forget(keyOf(&job.JobMessageBase))
+		key := keyOf(&job.JobMessageBase)
+		s.start(key, now)
+		if job.Result == resultCanceled {
+			delete(s.started, key) // a job that no runner took in time is canceled and then assigned again
+		}
 	}
 }
 
-func (s *scaler) forget(job jobKey) {
+// start notes that a job has started, or ended, and waits no longer.
+func (s *scaler) start(job jobKey, now time.Time) {
 	delete(s.assigned, job)
 	delete(s.acquired, job)
+	if job != (jobKey{}) && len(s.started) < maxStarted {
+		s.started[job] = now
+	}
 }
 
 // acquire counts the jobs requestIDs, which were just acquired out of asked, until statistics come that count them.

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -141,6 +142,61 @@ func TestOldAssignmentsAreLeftToTheStatistics(t *testing.T) {
 				t.Errorf("acquired and not assigned: %v, want job 3", s.acquired)
 			}
 		})
+	}
+}
+
+// Messages may come in any order: an assignment that comes after the job's start is an old one. Not so after a job was canceled:
+// GitHub cancels and assigns again what no runner took in time.
+func TestAssignmentsOfJobsThatHaveStartedDoNotCount(t *testing.T) {
+	const later = time.Second
+	for name, test := range map[string]struct {
+		before []string
+		result string
+		pause  time.Duration
+		want   int
+	}{
+		"never seen before":       {nil, "", later, 1},
+		"another started":         {[]string{"start 2 b"}, "", later, 1},
+		"started":                 {[]string{"start 1 a"}, "", later, 0},
+		"completed":               {[]string{"complete 1 a"}, "succeeded", later, 0},
+		"failed":                  {[]string{"start 1 a", "complete 1 a"}, "failed", later, 0},
+		"canceled":                {[]string{"complete 1"}, resultCanceled, later, 1},
+		"started and canceled":    {[]string{"start 1 a", "complete 1 a"}, resultCanceled, later, 1},
+		"started a while ago":     {[]string{"start 1 a"}, "", startExpiresAfter + time.Second, 1},
+		"started without any ids": {[]string{"start 0 a"}, "", later, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaler(0, 10, 0)
+			before, assigned := message(1, 0, test.before...), message(2, 0, "assign 1")
+			for i := range before.JobsCompleted {
+				before.JobsCompleted[i].Result = test.result
+			}
+			if name == "started without any ids" {
+				before.JobsStarted[0].JobID = ""
+				assigned.JobsAssigned[0].JobMessageBase = actions.JobMessageBase{}
+			}
+			s.remember(before, noon)
+			s.observe(statistics(0), noon.Add(test.pause))
+			s.remember(assigned, noon.Add(test.pause))
+			s.observe(statistics(0), noon.Add(test.pause))
+			if got := s.desired.AssignedJobs; got != test.want {
+				t.Errorf("assigned = %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestStartedJobsTakeBoundedMemory(t *testing.T) {
+	s := newScaler(0, 10, 0)
+	for id := range int64(2 * maxStarted) {
+		s.remember(message(id, 0, fmt.Sprintf("start %d a", id+1)), noon)
+	}
+	if len(s.started) != maxStarted {
+		t.Errorf("%d started jobs are remembered, want %d", len(s.started), maxStarted)
+	}
+	s.observe(statistics(0), noon.Add(startExpiresAfter+1))
+	if len(s.started) != 0 {
+		t.Errorf("%d started jobs are remembered after %s", len(s.started), startExpiresAfter)
 	}
 }
 

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,6 +32,9 @@ type scriptedGitHub struct {
 	acquisitionsHang, silent bool
 	// immediatePolls is how many polls are answered at once, with or without a message.
 	immediatePolls int
+	// heldUntil is how long a poll is held, pollHoldPeriod if it is 0, and endOfHold how it ends then.
+	heldUntil time.Duration
+	endOfHold error
 
 	onConnect func() error
 	onOpen    func() error
@@ -212,7 +216,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 			return nil, err
 		}
 	}
-	held := time.After(pollHoldPeriod)
+	held := time.After(cmp.Or(guarded(&g.mu, &g.heldUntil), pollHoldPeriod))
 	for {
 		if g.takeEviction() {
 			return nil, actions.ErrSessionNotFound
@@ -224,7 +228,7 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 		select {
 		case <-woken:
 		case <-held:
-			return nil, nil
+			return nil, guarded(&g.mu, &g.endOfHold)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

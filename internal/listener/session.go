@@ -144,8 +144,7 @@ func (s *sessionState) pause(err error, now time.Time) time.Duration {
 
 // untilAllowed returns how long a rate limit lasts, 0 unless err is one whose end GitHub itself has named.
 func untilAllowed(err error, now time.Time) time.Duration {
-	var limited *actions.RateLimitedError
-	if errors.As(err, &limited) && !limited.Assumed {
+	if limited, ok := errors.AsType[*actions.RateLimitedError](err); ok && !limited.Assumed {
 		return limited.Until.Sub(now)
 	}
 	return 0
@@ -155,6 +154,7 @@ func untilAllowed(err error, now time.Time) time.Duration {
 func (l *loop) dropSession(now time.Time) {
 	l.session.current = nil
 	l.session.retryAt = now
+	l.polls.unanswered = false // what is read from now on says nothing about the next session's polls
 	l.health.lost()
 	l.metrics.SessionLost()
 	l.polls.cancel()
@@ -184,4 +184,24 @@ func (l *loop) closeSession(session Session) {
 			}
 		}
 	})
+}
+
+// closeLastSession closes the session held, or else the last one: GitHub may hold one whose polls it has refused.
+func (l *loop) closeLastSession(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout/2)
+	defer cancel()
+	s := &l.session
+	switch {
+	case s.current != nil:
+		return s.current.Close(ctx)
+	case s.sessionID == "":
+		return nil
+	case s.client == nil:
+		client, err := l.connect(l.config, l.metrics.Request)
+		if err != nil {
+			return err
+		}
+		s.client = client
+	}
+	return s.client.DeleteSession(ctx, l.config.RunnerScaleSetID, s.sessionID)
 }

@@ -2,7 +2,6 @@ package listener
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -280,91 +279,6 @@ func TestARateLimitOfSessionsIsKept(t *testing.T) {
 	})
 }
 
-func TestStoppingFinishesTheMessageInHand(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		release := make(chan struct{})
-		s.cluster.onJob = func(string) error { <-release; return nil }
-		s.start()
-		s.send(message(1, 1, "start 1 a"))
-		s.pass(time.Second)
-		s.send(message(2, 1, "complete 1 a", "assign 2"))
-		s.stop()
-		s.pass(10 * time.Second)
-		close(release)
-		s.pass(0)
-		<-s.ended
-		if got := s.github.waiting(); len(got) != 0 {
-			t.Errorf("messages %v were not deleted", got)
-		}
-		if got := s.cluster.last().PatchID; got < s.cluster.job("a").JobPatchID {
-			t.Errorf("patchID %d was published, want the %d that the report carries", got, s.cluster.job("a").JobPatchID)
-		}
-		if s.github.noted("close session session-1") != 1 || s.cluster.state() != "Stopped/Stopped" {
-			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end written", s.github.calls, s.cluster.state())
-		}
-	})
-}
-
-func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.start()
-		s.send(message(1, 1, "start 1 a"))
-		s.send(message(2, 1, "complete 1 a", "assign 2"))
-		s.pass(gatherPeriod)
-		begun := time.Now()
-		s.stop()
-		<-s.ended
-		if took := time.Since(begun); took > gatherPeriod {
-			t.Errorf("stopping took %s", took)
-		}
-		if got, want := s.cluster.last().PatchID, s.cluster.job("a").JobPatchID; got < want {
-			t.Errorf("patchID %d was published, want the %d of the report", got, want)
-		}
-	})
-}
-
 // Two starts at a time, 2 s each, would leave half of them unwritten and the message to be redelivered.
-func TestStoppingWritesWhatIsInHandInTime(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.start()
-		s.cluster.onJob = func(string) error { <-time.After(2 * time.Second); return nil }
-		var started []string
-		for i := range maxMessageEntries {
-			started = append(started, fmt.Sprintf("start %d runner-%d", i+1, i))
-		}
-		s.send(message(1, 1, started...))
-		s.pass(gatherPeriod)
-		s.stop()
-		<-s.ended
-		if got := s.github.waiting(); len(got) != 0 {
-			t.Errorf("messages left: %v, want none", got)
-		}
-	})
-}
-
-func TestStoppingEndsInTimeWhateverHangs(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.start()
-		s.cluster.onPublish = func() error { return errBroken }
-		s.cluster.onJob = func(string) error { return errBroken }
-		s.send(message(1, 1, "start 1 a"))
-		begun := time.Now()
-		s.stop()
-		<-s.ended
-		if took := time.Since(begun); took > stopTimeout+shutdownTimeout {
-			t.Errorf("stopping took %s of the pod's 60 s", took)
-		}
-		if got := s.github.waiting(); len(got) != 1 {
-			t.Errorf("messages left: %v, want the one whose report did not get through", got)
-		}
-	})
-}
-
-func TestStoppingBeforeThereIsASession(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.github.onOpen = func() error { return errBroken }
-		s.start()
-		s.stop()
-		<-s.ended
-	})
-}
+// GitHub holds a session whose polls it refuses until it is closed.
+// The configuration has changed, and no client could be made of it yet.

@@ -78,7 +78,7 @@ func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
 	}
 	l.status.backoff.reset()
 	l.status.lastWritten = status
-	l.log.Info("State", "state", status.State, "reason", status.Reason, "message", status.Message)
+	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message)
 }
 
 // statusSeen takes over the status that was read from the set, unless a write may be newer than the epoch that the read began

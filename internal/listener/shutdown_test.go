@@ -1,0 +1,129 @@
+package listener
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/config"
+)
+
+func TestStoppingFinishesTheMessageInHand(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		release := make(chan struct{})
+		s.cluster.onJob = func(string) error { <-release; return nil }
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		s.pass(time.Second)
+		s.send(message(2, 1, "complete 1 a", "assign 2"))
+		s.stop()
+		s.pass(10 * time.Second)
+		close(release)
+		s.pass(0)
+		<-s.ended
+		if got := s.github.waiting(); len(got) != 0 {
+			t.Errorf("messages %v were not deleted", got)
+		}
+		if got := s.cluster.last().PatchID; got < s.cluster.job("a").JobPatchID {
+			t.Errorf("patchID %d was published, want the %d that the report carries", got, s.cluster.job("a").JobPatchID)
+		}
+		if s.github.noted("close session session-1") != 1 || s.cluster.state() != "Stopped/Stopped" {
+			t.Errorf("calls of GitHub: %v, state %s; want the session closed and the end written", s.github.calls, s.cluster.state())
+		}
+	})
+}
+
+func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		s.send(message(2, 1, "complete 1 a", "assign 2"))
+		s.pass(gatherPeriod)
+		begun := time.Now()
+		s.stop()
+		<-s.ended
+		if took := time.Since(begun); took > gatherPeriod {
+			t.Errorf("stopping took %s", took)
+		}
+		if got, want := s.cluster.last().PatchID, s.cluster.job("a").JobPatchID; got < want {
+			t.Errorf("patchID %d was published, want the %d of the report", got, want)
+		}
+	})
+}
+
+func TestStoppingWritesWhatIsInHandInTime(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.cluster.onJob = func(string) error { <-time.After(2 * time.Second); return nil }
+		var started []string
+		for i := range maxMessageEntries {
+			started = append(started, fmt.Sprintf("start %d runner-%d", i+1, i))
+		}
+		s.send(message(1, 1, started...))
+		s.pass(gatherPeriod)
+		s.stop()
+		<-s.ended
+		if got := s.github.waiting(); len(got) != 0 {
+			t.Errorf("messages left: %v, want none", got)
+		}
+	})
+}
+
+func TestStoppingEndsInTimeWhateverHangs(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.cluster.onPublish = func() error { return errBroken }
+		s.cluster.onJob = func(string) error { return errBroken }
+		s.send(message(1, 1, "start 1 a"))
+		begun := time.Now()
+		s.stop()
+		<-s.ended
+		if took := time.Since(begun); took > stopTimeout+shutdownTimeout {
+			t.Errorf("stopping took %s of the pod's 60 s", took)
+		}
+		if got := s.github.waiting(); len(got) != 1 {
+			t.Errorf("messages left: %v, want the one whose report did not get through", got)
+		}
+	})
+}
+
+func TestStoppingClosesASessionThatWasGivenUp(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.github.onPoll = func() error { return &actions.Error{StatusCode: http.StatusConflict} }
+		s.github.onOpen = func() error { return errBroken }
+		s.pass(pollHoldPeriod + time.Minute)
+		before := s.github.noted("close 1 session-1")
+		s.stop()
+		<-s.ended
+		if got := s.github.noted("close 1 session-1"); s.session.current != nil || got != before+1 {
+			t.Errorf("closed %d times before the end and %d times after, want once more", before, got)
+		}
+	})
+}
+
+func TestStoppingClosesASessionWhoseClientWasGivenUp(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.github.onConnect = func() error { return errBroken }
+		s.reload(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
+		s.github.onConnect = nil
+		s.release()
+		s.stop()
+		<-s.ended
+		if got := s.github.noted("close 1 session-1"); got != 1 {
+			t.Errorf("calls of GitHub: %v, want the first session closed", s.github.calls)
+		}
+	})
+}
+
+func TestStoppingBeforeThereIsASession(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onOpen = func() error { return errBroken }
+		s.start()
+		s.stop()
+		<-s.ended
+	})
+}
