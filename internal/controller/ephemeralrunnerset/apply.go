@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -29,14 +28,14 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 	asked := c.questions.ask(p.set, s.history, p.plan)
 	unregistered := s.withoutRecentlyDeleted(p.plan.deleteUnregistered, c.options.Clock.Now())
 	s.createWanted = p.plan.repeat+p.plan.create > 0
-	create := c.createLimit(p)
+	create := s.createLimit(p.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
 	return errors.Join(
 		c.failExitedIdle(ctx, p),
-		c.deleteRunners(ctx, p, p.plan.delete, false),
-		c.deleteRunners(ctx, p, unregistered, true),
+		c.deleteRunners(ctx, p, p.plan.delete),
+		c.deleteUnchangedRunners(ctx, p, unregistered),
 		c.create(ctx, p, create),
 		c.dropProxySecret(ctx, p),
 	)
@@ -52,18 +51,12 @@ const (
 	longestAwayPause = 10 * time.Second
 )
 
-// createLimit returns how many runners may be created now: none in a namespace that is being deleted, or soon after a
-// creation that failed.
-func (c *Controller) createLimit(p *pass) int {
-	switch s := p.state; {
-	case s.namespaceTerminating:
+// createLimit returns how many runners to create now of those that are planned.
+func (h *history) createLimit(p *plan) int {
+	if !h.mayCreate() {
 		return 0
-	case c.options.Clock.Now().Before(s.createAt):
-		p.plan.requeueBy(s.createAt)
-		return 0
-	default:
-		return p.plan.repeat + p.plan.create
 	}
+	return p.repeat + p.create
 }
 
 // create creates n runners. Where n is 0 it restores the proxy Secret, which runners that are starting need as well.
@@ -159,18 +152,26 @@ func refused(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// deleteRunners deletes runners. With ifUnchanged a runner is deleted only if nobody has written to it since it was seen:
-// one that got a registration or a job in the meantime stays.
-func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*runnerView, ifUnchanged bool) error {
+// deleteRunners deletes runners.
+func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*runnerView) error {
+	return c.deleteEach(ctx, p, runners, func(*runnerView) *string { return nil })
+}
+
+// deleteUnchangedRunners deletes runners to which nobody has written since they were seen: one that got a registration or a job
+// in the meantime stays.
+func (c *Controller) deleteUnchangedRunners(ctx context.Context, p *pass, runners []*runnerView) error {
+	return c.deleteEach(ctx, p, runners, func(r *runnerView) *string { return new(r.resourceVersion) })
+}
+
+// deleteEach deletes runners, each on condition that it has the resourceVersion given for it; nil is any.
+func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*runnerView, resourceVersion func(*runnerView) *string) error {
 	now := c.options.Clock.Now()
 	remaining := p.state.withoutRecentlyDeleted(runners, now)
 	deleted := make(chan types.UID, len(remaining))
 	err := kube.ForEach(ctx, kube.MaxParallelism, remaining, func(ctx context.Context, r *runnerView) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name, UID: r.uid}}
 		precondition := kube.UIDPrecondition(object)
-		if ifUnchanged {
-			precondition.ResourceVersion = ptr.To(r.resourceVersion)
-		}
+		precondition.ResourceVersion = resourceVersion(r)
 		err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object, precondition))
 		if err == nil {
 			deleted <- r.uid
@@ -202,17 +203,25 @@ func (s *setState) withoutRecentlyDeleted(runners []*runnerView, now time.Time) 
 	return remaining
 }
 
-// failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures.
+// failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. Conditions and
+// Event follow from the runner's own controller: this patch would replace its whole list of conditions.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
 	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.exitedIdle, func(ctx context.Context, r *runnerView) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 		object.Status.Reason = v1alpha1.ReasonRunnerExitedWithoutJob
-		object.Status.Message = "the runner container exited with code 0 before it got a job: check the image and its command"
+		object.Status.Message = exitedIdleMessage(p.state.historyOf(r))
 		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)
 	})
+}
+
+func exitedIdleMessage(past *runnerHistory) string {
+	if past.recordKept() {
+		return "the runner container exited with code 0 before it got a job: check the image and its command"
+	}
+	return "the runner container exited with code 0, and neither a report nor GitHub says that it had a job: check the image and its command"
 }
 
 // newRunner returns the runner to create. It has its finalizer from the start, so that no pass can miss its deletion.

@@ -120,7 +120,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 
 	p.state, p.specHash = c.setStateOf(set), templateHash(set)
-	p.state.place = placeOf(&set.Spec.EphemeralRunnerSpec)
+	p.state.configURL = configURLOf(&set.Spec.EphemeralRunnerSpec)
 	over := p.state.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(request.NamespacedName, over)
 	c.questions.note(ctx, p.state.history, request.NamespacedName, p.views)
@@ -177,7 +177,7 @@ func (c *Controller) unseen(p *pass) unseen {
 
 // follow has the state remember what the plan has decided about clocks and names.
 func (s *setState) follow(p *plan) {
-	s.surplus = p.surplus
+	s.surplus, s.jobsWaitSince = p.surplus, p.jobsWaitSince
 	names := slices.Concat(s.unanswered, s.shelved)
 	s.unanswered, s.shelved = names[:p.repeat:p.repeat], names[p.repeat:]
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -91,7 +90,7 @@ func TestCapacityWhileRunnersCannotBeMade(t *testing.T) {
 		}
 		f.publish(5)
 		f.refuseUntilReported(errOverQuota)
-		if diff := cmp.Diff(ptr.To(3), f.set().Status.Capacity); diff != "" {
+		if diff := cmp.Diff(new(3), f.set().Status.Capacity); diff != "" {
 			t.Errorf("capacity (-want +got), want the runners there are:\n%s", diff)
 		}
 		f.heal()

@@ -56,10 +56,11 @@ func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
 		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseRunning},
 		{deleting: true},
 	}
-	for deleting, want := range map[bool]int{true: 2, false: 0} {
-		status := &v1alpha1.EphemeralRunnerSetStatus{}
-		if count(status, runners, deleting); status.CurrentReplicas != want {
-			t.Errorf("set being deleted: %t: %d runners counted, want %d", deleting, status.CurrentReplicas, want)
-		}
+	status := &v1alpha1.EphemeralRunnerSetStatus{}
+	if countWithDeleting(status, runners); status.CurrentReplicas != 2 {
+		t.Errorf("%d runners of a set being deleted counted, want 2", status.CurrentReplicas)
+	}
+	if countLive(status, runners); status.CurrentReplicas != 0 {
+		t.Errorf("%d live runners counted, want none", status.CurrentReplicas)
 	}
 }

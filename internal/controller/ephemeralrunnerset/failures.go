@@ -55,16 +55,17 @@ func (f *runnerFailures) tookJob(r *runnerView) {
 	*f = runnerFailures{template: f.template, lastWorkerCreatedAt: newest}
 }
 
-// failed notes that the runner failed before it got a job.
-func (f *runnerFailures) failed(r *runnerView, now time.Time) {
+// failed notes that the runner failed before it got a job. That was at the given time, which may be earlier than that of the
+// last failure: whether an exit with code 0 was one is known a minute later.
+func (f *runnerFailures) failed(r *runnerView, at time.Time) {
 	if r.createdAt.Before(f.lastWorkerCreatedAt) {
 		return
 	}
-	if f.count == 0 || !now.Before(f.lastFailureAt.Add(f.pause())) {
+	if f.count == 0 || !at.Before(f.lastFailureAt.Add(f.pause())) {
 		f.rounds++
 	}
 	f.count++
-	f.lastFailureAt = now
+	f.lastFailureAt = kube.LaterOf(f.lastFailureAt, at)
 	f.reason, f.message = r.reason, r.message
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +26,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 	switch {
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })
-		err := c.deleteRunners(ctx, p, remaining, false)
+		err := c.deleteRunners(ctx, p, remaining)
 		requeueAfter, reportErr := c.reportLeft(ctx, p)
 		if err = errors.Join(err, reportErr); err != nil {
 			return ctrl.Result{}, err // the next pass comes by itself, soon
@@ -49,8 +48,8 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Duration, er
 		return wait, nil
 	}
 	before := p.set.DeepCopy()
-	count(&p.set.Status, p.views, true)
-	p.set.Status.Capacity = ptr.To(0) // no more runners are created: jobs stay on GitHub until some can be
+	countWithDeleting(&p.set.Status, p.views)
+	p.set.Status.Capacity = new(0) // no more runners are created: jobs stay on GitHub until some can be
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,9 @@ type fixture struct {
 	// remove is what GitHub answers to the removal of a runner, asked is how often it was asked.
 	remove error
 	asked  int
+	// missing is what GitHub answers where it knows no runner, lookedUp is how often it was asked whether it knows one.
+	missing  error
+	lookedUp int
 }
 
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
@@ -122,6 +126,9 @@ func (f *fixture) interceptors() interceptor.Funcs {
 	}
 }
 
+// errRunnerNotFound is GitHub's own answer that there is no such runner.
+var errRunnerNotFound = &actions.Error{StatusCode: http.StatusNotFound, TypeName: "GitHub.Runners.AgentNotFoundException"}
+
 func (f *fixture) RemoveRunner(context.Context, int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,6 +137,12 @@ func (f *fixture) RemoveRunner(context.Context, int) error {
 }
 
 func (f *fixture) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lookedUp++
+	if f.missing != nil {
+		return nil, f.missing
+	}
 	return &actions.RunnerReference{ID: id}, nil
 }
 

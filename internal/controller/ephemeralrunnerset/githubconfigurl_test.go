@@ -57,9 +57,9 @@ func TestRunnerOfAFormerAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for where, want := range map[string]outcome{"https://github.com/old": test.want, "https://github.com/new": test.here} {
 				s := newScenario(1)
-				s.history.place = unique.Make("https://github.com/new")
+				s.history.configURL = unique.Make("https://github.com/new")
 				shape := test.shape
-				shape.place = unique.Make(where)
+				shape.configURL = unique.Make(where)
 				s.add(1, shape)
 				if got := s.outcomeOf(); got != want {
 					t.Errorf("registered at %s: %v, want %v", where, got, want)
@@ -138,10 +138,10 @@ func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 }
 
 func TestSpellingsOfOnePlace(t *testing.T) {
-	at := func(url string) place { return placeOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: url}) }
+	at := func(url string) configURL { return configURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: url}) }
 	for _, same := range []string{"https://github.com/My-Org/", " https://GitHub.com/my-org"} {
 		if at(same) != at("https://github.com/my-org") {
-			t.Errorf("%q is another place", same)
+			t.Errorf("%q is another address", same)
 		}
 	}
 	if at("https://github.com/my-org/repo") == at("https://github.com/my-org") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 // history is what one set's plan needs to know of the past and no object says: when things were first seen, and what GitHub
@@ -17,8 +18,8 @@ type history struct {
 	now    time.Time
 	passes int
 
-	// place is where the set registers runners; those that were made before it moved are registered elsewhere.
-	place place
+	// configURL is where the set registers runners; those that were made before it moved are registered elsewhere.
+	configURL configURL
 
 	// patchID is the newest one seen and patchSeenAt when it was first seen.
 	patchID     int
@@ -28,6 +29,8 @@ type history struct {
 
 	// surplus[i] is when there began to be more than i runners too many.
 	surplus []time.Time
+	// jobsWaitSince is since when there have been more assigned jobs than runners with a job; zero where there are not.
+	jobsWaitSince time.Time
 	// completions are the times at which a completion was first seen, of the last completionWindow.
 	completions []time.Time
 
@@ -48,6 +51,7 @@ type history struct {
 type runnerHistory struct {
 	upAt        time.Time // first seen running, in its present pod
 	endedAt     time.Time // first seen ended
+	exitedAt    time.Time // first seen exited with code 0 without a known job, and with its slot free
 	completedAt time.Time // first seen with its job reported completed
 
 	// The answers are about this registration; nothing has been asked yet about one that takes its place.
@@ -68,6 +72,8 @@ type answers struct {
 	retryAt   time.Time // when to ask again after a question that got no answer
 	missingAt time.Time // when the first came of the answers in a row that it is not registered
 	lost      bool      // two answers, far enough apart, said that it is not registered
+	// registeredAt is when GitHub was last asked of the times that it answered that it is registered.
+	registeredAt time.Time
 }
 
 // registration is that of a runner on GitHub. A runner that lost its pod before it had a job gets another one.
@@ -133,6 +139,16 @@ func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
 	if r.completed && kube.SetIfZero(&past.completedAt, h.now) {
 		h.completions = append(h.completions, h.now)
 	}
+	if r.exitedIdle() && h.slotOf(r) == slotFree {
+		kube.SetIfZero(&past.exitedAt, h.now)
+	}
+	h.noteOutcome(r, past)
+}
+
+// noteAnswer takes in GitHub's answer about a runner, which may be that it had a job, or the error of the question.
+func (h *history) noteAnswer(r *runnerView, call pool.Call[answer]) {
+	past := h.historyOf(r)
+	past.note(call, h.now)
 	h.noteOutcome(r, past)
 }
 
@@ -141,13 +157,13 @@ func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
 func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
-	case r.hasJob:
+	case r.hasJob, r.exitedIdle() && past.recordRemoved():
 		past.worked = true
 		h.failures.tookJob(r)
 	case past.counted, r.failedIdle() && r.deleting:
 	case r.failedIdle():
 		past.counted = true
-		h.failures.failed(r, h.now)
+		h.failures.failed(r, past.failedAt(h.now))
 	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		past.counted = true
 		h.failures.outdated(r, h.now)
@@ -157,8 +173,8 @@ func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 // oldTemplate reports whether the runner was made from another template than the present one. A runner that ARC made does
 // not show its template and counts as of the present one, unless it is registered elsewhere: taking over removes no runner.
 func (h *history) oldTemplate(r *runnerView) bool {
-	return h.elsewhere(r) || r.template != "" && r.template != h.failures.template
+	return h.registeredElsewhere(r) || r.template != "" && r.template != h.failures.template
 }
 
-// elsewhere reports whether the set's GitHub does not know the runner, because the set has moved since it was made.
-func (h *history) elsewhere(r *runnerView) bool { return r.place != h.place }
+// registeredElsewhere reports whether the set's GitHub does not know the runner, because the set has moved since it was made.
+func (h *history) registeredElsewhere(r *runnerView) bool { return r.configURL != h.configURL }

@@ -62,6 +62,8 @@ type plan struct {
 	repeat, create int
 	// surplus are the clocks of the runners that are too many, as history.surplus is to have them.
 	surplus []time.Time
+	// jobsWaitSince is what history.jobsWaitSince is to be.
+	jobsWaitSince time.Time
 	// delete are runners to delete without asking GitHub: it has answered, there is nothing to ask, or their own finalization
 	// asks.
 	delete []*runnerView
@@ -72,8 +74,9 @@ type plan struct {
 	deregister []*runnerView
 	// lookUp are runners about which GitHub is asked whether they are registered.
 	lookUp []*runnerView
-	// exitedIdle are runners that exited with code 0 without ever having had a job.
-	exitedIdle []*runnerView
+	// exitedIdle are runners that exited with code 0 without ever having had a job. unexplained are those of which GitHub has
+	// still to say whether they had one.
+	exitedIdle, unexplained []*runnerView
 	// requeueAt is when to plan anew even if nothing changes; zero means never.
 	requeueAt time.Time
 }
@@ -94,7 +97,7 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
 	h.planReplacement(p, runners)
-	h.planDoubt(p, runners, want)
+	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
 	h.planSurplus(p, runners, want, out.expected-out.unanswered)
 	return p
@@ -104,8 +107,7 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 // repeated first, as far as their runners are wanted still.
 func (h *history) planCreation(p *plan, want demand, out unseen) {
 	t := &p.tally
-	// Runners that exited without a job are about to count as failures, which may forbid to replace them.
-	missing := want.replicas - t.waiting - t.working - t.held - out.expected - len(p.exitedIdle)
+	missing := want.replicas - t.waiting - t.working - t.held - out.expected
 	room := want.maxRunners - t.notEnded - out.expected
 	if room >= 0 { // otherwise there would be too many runners if all that may exist do
 		p.repeat = h.allowed(p, min(out.unanswered, missing+out.unanswered), out.expected-out.unanswered)
@@ -116,20 +118,28 @@ func (h *history) planCreation(p *plan, want demand, out unseen) {
 	p.create = h.allowed(p, min(missing, room), out.expected)
 	if most := maxCreatesPerPass - p.repeat; p.create > most {
 		p.create = most
-		if !h.namespaceTerminating && !h.now.Before(h.createAt) { // otherwise nothing is created now that the next pass could go on with
+		if h.mayCreate() { // otherwise nothing is created now that the next pass could go on with
 			p.requeueBy(h.now)
 		}
 	}
+	if !h.namespaceTerminating && h.now.Before(h.createAt) {
+		p.requeueBy(h.createAt)
+	}
 }
+
+// mayCreate reports whether runners may be created now: none in a namespace that is being deleted, or soon after a creation
+// that failed.
+func (h *history) mayCreate() bool { return !h.namespaceTerminating && !h.now.Before(h.createAt) }
 
 // allowed returns how many of the wanted runners may be created after the failures of earlier ones. expected is how many are
 // under way that nobody sees yet.
 func (h *history) allowed(p *plan, wanted, expected int) int {
+	failures := h.failuresAtWorst(p)
 	unproven := p.tally.starting
-	if h.failures.isOutdated() {
+	if failures.isOutdated() {
 		unproven = p.tally.waiting // it is up for seconds before GitHub refuses it
 	}
-	allowed, due := h.failures.allows(max(0, wanted), unproven+expected, h.now)
+	allowed, due := failures.allows(max(0, wanted), unproven+expected, h.now)
 	p.requeueBy(due)
 	return allowed
 }
@@ -176,7 +186,7 @@ func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 		if due <= 0 {
 			return
 		}
-		h.spare(p, r)
+		h.planRemoval(p, r)
 		due--
 	}
 }
@@ -184,14 +194,14 @@ func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 // candidates returns the runners that can be removed, best first: not registered yet, registered but not up, idle; each
 // oldest first. One with a job is never among them.
 func (h *history) candidates(going map[*runnerView]bool, runners []*runnerView) []*runnerView {
-	var spare []*runnerView
+	var removable []*runnerView
 	for _, r := range runners {
 		if h.slotOf(r) == slotWaiting && !going[r] {
-			spare = append(spare, r)
+			removable = append(removable, r)
 		}
 	}
-	slices.SortStableFunc(spare, func(a, b *runnerView) int { return rank(a) - rank(b) })
-	return spare
+	slices.SortStableFunc(removable, func(a, b *runnerView) int { return rank(a) - rank(b) })
+	return removable
 }
 
 // going returns the runners that the plan removes so far.
@@ -216,13 +226,13 @@ func rank(r *runnerView) int {
 	}
 }
 
-// spare removes a runner without a job, with GitHub's consent where it is registered: where it is registered at another
-// address its own finalization asks for that.
-func (h *history) spare(p *plan, r *runnerView) {
+// planRemoval plans to remove a runner without a job: with GitHub's consent where it is registered; one registered at another
+// address is deleted, and its own finalization asks there.
+func (h *history) planRemoval(p *plan, r *runnerView) {
 	switch {
 	case r.registrationID == 0:
 		p.deleteUnregistered = append(p.deleteUnregistered, r)
-	case h.elsewhere(r):
+	case h.registeredElsewhere(r):
 		p.delete = append(p.delete, r)
 	default:
 		h.pick(p, &p.deregister, r, h.historyOf(r).retryAt)
@@ -234,7 +244,7 @@ func (h *history) planReplacement(p *plan, runners []*runnerView) {
 	going := p.going()
 	for _, r := range runners {
 		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting && !going[r] {
-			h.spare(p, r)
+			h.planRemoval(p, r)
 		}
 	}
 }
@@ -252,7 +262,7 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 		case h.slotOf(r) == slotHeld:
 			h.planHeld(p, r, past)
 		case r.exitedIdle() && !past.busy:
-			p.exitedIdle = append(p.exitedIdle, r)
+			h.planExited(p, r, past)
 		default:
 			p.delete = append(p.delete, r)
 		}
@@ -288,9 +298,15 @@ func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
 	}
 }
 
+// superseded reports whether nothing follows any more from how the runner ended: its template is another, or a later runner
+// took a job.
+func (h *history) superseded(r *runnerView) bool {
+	return h.oldTemplate(r) || r.createdAt.Before(h.failures.lastWorkerCreatedAt)
+}
+
 // obsolete reports whether a failed or outdated runner is of no more use to look at.
 func (h *history) obsolete(p *plan, r *runnerView) bool {
-	if h.oldTemplate(r) || r.createdAt.Before(h.failures.lastWorkerCreatedAt) {
+	if h.superseded(r) {
 		return true
 	}
 	if r.phase == v1alpha1.EphemeralRunnerPhaseOutdated {

@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-const configURL = "https://github.com/my-org"
+const exampleURL = "https://github.com/my-org"
 
 // many returns objects of n busy runners, as the cache has them.
 func many(n int) []v1alpha1.EphemeralRunner {
@@ -27,7 +27,7 @@ func many(n int) []v1alpha1.EphemeralRunner {
 				Namespace: setKey.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start),
 				OwnerReferences: ownedBy(newSet(0)),
 			},
-			Spec:   v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: configURL},
+			Spec:   v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: exampleURL},
 			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name, JobPatchID: 1},
 		}
 	}
@@ -37,7 +37,7 @@ func many(n int) []v1alpha1.EphemeralRunner {
 // populate returns a controller whose watch has shown n busy runners of a set.
 func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.EphemeralRunner) {
 	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(n), many(n)
-	set.Spec.EphemeralRunnerSpec.GitHubConfigUrl = configURL
+	set.Spec.EphemeralRunnerSpec.GitHubConfigUrl = exampleURL
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(context.Background(), runners)
 	return c, set, runners
@@ -46,7 +46,7 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 // onePass does all that a pass does with the runners of a set, without requests to the API server.
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	views := c.roster.of(set.UID)
-	s.place = placeOf(&set.Spec.EphemeralRunnerSpec)
+	s.configURL = configURLOf(&set.Spec.EphemeralRunnerSpec)
 	s.note(views, set.Spec.PatchID, "template", start)
 	c.questions.note(context.Background(), s.history, setKey, views)
 	p := s.plan(views, demandOf(&set.Spec), c.unseen(&pass{set: set, state: s, views: views}))

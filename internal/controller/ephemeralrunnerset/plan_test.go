@@ -192,14 +192,3 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 		t.Errorf("delete %v, want the runner GitHub has removed", names(p.delete))
 	}
 }
-
-func TestExitWithoutJobIsAFailure(t *testing.T) {
-	s := newScenario(1)
-	s.add(1, runnerView{phase: succeeded.phase, registrationID: 7})
-	if p := s.pass(); len(p.exitedIdle) != 0 {
-		t.Error("a report of its job may still come")
-	}
-	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.exitedIdle) != 1 {
-		t.Error("want it to count as a failure once its slot is released")
-	}
-}

@@ -133,7 +133,7 @@ func (sim *simulation) pass(t *testing.T) *plan {
 // planned does what Reconcile does, up to the plan.
 func (sim *simulation) planned() *plan {
 	s := sim.state
-	s.place = sim.place
+	s.configURL = sim.configURL
 	for _, over := range s.note(sim.cache, sim.seen.patchID, fmt.Sprint(sim.template), sim.now()) {
 		delete(sim.inFlight, over.runner)
 		delete(sim.answers, over.runner)
@@ -141,7 +141,7 @@ func (sim *simulation) planned() *plan {
 	for _, r := range sim.cache {
 		if call, known := sim.answers[r.uid]; known {
 			delete(sim.answers, r.uid)
-			s.historyOf(r).note(call, s.now)
+			s.noteAnswer(r, call)
 		}
 	}
 	p := s.plan(sim.cache, sim.seen.demand, sim.controller.unseen(&pass{set: sim.set, state: s, views: sim.cache}))
@@ -156,7 +156,7 @@ func (sim *simulation) passAgain(t *testing.T) {
 	deletedAgain := append(s.withoutRecentlyDeleted(p.delete, sim.now()), s.withoutRecentlyDeleted(p.deleteUnregistered, sim.now())...)
 	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *runnerView) bool { return !sim.deletes(p, r) })
 	asked := slices.ContainsFunc(append(p.deregister, p.lookUp...), func(r *runnerView) bool { return sim.inFlight[r.uid] == nil })
-	if create := sim.controller.createLimit(&pass{state: s, plan: p}); create > p.repeat || len(deletedAgain) != 0 || asked {
+	if create := s.createLimit(p); create > p.repeat || len(deletedAgain) != 0 || asked {
 		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
 	}
 }
@@ -190,13 +190,18 @@ func (sim *simulation) check(t *testing.T, p *plan) {
 	alive := sim.alive()
 	for _, r := range sim.runners {
 		deleted := slices.ContainsFunc(p.delete, func(d *runnerView) bool { return d.uid == r.uid })
-		if deleted && r.busy && r.up && !r.completed && r.place == sim.place {
+		if deleted && r.busy && r.up && !r.completed && r.configURL == sim.configURL {
 			t.Errorf("%s is deleted though it has a job: %+v", r.name, r)
 		}
 	}
 	for _, r := range append(slices.Clone(p.deregister), p.lookUp...) {
-		if r.place != sim.place {
+		if r.configURL != sim.configURL {
 			t.Errorf("%s is asked about where it was never registered", r.name)
+		}
+	}
+	for _, r := range p.exitedIdle {
+		if is := sim.find(r); is != nil && !is.registered && sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
+			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.name, is)
 		}
 	}
 	if create := p.create + sim.absent(sim.state.unanswered); create > 0 && alive+create > sim.seen.maxRunners {

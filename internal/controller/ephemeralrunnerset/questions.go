@@ -26,7 +26,8 @@ const retryQuestionAfter = 15 * time.Second
 type answer int
 
 const (
-	answerRemoved answer = iota
+	answerNone answer = iota
+	answerRemoved
 	answerBusy
 	answerRegistered
 	answerMissing
@@ -78,17 +79,18 @@ func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, h *history, p *plan) i
 
 // askOne reports whether it has asked: it does not while a question about the runner is under way.
 func (q *questions) askOne(
-	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(context.Context, GitHub, int) (answer, error),
+	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(_ context.Context, _ GitHub, id int, hasJob bool) (answer, error),
 ) bool {
+	hasJob := !r.completed && h.slotOf(r) == slotWorking
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
 	asked := q.calls.Go(key.String(), questionAbout(key, r), func(ctx context.Context) (answer, error) {
 		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", r.name)
 		github, err := q.github(ctx, reference)
 		if err != nil {
-			return 0, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
+			return answerNone, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
 		}
-		said, err := do(ctx, github, r.registrationID)
-		if err == nil && said == answerRemoved {
+		said, err := do(ctx, github, r.registrationID, hasJob)
+		if said == answerRemoved || said == answerMissing && r.ended() {
 			q.removed.Note(r.uid, r.registrationID)
 		}
 		return said, err
@@ -99,20 +101,32 @@ func (q *questions) askOne(
 	return asked
 }
 
-func deregisterRunner(ctx context.Context, github GitHub, id int) (answer, error) {
-	err := github.RemoveRunner(ctx, id)
-	if errors.Is(err, actions.ErrJobStillRunning) {
+func deregisterRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answer, error) {
+	switch err := github.RemoveRunner(ctx, id); {
+	case err == nil, isGone(err, hasJob):
+		return answerRemoved, nil
+	case errors.Is(err, actions.ErrJobStillRunning):
 		return answerBusy, nil
+	default:
+		return answerNone, err
 	}
-	return answerRemoved, err
 }
 
-func lookUpRunner(ctx context.Context, github GitHub, id int) (answer, error) {
-	_, err := github.GetRunner(ctx, id)
-	if errors.Is(err, actions.ErrRunnerNotFound) {
+func lookUpRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answer, error) {
+	switch _, err := github.GetRunner(ctx, id); {
+	case err == nil:
+		return answerRegistered, nil
+	case isGone(err, hasJob):
 		return answerMissing, nil
+	default:
+		return answerNone, err
 	}
-	return answerRegistered, err
+}
+
+// isGone reports whether the answer is that there is no such runner. Of one with a job it has to name GitHub's exception: a 404
+// without may come from a gateway on the way, and the job would be lost with the runner's pod.
+func isGone(err error, hasJob bool) bool {
+	return errors.Is(err, actions.ErrRunnerNotFound) && (!hasJob || actions.NamesException(err))
 }
 
 // retryQuestionAt returns when GitHub may be asked again after a question that failed: not before the time that it named.
@@ -134,13 +148,13 @@ func (q *questions) note(ctx context.Context, h *history, set types.NamespacedNa
 			continue
 		}
 		q.calls.Forget(key)
-		h.historyOf(r).note(call, h.now)
+		h.noteAnswer(r, call)
 		if call.Err != nil {
 			unanswered, cause = unanswered+1, call.Err
 		}
 	}
 	if cause != nil {
-		log.FromContext(ctx).Error(cause, "GitHub did not say whether runners may go, asking again", "runners", unanswered)
+		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", unanswered)
 	}
 }
 
@@ -163,7 +177,7 @@ func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 	case answerBusy:
 		past.busy, past.missingAt = true, time.Time{}
 	case answerRegistered:
-		past.missingAt = time.Time{}
+		past.missingAt, past.registeredAt = time.Time{}, past.askedAt
 	case answerMissing:
 		if !kube.SetIfZero(&past.missingAt, now) && now.Sub(past.missingAt) >= askMissingAgainAfter {
 			past.lost = true

@@ -2,6 +2,7 @@ package ephemeralrunnerset
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -37,4 +40,67 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 			t.Errorf("logged %s", all)
 		}
 	})
+}
+
+// A gateway on the way whose GitHub is away says 404 as well, without the name of GitHub's exception. A runner with a job must
+// not go by its word.
+func TestNotFoundOfARunnerWithAJobHasToBeGitHubs(t *testing.T) {
+	unnamed := &actions.Error{Endpoint: actions.EndpointRemoveRunner, StatusCode: http.StatusNotFound}
+	for name, test := range map[string]struct {
+		err             error
+		hasJob          bool
+		removed, looked answer
+		fails           bool
+	}{
+		"GitHub's, idle":          {errRunnerNotFound, false, answerRemoved, answerMissing, false},
+		"GitHub's, with a job":    {errRunnerNotFound, true, answerRemoved, answerMissing, false},
+		"without a name, idle":    {unnamed, false, answerRemoved, answerMissing, false},
+		"without a name, working": {unnamed, true, answerNone, answerNone, true},
+	} {
+		github := answering{test.err}
+		if removed, err := deregisterRunner(t.Context(), github, 1, test.hasJob); removed != test.removed || (err != nil) != test.fails {
+			t.Errorf("%s: the removal is %v, %v", name, removed, err)
+		}
+		if looked, err := lookUpRunner(t.Context(), github, 1, test.hasJob); looked != test.looked || (err != nil) != test.fails {
+			t.Errorf("%s: the question is %v, %v", name, looked, err)
+		}
+	}
+}
+
+func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		missing error
+		deleted int
+	}{
+		"the gateway's": {&actions.Error{Endpoint: actions.EndpointGetRunner, StatusCode: http.StatusNotFound}, 0},
+		"GitHub's":      {errRunnerNotFound, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.missing = test.missing
+				f.reconcile()
+				f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) {
+					status.Phase, status.RunnerID, status.JobID = v1alpha1.EphemeralRunnerPhaseRunning, 7, "1"
+				})
+				f.reconcile()
+				for range 3 {
+					controllertest.Elapse(askWorkingPeriod)
+					f.reconcile()
+					f.reconcile()
+				}
+				if f.lookedUp == 0 || f.requests["delete"] != test.deleted {
+					t.Errorf("GitHub was asked %d times, %d runners deleted; want %d deleted", f.lookedUp, f.requests["delete"], test.deleted)
+				}
+			}, newSet(1))
+		})
+	}
+}
+
+// answering is a GitHub that answers everything with one error.
+type answering struct{ err error }
+
+func (a answering) RemoveRunner(context.Context, int) error { return a.err }
+
+func (a answering) GetRunner(context.Context, int) (*actions.RunnerReference, error) {
+	return nil, a.err
 }

@@ -54,7 +54,7 @@ func (s *scenario) add(n int, shape runnerView) *runnerView {
 func (s *scenario) pass() *plan {
 	s.history.note(s.runners, s.patchID, "template", s.now)
 	p := s.history.plan(s.runners, s.want, s.out)
-	s.surplus = p.surplus
+	s.surplus, s.jobsWaitSince = p.surplus, p.jobsWaitSince
 	return p
 }
 

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -24,7 +23,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
-		WatchesRawSource(source.Func(c.waker.Start)).
+		WatchesRawSource(&c.waker).
 		WithOptions(kube.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }

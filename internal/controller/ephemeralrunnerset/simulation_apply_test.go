@@ -27,7 +27,7 @@ func (sim *simulation) apply(p *plan) int {
 	}
 	sim.ask(p.deregister, removeAnswer)
 	sim.ask(p.lookUp, lookUpAnswer)
-	return sim.create(sim.controller.createLimit(&pass{state: s, plan: p}))
+	return sim.create(s.createLimit(p))
 }
 
 // find returns the runner as it is, nil where it is gone.
@@ -107,7 +107,7 @@ func (sim *simulation) create(n int) int {
 
 func (sim *simulation) make(name string) {
 	r := &simulatedRunner{runnerView: runnerView{
-		name: name, uid: types.UID(name), createdAt: sim.now(), template: fmt.Sprint(sim.template), place: sim.place,
+		name: name, uid: types.UID(name), createdAt: sim.now(), template: fmt.Sprint(sim.template), configURL: sim.configURL,
 	}}
 	sim.write(r)
 	sim.runners = append(sim.runners, r)

@@ -21,14 +21,14 @@ type simulation struct {
 	set    *v1alpha1.EphemeralRunnerSet
 
 	// How things are: jobs that GitHub has assigned, running ones included; the set's figures; its runners.
-	jobs     int
-	figures  figures
-	template int
-	place    place
-	runners  []*simulatedRunner
-	made     int
-	away     bool // the API server seldom answers a creation
-	calm     bool // nothing goes wrong
+	jobs      int
+	figures   figures
+	template  int
+	configURL configURL
+	runners   []*simulatedRunner
+	made      int
+	away      bool // the API server seldom answers a creation
+	calm      bool // nothing goes wrong
 
 	// What the controller sees, and what it remembers.
 	seen       figures
@@ -126,7 +126,7 @@ func (sim *simulation) disturb() {
 // moveSet sometimes changes where the set registers its runners, perhaps to where it did before.
 func (sim *simulation) moveSet() {
 	if sim.chance(2) {
-		sim.place = unique.Make(fmt.Sprint("https://github.com/org-", sim.random.IntN(3)))
+		sim.configURL = unique.Make(fmt.Sprint("https://github.com/org-", sim.random.IntN(3)))
 	}
 }
 

@@ -37,7 +37,7 @@ func (h *history) slotOf(r *runnerView) slot {
 	case r.phase == v1alpha1.EphemeralRunnerPhaseOutdated, r.failedIdle():
 		return slotFree
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
-		return heldUnless(h.elsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
+		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
 	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
 	case r.hasJob || r.draining || h.historyOf(r).busy:

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -50,7 +49,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 func (h *history) describe(
 	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runnerView, p *plan,
 ) (due time.Time) {
-	count(status, runners, false)
+	countLive(status, runners)
 	status.ObservedGeneration = set.Generation
 	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
 	if h.failures.isOutdated() {
@@ -62,13 +61,22 @@ func (h *history) describe(
 	return due
 }
 
-// count sets the status's numbers of runners. Those that are being deleted are counted only where deleting is set, and where
-// they have not ended: another set has room for one in their place, even while somebody keeps their pods.
-func count(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, deleting bool) {
+// countLive sets the status's numbers of runners. Those that are being deleted are not counted.
+func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
+	countUnless(status, runners, func(r *runnerView) bool { return r.deleting })
+}
+
+// countWithDeleting sets them with those that are being deleted and have not ended: for one that has, another set has room in
+// its place, even while somebody keeps its pod.
+func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
+	countUnless(status, runners, func(r *runnerView) bool { return r.deleting && r.ended() })
+}
+
+func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, leftOut func(*runnerView) bool) {
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0
 	for _, r := range runners {
 		switch {
-		case r.deleting && (!deleting || r.ended()):
+		case leftOut(r):
 		case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.phase == v1alpha1.EphemeralRunnerPhaseFailed:
 			status.FailedEphemeralRunners++
@@ -92,13 +100,14 @@ func (h *history) capacity(p *plan) (limit *int, due time.Time) {
 	t := &p.tally
 	switch f := &h.failures; {
 	case f.isOutdated(), f.isDegraded():
-		due = f.nextTryAt()
+		worst := h.failuresAtWorst(p)
+		due = worst.nextTryAt()
 		if t.waiting > 0 || p.create > 0 || !h.now.Before(due) {
-			return ptr.To(t.working + 1), time.Time{}
+			return new(t.working + 1), time.Time{}
 		}
-		return ptr.To(t.working), due
+		return new(t.working), due
 	case h.cannotCreate():
-		return ptr.To(t.working + t.waiting), time.Time{}
+		return new(t.working + t.waiting), time.Time{}
 	default:
 		return nil, time.Time{}
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -15,7 +14,7 @@ import (
 func (f *fixture) limit(maxRunners int) {
 	f.Helper()
 	set := f.set()
-	set.Spec.MaxRunners = ptr.To(maxRunners)
+	set.Spec.MaxRunners = new(maxRunners)
 	if err := f.api.Update(f.Context(), set); err != nil {
 		f.Fatal(err)
 	}

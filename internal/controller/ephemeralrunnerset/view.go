@@ -17,10 +17,10 @@ import (
 type runnerView struct {
 	name            string
 	uid             types.UID
-	resourceVersion string // resourceVersion
+	resourceVersion string // precondition of a deletion while the runner is unregistered
 	createdAt       time.Time
 	registrationID  int // id on GitHub, 0 while not recorded
-	place           place
+	configURL       configURL
 
 	phase    v1alpha1.EphemeralRunnerPhase
 	deleting bool
@@ -35,13 +35,13 @@ type runnerView struct {
 	reason, message string
 }
 
-// place is the GitHub address that a runner is registered at, or a set registers runners at. A runner's id is known at its
-// place only: any other answers that there is no such runner. A place is one pointer, and one string for all its runners.
-type place = unique.Handle[string]
+// configURL is the GitHub address that a runner is registered at, or a set registers runners at. A runner's id is known at its
+// own address only: any other answers that there is no such runner. It is one pointer, and one string for all its runners.
+type configURL = unique.Handle[string]
 
-// placeOf returns the place of a runner's spec. Spellings that differ in case, which GitHub ignores, or in what a chart trims
-// are one place. Those that differ otherwise are two, which costs no more than that runners are replaced.
-func placeOf(spec *v1alpha1.EphemeralRunnerSpec) place {
+// configURLOf returns the address of a runner's spec. Spellings that differ in case, which GitHub ignores, or in what a chart
+// trims are one address. Those that differ otherwise are two, which costs no more than that runners are replaced.
+func configURLOf(spec *v1alpha1.EphemeralRunnerSpec) configURL {
 	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
 }
 
@@ -91,7 +91,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		name: object.Name, uid: object.UID, resourceVersion: object.ResourceVersion,
 		createdAt:      object.CreationTimestamp.Time,
 		registrationID: status.RunnerID,
-		place:          placeOf(&object.Spec),
+		configURL:      configURLOf(&object.Spec),
 		phase:          status.Phase,
 		deleting:       !object.DeletionTimestamp.IsZero(),
 		draining:       meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining),

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -17,7 +16,7 @@ import (
 // withOwner gives a runner another owner.
 func withOwner(kind, name string, uid types.UID) func(*v1alpha1.EphemeralRunner) {
 	return func(r *v1alpha1.EphemeralRunner) {
-		r.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}}
+		r.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: new(true)}}
 	}
 }
 
@@ -33,7 +32,7 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 		"shown again":                      {change: func(*v1alpha1.EphemeralRunner) {}},
 		"got a job":                        {change: func(r *v1alpha1.EphemeralRunner) { r.Status.JobID = "1" }, want: []string{"set"}},
 		"says what it waits for":           {change: func(r *v1alpha1.EphemeralRunner) { r.Status.Reason = "Unschedulable" }, want: []string{"set"}},
-		"is being deleted":                 {change: func(r *v1alpha1.EphemeralRunner) { r.DeletionTimestamp = ptr.To(metav1.Now()) }, want: []string{"set"}},
+		"is being deleted":                 {change: func(r *v1alpha1.EphemeralRunner) { r.DeletionTimestamp = new(metav1.Now()) }, want: []string{"set"}},
 		"written to while not registered":  {change: write, want: []string{"set"}},
 		"written to when it is registered": {before: []func(*v1alpha1.EphemeralRunner){register}, change: write},
 		"created again under its name":     {change: func(r *v1alpha1.EphemeralRunner) { r.UID = "another" }, want: []string{"set"}},

@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -19,11 +20,10 @@ const (
 	lingerPatience = time.Minute
 )
 
-// planDoubt plans questions to GitHub about runners of which what is seen and what was reported disagree, or may, because
+// planVerification plans questions to GitHub about runners of which what is seen and what was reported disagree, or may, because
 // reports can be lost.
-func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) {
-	// assignedJobs is the listener's figure; working are the runners known to have a job, by a report or by GitHub's answer.
-	starved := want.assignedJobs > p.tally.working
+func (h *history) planVerification(p *plan, runners []*runnerView, want demand) {
+	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
 	for _, r := range runners {
 		past := h.historyOf(r)
 		if r.deleting || r.ended() || past.lost || !past.removedAt.IsZero() {
@@ -31,41 +31,54 @@ func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) {
 		}
 		switch {
 		case !h.askable(r):
-			h.doubtUnaskable(p, r)
+			h.removeUnaskable(p, r)
 		case r.completed:
 			h.ask(p, &p.deregister, r, kube.LaterOf(past.completedAt, past.askedAt), lingerPatience)
 		case h.slotOf(r) == slotWorking:
 			h.ask(p, &p.lookUp, r, kube.LaterOf(past.upAt, past.askedAt), h.pauseAfter(past, askWorkingPeriod))
-		case starved && r.up():
-			h.doubtIdle(p, r, want)
+		case !p.jobsWaitSince.IsZero() && r.up():
+			h.verifyIdle(p, r, want)
 		}
 	}
 }
 
-// askable reports whether the set's GitHub can be asked about the runner.
-func (h *history) askable(r *runnerView) bool { return r.registrationID != 0 && !h.elsewhere(r) }
+// whenJobsBeganToWait returns since when more jobs have been assigned, which is the listener's figure, than runners are known to
+// have one, by a report or by GitHub's answer; zero where no job waits.
+func (h *history) whenJobsBeganToWait(p *plan, want demand) time.Time {
+	if want.assignedJobs <= p.tally.working {
+		return time.Time{}
+	}
+	return cmp.Or(h.jobsWaitSince, h.now)
+}
 
-// doubtUnaskable deletes a runner that lives on after its job was reported completed, or has worked for long at another
+// askable reports whether the set's GitHub can be asked about the runner.
+func (h *history) askable(r *runnerView) bool {
+	return r.registrationID != 0 && !h.registeredElsewhere(r)
+}
+
+// removeUnaskable deletes a runner that lives on after its job was reported completed, or has worked for long at another
 // address, from which no report comes any more. Its own finalization finds the registration where it is, and waits for a
 // job that the runner has all the same.
-func (h *history) doubtUnaskable(p *plan, r *runnerView) {
+func (h *history) removeUnaskable(p *plan, r *runnerView) {
 	switch past := h.historyOf(r); {
 	case r.completed:
 		h.pick(p, &p.delete, r, past.completedAt.Add(lingerPatience))
-	case h.elsewhere(r) && h.slotOf(r) == slotWorking:
+	case h.registeredElsewhere(r) && h.slotOf(r) == slotWorking:
 		h.pick(p, &p.delete, r, past.upAt.Add(askWorkingPeriod))
 	}
 }
 
-// doubtIdle asks about a runner that is up without a job while jobs wait.
-func (h *history) doubtIdle(p *plan, r *runnerView, want demand) {
+// verifyIdle asks about a runner that is up without a job while jobs wait. What counts is how long it has been up and a job has
+// waited: one of minRunners that was idle for hours gets the first job that comes, and is not to be asked about for that.
+func (h *history) verifyIdle(p *plan, r *runnerView, want demand) {
 	past := h.historyOf(r)
+	passedOverSince := kube.LaterOf(past.upAt, p.jobsWaitSince)
 	switch {
-	case !h.now.Before(past.upAt.Add(want.registrationTimeout)):
+	case !h.now.Before(passedOverSince.Add(want.registrationTimeout)):
 		// So long without a job means that it never listened for one, whatever its registration says.
 		h.ask(p, &p.deregister, r, past.askedAt, askAgainAfter)
 	case past.askedAt.IsZero():
-		h.ask(p, &p.lookUp, r, past.upAt, idlePatience)
+		h.ask(p, &p.lookUp, r, passedOverSince, idlePatience)
 	default:
 		h.ask(p, &p.lookUp, r, past.askedAt, h.pauseAfter(past, askAgainAfter))
 	}

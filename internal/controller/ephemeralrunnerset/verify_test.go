@@ -62,6 +62,25 @@ func TestIdleRunnerIsNotAskedAboutWhileNoJobWaits(t *testing.T) {
 	}
 }
 
+// The runners of minRunners are there for this job: how long they were idle before it says nothing about them.
+func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
+	s := newScenario(5)
+	s.want.assignedJobs = 0
+	s.add(5, idle)
+	s.pass()
+	s.later(time.Hour).pass()
+	s.want.assignedJobs = 1
+	if p := s.pass(); len(p.lookUp)+len(p.deregister) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("the job has just come: asked about %v, to be removed %v, again in %s", names(p.lookUp), names(p.deregister), p.requeueAt.Sub(s.now))
+	}
+	if p := s.later(idlePatience).pass(); len(p.lookUp) != 5 || len(p.deregister) != 0 {
+		t.Errorf("the job has waited for 30 s: asked about %v, to be removed %v", names(p.lookUp), names(p.deregister))
+	}
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.deregister) != 5 {
+		t.Errorf("the job has waited for more than the registration timeout: to be removed %v", names(p.deregister))
+	}
+}
+
 func TestRegistrationTimeout(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)

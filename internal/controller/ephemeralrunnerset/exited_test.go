@@ -1,0 +1,240 @@
+package ephemeralrunnerset
+
+import (
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/pool"
+)
+
+// exited is a runner that exited with code 0, and no job of which was reported.
+var exited = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7}
+
+// exitOne adds a runner that exited so long ago that its slot is free.
+func (s *scenario) exitOne() *runnerView {
+	r := s.add(1, exited)
+	s.pass()
+	s.later(settleAfterEnd).publish(s.want.replicas)
+	return r
+}
+
+func TestExitWithoutAKnownJobIsNoOutcomeWhileAReportMayCome(t *testing.T) {
+	s := newScenario(1)
+	s.add(1, exited)
+	if p := s.later(settleAfterEnd).pass(); len(p.exitedIdle)+len(p.unexplained)+len(p.lookUp)+len(p.delete)+p.create != 0 {
+		t.Errorf("before a newer figure: %+v", p)
+	}
+}
+
+// GitHub is asked about a runner that exited with code 0 and no known job, and its answer decides.
+func TestExitWithoutAKnownJob(t *testing.T) {
+	none := pool.Call[answer]{Err: errNoAnswer}
+	for name, test := range map[string]struct {
+		change  func(*scenario, *runnerView)
+		answers []pool.Call[answer] // to questions half a minute apart
+		want    string
+	}{
+		"not answered yet":               {want: "ask"},
+		"record gone":                    {answers: []pool.Call[answer]{answered(answerMissing)}, want: "delete"},
+		"record there":                   {answers: []pool.Call[answer]{answered(answerRegistered)}, want: "wait"},
+		"record there for half a minute": {answers: []pool.Call[answer]{answered(answerRegistered), answered(answerRegistered)}, want: "wait"},
+		"record there for a minute": {
+			answers: []pool.Call[answer]{answered(answerRegistered), answered(answerRegistered), answered(answerRegistered)}, want: "fail",
+		},
+		"record gone later":      {answers: []pool.Call[answer]{answered(answerRegistered), answered(answerMissing)}, want: "delete"},
+		"GitHub is away":         {answers: []pool.Call[answer]{none, none, none, none, none}, want: "wait"},
+		"GitHub is back":         {answers: []pool.Call[answer]{none, none, none, answered(answerRegistered)}, want: "fail"},
+		"no recorded id":         {change: func(_ *scenario, r *runnerView) { r.registrationID = 0 }, want: "fail"},
+		"reported late":          {change: func(_ *scenario, r *runnerView) { r.hasJob = true }, want: "delete"},
+		"former template":        {change: func(_ *scenario, r *runnerView) { r.template = "former" }, want: "delete"},
+		"removed on our behalf":  {change: func(s *scenario, r *runnerView) { s.historyOf(r).removedAt = s.now }, want: "delete"},
+		"a later one took a job": {change: func(s *scenario, _ *runnerView) { s.add(1, busyOne).createdAt = s.now }, want: "delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(1)
+			r := s.exitOne()
+			if test.change != nil {
+				test.change(s, r)
+			}
+			p := s.pass()
+			for i, call := range test.answers {
+				if i > 0 {
+					p = s.later(askExitedAgainAfter).pass()
+				}
+				if len(p.lookUp) != 1 {
+					t.Fatalf("question %d is not asked", i+1)
+				}
+				s.historyOf(r).askedAt = s.now
+				s.noteAnswer(r, call)
+				p = s.pass()
+			}
+			if got := exitOutcome(p); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// exitOutcome says what a plan has in mind for the one runner that exited.
+func exitOutcome(p *plan) string {
+	switch {
+	case len(p.delete) == 1:
+		return "delete"
+	case len(p.exitedIdle) == 1:
+		return "fail"
+	case len(p.unexplained) == 1 && len(p.lookUp) == 1:
+		return "ask"
+	case len(p.unexplained) == 1:
+		return "wait"
+	default:
+		return "nothing"
+	}
+}
+
+func TestExitThatGitHubNeverExplainsIsAFailure(t *testing.T) {
+	s := newScenario(1)
+	s.exitOne()
+	s.pass()
+	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.lookUp) != 0 {
+		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.lookUp))
+	}
+}
+
+// A runner that GitHub says had a job proves the template, as a report does.
+func TestRunnerWithoutARecordHadAJob(t *testing.T) {
+	s := newScenario(5)
+	s.add(3, failedOne)
+	r := s.exitOne()
+	s.pass()
+	s.noteAnswer(r, answered(answerMissing))
+	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
+		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
+	}
+}
+
+// While GitHub has not answered, runners that exited are replaced as slowly as if they had failed, and no slower; yet the set
+// is not called degraded.
+func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
+	for name, test := range map[string]struct {
+		exited, running int
+		later           time.Duration
+		want            int
+	}{
+		"one, at once":                      {exited: 1},
+		"one, after the pause":              {exited: 1, later: firstPause, want: 10},
+		"three, at once":                    {exited: 3},
+		"three: one is tried":               {exited: 3, later: firstPause, want: 1},
+		"three, while the try is under way": {exited: 3, running: 1, later: firstPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(10)
+			s.add(test.exited, exited)
+			s.pass()
+			s.later(settleAfterEnd).publish(10).pass()
+			s.add(test.running, starting)
+			if p := s.later(test.later).pass(); p.create != test.want || s.failures.isDegraded() {
+				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.failures.isDegraded(), test.want)
+			}
+		})
+	}
+}
+
+// What is allowed does not change when GitHub confirms that the runners had no job: they failed when they exited.
+func TestConfirmedFailuresAreOfTheTimeOfTheExit(t *testing.T) {
+	s := newScenario(10)
+	s.add(3, exited)
+	s.pass()
+	worst := s.failuresAtWorst(s.later(settleAfterEnd).publish(10).pass())
+	for _, r := range s.runners {
+		r.phase, r.reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
+	}
+	s.later(removalLag).pass()
+	worst.reason = v1alpha1.ReasonRunnerExitedWithoutJob
+	if s.failures != worst {
+		t.Errorf("failures %+v, want %+v as before", s.failures, worst)
+	}
+}
+
+// exitRunner has the fixture's first runner exit with code 0, and a figure come after that.
+func (f *fixture) exitRunner() {
+	f.Helper()
+	f.reconcile()
+	f.bringUp()
+	f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) { status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded })
+	f.reconcile()
+	controllertest.Elapse(settleAfterEnd)
+	f.publish(0)
+	f.reconcile()
+}
+
+// changeStatus changes the status of the first runner.
+func (f *fixture) changeStatus(change func(*v1alpha1.EphemeralRunnerStatus)) {
+	f.Helper()
+	r := f.runners()[0]
+	change(&r.Status)
+	if err := f.api.Status().Update(f.Context(), &r); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// wantQuestions checks how often GitHub was asked whether a runner is registered.
+func (f *fixture) wantQuestions(want int) {
+	f.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lookedUp != want {
+		f.Errorf("GitHub was asked %d times whether the runner is registered, want %d", f.lookedUp, want)
+	}
+}
+
+func TestExitedRunnerWithoutARecordIsFinished(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.missing = errRunnerNotFound
+		f.exitRunner()
+		id := f.runners()[0].UID
+		f.reconcile()
+		f.wantQuestions(1)
+		if f.requests["delete"] != 1 || f.state().failures.lastWorkerCreatedAt.IsZero() {
+			t.Errorf("%d deletions, failures %+v; want the runner deleted as one that had a job", f.requests["delete"], f.state().failures)
+		}
+		if !f.removed.Has(id, 7) {
+			t.Error("its finalization asks GitHub again")
+		}
+	}, newSet(1))
+}
+
+func TestExitedRunnerWhoseRecordStaysHasFailed(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.exitRunner()
+		for range removalLag / askExitedAgainAfter {
+			if phase := f.runners()[0].Status.Phase; phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
+				t.Fatalf("phase %s while its record may yet be removed", phase)
+			}
+			f.reconcile()
+			controllertest.Elapse(askExitedAgainAfter)
+			f.reconcile()
+		}
+		f.reconcile()
+		f.wantQuestions(3)
+		if got := f.runners()[0].Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob {
+			t.Errorf("status %+v, want Failed for %s", got, v1alpha1.ReasonRunnerExitedWithoutJob)
+		}
+	}, newSet(1))
+}
+
+// The report comes when GitHub has been asked already, and its record of the runner is there still.
+func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.exitRunner()
+		f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) { status.JobID = "1" })
+		f.reconcile()
+		controllertest.Elapse(askExitedAgainAfter)
+		f.reconcile()
+		f.wantQuestions(1)
+		if f.requests["delete"] != 1 || f.state().failures.count != 0 {
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.state().failures.count)
+		}
+	}, newSet(1))
+}
