@@ -155,7 +155,11 @@ func TestMetricsOfListenersOnly(t *testing.T) {
 // The other addresses turn their servers off by "0", too: then nothing asks the pod whether it is well.
 func TestServersThatAreOff(t *testing.T) {
 	t.Parallel()
-	for _, values := range []string{"pprof: {addr: '0'}\nflags: {healthProbeBindAddress: '0'}", "pprof: {addr: ''}\nhealthProbeBindAddress: ''"} {
+	for _, values := range []string{
+		"pprof: {addr: '0'}\nflags: {healthProbeBindAddress: '0'}", "pprof: {addr: ''}\nhealthProbeBindAddress: ''",
+		"pprof: {addr: 0}\nflags: {healthProbeBindAddress: 0}", "healthProbeBindAddress: 0",
+		"healthProbeBindAddress: ':8081'\nflags: {healthProbeBindAddress: 0}",
+	} {
 		got := manager(t, values)
 		check(t, "ports with "+values, len(got.Ports), 0)
 		check(t, "probed with "+values, got.LivenessProbe != nil || got.ReadinessProbe != nil, false)
@@ -283,6 +287,8 @@ func TestControllerRefusals(t *testing.T) {
 		{"metrics: {controllerManagerAddr: ':8080', listenerAddr: '8080'}", "Values.metrics.listenerAddr must end with a numeric port"},
 		{"pprof: {addr: '6060'}", "Values.pprof.addr must end with a numeric port"},
 		{"flags: {healthProbeBindAddress: '8081'}", "Values.flags.healthProbeBindAddress must end with a numeric port"},
+		{"flags: {healthProbeBindAddress: 8081}", "Values.flags.healthProbeBindAddress must end with a numeric port"},
+		{"pprof: {addr: 6060}", "Values.pprof.addr must end with a numeric port"},
 		{"healthProbeBindAddress: ':08081'", "Values.flags.healthProbeBindAddress must end with a numeric port"},
 		{"imagePullSecrets: [{name: ''}]", "/imagePullSecrets/0/name"},
 		{"flags: {excludeLabelPropagationPrefixes: ['']}", "/flags/excludeLabelPropagationPrefixes/0"},

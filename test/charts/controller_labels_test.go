@@ -1,10 +1,12 @@
 package charts
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // clashing are labels and annotations that the chart has itself, and more than once ones of the user's own.
@@ -62,6 +64,27 @@ func TestServicesAreFoundByTheirComponent(t *testing.T) {
 	check(t, "components", components, map[string]string{
 		"arc-gha-rs-controller-manager": "metrics-of-manager", "arc-gha-rs-controller-listeners": "metrics-of-listeners",
 	})
+}
+
+// The name of a Service is a DNS label, unlike that of a release: no dots, and a letter first. All else is called after the
+// release as it is.
+func TestNamesOfServices(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("1", 53)
+	for release, want := range map[string]string{
+		"arc.prod": "arc-prod-gha-rs-controller-manager", "1arc": "svc-1arc-gha-rs-controller-manager",
+		"1.2": "svc-1-2-gha-rs-controller-manager", long: "svc-" + long[:49] + "-manager",
+	} {
+		names := map[string]string{}
+		for _, document := range render(t, controller.as(release, "arc-systems"), clashing, services)["servicemonitor.yaml"] {
+			if found := decode[unstructured.Unstructured](t, document); strings.HasSuffix(found.GetName(), "-manager") {
+				names[found.GetKind()] = found.GetName()
+			}
+		}
+		check(t, "Service of "+release, names["Service"], want)
+		check(t, "what is wrong with its name", validation.IsDNS1035Label(names["Service"]), []string(nil))
+		check(t, "monitor is called after "+release, strings.HasPrefix(names["ServiceMonitor"], release+"-"), true)
+	}
 }
 
 // A release may be called by a number, which is a string in a label all the same.

@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,6 +52,27 @@ func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"), "monitoring.serviceMonitor needs metrics")
 	checkContains(t, refusal(t, controller, metricsOn+"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable one of them")
+}
+
+// Without the manager's metrics HarrierManagerDown would fire for ever.
+func TestAlertsThatCannotWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	const rule = "monitoring: {prometheusRule: {enabled: true}}\n"
+	checkContains(t, refusal(t, controller, rule), "monitoring.prometheusRule needs metrics")
+	checkContains(t, refusal(t, controller, strings.Replace(metricsOn, `":8080"`, `"0"`, 1)+rule), "monitoring.prometheusRule needs metrics")
+}
+
+// Another manager of the cluster does not hide that this one is down, where a monitor of the chart says whose metrics they are.
+func TestManagerDownIsAboutTheReleasesManager(t *testing.T) {
+	t.Parallel()
+	expression := func(monitoring string) string {
+		text := render(t, controller, metricsOn+"monitoring: {prometheusRule: {enabled: true}"+monitoring+"}\n")["prometheusrule.yaml"][0]
+		return regexp.MustCompile(`expr: (absent.*)`).FindStringSubmatch(text)[1]
+	}
+	check(t, "without a monitor", expression(""), "absent(gha_controller_build_info)")
+	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
+		check(t, "with "+kind, expression(", "+kind+": {enabled: true}"), `absent(gha_controller_build_info{namespace="arc-systems"})`)
+	}
 }
 
 // What secured metrics need: rights for the manager, a role for readers, and for the monitor's reader an account with a token.
@@ -105,7 +127,7 @@ func TestSecureMetricsBindings(t *testing.T) {
 
 func TestAlertsLinkToTheRunbook(t *testing.T) {
 	t.Parallel()
-	text := strings.Join(render(t, controller, "monitoring:\n  prometheusRule:\n    enabled: true\n    runbookUrl: https://wiki.example.com/harrier\n")["prometheusrule.yaml"], "\n")
+	text := strings.Join(render(t, controller, metricsOn+"monitoring:\n  prometheusRule:\n    enabled: true\n    runbookUrl: https://wiki.example.com/harrier\n")["prometheusrule.yaml"], "\n")
 	checkContains(t, text, "runbook_url: https://wiki.example.com/harrier#harrierlistenerdeaf")
 	if strings.Contains(text, "RUNBOOK#") {
 		t.Error("an alert links nowhere")

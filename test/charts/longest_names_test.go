@@ -8,7 +8,8 @@ import (
 )
 
 // The API server takes every object under the longest names that the charts take: 45 characters of a scale set, 53 of a
-// release, 63 of a controller's full name. What they add to a name has to fit too.
+// release, 63 of a controller's full name. What they add to a name has to fit too, also where a release's name has dots, of
+// which none may be the last character of a name that was cut, or begins with a digit.
 func TestLongestNames(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -16,6 +17,9 @@ func TestLongestNames(t *testing.T) {
 	for _, values := range []string{"", mode("dind"), mode("kubernetes-novolume"), hookTemplate} {
 		set := scaleSet.as(strings.Repeat("a", 45), namespace)
 		admitAll(t, cluster, namespace, render(t, set, minimal, values))
+	}
+	for _, release := range []string{"test.runners", "1runners", "123"} {
+		admitAll(t, cluster, namespace, render(t, scaleSet.as(release, namespace), minimal, hookTemplate))
 	}
 	everything := `
 replicaCount: 2
@@ -26,6 +30,10 @@ monitoring: {dashboards: {enabled: true}, serviceMonitor: {enabled: true}}
 `
 	for _, long := range []chart{
 		controller.as(strings.Repeat("a", 53), namespace),
+		controller.as("arc.prod", namespace),
+		controller.as("1arc", namespace),
+		controller.as("123", namespace),
+		controller.as("1"+strings.Repeat("a", 45)+".bbbb.c", namespace),
 		controller.as("arc", namespace).with("--set", "fullnameOverride="+strings.Repeat("a", 63)),
 		controller.as("arc", namespace).with("--set", "fullnameOverride="+strings.Repeat("a", 80)+",nameOverride="+strings.Repeat("b", 80)),
 		controller.as("arc", namespace).with("--set", "flags.watchSingleNamespace="+namespace+",nameOverride="+strings.Repeat("b", 63)),

@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -73,9 +74,11 @@ func TestControllersNamesOfDigits(t *testing.T) {
 	check(t, "watched namespace", pod.Containers[0].Args[3], "--watch-single-namespace=20261123")
 	check(t, "its role", one[rbacv1.Role](t, rendered, "manager_single_namespace_watch_role.yaml").Namespace, "20261123")
 	check(t, "name of nameOverride", deployment(t, "nameOverride: 20261121").Name, "arc-20261121")
-	got = deployment(t, "serviceAccount: {create: false, name: '12'}")
-	check(t, "given account", got.Spec.Template.Spec.ServiceAccountName, "12")
-	check(t, "its label", got.Labels["actions.github.com/controller-service-account-name"], "12")
+	for _, given := range []string{"'20261125'", "20261125"} {
+		got = deployment(t, "serviceAccount: {create: false, name: "+given+"}")
+		check(t, "given account", got.Spec.Template.Spec.ServiceAccountName, "20261125")
+		check(t, "its label", got.Labels["actions.github.com/controller-service-account-name"], "20261125")
+	}
 }
 
 func TestScaleSetsNamesOfDigits(t *testing.T) {
@@ -89,8 +92,10 @@ func TestScaleSetsNamesOfDigits(t *testing.T) {
 	check(t, "labels", set.Spec.RunnerScaleSetLabels, []string{"20261124", "1.5", "true"})
 	check(t, "label", set.Labels["actions.github.com/scale-set-name"], "20261121")
 	check(t, "role", one[rbacv1.Role](t, rendered, "manager_role.yaml").Name, "20261121-gha-rs-manager")
-	bound := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, "controllerServiceAccount: {name: '12'}"), "manager_role_binding.yaml")
-	check(t, "bound account", bound.Subjects[0].Name, "12")
+	for _, given := range []string{"{name: '20261125', namespace: '20261126'}", "{name: 20261125, namespace: 20261126}"} {
+		bound := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, "controllerServiceAccount: "+given), "manager_role_binding.yaml")
+		check(t, "bound account", bound.Subjects[0].Namespace+"/"+bound.Subjects[0].Name, "20261126/20261125")
+	}
 	notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", minimal, values)
 	if err != nil {
 		t.Fatal(stderr)
@@ -107,6 +112,23 @@ func TestNotesNameTheNamespaceOfTheRelease(t *testing.T) {
 	}
 	checkContains(t, notes, "helm upgrade test-runners <chart> --namespace arc-runners ")
 	checkContains(t, notes, "kubectl --namespace elsewhere get ephemeralrunners")
+}
+
+// Jobs lose their rights with the Role, whatever takes it away. Without one of the chart's there is nothing to lose.
+func TestNotesOfKubernetesModes(t *testing.T) {
+	t.Parallel()
+	for values, warns := range map[string]bool{
+		mode("kubernetes"): true, mode("kubernetes-novolume"): true, mode("dind"): false,
+		mode("kubernetes") + "\ntemplate: {spec: {serviceAccountName: own}}": false,
+	} {
+		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", minimal, values)
+		if err != nil {
+			t.Fatal(stderr)
+		}
+		for _, way := range []string{"when it is uninstalled fail", "an upgrade sets another containerMode.type or template.spec.serviceAccountName"} {
+			check(t, way+" with "+values, strings.Contains(strings.Join(strings.Fields(notes), " "), way), warns)
+		}
+	}
 }
 
 // 0 is a level: the one of info.

@@ -5,7 +5,11 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
 )
+
+const emptyToken = "empty the one that is not to be used, as with --set githubConfigSecret.github_token="
 
 func TestScaleSetRefusals(t *testing.T) {
 	t.Parallel()
@@ -19,6 +23,11 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"githubConfigSecret: {github_token: ''}", auth + "github_token or .Values.githubConfigSecret.github_app_id."},
 		{"githubConfigSecret: {github_token: '', github_app_id: 1}", auth + "github_app_installation_id and .Values.githubConfigSecret.github_app_private_key."},
 		{"githubConfigSecret: {github_app_id: 1, github_app_installation_id: 2}", "provide .Values.githubConfigSecret.github_app_installation_id and"},
+		{
+			"githubConfigSecret: {github_app_id: 1, github_app_installation_id: 2, github_app_private_key: key}",
+			"has both github_token and github_app_id, but the controller takes either a token or a GitHub App: " + emptyToken,
+		},
+		{"githubConfigSecret: {github_app_installation_id: 2}", "has both github_token and github_app_installation_id"},
 		{"maxRunners: 0\nminRunners: 1", "maxRunners has to be greater or equal to minRunners"},
 		{"maxRunners: '9'\nminRunners: '10'", "maxRunners has to be greater or equal to minRunners"},
 		{"maxRunners: 2147483648", "maxRunners has to be 2147483647 at most, not 2147483648"},
@@ -45,6 +54,20 @@ func TestScaleSetRefusals(t *testing.T) {
 		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
 		checkContains(t, said, "must have up to")
 	}
+}
+
+// An upgrade that keeps the token beside the keys of an App is refused with what lets it pass. Null would not: Helm takes it for
+// the former value.
+func TestTokenIsReplacedByApp(t *testing.T) {
+	t.Parallel()
+	helm := installer{cluster: testkube.Shared(t), version: "4"}
+	release := []string{"set", scaleSet.directory(), "--namespace", helm.cluster.NewNamespace(t)}
+	helm.succeed(t, append([]string{"install", "--set", "controllerServiceAccount.name=arc,controllerServiceAccount.namespace=arc-system",
+		"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t"}, release...)...)
+	upgrade := append([]string{"upgrade", "--reuse-values", "--set", "githubConfigSecret.github_app_id=1",
+		"--set", "githubConfigSecret.github_app_installation_id=2,githubConfigSecret.github_app_private_key=k"}, release...)
+	checkContains(t, helm.refused(t, upgrade...), emptyToken)
+	helm.succeed(t, append(upgrade, "--set", "githubConfigSecret.github_token=")...)
 }
 
 // Without a cluster there is nothing to look the controller up in.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -38,8 +39,9 @@ func TestValuesFilesOfUsers(t *testing.T) {
 				admitAll(t, cluster, namespace, render(t, controller.as("arc", namespace), string(values), "crds: {install: false}"))
 				return
 			}
-			admitAll(t, cluster, namespace, render(t, scaleSet.as("set", namespace), string(values)))
-			spec := runnerSet(t, scaleSet.as("set", namespace), string(values)).Spec
+			rendered := render(t, scaleSet.as("set", namespace), string(values))
+			admitAll(t, cluster, namespace, rendered)
+			spec := one[v1alpha1.AutoscalingRunnerSet](t, rendered, "autoscalingrunnerset.yaml").Spec
 			admitPod(t, cluster, namespace, spec.Template)
 			// A limit that the user wrote is a limit.
 			check(t, "limit", spec.MaxRunners != nil, strings.Contains(string(values), "\nmaxRunners: "))

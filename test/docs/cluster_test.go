@@ -76,7 +76,7 @@ func (r *reader) checkKubectl(arguments []string) error {
 			return errors.New("kubectl watches one resource type at a time")
 		}
 		return r.checkResource(words[1])
-	case "rollout", "logs", "exec", "apply", "explain", "port-forward", "auth":
+	case "rollout", "logs", "exec", "apply", "replace", "explain", "port-forward", "auth":
 		return nil
 	}
 	return fmt.Errorf("say in test/docs how to check kubectl %s", words[0])

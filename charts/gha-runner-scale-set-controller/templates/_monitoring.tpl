@@ -1,5 +1,5 @@
 {{/*
-What PodMonitors, ServiceMonitors and the metrics' access have in common.
+What PodMonitors, ServiceMonitors and the metrics' access have in common, and the alerts.
 */}}
 
 {{/* "true" where the controller's metrics are for those only who send a token. */}}
@@ -21,10 +21,33 @@ What PodMonitors, ServiceMonitors and the metrics' access have in common.
 {{- end }}
 {{- if or $pods $services }}
 {{- if not .Values.metrics }}
-{{- fail (printf "monitoring.%s needs metrics: set metrics.controllerManagerAddr, listenerAddr and listenerEndpoint" (ternary "podMonitor" "serviceMonitor" (not (empty $pods)))) }}
+{{- include "gha-runner-scale-set-controller.refuse-without-metrics" (ternary "podMonitor" "serviceMonitor" (not (empty $pods))) }}
 {{- end }}
 {{- print "true" }}
 {{- end }}
+{{- end }}
+
+{{/* Takes the key below monitoring that can't work. */}}
+{{- define "gha-runner-scale-set-controller.refuse-without-metrics" -}}
+{{- fail (printf "monitoring.%s needs metrics: set metrics.controllerManagerAddr, listenerAddr and listenerEndpoint" .) }}
+{{- end }}
+
+{{/*
+The alerts of rules/alerts.yaml. Without the manager's metrics HarrierManagerDown would fire for ever. The chart's monitors
+give what they scrape the pod's namespace, so the alert can name it and fires although another manager of the cluster is
+scraped. A scrape that the user has set up may lack this label.
+*/}}
+{{- define "gha-runner-scale-set-controller.alerts" -}}
+{{- if or (not .Values.metrics) (eq (toString (.Values.metrics | default dict).controllerManagerAddr) "0") }}
+{{- include "gha-runner-scale-set-controller.refuse-without-metrics" "prometheusRule" }}
+{{- end }}
+{{- $runbook := .Values.monitoring.prometheusRule.runbookUrl | default "https://github.com/harrier-ci/harrier/blob/main/docs/troubleshooting.md" }}
+{{- $alerts := .Files.Get "rules/alerts.yaml" | replace "RUNBOOK#" (printf "%s#" $runbook) }}
+{{- if include "gha-runner-scale-set-controller.monitored" . }}
+{{- $own := printf "gha_controller_build_info{namespace=%q}" (include "gha-runner-scale-set-controller.namespace" .) }}
+{{- $alerts = replace "absent(gha_controller_build_info)" (printf "absent(%s)" $own) $alerts }}
+{{- end }}
+{{- $alerts }}
 {{- end }}
 
 {{/* The two things that are read, as a JSON list: suffix of the monitor's name, path, labels of the pods, address, secure. */}}

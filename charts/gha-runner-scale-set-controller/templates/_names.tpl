@@ -23,6 +23,18 @@ gha-rs-controller
 {{- end }}
 {{- end }}
 
+{{/*
+Name of a Service: a DNS label of 63 characters, without the dots and the leading digit that a release's name and those of all
+other objects may have. Takes root and suffix.
+*/}}
+{{- define "gha-runner-scale-set-controller.service-name" -}}
+{{- $label := include "gha-runner-scale-set-controller.fullname" .root | replace "." "-" }}
+{{- if regexMatch "^[0-9]" $label }}
+{{- $label = printf "svc-%s" $label }}
+{{- end }}
+{{- $label | trunc 53 | trimSuffix "-" }}-{{ .suffix }}
+{{- end }}
+
 {{- define "gha-runner-scale-set-controller.namespace" -}}
 {{- .Values.namespaceOverride | default .Release.Namespace | include "gha-runner-scale-set-controller.scalar" }}
 {{- end }}
@@ -80,8 +92,8 @@ The ServiceAccount of the controller. "default" is refused: every pod of the nam
 it, and would hold the controller's rights.
 */}}
 {{- define "gha-runner-scale-set-controller.service-account-name" -}}
-{{- $name := (.Values.serviceAccount | default dict).name }}
-{{- if eq (default "" $name) "default" }}
+{{- $name := include "gha-runner-scale-set-controller.scalar" (.Values.serviceAccount | default dict).name }}
+{{- if eq $name "default" }}
 {{- fail "serviceAccount.name cannot be set to 'default'" }}
 {{- end }}
 {{- if $name }}

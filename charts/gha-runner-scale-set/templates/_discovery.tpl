@@ -43,7 +43,7 @@ the search unnecessary. JSON.
 
 {{/* Takes root and field: name or namespace. */}}
 {{- define "gha-runner-scale-set.controller-service-account" -}}
-{{- $given := get (.root.Values.controllerServiceAccount | default dict) .field }}
+{{- $given := get (.root.Values.controllerServiceAccount | default dict) .field | include "gha-runner-scale-set.scalar" }}
 {{- if $given }}
 {{- $given }}
 {{- else }}

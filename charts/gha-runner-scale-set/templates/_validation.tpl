@@ -40,6 +40,11 @@ actions-runner-controller where it has one.
 {{- if and .github_app_id (not (and .github_app_installation_id .github_app_private_key)) }}
 {{- fail "A valid .Values.githubConfigSecret is required for setting auth with GitHub server, provide .Values.githubConfigSecret.github_app_installation_id and .Values.githubConfigSecret.github_app_private_key." }}
 {{- end }}
+{{- range $key := list "github_app_id" "github_app_installation_id" "github_app_private_key" }}
+{{- if and (include "gha-runner-scale-set.scalar" $.github_token | trim) (get $ $key) }}
+{{- fail (printf ".Values.githubConfigSecret has both github_token and %s, but the controller takes either a token or a GitHub App: empty the one that is not to be used, as with --set githubConfigSecret.github_token=" $key) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
