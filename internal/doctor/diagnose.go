@@ -235,9 +235,9 @@ func checkMissingRunners(s *Set) []Finding {
 	}
 	if ended := endedWithoutJob(s); ended > 0 {
 		return []Finding{s.finding(Warning, v1alpha1.ReasonRunnerExitedWithoutJob,
-			fmt.Sprintf("%s with code 0, and no job of theirs is known; GitHub's next answer, within about a minute, says whether they had one",
+			fmt.Sprintf("%s with code 0, and no job of theirs is known; GitHub shows within two minutes whether they had one",
 				counted(ended, "runner has ended", "runners have ended")),
-			"ask again in a minute; where it comes again, "+ofCommand)}
+			"ask again in two minutes; where it comes again, "+ofCommand)}
 	}
 	return []Finding{s.finding(Warning, "RunnersMissing",
 		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),

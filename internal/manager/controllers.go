@@ -43,29 +43,32 @@ type dependencies struct {
 
 // addControllers adds the four controllers, the pool of their slow calls, and the caches that all of them stand on. A manager
 // that is restricted to a namespace gets a fifth.
-func addControllers(ctx context.Context, manager ctrl.Manager, options Options) error {
-	if err := fillCaches(ctx, manager.GetCache()); err != nil {
+func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	d := dependencies{manager: strictManager{manager}, options: options}
-	d.recorder = kube.LimitEvents(manager.GetEventRecorder(recorderName), d.clock)
+	d := dependencies{manager: strictManager{mgr}, options: options}
+	d.recorder = kube.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
 	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
-	if err := manager.Add(d.pool); err != nil {
+	if err := mgr.Add(d.pool); err != nil {
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}
-	d.provider = credentials.New(manager.GetAPIReader(), credentials.Options{
-		Clock: d.clock, Logger: manager.GetLogger().WithName("github"), UserAgent: userAgent(),
+	d.provider = credentials.New(mgr.GetAPIReader(), credentials.Options{
+		Clock: d.clock, Logger: mgr.GetLogger().WithName("github"), UserAgent: userAgent(),
 		OnRequest: observeGitHub, OnUnused: forgetGitHub,
 	})
-	d.clients = githubClients{provider: d.provider, listeners: manager.GetClient(), namespace: options.Namespace}
-	for name, controller := range map[string]interface{ SetupWithManager(ctrl.Manager) error }{
-		"AutoscalingRunnerSet": d.autoscalingRunnerSet(),
-		"AutoscalingListener":  d.autoscalingListener(),
-		"EphemeralRunnerSet":   d.ephemeralRunnerSet(),
-		"EphemeralRunner":      d.ephemeralRunner(),
+	d.clients = githubClients{provider: d.provider, listeners: mgr.GetClient(), namespace: options.Namespace}
+	for _, c := range []struct {
+		name       string
+		controller interface{ SetupWithManager(ctrl.Manager) error }
+	}{
+		{"AutoscalingRunnerSet", d.autoscalingRunnerSet()},
+		{"AutoscalingListener", d.autoscalingListener()},
+		{"EphemeralRunnerSet", d.ephemeralRunnerSet()},
+		{"EphemeralRunner", d.ephemeralRunner()},
 	} {
-		if err := controller.SetupWithManager(manager); err != nil {
-			return fmt.Errorf("set up the controller of %s: %w", name, err)
+		if err := c.controller.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("set up the controller of %s: %w", c.name, err)
 		}
 	}
 	return d.addWatchedNamespace(ctx)
@@ -179,7 +182,7 @@ func (d dependencies) ephemeralRunner() *ephemeralrunner.Controller {
 		Workers:  max(d.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
 
-		NoJobMetadata:   !d.options.JobPodMetadata,
-		NoJobProtection: !d.options.JobPodProtection,
+		JobMetadata:   d.options.JobPodMetadata,
+		JobProtection: d.options.JobPodProtection,
 	})
 }

@@ -65,7 +65,8 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	s.watch.Handler = s.set.RunnerEvents()
 	s.runner = ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: s.api, Reader: s.api, Pool: workers, Removed: removed, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
-		GitHub: func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s.github, nil },
+		GitHub:      func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s.github, nil },
+		JobMetadata: true, JobProtection: true,
 	})
 	controllertest.Create(t, s.api, newSet())
 	return s

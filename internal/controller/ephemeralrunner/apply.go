@@ -57,11 +57,11 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	if p.provisioning.running {
 		return time.Time{}, nil // see plan
 	}
-	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p))
+	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.reportExitedIdle(ctx, p))
 	if p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() || hasJob(p) || c.unregistered(p) {
 		return time.Time{}, err
 	}
-	removal := progressOf(c.removals.Last(p.key))
+	removal := c.removal(p)
 	switch {
 	case removal.running || removal.known && removal.failure == nil:
 	case c.options.Clock.Now().Before(removal.retryAt):
@@ -133,17 +133,39 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 	if p.Status.Failures == nil {
 		p.Status.Failures = map[string]metav1.Time{}
 	}
-	p.Status.Failures[attemptKey(p)] = metav1.NewTime(c.options.Clock.Now())
+	key := attemptKey(p)
+	p.memory.failed = &failedAttempt{key, d}
+	p.Status.Failures[key] = metav1.NewTime(c.options.Clock.Now())
 	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.runnerID
 	p.Status.Reason, p.Status.Message = d.reason, d.message
 	if err := c.patchStatus(ctx, p, before, attemptFailed(d, len(p.Status.Failures))); err != nil {
 		return err
 	}
 	// Not earlier: where the status could not be written the same has to be decided again, from the same answers.
-	p.memory.newAttempt(d.step == stepRetryAnew)
-	c.provisions.Forget(p.key)
-	c.removals.Forget(p.key)
+	c.endAttempt(p)
 	return c.deletePod(ctx, p)
+}
+
+// endAttempt forgets the attempt whose failure is in the status now.
+func (c *Controller) endAttempt(p *pass) {
+	p.memory.newAttempt(p.memory.failed.step == stepRetryAnew)
+	p.memory.failed = nil
+	c.provisions.Forget(p.key)
+	c.deregistrations.Forget(p.key)
+	p.provisioning = progress{}
+}
+
+// endNotedAttempt ends an attempt whose failure was written to the status though the answer to that write was lost. What
+// is known of its pod would be taken for the next attempt's, whose pod is missing.
+func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
+	failed := p.memory.failed
+	if failed == nil {
+		return
+	}
+	if _, noted := p.Status.Failures[failed.key]; noted {
+		c.endAttempt(p)
+		c.record(ctx, p, attemptFailed(failed.decision, len(p.Status.Failures)))
+	}
 }
 
 // attemptKey returns the key of the present attempt's failure in the status: the UID of its pod, or a number where
@@ -162,7 +184,7 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 		return nil
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(p.pod)}
-	hangs := stuck(p.pod, p.memory.clockOf(p.pod, c.options.Clock.Now()))
+	hangs := stuck(p.pod, p.memory.apiServerTime(p.pod, c.options.Clock.Now()))
 	over := p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 	if !hangs && (p.pod.DeletionTimestamp != nil || p.memory.podDeleted == p.pod.UID) {
 		return nil
@@ -198,6 +220,12 @@ func (p *pass) ignoreGoneOrForbidden(what string, err error) error {
 // patchStatus writes the status and then records the Events: a write that fails is repeated, and its Event must not
 // be.
 func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...kube.Event) error {
+	_, err := c.writeStatus(ctx, p, before, events...)
+	return err
+}
+
+// writeStatus is patchStatus for who has to know whether something was written.
+func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...kube.Event) (bool, error) {
 	p.Status.ObservedGeneration = p.Generation
 	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
@@ -207,5 +235,5 @@ func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.
 			c.record(ctx, p, event)
 		}
 	}
-	return client.IgnoreNotFound(err)
+	return wrote, client.IgnoreNotFound(err)
 }

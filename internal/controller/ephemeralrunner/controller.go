@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -31,7 +30,8 @@ type GitHub interface {
 	GenerateJITConfig(ctx context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error)
 	// GetRunnerByName fails with actions.ErrRunnerNotFound where there is none.
 	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
-	// RemoveRunner fails with actions.ErrJobStillRunning where the runner has a job. A runner that is gone is no error.
+	// RemoveRunner fails with actions.ErrJobStillRunning where the runner has a job. A runner that is gone is no error, but
+	// actions.ErrRunnerNotFound where the answer may be that of something on the way to GitHub.
 	RemoveRunner(ctx context.Context, id int) error
 }
 
@@ -54,18 +54,18 @@ type Options struct {
 	Workers int
 	// Version is the manager's. Every runner sends it to GitHub as part of its user agent.
 	Version string
-	// NoJobMetadata leaves pods as they are when their job starts; NoJobProtection leaves out only the annotations that
-	// keep node autoscalers away.
-	NoJobMetadata, NoJobProtection bool
+	// JobMetadata writes on a pod which job it runs; JobProtection adds to that the annotations that keep node autoscalers
+	// away while the job runs.
+	JobMetadata, JobProtection bool
 }
 
 // Controller reconciles EphemeralRunners.
 type Controller struct {
-	options    Options
-	provisions *pool.Calls[key, int]
-	removals   *pool.Calls[key, struct{}]
-	waker      kube.Waker
-	statusGate statusGate
+	options         Options
+	provisions      *pool.Calls[key, int]
+	deregistrations *pool.Calls[key, struct{}]
+	waker           kube.Waker
+	statusGate      statusGate
 
 	mu       sync.Mutex
 	beganAt  time.Time // the first pass: as long as another manager leads there is none
@@ -92,7 +92,7 @@ func NewController(options Options) *Controller {
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
 	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)
-	c.removals = pool.NewCalls[key, struct{}](options.Pool, options.Clock, wake)
+	c.deregistrations = pool.NewCalls[key, struct{}](options.Pool, options.Clock, wake)
 	return c
 }
 
@@ -102,7 +102,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("ephemeralrunner").
 		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
 		Watches(&corev1.Pod{}, podEvents(&c.statusGate)).
-		WatchesRawSource(source.Func(c.waker.Start)).
+		WatchesRawSource(&c.waker).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
 		WithOptions(kube.ControllerOptions(c.options.Workers)).
 		Complete(c)
@@ -131,7 +131,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	requeueAt, err := c.step(ctx, p)
 	annotateAt, annotateErr := c.annotateJob(ctx, p)
 	result := kube.RequeueAt(kube.EarlierOf(kube.EarlierOf(requeueAt, annotateAt), c.podLostAt(p)), c.options.Clock.Now())
-	result.Priority = ptr.To(p.priority()) // or it would keep that of the event that began the pass
+	result.Priority = new(p.priority()) // or it would keep that of the event that began the pass
 	return result, errors.Join(err, annotateErr)
 }
 
@@ -159,6 +159,7 @@ func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 	case p.Status.Done():
 		return c.cleanUp(ctx, p)
 	default:
+		c.endNotedAttempt(ctx, p)
 		return c.apply(ctx, p, plan(c.observe(p)))
 	}
 }
@@ -168,13 +169,13 @@ func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 const staleRequeueAfter = 2 * time.Second
 
 // podLostAt returns when the runner's pod, which is being deleted, has to be taken for lost with its node; zero where that
-// is not to come.
+// moment has passed or will not come.
 func (c *Controller) podLostAt(p *pass) time.Time {
 	if p.pod == nil || p.pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
 	now := c.options.Clock.Now()
-	if left := p.pod.DeletionTimestamp.Add(stuckAfter).Sub(p.memory.clockOf(p.pod, now)); left > 0 {
+	if left := p.pod.DeletionTimestamp.Add(stuckAfter).Sub(p.memory.apiServerTime(p.pod, now)); left > 0 {
 		return now.Add(left)
 	}
 	return time.Time{}
@@ -184,8 +185,10 @@ func (c *Controller) podLostAt(p *pass) time.Time {
 type pass struct {
 	key key
 	*v1alpha1.EphemeralRunner
-	pod    *corev1.Pod
-	memory *memory
+	pod *corev1.Pod
+	// outcome is the pod's. It is determined once, so that what is written agrees with what was planned.
+	outcome outcome
+	memory  *memory
 	// provisioning is read once, so that its result and its end belong to the same call.
 	provisioning progress
 }

@@ -14,7 +14,7 @@ import (
 func (c *Controller) deregister(p *pass) {
 	// A copy: the call outlasts the pass, which may go on to write the runner's status.
 	runner, id := p.EphemeralRunner.DeepCopy(), p.memory.runnerID
-	c.removals.Go(groupOf(runner), p.key, func(ctx context.Context) (struct{}, error) {
+	c.deregistrations.Go(groupOf(runner), p.key, func(ctx context.Context) (struct{}, error) {
 		ctx = withRunnerLogger(ctx, runner)
 		github, err := c.options.GitHub(ctx, credentials.ForEphemeralRunner(runner))
 		if err != nil {
@@ -30,19 +30,25 @@ func (c *Controller) deregister(p *pass) {
 	})
 }
 
-// lookUp returns the id of the runner of that name in our scale set, 0 where there is none.
+// removal returns what became of the last call to remove the registration. That there is none is as good as its removal,
+// except while a runner lives that has a job: a proxy or gateway before GitHub may have answered 404, and that would cost
+// the job. This is decided when the answer is used: the job may have been reported since GitHub was asked.
+func (c *Controller) removal(p *pass) progress {
+	last := progressOf(c.deregistrations.Last(p.key))
+	lives := p.pod != nil && !p.outcome.over()
+	if last.failure == nil || last.failure.kind != failureNotFound || lives && hasJob(p) {
+		return last
+	}
+	return progress{known: true, finishedAt: last.finishedAt}
+}
+
+// lookUp returns the id of the runner of that name in our scale set, 0 where another scale set has it.
 func lookUp(ctx context.Context, github GitHub, name string, scaleSetID int) (int, error) {
 	found, err := github.GetRunnerByName(ctx, name)
-	switch {
-	case errors.Is(err, actions.ErrRunnerNotFound):
-		return 0, nil
-	case err != nil:
+	if err != nil || found.RunnerScaleSetID != scaleSetID {
 		return 0, err
-	case found.RunnerScaleSetID != scaleSetID:
-		return 0, nil
-	default:
-		return found.ID, nil
 	}
+	return found.ID, nil
 }
 
 // removalFailure returns why a registration could not be removed; nil where it was.
@@ -55,6 +61,9 @@ func removalFailure(err error) error {
 	default:
 		f := registrationFailure(err)
 		f.message = fmt.Sprintf("remove the registration: %s", f.message)
+		if errors.Is(err, actions.ErrRunnerNotFound) {
+			f.kind = failureNotFound
+		}
 		return f
 	}
 }

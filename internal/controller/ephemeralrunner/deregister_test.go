@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -116,5 +117,86 @@ func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 		answer()
 		f.wantFailures(1, "StartedLate")
 		f.wantNewRegistration()
+	}, newRunner())
+}
+
+// A proxy before GitHub answers 404, which must not cost a job. GitHub is asked again, until it answers or the pod has ended.
+func TestNotFoundIsNoConsentWhileAJobRuns(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.remove = actions.ErrRunnerNotFound
+		f.started().setStatus(startJob)
+		f.delete()
+		f.settle()
+		f.elapse(minRetryAfter)
+		f.settle()
+		f.wantCalls("remove 101", "remove 101")
+		f.elapse(2 * answerTimeout)
+		f.settle()
+		if f.pod() == nil || f.runner() == nil {
+			t.Fatal("a running job was killed")
+		}
+		f.wantEvent(v1alpha1.ConditionDraining)
+		f.setPod(exits(0))
+		f.settle()
+		f.wantGone()
+	}, newRunner())
+}
+
+// Nor where the job is reported after GitHub was asked.
+func TestNotFoundIsJudgedByWhatIsKnownWhenItIsUsed(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.github.remove, f.github.holdRemove = actions.ErrRunnerNotFound, make(chan struct{})
+		f.delete()
+		f.reconcile()
+		f.setStatus(startJob)
+		close(f.github.holdRemove)
+		f.settle()
+		if f.pod() == nil {
+			t.Error("a running job was killed")
+		}
+	}, newRunner())
+}
+
+// Without a job there is nothing to lose: a registration that is gone is as good as removed.
+func TestNotFoundIsConsentWithoutAJob(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.remove = actions.ErrRunnerNotFound
+		f.started().setPod(exits(1))
+		delete(f.github.registered, name)
+		f.settle()
+		f.wantFailures(1, "Error")
+		f.wantNewRegistration()
+		f.wantCalls("remove 101", "jit")
+	}, newRunner())
+}
+
+// A registration whose id nobody knows is looked up by name, and the same 404 may answer that.
+func TestRunnerThatIsNotFoundByNameKeepsItsJob(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().setStatus(func(r *v1alpha1.EphemeralRunner) { startJob(r); r.Status.RunnerID = 0 })
+		pod := f.pod()
+		delete(pod.Annotations, v1alpha1.AnnotationRunnerID)
+		if err := f.api.WithWatch.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		delete(f.github.registered, name)
+		f.restart()
+		f.delete()
+		f.settle()
+		f.wantCalls("find")
+		if f.pod() == nil {
+			t.Error("a running job was killed")
+		}
+	}, newRunner())
+}
+
+// A name that is taken by a registration of which a 404 says that it is gone: asking for one again shows whether it is.
+func TestNotFoundFreesAName(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
+		f.github.remove = actions.ErrRunnerNotFound
+		f.reconcile()
+		f.wantCalls("jit", "find", "remove 42", "jit")
 	}, newRunner())
 }

@@ -64,8 +64,8 @@ func registrationLeft(cause string) kube.Event {
 		"the registration is left on GitHub, which removes it after a day: "+cause)
 }
 
-// podMetadataForbidden names what mends it: the permission, the policy, or the flag that does without. The API server's
-// words come last, as they may be long.
+// podMetadataForbidden names the ways out: the permission, the policy, or the flag that turns the patch off. The API
+// server's words come last, as they may be long.
 func podMetadataForbidden(namespace string, refusal error) kube.Event {
 	return kube.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
 		"pods of namespace %s don't show their jobs and aren't protected while they run: the manager may not patch pods; "+

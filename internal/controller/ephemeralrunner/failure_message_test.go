@@ -23,6 +23,8 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 		"nobody":          {&actions.NetworkError{Err: errGitHubAway}, check},
 		"5xx":             {&actions.Error{StatusCode: http.StatusBadGateway}, check},
 		"4xx":             {&actions.Error{StatusCode: http.StatusBadRequest}, "; it is tried again; correct what GitHub names"},
+		"a proxy's 408":   {&actions.Error{StatusCode: http.StatusRequestTimeout}, check},
+		"a redirect":      {&actions.Error{StatusCode: http.StatusFound}, check},
 		"never asked":     {errGitHubAway, "; it is tried again"},
 		"has its own":     {&credentials.MissingError{Kind: "Secret", Name: "github"}, "AutoscalingRunnerSet"},
 		"says until when": {&actions.RateLimitedError{Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}, ""},

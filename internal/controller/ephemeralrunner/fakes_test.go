@@ -121,7 +121,7 @@ func (a *recordingAPI) Delete(ctx context.Context, object client.Object, options
 	if err := a.note("delete", object); err != nil {
 		return err
 	}
-	if _, is := object.(*corev1.Pod); is {
+	if _, ok := object.(*corev1.Pod); ok {
 		a.grace = (&client.DeleteOptions{}).ApplyOptions(options).GracePeriodSeconds
 	}
 	return a.WithWatch.Delete(ctx, object, options...)
@@ -185,7 +185,11 @@ func (s recordingStatus) Patch(ctx context.Context, object client.Object, patch 
 	if err := s.api.note("patch status", object); err != nil {
 		return err
 	}
-	return s.SubResourceWriter.Patch(ctx, object, patch, options...)
+	if s.api.unanswered == nil {
+		return s.SubResourceWriter.Patch(ctx, object, patch, options...)
+	}
+	answer := object.DeepCopyObject().(client.Object)
+	return errors.Join(s.SubResourceWriter.Patch(ctx, answer, patch, options...), s.api.unanswered)
 }
 
 // sent returns the requests since it was last asked.
@@ -222,7 +226,7 @@ func (c staleCache) Get(ctx context.Context, key client.ObjectKey, object client
 type podlessCache struct{ *recordingAPI }
 
 func (c podlessCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if _, is := object.(*corev1.Pod); is {
+	if _, ok := object.(*corev1.Pod); ok {
 		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
 	}
 	return c.recordingAPI.Get(ctx, key, object, options...)

@@ -50,14 +50,14 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 // has refused because of a job: busy stays set after the call that was refused is replaced by the next.
 func (c *Controller) observeFinalizing(p *pass) *finalizing {
 	now := c.options.Clock.Now()
-	provisioning, removal := p.provisioning, progressOf(c.removals.Last(p.key))
+	provisioning, removal := p.provisioning, c.removal(p)
 	if removal.failure != nil && removal.failure.kind == failureBusy {
 		p.memory.busy = true
 	}
 	if c.options.Removed.Has(p.UID, p.memory.runnerID) {
 		removal = progress{known: true} // at its set's request
 	}
-	pod := outcomeOf(p.pod, p.memory.clockOf(p.pod, now))
+	pod := p.outcome
 	if p.memory.podLeft {
 		pod.state = podMissing
 	}

@@ -66,6 +66,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 func (f *fixture) restart() {
 	f.controller = NewController(Options{
 		Client: f.api, Reader: f.api, Pool: f.workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{}, Version: "1.2.3",
+		JobMetadata: true, JobProtection: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
 	})
 }
@@ -186,7 +187,9 @@ type recordingAPI struct {
 	mu       sync.Mutex
 	requests []string
 	refuse   map[string]error
-	grace    *int64 // of the last deletion of a pod
+	// unanswered is what writes of the status fail with that have taken effect.
+	unanswered error
+	grace      *int64 // of the last deletion of a pod
 }
 
 func (a *recordingAPI) note(verb string, object any) error {

@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
@@ -48,6 +48,20 @@ func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 	}
 }
 
+// The status says what was planned: by a clock that is ahead the pod would hang in its deletion, and not be ready.
+func TestNoClockMakesADyingPodUnready(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.controller.options.Clock = &askewClock{ahead: 2 * time.Hour}
+		f.settle()
+		f.setPod(runs)
+		f.dies(10 * time.Minute)
+		f.settle()
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !status.Ready {
+			t.Errorf("status %+v, want it to run and be ready", status)
+		}
+	}, newRunner())
+}
+
 // dyingPod shows the pod with the end of its grace period.
 type dyingPod struct {
 	*recordingAPI
@@ -62,8 +76,8 @@ func (d dyingPod) Get(ctx context.Context, key client.ObjectKey, object client.O
 }
 
 func (d dyingPod) amend(object client.Object) {
-	if pod, is := object.(*corev1.Pod); is && pod.DeletionTimestamp != nil {
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(d.due)), ptr.To(int64(d.grace.Seconds()))
+	if pod, ok := object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(d.due)), new(int64(d.grace.Seconds()))
 	}
 }
 

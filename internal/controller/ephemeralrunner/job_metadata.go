@@ -52,7 +52,7 @@ const (
 func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error) {
 	now := c.options.Clock.Now()
 	what, requeueAt := planAnnotate(p, now)
-	if what == annotateNothing || c.options.NoJobMetadata {
+	if what == annotateNothing || !c.options.JobMetadata {
 		return requeueAt, nil
 	}
 	if retryAt := c.refusedUntil(p); now.Before(retryAt) {
@@ -83,7 +83,7 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 func planAnnotate(p *pass, now time.Time) (what annotateStep, requeueAt time.Time) {
 	pod := p.pod
 	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HasJob() || p.Status.Done() ||
-		p.memory.podDeleted == pod.UID || outcomeOf(pod, p.memory.clockOf(pod, now)).state != podRunning {
+		p.memory.podDeleted == pod.UID || p.outcome.state != podRunning {
 		return annotateNothing, time.Time{}
 	}
 	started := p.memory.annotated.start == pod.UID || pod.Annotations[v1alpha1.AnnotationJobID] != ""
@@ -154,19 +154,21 @@ func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
 	return status.JobID
 }
 
-// protect adds the annotations that keep node autoscalers away while the job runs, and removes them when it has ended.
-// Those that the template has set stay.
+// protect adds the annotations that keep node autoscalers away while the job runs, and restores what the template says
+// when it has ended. The template may have to call idle runners safe to evict, because cluster-autoscaler by default keeps
+// nodes whose pods belong to a custom controller; a running job is not.
 func (c *Controller) protect(p *pass, what annotateStep, annotations map[string]any) {
-	if c.options.NoJobProtection {
+	if !c.options.JobProtection {
 		return
 	}
+	template := kube.Annotations(p.Annotations, p.Spec.PodMetadata.Annotations)
 	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: "true", v1alpha1.AnnotationSafeToEvict: "false"} {
-		_, ofRunner := p.Annotations[key]
-		_, ofTemplate := p.Spec.PodMetadata.Annotations[key]
+		without, set := template[key]
 		switch {
-		case ofRunner || ofTemplate:
 		case what == annotateStart:
 			annotations[key] = value
+		case set:
+			annotations[key] = without
 		default:
 			annotations[key] = nil // removes it
 		}

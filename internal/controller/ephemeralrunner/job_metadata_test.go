@@ -3,6 +3,7 @@ package ephemeralrunner
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -29,7 +29,7 @@ func startJob(r *v1alpha1.EphemeralRunner) {
 
 func endJob(at time.Time) func(*v1alpha1.EphemeralRunner) {
 	return func(r *v1alpha1.EphemeralRunner) {
-		r.Status.JobResult, r.Status.FinishedAt = "succeeded", ptr.To(metav1.NewTime(at))
+		r.Status.JobResult, r.Status.FinishedAt = "succeeded", new(metav1.NewTime(at))
 	}
 }
 
@@ -112,31 +112,59 @@ func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 	}, newRunner())
 }
 
-func TestTemplateDecidesAboutEviction(t *testing.T) {
-	template := func(r *v1alpha1.EphemeralRunner) {
-		r.Spec.PodMetadata.Annotations = map[string]string{v1alpha1.AnnotationSafeToEvict: "true"}
+// cluster-autoscaler keeps a node with idle runners unless their template calls them safe to evict. Their jobs are not.
+func TestTemplateDecidesAboutEvictionWhileThereIsNoJob(t *testing.T) {
+	for _, template := range []map[string]string{
+		{},
+		{v1alpha1.AnnotationSafeToEvict: "true"},
+		{v1alpha1.AnnotationSafeToEvict: "false", v1alpha1.AnnotationDoNotDisrupt: "true"},
+		{v1alpha1.AnnotationSafeToEvict: "true", v1alpha1.AnnotationDoNotDisrupt: "false"},
+		{v1alpha1.AnnotationDoNotDisrupt: "5m"},
+	} {
+		inBubble(t, func(f *fixture) {
+			f.settle()
+			f.wantProtection("before the job", template)
+			f.working()
+			f.wantProtection("with a job", map[string]string{v1alpha1.AnnotationSafeToEvict: "false", v1alpha1.AnnotationDoNotDisrupt: "true"})
+			f.setStatus(endJob(time.Time{}))
+			f.settle()
+			f.wantProtection("after the job", template)
+		}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.PodMetadata.Annotations = template }))
 	}
+}
+
+// wantProtection fails unless the pod has these, and only these, of the annotations that node autoscalers read.
+func (f *fixture) wantProtection(when string, want map[string]string) {
+	f.Helper()
+	got := maps.Clone(f.pod().Annotations)
+	maps.DeleteFunc(got, func(key, _ string) bool {
+		return key != v1alpha1.AnnotationSafeToEvict && key != v1alpha1.AnnotationDoNotDisrupt
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Errorf("annotations %s (-want +got):\n%s", when, diff)
+	}
+}
+
+// Without our protection nothing overrides the template.
+func TestTemplateDecidesAloneWithoutProtection(t *testing.T) {
+	template := map[string]string{v1alpha1.AnnotationSafeToEvict: "true"}
 	inBubble(t, func(f *fixture) {
+		f.controller.options.JobProtection = false
 		f.working()
-		f.setStatus(endJob(time.Time{}))
-		f.settle()
-		annotations := f.pod().Annotations
-		if annotations[v1alpha1.AnnotationSafeToEvict] != "true" || annotations[v1alpha1.AnnotationDoNotDisrupt] != "" {
-			t.Errorf("annotations %v, want the template's", annotations)
-		}
-	}, newRunner(template))
+		f.wantProtection("with a job", template)
+	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.PodMetadata.Annotations = template }))
 }
 
 func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.NoJobProtection = true
+		f.controller.options.JobProtection = false
 		f.working()
 		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || annotations[v1alpha1.AnnotationJobID] == "" {
 			t.Errorf("annotations %v, want the job and no protection", annotations)
 		}
 	}, newRunner())
 	inBubble(t, func(f *fixture) {
-		f.controller.options.NoJobMetadata = true
+		f.controller.options.JobMetadata = false
 		f.working()
 		if got := f.api.sent(); got != "" {
 			t.Errorf("requests %s, want none", got)
@@ -222,12 +250,19 @@ func TestWhatCanBeNoLabelIsLeftOut(t *testing.T) {
 }
 
 func TestOnlyALivingPodIsAnnotated(t *testing.T) {
-	for what, change := range map[string]func(*corev1.Pod){
-		"has ended": exits(0), "is being deleted": deletedAt(noon), "is pending": statusOf(corev1.PodPending),
+	for what, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   annotateStep
+	}{
+		"runs":             {runs, annotateStart},
+		"has ended":        {exits(0), annotateNothing},
+		"is being deleted": {deletedAt(noon), annotateNothing},
+		"is pending":       {statusOf(corev1.PodPending), annotateNothing},
 	} {
-		p := &pass{EphemeralRunner: newRunner(startJob), pod: podWith(corev1.PodRunning, running, change), memory: &memory{}}
-		if got, _ := planAnnotate(p, noon); got != annotateNothing {
-			t.Errorf("a pod that %s is annotated", what)
+		pod := podWith(corev1.PodRunning, running, test.change)
+		p := &pass{EphemeralRunner: newRunner(startJob), pod: pod, outcome: outcomeOf(pod, noon), memory: &memory{}}
+		if got, _ := planAnnotate(p, noon); got != test.want {
+			t.Errorf("a pod that %s: step %d, want %d", what, got, test.want)
 		}
 	}
 }

@@ -21,15 +21,16 @@ type memory struct {
 	inherited bool // the runner was there when this manager began, so another one may have asked GitHub for a registration
 	runnerID  int  // id on GitHub, 0 where it is not known
 
-	podUID            types.UID // of the last pod seen
-	startedAt         time.Time // runner container first seen to run in the present attempt
-	blockedAt         time.Time // its kubelet first seen to be unable to start that
-	exitedAt          time.Time // first seen to have exited with 0
-	pendingReportedAt time.Time // when the status last got the reason why the runner does not run
-	sidecarReported   bool      // an Event says that a sidecar has died
-	writtenVersion    string    // resourceVersion of the last status written
-	waiting           *waiting  // nil while no pod waits to run
-	annotated         annotated // what was written on the pod about its job
+	podUID            types.UID      // of the last pod seen
+	startedAt         time.Time      // runner container first seen to run in the present attempt
+	blockedAt         time.Time      // its kubelet first seen to be unable to start that
+	exitedAt          time.Time      // first seen to have exited with 0
+	failed            *failedAttempt // nil unless its failure may have been written without an answer
+	pendingReportedAt time.Time      // when the status last got the reason why the runner does not run
+	sidecarReported   bool           // an Event says that a sidecar has died
+	writtenVersion    string         // resourceVersion of the last status written
+	waiting           *waiting       // nil while no pod waits to run
+	annotated         annotated      // what was written on the pod about its job
 
 	// What has been deleted, lest a late cache have it deleted again.
 	podDeleted        types.UID
@@ -55,6 +56,12 @@ type memory struct {
 		secret    types.UID     // of the Secret that is known to be the runner's, empty where none is
 		unstored  *registration // for which no Secret could be made, nil where there is none
 	}
+}
+
+// failedAttempt is an attempt whose failure was to be written to the status under that key, and why it failed.
+type failedAttempt struct {
+	key string
+	decision
 }
 
 // recall returns the runner with what is remembered of it, and remembers what is seen now.
@@ -130,12 +137,13 @@ func (m *memory) see(p *pass, now time.Time) {
 			m.noteStart(p.pod, now)
 		}
 	}
+	p.outcome = outcomeOf(p.pod, m.apiServerTime(p.pod, now))
 	if p.DeletionTimestamp.IsZero() {
 		return
 	}
 	m.shared.abandoned = true
 	kube.SetIfZero(&m.deletingAt, now)
-	if outcomeOf(p.pod, m.clockOf(p.pod, now)).state != podRunning {
+	if p.outcome.state != podRunning {
 		kube.SetIfZero(&m.stoppedAt, now)
 	} else {
 		m.stoppedAt = time.Time{} // it was about to start
@@ -159,11 +167,11 @@ func (m *memory) notePodDeletion(pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// clockOf returns the time by the clock that dated the deletion of the pod, and now for a pod that is not being deleted.
-// It is the moment at which the deletion began (deletionTimestamp minus grace period) plus what has passed by our clock
-// since the deletion was first seen. Our own clock may differ from the API server's, or be set; a busy runner whose pod
-// has been given an hour to end must not lose its job by that.
-func (m *memory) clockOf(pod *corev1.Pod, now time.Time) time.Time {
+// apiServerTime returns the current time by the API server's clock, as far as the pod's deletion shows it; now for a pod
+// that is not being deleted. It is the moment at which the deletion began (deletionTimestamp minus grace period) plus what
+// has passed by our clock since the deletion was first seen. Our own clock may differ from the API server's, or be set; a
+// busy runner whose pod has been given an hour to end must not lose its job by that.
+func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil || m.podUID != pod.UID || m.podDeletingAt.IsZero() {
 		return now
 	}
@@ -171,15 +179,15 @@ func (m *memory) clockOf(pod *corev1.Pod, now time.Time) time.Time {
 	return pod.DeletionTimestamp.Add(now.Sub(m.podDeletingAt) - grace)
 }
 
-// clockOf is memory.clockOf for a pod that the pass has not noted yet.
-func (c *Controller) clockOf(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) time.Time {
+// apiServerTime is memory.apiServerTime for a pod that the pass has not noted yet.
+func (c *Controller) apiServerTime(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.options.Clock.Now()
 	if m := c.memories[runner.UID]; m != nil && !m.podDeletingAt.IsZero() {
-		return m.clockOf(pod, now)
+		return m.apiServerTime(pod, now)
 	}
-	return (&memory{podUID: pod.UID, podDeletingAt: now}).clockOf(pod, now)
+	return (&memory{podUID: pod.UID, podDeletingAt: now}).apiServerTime(pod, now)
 }
 
 func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
@@ -294,5 +302,5 @@ func (c *Controller) forgetLocked(k key) {
 	delete(c.names, k.NamespacedName)
 	delete(c.memories, k.uid)
 	c.provisions.Forget(k)
-	c.removals.Forget(k)
+	c.deregistrations.Forget(k)
 }

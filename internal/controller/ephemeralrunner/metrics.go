@@ -40,8 +40,8 @@ type waiting struct {
 // measure notes what the pod waits for now. The metrics are updated when that changes. The caller holds the lock.
 func (m *memory) measure(p *pass, now time.Time) {
 	reason := ""
-	if pod := outcomeOf(p.pod, m.clockOf(p.pod, now)); pod.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
-		reason = pod.reason
+	if p.outcome.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
+		reason = p.outcome.reason
 	}
 	if m.waiting != nil && m.waiting.reason == reason {
 		return

@@ -35,10 +35,10 @@ type observation struct {
 
 	// hadPod is set when a pod of the present attempt has been seen.
 	hadPod bool
-	// failureNoted is set when the pod's failure is in the status, since failureNotedAt; the pod is on its way out.
+	// failureNoted is set when the pod's failure is in the status, since failureNotedAt; its deletion follows.
 	failureNoted   bool
 	failureNotedAt time.Time
-	// deletionDueAt is when the pod had to be gone, zero where it is not being deleted; finalizers are what it waits for then.
+	// deletionDueAt is when the pod should be gone, zero where it is not being deleted; finalizers are what it waits for then.
 	deletionDueAt time.Time
 	finalizers    []string
 	// runnerID is the runner's id on GitHub, 0 where it is not known. Where it is known the JIT config may be stored.
@@ -81,14 +81,13 @@ func (o *observation) deregistered() bool {
 
 // observe gathers what a decision depends on.
 func (c *Controller) observe(p *pass) *observation {
-	now := c.options.Clock.Now()
 	m := p.memory
 	o := &observation{
-		runner: p.EphemeralRunner, pod: outcomeOf(p.pod, m.clockOf(p.pod, now)), now: now,
+		runner: p.EphemeralRunner, pod: p.outcome, now: c.options.Clock.Now(),
 		runnerID: m.runnerID, startedAt: m.startedAt, blockedAt: m.blockedAt, exitedAt: m.exitedAt,
 		pendingReportedAt: m.pendingReportedAt, sidecarReported: m.sidecarReported,
 		provisioning: p.provisioning,
-		removal:      progressOf(c.removals.Last(p.key)),
+		removal:      c.removal(p),
 		deferStatus:  c.deferStatus(p.EphemeralRunner),
 	}
 	o.hadPod = p.hadPod()
@@ -134,7 +133,7 @@ func startOf(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// terminationOf returns when a pod that is being deleted had to be gone, zero for any other, and the finalizers that
+// terminationOf returns when a pod that is being deleted should be gone, zero for any other, and the finalizers that
 // it waits for.
 func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	if pod.DeletionTimestamp == nil {
@@ -179,7 +178,7 @@ func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) 
 		return nil, err
 	case pod == nil && c.missesPod(runner):
 		return ownPod(ctx, c.options.Reader, runner)
-	case pod != nil && needsLivePod(runner, pod, c.clockOf(runner, pod)):
+	case pod != nil && needsLivePod(runner, pod, c.apiServerTime(runner, pod)):
 		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
 		return pod, nil
@@ -210,8 +209,8 @@ func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.Ephemera
 	return pod, nil
 }
 
-// missesPod reports whether, by the cache, a runner at work has lost its pod, which nobody here has deleted. Runners and
-// pods come by two watches; a manager that has just become the leader may have the one and wait for the other.
+// missesPod reports whether, according to the cache, a runner at work has lost its pod, which this manager has not deleted.
+// Runners and pods come by two watches; a manager that has just become the leader may have one and wait for the other.
 func (c *Controller) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
 	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()

@@ -165,7 +165,7 @@ func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string)
 }
 
 // stuck reports whether the pod hangs in its deletion. now is by the clock that dated the deletion: see
-// memory.clockOf.
+// memory.apiServerTime.
 func stuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter))
 }

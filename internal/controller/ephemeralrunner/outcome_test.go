@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -48,12 +47,12 @@ var (
 )
 
 func deletedAt(at time.Time) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(at)) }
+	return func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at)) }
 }
 
 // grace is how many seconds before its deletionTimestamp a pod was deleted.
 func grace(seconds int64) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To(seconds) }
+	return func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = new(seconds) }
 }
 
 func unscheduled(p *corev1.Pod) {
@@ -119,7 +118,7 @@ func TestOutcomeOf(t *testing.T) {
 		"ended without a time of start":      {podWith(corev1.PodFailed, unstarted(127, "ContainerCannotRun", time.Time{})), podNeverStarted, "ContainerCannotRun"},
 		"ran, the kubelet lost it":           {podWith(corev1.PodFailed, unstarted(137, "ContainerStatusUnknown", time.Time{})), podFailed, "ContainerStatusUnknown"},
 		"init container failed":              {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil)), podNeverStarted, "InitContainerFailed"},
-		"native sidecar starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(ptr.To(corev1.ContainerRestartPolicyAlways))), podPending, "PodInitializing"},
+		"native sidecar starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyAlways))), podPending, "PodInitializing"},
 		"being deleted":                      {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter+time.Second))), podRunning, ""},
 		"node lost":                          {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter))), podFailed, "NodeLost"},
 		"node lost, which said no more":      {podWith(corev1.PodRunning, corev1.ContainerState{}, noStatus, deletedAt(noon.Add(-stuckAfter))), podFailed, "NodeLost"},

@@ -107,6 +107,8 @@ const (
 	failureClosed
 	// failureBusy: GitHub says that the runner has a job.
 	failureBusy
+	// failureNotFound: the answer was that there is no such registration, which GitHub need not have said itself.
+	failureNotFound
 )
 
 // plan names the next step of a runner that is neither done nor being deleted.

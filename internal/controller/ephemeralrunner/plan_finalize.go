@@ -55,7 +55,7 @@ type finalizing struct {
 }
 
 // planFinalization decides what becomes of a runner that is being deleted: one that can't be running a job is deleted
-// at once, one that may only with GitHub's consent.
+// at once, one that may be running one only with GitHub's consent.
 func planFinalization(o *finalizing) finalization {
 	noMoreJobs := o.noMoreJobs()
 	switch {

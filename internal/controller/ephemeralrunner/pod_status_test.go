@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -89,7 +88,7 @@ var over = map[string]func(*corev1.Pod){
 
 // withSidecar is a template for initAgain.
 func withSidecar(r *v1alpha1.EphemeralRunner) {
-	r.Spec.PodSpec.InitContainers = []corev1.Container{{Name: "init"}, {Name: "sidecar", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+	r.Spec.PodSpec.InitContainers = []corev1.Container{{Name: "init"}, {Name: "sidecar", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 }
 
 func pendingFor(timeout time.Duration) func(*v1alpha1.EphemeralRunner) {

@@ -23,8 +23,8 @@ const (
 	priorityLow  = -1
 )
 
-// priority is that of the pass that time alone brings about: high while a pod that has ended is still to be deleted (its
-// pass may wait for a late cache).
+// priority returns the priority of a pass that is requeued by time alone: high while a pod that has ended is still to be
+// deleted, for which a pass may have had to wait for a late cache.
 func (p *pass) priority() int {
 	if p.podStays() && hasEnded(p.pod) {
 		return priorityHigh
@@ -81,7 +81,7 @@ func enqueueOwner(q queue, object client.Object, gate *statusGate) {
 // enqueue adds the runner of that name in the object's namespace. One that waits already keeps the higher priority.
 func enqueue(q queue, object client.Object, runner string, priority int) {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
-	if ordered, is := q.(priorityqueue.PriorityQueue[reconcile.Request]); is {
+	if ordered, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 		return
 	}

@@ -125,7 +125,11 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 	if used, err := c.usedRegistration(ctx, runner, holder.ID); err != nil || used != nil {
 		return used, err
 	}
-	return nil, removalFailure(github.RemoveRunner(ctx, holder.ID))
+	err = github.RemoveRunner(ctx, holder.ID)
+	if errors.Is(err, actions.ErrRunnerNotFound) {
+		return nil, nil // it has no pod that could have a job; asking for a registration shows whether the name is free
+	}
+	return nil, removalFailure(err)
 }
 
 // usedRegistration returns the registration with that id where the runner's pod was made with it; nil where there is
@@ -156,8 +160,8 @@ func isTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// createPod creates the pod. What the API server calls invalid no repetition mends; what it forbids (a quota, a
-// policy) may be allowed later.
+// createPod creates the pod. Trying again does not help where the API server calls the pod invalid; what it forbids (a
+// quota, a policy) may be allowed later.
 func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -221,14 +225,13 @@ func notRegistered(err error) *failure {
 // whatToCheck returns advice by who has answered: GitHub, something on the way to it, or nobody. An error from before
 // GitHub was asked says itself what to do.
 func whatToCheck(err error) string {
-	var refused *actions.Error
-	var unexpected *actions.UnexpectedResponseError
-	var unreached *actions.NetworkError
-	answered := errors.As(err, &refused)
+	_, answered := errors.AsType[*actions.Error](err)
+	_, unexpected := errors.AsType[*actions.UnexpectedResponseError](err)
+	_, unreached := errors.AsType[*actions.NetworkError](err)
 	switch {
-	case answered && refused.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
+	case actions.IsRejected(err):
 		return "; correct what GitHub names"
-	case answered || errors.As(err, &unexpected) || errors.As(err, &unreached):
+	case answered || unexpected || unreached:
 		return "; if it stays so, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
 	}
 	return ""
@@ -237,9 +240,9 @@ func whatToCheck(err error) string {
 // registrationFailure returns why a call about a runner's registration failed.
 func registrationFailure(err error) *failure {
 	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error()}
-	var limited *actions.RateLimitedError
+	limited, isLimited := errors.AsType[*actions.RateLimitedError](err)
 	switch {
-	case errors.As(err, &limited):
+	case isLimited:
 		f.reason, f.allowedAt = v1alpha1.ReasonRateLimited, limited.Until
 	case errors.Is(err, actions.ErrUnauthorized):
 		f.reason = v1alpha1.ReasonUnauthorized

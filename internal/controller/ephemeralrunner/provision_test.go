@@ -252,8 +252,8 @@ func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
 		if err := errors.Join(f.api.WithWatch.Update(t.Context(), pod), f.api.WithWatch.Delete(t.Context(), pod)); err != nil {
 			t.Fatal(err)
 		}
-		var refusal *failure
-		if err := f.controller.checkExistingPod(t.Context(), runner); !errors.As(err, &refusal) || refusal.kind != failureTemporary {
+		err := f.controller.checkExistingPod(t.Context(), runner)
+		if refusal, ok := errors.AsType[*failure](err); !ok || refusal.kind != failureTemporary {
 			t.Errorf("own pod that is being deleted: %v, want to wait", err)
 		}
 	}, newRunner(), client.Object(newPod(newRunner(), 42, "1")))

@@ -101,9 +101,9 @@ func (c *Controller) replaceSecret(ctx context.Context, runner *v1alpha1.Ephemer
 
 // secretFailure returns what kept a Secret from being stored.
 func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
-	var known *failure
+	known, isKnown := errors.AsType[*failure](err)
 	switch {
-	case errors.As(err, &known):
+	case isKnown:
 		return known
 	case isTerminating(err):
 		return errNamespaceClosed

@@ -163,7 +163,7 @@ func (s *simulation) Patch(_ context.Context, object client.Object, _ client.Pat
 	if s.fault(20) {
 		return errNoAnswer
 	}
-	if _, is := object.(*v1alpha1.EphemeralRunner); !is {
+	if _, ok := object.(*v1alpha1.EphemeralRunner); !ok {
 		return nil
 	}
 	if s.node.running && s.busy {
@@ -212,6 +212,9 @@ func (w simulatedStatus) Patch(_ context.Context, object client.Object, patch cl
 	}
 	s.mergeStatus(data)
 	s.write(s.runner)
+	if s.fault(20) {
+		return errNoAnswer // though it was done
+	}
 	s.runner.DeepCopyInto(object.(*v1alpha1.EphemeralRunner))
 	return nil
 }

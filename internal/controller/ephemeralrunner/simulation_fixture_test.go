@@ -89,7 +89,7 @@ func (s *simulation) restart() {
 		s.late = (s.late + 1) % 3 // a report that is late by two managers is taken for that of the pod that the second one finds
 	}
 	s.controller = NewController(Options{
-		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s}, NoJobMetadata: true,
+		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s},
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },
 	})
 	s.show(true, s.chance(2))

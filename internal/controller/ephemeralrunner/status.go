@@ -15,16 +15,21 @@ import (
 func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
-	if status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
-		countStart(p, p.memory.startedAt)
-	}
-	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, outcomeOf(p.pod, c.options.Clock.Now()).ready
+	starts := status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
+	status.Phase, status.Ready = v1alpha1.EphemeralRunnerPhaseRunning, p.outcome.ready
 	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
 	status.Reason, status.Message = "", ""
 	c.resolveConditions(p)
 	defer c.statusGate.enter()()
-	return c.patchStatus(ctx, p, before)
+	wrote, err := c.writeStatus(ctx, p, before)
+	if wrote && starts {
+		countStart(p, p.memory.startedAt) // not earlier: a write that fails is repeated
+	}
+	return err
 }
+
+// reasonCompleted is why a runner that has succeeded is not ready.
+const reasonCompleted = "Completed"
 
 // readiness returns the conditions that sum the status up for kubectl wait and kstatus. A runner that works has Ready
 // alone: every byte of it is written once for each runner.
@@ -33,7 +38,7 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []kube.Condition {
 	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
 		return kube.UnreadyStates(status.Reason, status.Message, true)
 	case v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return []kube.Condition{kube.False(v1alpha1.ConditionReady, "Completed", "the runner has exited")}
+		return []kube.Condition{kube.False(v1alpha1.ConditionReady, reasonCompleted, "the runner has exited")}
 	case v1alpha1.EphemeralRunnerPhaseRunning:
 		if status.Ready {
 			return []kube.Condition{kube.True(v1alpha1.ConditionReady, "Running", "")}
@@ -88,6 +93,16 @@ func (c *Controller) fail(ctx context.Context, p *pass, d decision) error {
 		return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events, jobByGitHub)
 	}
 	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events)
+}
+
+// reportExitedIdle completes what the runner's set has begun, which calls a runner that has succeeded failed where it had
+// no job: the set writes phase, reason and message, and the conditions still say that the runner has succeeded.
+func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
+	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || ready == nil || ready.Reason != reasonCompleted {
+		return nil
+	}
+	return c.patchStatus(ctx, p, p.EphemeralRunner.DeepCopy(), runnerFailed(decision{reason: p.Status.Reason, message: p.Status.Message}))
 }
 
 // outdate ends a runner whose version GitHub refuses.

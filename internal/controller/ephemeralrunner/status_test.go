@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -31,6 +32,32 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 		f.wantEvent("Evicted")
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || len(status.Failures) != 1 {
 			t.Errorf("status %+v", status)
+		}
+	}, newRunner())
+}
+
+// Its set calls a runner failed that had succeeded without a job: kstatus and who reads Events learn that, too.
+func TestRunnerThatItsSetCallsFailedIsStalled(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().setPod(exits(0))
+		f.settle()
+		f.elapse(reportGracePeriod)
+		f.settle()
+		f.setStatus(func(r *v1alpha1.EphemeralRunner) {
+			r.Status.Phase, r.Status.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
+			r.Status.Message = "it had no job"
+		})
+		f.api.sent()
+		f.settle()
+		if got := f.api.sent(); got != "patch status EphemeralRunner" {
+			t.Errorf("requests %s, want one that writes the status", got)
+		}
+		f.wantEvent(v1alpha1.ReasonRunnerExitedWithoutJob)
+		for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
+			got := meta.FindStatusCondition(f.runner().Status.Conditions, condition)
+			if got == nil || got.Reason != v1alpha1.ReasonRunnerExitedWithoutJob || got.Message != "it had no job" {
+				t.Errorf("condition %s: %+v", condition, got)
+			}
 		}
 	}, newRunner())
 }

@@ -1,0 +1,132 @@
+package ephemeralrunner
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Writes of the status whose answer is an error, though they may have taken effect.
+
+var errNotAnswered = errors.New("the server timed out")
+
+// failsToReconcile runs a pass in which a request to the API server fails.
+func (f *fixture) failsToReconcile() {
+	f.Helper()
+	if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); err == nil {
+		f.Fatal("a request that was not answered is no error")
+	}
+}
+
+// losesAnswer runs a pass that writes the status without an answer, and others after it. With podGoes the pod has gone before
+// those, which come late.
+func (f *fixture) losesAnswer(podGoes bool) {
+	f.Helper()
+	f.api.unanswered = errNotAnswered
+	f.failsToReconcile()
+	f.api.unanswered = nil
+	if podGoes {
+		if err := f.api.WithWatch.Delete(f.Context(), f.pod()); err != nil {
+			f.Fatal(err)
+		}
+		f.elapse(retryBackoff[0])
+		f.reconcile()
+		if f.pod() == nil {
+			f.Error("the next attempt has not begun though its pause is over")
+		}
+	}
+	f.settle()
+}
+
+// The next attempt starts after its pause, and the failure of one counts and is told once.
+func TestAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
+	for title, podGoes := range map[string]bool{"the pod is there": false, "the pod has gone meanwhile": true} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				f.setPod(evict)
+				f.losesAnswer(podGoes)
+				f.elapse(retryBackoff[0])
+				f.settle()
+				f.wantFailures(1, "Evicted")
+				f.wantEvent("Evicted")
+				f.wantPodOf("101")
+				f.wantCalls("jit")
+			}, newRunner())
+		})
+	}
+}
+
+// The same after a start: the registration is gone, and so is what was seen of the start.
+func TestStartedAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.setPod(exits(1))
+		f.reconcile() // GitHub is asked
+		f.losesAnswer(false)
+		f.wantNewRegistration()
+		f.wantFailures(1, "Error")
+		f.wantEvent("Error")
+		f.wantCalls("remove 101", "jit")
+	}, newRunner())
+}
+
+// An attempt whose pod was never seen has its failure under another key.
+func TestUnseenAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
+			t.Fatal(err)
+		}
+		f.elapse(unseenTimeout)
+		f.reconcile() // GitHub is asked
+		f.losesAnswer(false)
+		f.wantNewRegistration()
+		f.wantFailures(1, v1alpha1.ReasonPodLost)
+		f.wantEvent(v1alpha1.ReasonPodLost)
+	}, newRunner())
+}
+
+// startsCounted returns how many starts runner_startup_seconds has counted for the scale set.
+func startsCounted(t *testing.T, scaleSet string) uint64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(startupSeconds)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetValue() == scaleSet {
+					return metric.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+	}
+	return 0
+}
+
+func TestStartIsCountedOnceThoughItsReportFails(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.setPod(runs)
+		f.api.refuse = map[string]error{"patch status EphemeralRunner": errNotAnswered}
+		for range 3 {
+			f.failsToReconcile()
+		}
+		if got := startsCounted(t, "refused-start"); got != 0 {
+			t.Errorf("%d starts counted before one was reported", got)
+		}
+		f.api.refuse = nil
+		f.settle()
+		if got := startsCounted(t, "refused-start"); got != 1 {
+			t.Errorf("%d starts counted, want 1", got)
+		}
+	}, measured("refused-start"))
+}
