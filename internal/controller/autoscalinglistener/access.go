@@ -105,7 +105,7 @@ func (c *Controller) applyOwned(ctx context.Context, owner, wanted, live client.
 	case apierrors.IsNotFound(err):
 		live = nil
 	case err != nil:
-		return fmt.Errorf("read %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
+		return fmt.Errorf("get %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
 	case !equality.Semantic.DeepEqual(grants(wanted), grants(live)):
 		live = nil // apply it whatever else it has: both lists are replaced as a whole
 	}

@@ -115,7 +115,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 			unpublish(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("read AutoscalingListener: %w", err)
+		return reconcile.Result{}, fmt.Errorf("get AutoscalingListener: %w", err)
 	}
 	ctx = kube.WithScaleSetLogger(ctx, types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName})
 	p, err := c.observe(ctx, listener)
@@ -161,6 +161,8 @@ type pass struct {
 	// pod is the listener's own, strays are other listener pods of the same scale set, which have to be gone before it starts.
 	pod    *corev1.Pod
 	strays []*corev1.Pod
+	// deletingSince is when the deletion of those that are being deleted was first seen, by UID.
+	deletingSince map[types.UID]time.Time
 
 	// resolved is what the listener needs to reach GitHub. It is nil where obstacle is why it can't be resolved.
 	resolved *credentials.Resolved
@@ -191,13 +193,13 @@ func (p *pass) describeFailure(err error) {
 	}
 	p.cutShort = true
 	if p.pod != nil {
-		p.state = assessAsIs(p.pod, p.now)
+		p.state = p.assessAsIs(p.pod)
 	}
 	if kube.IsBehind(err) {
 		return
 	}
 	p.failure = err
-	if p.pod == nil || p.state.treatment != keep {
+	if p.pod == nil || p.state.action != actionKeep {
 		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: kube.WithAdvice(err)}
 	}
 }

@@ -23,14 +23,14 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	}
 	if p.pod != nil {
 		var err error
-		if p.state, err = c.assess(ctx, p.pod, unwanted, p.now); err != nil {
+		if p.state, err = c.assess(ctx, p, p.pod, unwanted); err != nil {
 			return err
 		}
-		if p.state.treatment == discard {
-			p.state.treatment = replace // it has no successor that would have to wait
+		if p.state.action == actionDeleteEnded {
+			p.state.action = actionReplace // it has no successor that would have to wait
 		}
 		p.state.reason, p.state.message = reasonStopping, "the listener ends its session"
-		return c.treat(ctx, p, p.pod, p.state)
+		return c.applyAction(ctx, p, p.pod, p.state)
 	}
 	p.state = podState{reason: v1alpha1.ReasonListenerStopped, message: "the pod is gone; the Secrets stay until the scale set is deleted on GitHub"}
 	if err := c.revoke(ctx, p); err != nil {
@@ -71,7 +71,7 @@ func (c *Controller) revoke(ctx context.Context, p *pass) error {
 		case apierrors.IsNotFound(err) || err == nil && object.live.GetDeletionTimestamp() != nil:
 			continue
 		case err != nil:
-			return fmt.Errorf("read %T %s: %w", object.live, key, err)
+			return fmt.Errorf("get %T %s: %w", object.live, key, err)
 		}
 		err := c.options.Client.Delete(ctx, object.live)
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {

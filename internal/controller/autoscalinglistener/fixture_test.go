@@ -270,9 +270,9 @@ func (f *fixture) releasePod() {
 	}
 }
 
-func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, reason string) {
+func (f *fixture) wantCondition(conditionType string, status metav1.ConditionStatus, reason string) {
 	f.Helper()
-	controllertest.WantCondition(f, f.listener().Status.Conditions, about, status, reason)
+	controllertest.WantCondition(f, f.listener().Status.Conditions, conditionType, status, reason)
 }
 
 // exists returns which of the listener's objects there are.

@@ -1,15 +1,17 @@
 package autoscalinglistener
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// memory is state that only limits rates, and may be lost in a restart.
+// memory is state that only limits rates and waits, and may be lost in a restart.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[types.NamespacedName]*remembered
@@ -23,6 +25,8 @@ type remembered struct {
 	failures  int
 	failedAt  time.Time
 	failedPod types.UID
+	// deletingSince is when the deletion of each pod that is being deleted was first seen, by UID.
+	deletingSince map[types.UID]time.Time
 	// announced is the hash of the configuration last announced on the pod, even if the manager was not allowed to.
 	announced string
 	// news is the hash of a configuration that is still to be announced, first seen at newsAt.
@@ -94,6 +98,21 @@ func (m *memory) noteSuccess(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.entryLocked(key).failures = 0
+}
+
+// noteDeletions returns when the deletion of those pods that are being deleted was first seen, and forgets all others.
+func (m *memory) noteDeletions(key types.NamespacedName, pods []corev1.Pod, now time.Time) map[types.UID]time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.entryLocked(key)
+	since := map[types.UID]time.Time{}
+	for i := range pods {
+		if pods[i].DeletionTimestamp != nil {
+			since[pods[i].UID] = cmp.Or(entry.deletingSince[pods[i].UID], now)
+		}
+	}
+	entry.deletingSince = since
+	return since
 }
 
 // announces reports whether the configuration is still to be announced, and after what wait. It is consulted besides the pod's

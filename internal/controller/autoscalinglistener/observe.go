@@ -21,7 +21,7 @@ func (c *Controller) observe(ctx context.Context, listener *v1alpha1.Autoscaling
 	case err == nil:
 		p.set = set
 	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read AutoscalingRunnerSet %s: %w", key, err)
+		return nil, fmt.Errorf("get AutoscalingRunnerSet %s: %w", key, err)
 	}
 	var pods corev1.PodList
 	err := c.options.Client.List(ctx, &pods, client.InNamespace(listener.Namespace), client.MatchingLabels{
@@ -30,6 +30,7 @@ func (c *Controller) observe(ctx context.Context, listener *v1alpha1.Autoscaling
 	if err != nil {
 		return nil, fmt.Errorf("list listener pods: %w", err)
 	}
+	p.deletingSince = c.memory.noteDeletions(p.key, pods.Items, p.now)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		switch {

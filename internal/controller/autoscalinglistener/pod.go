@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -24,8 +23,8 @@ const (
 	configVolume = "listener-config"
 )
 
-// blueprint is what a listener pod is built from.
-type blueprint struct {
+// podBuilder builds a listener pod.
+type podBuilder struct {
 	listener   *v1alpha1.AutoscalingListener
 	proxy      *credentials.ProxySettings
 	entrypoint []string
@@ -34,7 +33,7 @@ type blueprint struct {
 }
 
 // hash changes with everything that a running listener can't adopt, and with nothing else.
-func (b blueprint) hash() string {
+func (b podBuilder) hash() string {
 	spec := &b.listener.Spec
 	return kube.Hash(struct {
 		Image              string
@@ -53,7 +52,7 @@ func (b blueprint) hash() string {
 }
 
 // pod returns the pod, without an owner. It fails when the user's template can't be merged.
-func (b blueprint) pod() (*corev1.Pod, error) {
+func (b podBuilder) pod() (*corev1.Pod, error) {
 	spec := &b.listener.Spec
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -66,10 +65,10 @@ func (b blueprint) pod() (*corev1.Pod, error) {
 			ImagePullSecrets:              spec.ImagePullSecrets,
 			NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
 			RestartPolicy:                 corev1.RestartPolicyAlways,
-			TerminationGracePeriodSeconds: ptr.To[int64](gracePeriodSeconds),
+			TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
 			// The image sets the user, because OpenShift refuses pods that set one outside of their namespace's range.
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{b.container()},
 			Volumes: []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{
@@ -85,7 +84,7 @@ func (b blueprint) pod() (*corev1.Pod, error) {
 }
 
 // container returns the listener's container, which meets the restricted Pod Security Standard.
-func (b blueprint) container() corev1.Container {
+func (b podBuilder) container() corev1.Container {
 	return corev1.Container{
 		Name:         v1alpha1.ListenerContainerName,
 		Image:        b.listener.Spec.Image,
@@ -98,7 +97,7 @@ func (b blueprint) container() corev1.Container {
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},
 		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 		// A turn of the listener's loop ends after 75 s at most, by its own timeouts; /healthz fails only when one had no effect.
@@ -117,7 +116,7 @@ func probe(path string, period, failures int32) *corev1.Probe {
 }
 
 // environment takes all variables from the proxy Secret, which always has all three keys, where there is a proxy.
-func (b blueprint) environment() []corev1.EnvVar {
+func (b podBuilder) environment() []corev1.EnvVar {
 	environment := []corev1.EnvVar{{Name: config.PathVariable, Value: config.FilePath}}
 	if b.proxy == nil {
 		return environment
@@ -131,7 +130,7 @@ func (b blueprint) environment() []corev1.EnvVar {
 }
 
 // ports names the metrics port, by which a PodMonitor finds it. An address without a valid port has none, and the listener logs why.
-func (b blueprint) ports() []corev1.ContainerPort {
+func (b podBuilder) ports() []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(b.metricsAddr)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -38,7 +37,7 @@ func userTemplate() *corev1.PodTemplateSpec {
 						corev1.ResourceMemory: resource.MustParse("16Mi"),
 					}},
 					LivenessProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
-					SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](1000)},
+					SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1000))},
 				},
 				{Name: "sidecar", Image: "sidecar:1"},
 			},
@@ -50,14 +49,14 @@ func userTemplate() *corev1.PodTemplateSpec {
 func TestPodGolden(t *testing.T) {
 	entrypoint := []string{defaultEntrypoint}
 	proxy := &credentials.ProxySettings{HTTP: "http://proxy"}
-	for name, plan := range map[string]blueprint{
+	for name, builder := range map[string]podBuilder{
 		"plain":   {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
 		"proxy":   {listener: newListener(), entrypoint: entrypoint, proxy: proxy},
 		"merged":  {listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() }), entrypoint: entrypoint, proxy: proxy},
 		"minimal": {listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = &corev1.PodTemplateSpec{} }), entrypoint: []string{"/other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod, err := plan.pod()
+			pod, err := builder.pod()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,27 +82,27 @@ func TestPodGolden(t *testing.T) {
 }
 
 func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
-	base := func() blueprint { return blueprint{listener: newListener(), entrypoint: []string{defaultEntrypoint}} }
+	base := func() podBuilder { return podBuilder{listener: newListener(), entrypoint: []string{defaultEntrypoint}} }
 	for name, test := range map[string]struct {
-		change func(*blueprint)
+		change func(*podBuilder)
 		want   bool
 	}{
-		"image": {func(b *blueprint) { b.listener.Spec.Image = "controller:2" }, true},
-		"template": {func(b *blueprint) {
+		"image": {func(b *podBuilder) { b.listener.Spec.Image = "controller:2" }, true},
+		"template": {func(b *podBuilder) {
 			b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}
 		}, true},
-		"proxy":        {func(b *blueprint) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
-		"address":      {func(b *blueprint) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
-		"group":        {func(b *blueprint) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
-		"scale set":    {func(b *blueprint) { b.listener.Spec.RunnerScaleSetID++ }, true},
-		"runner set":   {func(b *blueprint) { b.listener.Spec.EphemeralRunnerSetName = "other" }, true},
-		"pull secrets": {func(b *blueprint) { b.listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} }, true},
-		"bounds":       {func(b *blueprint) { b.listener.Spec.MinRunners, b.listener.Spec.MaxRunners = 1, 2 }, false},
-		"secret":       {func(b *blueprint) { b.listener.Spec.GitHubConfigSecret = "other" }, false},
-		"CA":           {func(b *blueprint) { b.listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
-		"metrics":      {func(b *blueprint) { b.listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
-		"metrics on":   {func(b *blueprint) { b.metricsAddr = ":8080" }, true}, // monitors go by the name of the port
-		"labels":       {func(b *blueprint) { b.listener.Labels["helm.sh/chart"] = "2" }, false},
+		"proxy":        {func(b *podBuilder) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
+		"address":      {func(b *podBuilder) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
+		"group":        {func(b *podBuilder) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
+		"scale set":    {func(b *podBuilder) { b.listener.Spec.RunnerScaleSetID++ }, true},
+		"runner set":   {func(b *podBuilder) { b.listener.Spec.EphemeralRunnerSetName = "other" }, true},
+		"pull secrets": {func(b *podBuilder) { b.listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} }, true},
+		"bounds":       {func(b *podBuilder) { b.listener.Spec.MinRunners, b.listener.Spec.MaxRunners = 1, 2 }, false},
+		"secret":       {func(b *podBuilder) { b.listener.Spec.GitHubConfigSecret = "other" }, false},
+		"CA":           {func(b *podBuilder) { b.listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
+		"metrics":      {func(b *podBuilder) { b.listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
+		"metrics on":   {func(b *podBuilder) { b.metricsAddr = ":8080" }, true}, // monitors go by the name of the port
+		"labels":       {func(b *podBuilder) { b.listener.Labels["helm.sh/chart"] = "2" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := base(), base()
@@ -117,8 +116,8 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 
 // TestTemplateLeavesDefaults: an absent field never removes what makes the pod safe.
 func TestTemplateLeavesDefaults(t *testing.T) {
-	plan := blueprint{listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() })}
-	pod, err := plan.pod()
+	builder := podBuilder{listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() })}
+	pod, err := builder.pod()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +135,7 @@ func TestTemplateLeavesDefaults(t *testing.T) {
 
 func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
 	for address, want := range map[string]bool{":8080": false, "127.0.0.1:8080": false, ":9090": true, "": true} {
-		before, after := blueprint{listener: newListener(), metricsAddr: ":8080"}, blueprint{listener: newListener(), metricsAddr: address}
+		before, after := podBuilder{listener: newListener(), metricsAddr: ":8080"}, podBuilder{listener: newListener(), metricsAddr: address}
 		if changed := before.hash() != after.hash(); changed != want {
 			t.Errorf("from :8080 to %q: hash changed: %t, want %t", address, changed, want)
 		}
@@ -145,7 +144,7 @@ func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
 
 func TestMetricsPort(t *testing.T) {
 	for address, want := range map[string]int{":8080": 2, "0.0.0.0:9090": 2, "": 1, "0": 1, "nonsense": 1, ":8081": 1, ":99999999999": 1} {
-		if got := len((blueprint{metricsAddr: address}).ports()); got != want {
+		if got := len((podBuilder{metricsAddr: address}).ports()); got != want {
 			t.Errorf("address %q: %d ports, want %d", address, got, want)
 		}
 	}

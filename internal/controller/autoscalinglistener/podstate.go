@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -31,22 +32,22 @@ const (
 	reasonNameTaken     = v1alpha1.ReasonPodNameTaken
 )
 
-// treatment is what is done about a pod.
-type treatment int
+// podAction is what is done about a pod.
+type podAction int
 
 const (
-	keep treatment = iota
-	// replace deletes the pod with its grace period.
-	replace
-	// abandon deletes the pod without waiting for its node, which doesn't answer.
-	abandon
-	// discard deletes a pod that has ended. Its successor waits for a while.
-	discard
+	actionKeep podAction = iota
+	// actionReplace deletes the pod with its grace period.
+	actionReplace
+	// actionForceDelete deletes the pod without waiting for its node, which doesn't answer.
+	actionForceDelete
+	// actionDeleteEnded deletes a pod that has ended. Its successor waits for a while.
+	actionDeleteEnded
 )
 
 // podState is what the status says about a pod, and what to do about it.
 type podState struct {
-	treatment       treatment
+	action          podAction
 	ready           bool
 	reason, message string
 	// requeueAfter is when time alone will change the state, zero for never.
@@ -63,8 +64,8 @@ type demand struct {
 // unwanted is for a pod that should not be there. An empty hash would match pods of ARC 0.14.
 var unwanted = demand{hash: "unwanted"}
 
-// assess decides about a pod on which there is this demand.
-func assess(pod *corev1.Pod, wanted demand, now time.Time) podState {
+// assess decides about a pod on which there is this demand. Its deletion, if there is one, was first seen at deletingSince.
+func assess(pod *corev1.Pod, wanted demand, deletingSince, now time.Time) podState {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)
 	if gone < -lostAfter {
@@ -72,34 +73,37 @@ func assess(pod *corev1.Pod, wanted demand, now time.Time) podState {
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return assessTerminating(pod, lost, now)
+		return assessTerminating(pod, lost, now.Sub(deletingSince))
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		return podState{treatment: discard, reason: ended(pod), message: fmt.Sprintf("pod ended (%s): %s", pod.Status.Phase, endMessage(pod))}
+		return podState{action: actionDeleteEnded, reason: ended(pod), message: fmt.Sprintf("pod ended (%s): %s", pod.Status.Phase, endMessage(pod))}
 	case finalExit(pod) != nil:
-		return podState{treatment: discard, reason: reasonPodFailed, message: fmt.Sprintf("%s, and its restartPolicy doesn't start it again",
+		return podState{action: actionDeleteEnded, reason: reasonPodFailed, message: fmt.Sprintf("%s, and its restartPolicy doesn't start it again",
 			exitMessage(v1alpha1.ListenerContainerName, finalExit(pod)))}
 	case lost && gone >= lostAfter:
-		return podState{treatment: abandon, reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting; the listener is started elsewhere", pod.Spec.NodeName)}
+		return podState{action: actionForceDelete, reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting; the listener is started elsewhere", pod.Spec.NodeName)}
 	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != wanted.hash:
-		return podState{treatment: replace, reason: reasonReplacing, message: "image, template, proxy, address, group, scale set or metrics port changed"}
+		return podState{action: actionReplace, reason: reasonReplacing, message: "image, template, proxy, address, group, scale set or metrics port changed"}
 	case pod.CreationTimestamp.Time.Before(wanted.since):
-		return podState{treatment: replace, reason: reasonReplacing, message: "its ServiceAccount was deleted and made anew; the API server refuses the pod's token"}
+		return podState{action: actionReplace, reason: reasonReplacing, message: "its ServiceAccount was deleted and made anew; the API server refuses the pod's token"}
 	case lost:
 		return podState{reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName), requeueAfter: lostAfter - gone}
 	}
 	return describe(pod)
 }
 
-// assessTerminating waits until the grace period ends, which is at deletionTimestamp, unless the node is lost.
-func assessTerminating(pod *corev1.Pod, lost bool, now time.Time) podState {
+// assessTerminating waits until the grace period ends, unless the node is lost. That is measured by our clock from when the
+// deletion was first seen: deletionTimestamp is by the API server's, which may differ, and a pod that is deleted by force
+// too early doesn't end its session.
+func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) podState {
 	state := podState{reason: reasonReplacing, message: "the previous pod ends its session"}
-	overdue := pod.DeletionTimestamp.Add(lostAfter)
-	if lost || !now.Before(overdue) {
-		state.treatment = abandon
+	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	left := grace + lostAfter - terminating
+	if lost || left <= 0 {
+		state.action = actionForceDelete
 		state.message = fmt.Sprintf("node %s does not confirm that the pod has ended; it is no longer waited for", pod.Spec.NodeName)
 		return state
 	}
-	state.requeueAfter = overdue.Sub(now)
+	state.requeueAfter = left
 	return state
 }
 
@@ -114,9 +118,18 @@ func lostNode(pod *corev1.Pod) (bool, time.Time) {
 	return ready.Status == corev1.ConditionFalse && containers.Status == corev1.ConditionTrue, ready.LastTransitionTime.Time
 }
 
+// assess decides about a pod by what is known in this pass.
+func (p *pass) assess(pod *corev1.Pod, wanted demand) podState {
+	deletingSince, seen := p.deletingSince[pod.UID]
+	if !seen {
+		deletingSince = p.now // read after the list, if it is being deleted at all
+	}
+	return assess(pod, wanted, deletingSince, p.now)
+}
+
 // assessAsIs decides about a pod on which there is no demand: whether it runs.
-func assessAsIs(pod *corev1.Pod, now time.Time) podState {
-	return assess(pod, demand{hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]}, now)
+func (p *pass) assessAsIs(pod *corev1.Pod) podState {
+	return p.assess(pod, demand{hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]})
 }
 
 // describe returns the state of a pod that is kept.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -57,9 +56,10 @@ func endedBesideSidecar(policy corev1.RestartPolicy, code int32) func(*corev1.Po
 	}
 }
 
+// deletedAt changes the pod as a deletion does that gives it a minute to end.
 func deletedAt(pod *corev1.Pod, end time.Time) {
 	at := metav1.NewTime(end)
-	pod.DeletionTimestamp = &at
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, new(int64(60))
 }
 
 func TestAssess(t *testing.T) {
@@ -71,23 +71,21 @@ func TestAssess(t *testing.T) {
 		want   podState
 	}{
 		"ready":                            {func(*corev1.Pod) {}, podState{ready: true, reason: reasonReady}},
-		"of another spec":                  {func(p *corev1.Pod) { p.Annotations = nil }, podState{treatment: replace, reason: reasonReplacing}},
-		"evicted":                          {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{treatment: discard, reason: "Evicted"}},
-		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{treatment: discard, reason: reasonPodFailed}},
+		"of another spec":                  {func(p *corev1.Pod) { p.Annotations = nil }, podState{action: actionReplace, reason: reasonReplacing}},
+		"evicted":                          {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, podState{action: actionDeleteEnded, reason: "Evicted"}},
+		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, podState{action: actionDeleteEnded, reason: reasonPodFailed}},
 		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, podState{reason: reasonNodeLost, requeueAfter: 6 * time.Second}},
-		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, podState{treatment: abandon, reason: reasonNodeLost}},
+		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, podState{action: actionForceDelete, reason: reasonNodeLost}},
 		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, podState{reason: reasonNodeLost, requeueAfter: lostAfter + time.Second}},
-		"node lost":                        {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{treatment: abandon, reason: reasonNodeLost}},
+		"node lost":                        {func(p *corev1.Pod) { losesNode(p, lostAfter) }, podState{action: actionForceDelete, reason: reasonNodeLost}},
 		"readiness gate": {func(p *corev1.Pod) {
 			losesNode(p, time.Hour)
 			p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1)
 		}, podState{reason: reasonStarting}},
-		"terminating":              {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)) }, podState{reason: reasonReplacing, requeueAfter: time.Minute + lostAfter}},
-		"terminating for too long": {func(p *corev1.Pod) { deletedAt(p, noon.Add(-lostAfter)) }, podState{treatment: abandon, reason: reasonReplacing}},
-		"terminating, node lost":   {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, podState{treatment: abandon, reason: reasonReplacing}},
-		"creating":                 {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, podState{reason: reasonStarting}},
-		"crashing":                 {func(p *corev1.Pod) { notReady(p, waiting(reasonCrashLoop)) }, podState{reason: reasonCrashLoop}},
-		"no image":                 {func(p *corev1.Pod) { notReady(p, waiting("ImagePullBackOff")) }, podState{reason: "ImagePullBackOff"}},
+		"terminating, node lost": {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, podState{action: actionForceDelete, reason: reasonReplacing}},
+		"creating":               {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, podState{reason: reasonStarting}},
+		"crashing":               {func(p *corev1.Pod) { notReady(p, waiting(reasonCrashLoop)) }, podState{reason: reasonCrashLoop}},
+		"no image":               {func(p *corev1.Pod) { notReady(p, waiting("ImagePullBackOff")) }, podState{reason: "ImagePullBackOff"}},
 		"no session": {func(p *corev1.Pod) {
 			notReady(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 		}, podState{reason: reasonNotListening}},
@@ -96,14 +94,14 @@ func TestAssess(t *testing.T) {
 		}, podState{reason: reasonUnschedulable}},
 		"just made":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, podState{reason: reasonStarting}},
 		"as old as its account":      {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade) }, podState{ready: true, reason: reasonReady}},
-		"older than its account":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade.Add(-time.Second)) }, podState{treatment: replace, reason: reasonReplacing}},
-		"ended beside a sidecar":     {endedBesideSidecar(corev1.RestartPolicyNever, 137), podState{treatment: discard, reason: reasonPodFailed}},
+		"older than its account":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade.Add(-time.Second)) }, podState{action: actionReplace, reason: reasonReplacing}},
+		"ended beside a sidecar":     {endedBesideSidecar(corev1.RestartPolicyNever, 137), podState{action: actionDeleteEnded, reason: reasonPodFailed}},
 		"restarted beside a sidecar": {endedBesideSidecar(corev1.RestartPolicyAlways, 137), podState{reason: reasonStarting}},
-		"done beside a sidecar":      {endedBesideSidecar(corev1.RestartPolicyOnFailure, 0), podState{treatment: discard, reason: reasonPodFailed}},
+		"done beside a sidecar":      {endedBesideSidecar(corev1.RestartPolicyOnFailure, 0), podState{action: actionDeleteEnded, reason: reasonPodFailed}},
 		"failed beside a sidecar":    {endedBesideSidecar(corev1.RestartPolicyOnFailure, 1), podState{reason: reasonStarting}},
 		"restarted by its container's policy": {func(p *corev1.Pod) {
 			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
-			p.Spec.Containers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
+			p.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyOnFailure)
 		}, podState{reason: reasonStarting}},
 		"restarted by a rule, perhaps": {func(p *corev1.Pod) {
 			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
@@ -111,7 +109,7 @@ func TestAssess(t *testing.T) {
 		}, podState{reason: reasonStarting}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := assess(aPod(test.change), demand{hash: "hash", since: accountMade}, noon)
+			got := assess(aPod(test.change), demand{hash: "hash", since: accountMade}, noon, noon)
 			if !got.ready && got.message == "" {
 				t.Error("there is no message")
 			}
@@ -123,13 +121,30 @@ func TestAssess(t *testing.T) {
 	}
 }
 
+// However far the API server's clock is from ours, a pod has its grace period, and no more than lostAfter beyond it.
+func TestTerminatingPodHasItsGracePeriodByOurClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"as ours": 0, "behind": -time.Hour, "ahead": time.Hour} {
+		pod := aPod(func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute+ahead)) })
+		for elapsed, want := range map[time.Duration]podState{
+			0:                       {requeueAfter: time.Minute + lostAfter},
+			time.Minute:             {requeueAfter: lostAfter},
+			time.Minute + lostAfter: {action: actionForceDelete},
+		} {
+			got := assess(pod, demand{hash: "hash"}, noon, noon.Add(elapsed))
+			if got.action != want.action || got.requeueAfter != want.requeueAfter || got.reason != reasonReplacing {
+				t.Errorf("API server's clock %s, after %s: %+v, want %+v", name, elapsed, got, want)
+			}
+		}
+	}
+}
+
 func TestCrashLoopSaysHowOftenAndWhereToLook(t *testing.T) {
 	pod := aPod(func(p *corev1.Pod) {
 		notReady(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCrashLoop}})
 		p.Status.ContainerStatuses[0].RestartCount = 4
 		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
 	})
-	message := assess(pod, demand{hash: "hash"}, noon).message
+	message := assess(pod, demand{hash: "hash"}, noon, noon).message
 	for _, part := range []string{"4 restarts", "137", "OOMKilled", "kubectl logs -n ns pod -c listener --previous"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q does not say %q", message, part)

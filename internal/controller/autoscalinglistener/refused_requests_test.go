@@ -52,9 +52,9 @@ func TestRefusedSecretOfARunningListenerIsSaid(t *testing.T) {
 				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
 				f.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, step.reason)
 				f.wantCondition(v1alpha1.ConditionStalled, step.stalled, step.reason)
-				said, stalled := f.message(v1alpha1.ConditionStalled), step.stalled == metav1.ConditionTrue
-				if stalled && !strings.Contains(said, "; ") || !stalled && said != "" {
-					t.Errorf("after %v Stalled says %q, want the refusal with a next step while it lasts", step.answer, said)
+				message, stalled := f.message(v1alpha1.ConditionStalled), step.stalled == metav1.ConditionTrue
+				if stalled && !strings.Contains(message, "; ") || !stalled && message != "" {
+					t.Errorf("after %v Stalled says %q, want the refusal with a next step while it lasts", step.answer, message)
 				}
 			}
 		})
@@ -73,8 +73,8 @@ func TestFailureBesideARunningListenerIsSaid(t *testing.T) {
 	}
 	f.applyAnswers("Role", errTimeout)
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
-	if said := f.message(v1alpha1.ConditionProgressing); !strings.Contains(said, "set-listener: timeout") {
-		t.Errorf("Progressing says %q", said)
+	if message := f.message(v1alpha1.ConditionProgressing); !strings.Contains(message, "set-listener: timeout") {
+		t.Errorf("Progressing says %q", message)
 	}
 }
 
@@ -87,8 +87,8 @@ func TestEndedListenerSaysWhyItHasNoSuccessor(t *testing.T) {
 			f.podStatus(func(status *corev1.PodStatus) { *status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"} })
 			f.applyAnswers("ServiceAccount", answer)
 			f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed)
-			if said := f.message(v1alpha1.ConditionReady); !strings.Contains(said, answer.Error()) {
-				t.Errorf("Ready says %q", said)
+			if message := f.message(v1alpha1.ConditionReady); !strings.Contains(message, answer.Error()) {
+				t.Errorf("Ready says %q", message)
 			}
 			f.applyAnswers("ServiceAccount", nil)
 			f.elapse(successorMaxDelay)
@@ -124,8 +124,8 @@ func TestFailureIsNotRephrasedWithEveryPass(t *testing.T) {
 	}
 	f.elapse(rephrasePeriod)
 	f.applyAnswers("Secret", errors.New("connection 3 was reset"))
-	if said := f.message(v1alpha1.ConditionProgressing); !strings.Contains(said, "connection 3") {
-		t.Errorf("Progressing still says %q", said)
+	if message := f.message(v1alpha1.ConditionProgressing); !strings.Contains(message, "connection 3") {
+		t.Errorf("Progressing still says %q", message)
 	}
 }
 
@@ -139,9 +139,9 @@ func (f *fixture) applyAnswers(kind string, err error) {
 }
 
 // message returns what a condition of the listener says.
-func (f *fixture) message(about string) string {
+func (f *fixture) message(conditionType string) string {
 	f.Helper()
-	if found := meta.FindStatusCondition(f.listener().Status.Conditions, about); found != nil {
+	if found := meta.FindStatusCondition(f.listener().Status.Conditions, conditionType); found != nil {
 		return found.Message
 	}
 	return ""

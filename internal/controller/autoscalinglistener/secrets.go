@@ -60,14 +60,13 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 
 // refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so only the set's status has it.
 func (p *pass) refused() bool {
-	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionListenerReady)
-	return said != nil && said.Status == metav1.ConditionFalse && said.Reason == v1alpha1.ReasonUnauthorized
+	ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionListenerReady)
+	return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonUnauthorized
 }
 
 // obstruct sets the obstacle where only a user can remove the cause, and returns failure for everything else.
 func (p *pass) obstruct(cause, failure error) error {
-	var configuration *config.InvalidError
-	if credentials.IsVerdict(cause) || errors.As(cause, &configuration) {
+	if _, invalid := errors.AsType[*config.InvalidError](cause); invalid || credentials.IsVerdict(cause) {
 		p.obstacle = cause
 		return nil
 	}
@@ -149,7 +148,7 @@ func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+		return nil, fmt.Errorf("get Secret %s: %w", key, err)
 	}
 	return found, nil
 }

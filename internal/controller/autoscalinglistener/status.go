@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,19 +89,9 @@ func (p *pass) trouble() (reason, message string, stalled bool) {
 	return "", "", false
 }
 
-// refusal returns the message of a request that the API server rejects and will reject again. It is empty where a request failed
-// for a reason that passes by itself. A pass that ended before the rejected request keeps the message of the pass before it.
+// refusal returns what the API server refuses for good; see kube.Refusal. Stalled tells it, and has no message where it is False.
 func (p *pass) refusal() string {
-	said := meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionStalled)
-	switch {
-	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
-		return "" // the whole namespace is being deleted
-	case kube.IsRefused(p.failure):
-		return kube.WithAdvice(p.failure)
-	case p.cutShort && said != nil && said.Status == metav1.ConditionTrue && said.Reason == v1alpha1.ReasonReconcileFailed:
-		return said.Message
-	}
-	return ""
+	return kube.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionStalled))
 }
 
 // status converts a bool to a condition's status.
@@ -116,12 +104,12 @@ func status(holds bool) metav1.ConditionStatus {
 
 // obstacleReason returns the condition reason for an obstacle.
 func obstacleReason(err error) string {
-	var missing *credentials.MissingError
-	var unsupported *credentials.UnsupportedError
+	_, missing := errors.AsType[*credentials.MissingError](err)
+	_, unsupported := errors.AsType[*credentials.UnsupportedError](err)
 	switch {
-	case errors.As(err, &missing):
+	case missing:
 		return v1alpha1.ReasonCredentialsMissing
-	case errors.As(err, &unsupported):
+	case unsupported:
 		return v1alpha1.ReasonVaultUnsupported
 	}
 	return "ConfigurationInvalid"

@@ -1,13 +1,13 @@
 package autoscalinglistener
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -30,12 +30,48 @@ func TestOldPodIsGoneBeforeTheNewOneStarts(t *testing.T) {
 	}
 }
 
+// The fake API server dates deletions by the real clock, from which the manager's is far away in either direction.
+func TestPodThatDoesNotEndIsAbandonedByTheManagersClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"behind": 0, "ahead": 200 * 365 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			f := started(t)
+			f.elapse(ahead)
+			f.holdPod()
+			f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:2" })
+			f.settle()
+			f.wantForced(0)
+			f.elapse(lostAfter - time.Second)
+			if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != time.Second {
+				t.Errorf("next look after %s", requeueAfter)
+			}
+			f.wantForced(0)
+			f.elapse(time.Second)
+			f.reconcile()
+			f.wantForced(1)
+		})
+	}
+}
+
+// wantForced fails unless so many Warnings tell of a pod that was deleted by force since the last look.
+func (f *fixture) wantForced(want int) {
+	f.Helper()
+	forced := 0
+	for _, event := range controllertest.Told(f.recorder) {
+		if strings.Contains(event, "no longer waited for") {
+			forced++
+		}
+	}
+	if forced != want {
+		f.Errorf("%d pods were deleted by force, want %d", forced, want)
+	}
+}
+
 func TestPodOfAnEarlierListenerGoesFirst(t *testing.T) {
 	f := newFixture(t)
 	stray := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: managerNamespace, Name: "set-other-listener", Finalizers: []string{"example.com/node"},
 		Labels:          map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener", Name: "set-other-listener", UID: "other", Controller: ptr.To(true)}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener", Name: "set-other-listener", UID: "other", Controller: new(true)}},
 	}}
 	runner := stray.DeepCopy()
 	runner.Name, runner.OwnerReferences[0].Kind = "set-runner-x", "EphemeralRunner"

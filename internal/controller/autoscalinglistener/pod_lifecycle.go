@@ -41,24 +41,24 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 	if predecessors, err := c.awaitStrays(ctx, p); err != nil || predecessors {
 		return err
 	}
-	plan := blueprint{listener: p.listener, proxy: p.resolved.Proxy, entrypoint: c.options.Entrypoint}
+	builder := podBuilder{listener: p.listener, proxy: p.resolved.Proxy, entrypoint: c.options.Entrypoint}
 	if c.metricsEnabled() {
-		plan.metricsAddr = c.options.MetricsAddr
+		builder.metricsAddr = c.options.MetricsAddr
 	}
 	if p.pod == nil {
-		return c.start(ctx, p, plan)
+		return c.start(ctx, p, builder)
 	}
 	var err error
-	if p.state, err = c.assess(ctx, p.pod, demand{hash: plan.hash(), since: p.accountSince}, p.now); err != nil {
+	if p.state, err = c.assess(ctx, p, p.pod, demand{hash: builder.hash(), since: p.accountSince}); err != nil {
 		return err
 	}
 	if p.state.ready {
 		c.memory.noteSuccess(p.key)
 	}
-	if p.state.treatment == keep {
+	if p.state.action == actionKeep {
 		return c.announce(ctx, p)
 	}
-	return c.treat(ctx, p, p.pod, p.state)
+	return c.applyAction(ctx, p, p.pod, p.state)
 }
 
 // announce writes the hash of the configuration to an annotation of the pod when it has changed. The annotation means
@@ -91,9 +91,9 @@ func (c *Controller) announce(ctx context.Context, p *pass) error {
 // awaitStrays deletes listener pods of the same scale set that are not this listener's, and reports whether there are any.
 func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 	for _, stray := range p.strays {
-		state, err := c.assess(ctx, stray, unwanted, p.now)
+		state, err := c.assess(ctx, p, stray, unwanted)
 		if err == nil {
-			err = c.treat(ctx, p, stray, state)
+			err = c.applyAction(ctx, p, stray, state)
 		}
 		if err != nil {
 			return true, err
@@ -103,11 +103,11 @@ func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 	return len(p.strays) > 0, nil
 }
 
-// assess decides about a pod as the cache has it, and reads the pod itself before it is abandoned: the node may be back, or
+// assess decides about a pod as the cache has it, and reads the pod itself before it is deleted by force: the node may be back, or
 // the pod replaced, and then a listener would lose its session.
-func (c *Controller) assess(ctx context.Context, pod *corev1.Pod, wanted demand, now time.Time) (podState, error) {
-	state := assess(pod, wanted, now)
-	if state.treatment != abandon {
+func (c *Controller) assess(ctx context.Context, p *pass, pod *corev1.Pod, wanted demand) (podState, error) {
+	state := p.assess(pod, wanted)
+	if state.action != actionForceDelete {
 		return state, nil
 	}
 	live, err := kube.LivePod(ctx, c.options.Client, pod)
@@ -117,22 +117,22 @@ func (c *Controller) assess(ctx context.Context, pod *corev1.Pod, wanted demand,
 	case live == nil:
 		return podState{reason: reasonReplacing, message: "the pod is gone", requeueAfter: lostAfter}, nil
 	default:
-		return assess(live, wanted, now), nil
+		return p.assess(live, wanted), nil
 	}
 }
 
-// treat applies the decision about a pod.
-func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state podState) error {
+// applyAction does what was decided about a pod.
+func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, state podState) error {
 	if state.requeueAfter > 0 {
 		p.requeue.After(state.requeueAfter)
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(pod)}
-	switch state.treatment {
-	case keep:
+	switch state.action {
+	case actionKeep:
 		return nil
-	case abandon:
+	case actionForceDelete:
 		options = append(options, client.GracePeriodSeconds(0))
-	case discard:
+	case actionDeleteEnded:
 		c.memory.noteFailure(p.key, pod.UID, p.now)
 	}
 	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
@@ -143,7 +143,7 @@ func (c *Controller) treat(ctx context.Context, p *pass, pod *corev1.Pod, state 
 }
 
 // start creates the pod, but not before the backoff of earlier failures is over.
-func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
+func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) error {
 	if failures, at := c.memory.failures(p.key); failures > 0 {
 		pause := kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, failures)
 		if wait := at.Add(pause).Sub(p.now); wait > 0 {
@@ -158,7 +158,7 @@ func (c *Controller) start(ctx context.Context, p *pass, plan blueprint) error {
 		return nil
 	}
 	p.state = podState{reason: reasonStarting, message: "the pod is being created"}
-	pod, err := plan.pod()
+	pod, err := builder.pod()
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error
 	if err := c.options.Reader.Get(ctx, p.key, other); apierrors.IsNotFound(err) {
 		return refusal
 	} else if err != nil {
-		return fmt.Errorf("read pod %s: %w", p.key, err)
+		return fmt.Errorf("get pod %s: %w", p.key, err)
 	}
 	if metav1.IsControlledBy(other, p.listener) {
 		return c.relabel(ctx, p, other, refusal)
@@ -210,16 +210,16 @@ func (c *Controller) relabel(ctx context.Context, p *pass, own *corev1.Pod, refu
 	case err != nil:
 		return fmt.Errorf("put labels back on pod %s: %w", own.Name, err)
 	}
-	p.pod, p.state = after, assessAsIs(after, p.now) // the event of the patch brings the next pass
+	p.pod, p.state = after, p.assessAsIs(after) // the event of the patch brings the next pass
 	ctrl.LoggerFrom(ctx).Info("Put labels back that somebody took off the listener pod", "pod", own.Name)
 	return nil
 }
 
 // replaceUnseen replaces a pod that the cache can't have, because the manager may not patch pods: ARC's Role doesn't allow it.
 func (c *Controller) replaceUnseen(ctx context.Context, p *pass, own *corev1.Pod) error {
-	state := podState{treatment: replace, reason: reasonReplacing, message: "somebody took its labels off, and the manager may not patch pods to put them back"}
+	state := podState{action: actionReplace, reason: reasonReplacing, message: "somebody took its labels off, and the manager may not patch pods to put them back"}
 	if own.DeletionTimestamp == nil {
-		if err := c.treat(ctx, p, own, state); err != nil {
+		if err := c.applyAction(ctx, p, own, state); err != nil {
 			return err
 		}
 	}
