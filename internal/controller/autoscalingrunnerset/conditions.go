@@ -52,23 +52,23 @@ func (p *pass) answered() bool { return p.asked && !p.lastSync.Running() }
 // credentialsCondition distinguishes reading the credentials, which is Kubernetes' part, from having them accepted, which
 // is GitHub's. It returns nil while neither has been tried.
 func credentialsCondition(p *pass) *kube.Condition {
-	const about = v1alpha1.ConditionCredentialsValid
-	var missing *credentials.MissingError
-	var unsupported *credentials.UnsupportedError
+	const conditionType = v1alpha1.ConditionCredentialsValid
+	_, missing := errors.AsType[*credentials.MissingError](p.obstacle)
+	_, unsupported := errors.AsType[*credentials.UnsupportedError](p.obstacle)
 	var condition kube.Condition
 	switch {
-	case errors.As(p.obstacle, &missing):
-		condition = kube.False(about, v1alpha1.ReasonCredentialsMissing, p.obstacle.Error())
-	case errors.As(p.obstacle, &unsupported):
-		condition = kube.False(about, v1alpha1.ReasonVaultUnsupported, p.obstacle.Error())
+	case missing:
+		condition = kube.False(conditionType, v1alpha1.ReasonCredentialsMissing, p.obstacle.Error())
+	case unsupported:
+		condition = kube.False(conditionType, v1alpha1.ReasonVaultUnsupported, p.obstacle.Error())
 	case p.obstacle != nil && credentials.IsVerdict(p.obstacle):
-		condition = kube.False(about, v1alpha1.ReasonCredentialsInvalid, p.obstacle.Error())
+		condition = kube.False(conditionType, v1alpha1.ReasonCredentialsInvalid, p.obstacle.Error())
 	case p.answered() && errors.Is(p.lastSync.Err, actions.ErrUnauthorized):
-		condition = kube.False(about, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
+		condition = kube.False(conditionType, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
 	case p.answered() && (p.lastSync.Err == nil || rejectsDesired(p.lastSync.Err)):
-		condition = kube.True(about, reasonAccepted, "")
+		condition = kube.True(conditionType, reasonAccepted, "")
 	case p.requestHash != "" && p.unreadBefore():
-		condition = kube.Unknown(about, reasonRead, "the credentials were read; GitHub has not judged them yet")
+		condition = kube.Unknown(conditionType, reasonRead, "the credentials were read; GitHub has not judged them yet")
 	default:
 		return nil
 	}
@@ -85,25 +85,25 @@ func rejectsDesired(err error) bool {
 // unreadBefore reports whether the status still says that the credentials could not be read, which is over as soon as
 // they are.
 func (p *pass) unreadBefore() bool {
-	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-	return said != nil && slices.Contains([]string{
-		v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported}, said.Reason)
+	previous := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
+	return previous != nil && slices.Contains([]string{
+		v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported}, previous.Reason)
 }
 
 // registeredCondition returns nil while a registration stands and nothing new is known about it.
 func registeredCondition(p *pass) *kube.Condition {
-	const about = v1alpha1.ConditionScaleSetRegistered
-	var tooLong *nameTooLongError
+	const conditionType = v1alpha1.ConditionScaleSetRegistered
+	_, tooLong := errors.AsType[*nameTooLongError](p.obstacle)
 	var condition kube.Condition
 	switch {
 	case p.deleting() && p.registration == nil && !p.searching:
-		condition = kube.False(about, "Deregistered", "the scale set is gone from GitHub, or was given up")
+		condition = kube.False(conditionType, "Deregistered", "the scale set is gone from GitHub, or was given up")
 	case p.deleting():
 		return nil
-	case errors.As(p.obstacle, &tooLong):
-		condition = kube.False(about, v1alpha1.ReasonNameTooLong, p.obstacle.Error())
+	case tooLong:
+		condition = kube.False(conditionType, v1alpha1.ReasonNameTooLong, p.obstacle.Error())
 	case p.desired.URL == "" && p.obstacle != nil:
-		condition = kube.False(about, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
+		condition = kube.False(conditionType, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
 	case p.answered():
 		return answerCondition(p)
 	case p.registration == nil && !p.refusedBefore():
@@ -121,24 +121,24 @@ const silentAfter = 20 * time.Second
 
 // unanswered returns the condition before GitHub's first answer.
 func unanswered(p *pass) kube.Condition {
-	const about, reason = v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable
+	const conditionType, reason = v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable
 	if !p.asked && p.failure != nil {
-		return kube.Unknown(about, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+kube.WithAdvice(p.failure))
+		return kube.Unknown(conditionType, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+kube.WithAdvice(p.failure))
 	}
 	if p.asked && p.now.Sub(p.lastSync.Started) >= silentAfter {
-		return kube.False(about, reason, fmt.Sprintf("%s has not answered for %s%s", p.desired.URL, silentAfter, nextSteps[reason]))
+		return kube.False(conditionType, reason, fmt.Sprintf("%s has not answered for %s%s", p.desired.URL, silentAfter, nextSteps[reason]))
 	}
 	if p.obstacle != nil {
-		return kube.Unknown(about, reasonRegistering, "GitHub can't be asked without credentials: see CredentialsValid")
+		return kube.Unknown(conditionType, reasonRegistering, "GitHub can't be asked without credentials: see CredentialsValid")
 	}
-	return kube.Unknown(about, reasonRegistering, "GitHub has not answered yet")
+	return kube.Unknown(conditionType, reasonRegistering, "GitHub has not answered yet")
 }
 
 // refusedBefore reports whether the status already says that the present spec could not be registered. Another try changes
 // nothing about that until it is answered.
 func (p *pass) refusedBefore() bool {
-	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
-	return said != nil && said.Status == metav1.ConditionFalse && said.ObservedGeneration == p.set.Generation
+	previous := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
+	return previous != nil && previous.Status == metav1.ConditionFalse && previous.ObservedGeneration == p.set.Generation
 }
 
 // answerCondition returns what GitHub's answer means for the registration, nil where the answer is a failure that changes
@@ -191,25 +191,25 @@ func (p *pass) matchesDesired() bool {
 
 // isFinal reports whether only a user can end the failure.
 func isFinal(err error) bool {
-	var inUse *inUseError
-	return errors.As(err, &inUse) || errors.Is(err, actions.ErrRunnerGroupNotFound)
+	_, inUse := errors.AsType[*inUseError](err)
+	return inUse || errors.Is(err, actions.ErrRunnerGroupNotFound)
 }
 
 // failureReason returns the condition reason for an error, which scripts and alerts can rely on.
 func failureReason(err error) string {
-	var inUse *inUseError
-	var limited *actions.RateLimitedError
-	var refused *actions.Error
+	_, inUse := errors.AsType[*inUseError](err)
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	answer, refused := errors.AsType[*actions.Error](err)
 	switch {
-	case errors.As(err, &inUse):
+	case inUse:
 		return v1alpha1.ReasonScaleSetInUse
 	case errors.Is(err, actions.ErrRunnerGroupNotFound):
 		return v1alpha1.ReasonRunnerGroupNotFound
-	case errors.As(err, &limited):
+	case limited:
 		return v1alpha1.ReasonRateLimited
 	case errors.Is(err, actions.ErrUnauthorized):
 		return v1alpha1.ReasonUnauthorized
-	case errors.As(err, &refused) && refused.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
+	case refused && answer.StatusCode < 500 && !errors.Is(err, actions.ErrForeignAnswer):
 		return v1alpha1.ReasonRefusedByGitHub
 	}
 	return v1alpha1.ReasonGitHubUnavailable
@@ -250,39 +250,39 @@ func someOf(names []string) string {
 
 // listenerCondition returns what is wrong with the listener's pod, or else what the listener reports of itself.
 func listenerCondition(p *pass) kube.Condition {
-	const about = v1alpha1.ConditionListenerReady
+	const conditionType = v1alpha1.ConditionListenerReady
 	listener, runnerSet := p.listener(), p.runnerSet()
 	if listener == nil || runnerSet == nil {
-		return kube.False(about, reasonWaitingForScaleSet, "there is no listener while there is no scale set on GitHub; see ScaleSetRegistered")
+		return kube.False(conditionType, reasonWaitingForScaleSet, "there is no listener while there is no scale set on GitHub; see ScaleSetRegistered")
 	}
 	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
-	said := runnerSet.Status.Listener
+	report := runnerSet.Status.Listener
 	switch {
 	case pod == nil:
-		return kube.Unknown(about, reasonListenerStarting, "the listener pod is being made")
-	case pod.Status != metav1.ConditionTrue && (said == nil || said.State == v1alpha1.ListenerStateListening || said.State == v1alpha1.ListenerStateStopped):
-		return kube.False(about, pod.Reason, pod.Message)
-	case said == nil:
-		return kube.Unknown(about, reasonListenerStarting, "the listener has not reported yet")
-	case said.State == v1alpha1.ListenerStateListening:
-		return kube.True(about, reasonListening, said.Message)
+		return kube.Unknown(conditionType, reasonListenerStarting, "the listener pod is being made")
+	case pod.Status != metav1.ConditionTrue && (report == nil || report.State == v1alpha1.ListenerStateListening || report.State == v1alpha1.ListenerStateStopped):
+		return kube.False(conditionType, pod.Reason, pod.Message)
+	case report == nil:
+		return kube.Unknown(conditionType, reasonListenerStarting, "the listener has not reported yet")
+	case report.State == v1alpha1.ListenerStateListening:
+		return kube.True(conditionType, reasonListening, report.Message)
 	}
-	reason := said.Reason
+	reason := report.Reason
 	if reason == "" {
-		reason = string(said.State)
+		reason = string(report.State)
 	}
-	return kube.False(about, reason, said.Message+nextSteps[reason])
+	return kube.False(conditionType, reason, report.Message+nextSteps[reason])
 }
 
 // runnersCondition copies a condition of the EphemeralRunnerSet, and returns nil where there is none.
-func runnersCondition(p *pass, about string) *kube.Condition {
+func runnersCondition(p *pass, conditionType string) *kube.Condition {
 	runnerSet := p.runnerSet()
 	if runnerSet == nil {
 		return nil
 	}
-	found := meta.FindStatusCondition(runnerSet.Status.Conditions, about)
+	found := meta.FindStatusCondition(runnerSet.Status.Conditions, conditionType)
 	if found == nil {
 		return nil
 	}
-	return &kube.Condition{Type: about, Status: found.Status, Reason: found.Reason, Message: found.Message}
+	return &kube.Condition{Type: conditionType, Status: found.Status, Reason: found.Reason, Message: found.Message}
 }

@@ -69,12 +69,12 @@ func TestLongNamesLeaveRoomForTheNextStep(t *testing.T) {
 }
 
 // wantMessage fails unless the message of a condition has all the parts.
-func (f *fixture) wantMessage(about string, parts ...string) {
+func (f *fixture) wantMessage(conditionType string, parts ...string) {
 	f.Helper()
-	message := meta.FindStatusCondition(f.set().Status.Conditions, about).Message
+	message := meta.FindStatusCondition(f.set().Status.Conditions, conditionType).Message
 	for _, part := range parts {
 		if !strings.Contains(message, part) {
-			f.Errorf("message of %s is %q, want %q in it", about, message, part)
+			f.Errorf("message of %s is %q, want %q in it", conditionType, message, part)
 		}
 	}
 }

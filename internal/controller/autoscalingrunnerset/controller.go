@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -78,7 +77,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		For(&v1alpha1.AutoscalingRunnerSet{}).
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
-		WatchesRawSource(source.Func(c.waker.Start)).
+		WatchesRawSource(&c.waker).
 		WithOptions(kube.ControllerOptions(workers)).
 		Complete(c)
 }
@@ -91,7 +90,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 			c.forget(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("read AutoscalingRunnerSet: %w", err)
+		return reconcile.Result{}, fmt.Errorf("get AutoscalingRunnerSet: %w", err)
 	}
 	ctx = kube.WithScaleSetLogger(ctx, request.NamespacedName)
 	p, err := c.observe(ctx, set)
@@ -109,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !kube.IsBehind(err) {
 		p.failure = err
 	}
-	return p.requeue.Result(errors.Join(err, c.report(ctx, p)))
+	return p.requeue.Result(errors.Join(err, c.stripProtection(ctx, p), c.report(ctx, p)))
 }
 
 // protect adds the finalizer, without which the set would be gone before its scale set is deleted on GitHub.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -16,7 +15,7 @@ import (
 func TestSetBecomesReady(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-			s.Spec.MinRunners, s.Spec.MaxRunners = ptr.To(1), ptr.To(7)
+			s.Spec.MinRunners, s.Spec.MaxRunners = new(1), new(7)
 			s.Spec.RunnerScaleSetLabels = []string{"linux"}
 		}))
 		f.settle()
@@ -35,9 +34,9 @@ func TestSetBecomesReady(t *testing.T) {
 		if set.Labels[v1alpha1.LabelOrganization] != "my-org" || set.Status.Phase != v1alpha1.AutoscalingRunnerSetPhaseRunning {
 			t.Errorf("organization label %q, phase %q", set.Labels[v1alpha1.LabelOrganization], set.Status.Phase)
 		}
-		for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady, v1alpha1.ConditionLabelsInSync, v1alpha1.ConditionVersionSupported} {
-			if !slices.ContainsFunc(set.Status.Conditions, func(c metav1.Condition) bool { return c.Type == about && c.Status == metav1.ConditionTrue }) {
-				t.Errorf("condition %s is not True in %+v", about, set.Status.Conditions)
+		for _, conditionType := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady, v1alpha1.ConditionLabelsInSync, v1alpha1.ConditionVersionSupported} {
+			if !slices.ContainsFunc(set.Status.Conditions, func(c metav1.Condition) bool { return c.Type == conditionType && c.Status == metav1.ConditionTrue }) {
+				t.Errorf("condition %s is not True in %+v", conditionType, set.Status.Conditions)
 			}
 		}
 		if diff := cmp.Diff([]string{"find", "create"}, f.github.made()); diff != "" {
@@ -49,7 +48,7 @@ func TestSetBecomesReady(t *testing.T) {
 func TestSetMakesRunnerSetAndListener(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-			s.Spec.MaxRunners = ptr.To(7)
+			s.Spec.MaxRunners = new(7)
 			s.Spec.EphemeralRunnerSetMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"extra": "yes", v1alpha1.LabelScaleSetName: "nope"}}
 		}))
 		f.settle()
@@ -96,7 +95,7 @@ func TestMaxRunnersChangesInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		uid := f.listeners()[0].UID
-		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MaxRunners = ptr.To(3) })
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MaxRunners = new(3) })
 		f.settle()
 		got := f.runnerSets()[0].Spec
 		if *got.MaxRunners != 3 || got.Replicas != 5 || got.AssignedJobs != 4 {
@@ -133,7 +132,7 @@ func TestGroupChangeKeepsTheListener(t *testing.T) {
 func TestListenerIsToldNumbersThatTheServiceKnows(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-			s.Spec.MaxRunners, s.Spec.MinRunners = ptr.To(1<<32), ptr.To(1<<32)
+			s.Spec.MaxRunners, s.Spec.MinRunners = new(1<<32), new(1<<32)
 		}))
 		f.settle()
 		if spec := f.listeners()[0].Spec; spec.MaxRunners != math.MaxInt32 || spec.MinRunners != math.MaxInt32 {

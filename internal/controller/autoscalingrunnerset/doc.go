@@ -7,6 +7,8 @@
 // never in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked when the spec or the
 // credentials have changed, when the listener reports that the scale set is gone, and every few minutes besides.
 //
+// A set whose chart may be ARC's has ARC's cleanup-protection removed from the chart's objects at once: see stripProtection.
+//
 // # Deletion
 //
 // An uninstall deletes Secrets and Roles before the AutoscalingRunnerSet, so the credentials that delete the scale set may

@@ -29,6 +29,8 @@ type fakeGitHub struct {
 	loseCreation bool
 	// refusedSecrets are the names of Secrets with refused credentials, by address.
 	refusedSecrets map[string]string
+	// lacksReadByID is what a service answers that lacks the call which reads by id, 0 where it has the call.
+	lacksReadByID int
 	// singleLabel is set to drop all labels but the first.
 	singleLabel bool
 	// unresolved is the error of reading the credentials; listenerResolved is set when the listener's Secret has some.
@@ -136,6 +138,9 @@ func (a at) GetRunnerScaleSet(_ context.Context, group int, name string) (found 
 
 func (a at) GetRunnerScaleSetByID(_ context.Context, id int) (found *actions.RunnerScaleSet, err error) {
 	return found, a.do("get", func(sets map[int]actions.RunnerScaleSet) error {
+		if a.lacksReadByID != 0 {
+			return &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: a.lacksReadByID}
+		}
 		set, known := sets[id]
 		if !known {
 			return actions.ErrScaleSetNotFound

@@ -4,14 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -162,7 +157,8 @@ func (c *Controller) awaitListeners(_ context.Context, p *pass) (bool, error) {
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
 	for _, object := range protected(p.set) {
-		if err := c.unprotect(ctx, object); err != nil {
+		// Forbidden means that the manager's Role was deleted first, which happens where the finalizer was removed before or never set.
+		if err := c.unprotect(ctx, object); err != nil && !apierrors.IsForbidden(err) {
 			return false, err
 		}
 	}
@@ -171,45 +167,6 @@ func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
 	}
 	p.released = true
 	return true, nil
-}
-
-// protected returns the objects that the cleanup annotations name. The manager's own rights come last: without them nothing
-// could be patched.
-func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
-	named := []struct {
-		annotation string
-		object     client.Object
-	}{
-		{"kubernetes-mode-role-binding-name", &rbacv1.RoleBinding{}},
-		{"kubernetes-mode-role-name", &rbacv1.Role{}},
-		{"kubernetes-mode-service-account-name", &corev1.ServiceAccount{}},
-		{"no-permission-service-account-name", &corev1.ServiceAccount{}},
-		{"github-secret-name", &corev1.Secret{}},
-		{"manager-role-binding", &rbacv1.RoleBinding{}},
-		{"manager-role-name", &rbacv1.Role{}},
-	}
-	var objects []client.Object
-	for _, n := range named {
-		name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation])
-		if len(validation.IsDNS1123Subdomain(name)) == 0 { // no object has any other name, and the client refuses to ask for it
-			n.object.SetNamespace(set.Namespace)
-			n.object.SetName(name)
-			objects = append(objects, n.object)
-		}
-	}
-	return objects
-}
-
-// unprotect removes the finalizer without reading the object: a strategic merge patch removes the one value and leaves the
-// others, and changes nothing where the value isn't there. Objects of our charts never have it. Forbidden means that the
-// manager's Role was deleted first, which happens only where it had no such finalizer.
-func (c *Controller) unprotect(ctx context.Context, object client.Object) error {
-	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
-	err := c.options.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("strip %s from %s: %w", v1alpha1.FinalizerCleanupProtection, c.nameOf(object), err)
-	}
-	return nil
 }
 
 // nameOf returns kind, namespace and name as messages have them.

@@ -23,6 +23,7 @@ const (
 	managerNamespace = "arc-systems"
 	setNamespace     = "arc-runners"
 	address          = "https://github.com/my-org"
+	managerVersion   = "1.2.3"
 )
 
 var setKey = types.NamespacedName{Namespace: setNamespace, Name: "set"}
@@ -64,7 +65,7 @@ func (f *fixture) restart(workers *pool.Pool) {
 	f.controller = NewController(Options{
 		Client: interceptor.NewClient(f.client, *f.intercept), Connections: f.github, Pool: workers, Recorder: f.recorder, Clock: clock.RealClock{},
 		Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
-		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: "1.2.3",
+		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: managerVersion,
 	})
 }
 
@@ -173,9 +174,9 @@ func (f *fixture) updateStatus(objects ...client.Object) {
 }
 
 // wantCondition fails unless the set has the condition with this status and reason.
-func (f *fixture) wantCondition(about string, status metav1.ConditionStatus, reason string) {
+func (f *fixture) wantCondition(conditionType string, status metav1.ConditionStatus, reason string) {
 	f.Helper()
-	controllertest.WantCondition(f, f.set().Status.Conditions, about, status, reason)
+	controllertest.WantCondition(f, f.set().Status.Conditions, conditionType, status, reason)
 }
 
 // events returns the Events recorded since it was last called.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -23,7 +22,7 @@ func (w *world) install() *v1alpha1.AutoscalingRunnerSet {
 	set := &v1alpha1.AutoscalingRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"},
 		Spec: v1alpha1.AutoscalingRunnerSetSpec{
-			GitHubConfigUrl: w.address, GitHubConfigSecret: "github", MaxRunners: ptr.To(5),
+			GitHubConfigUrl: w.address, GitHubConfigSecret: "github", MaxRunners: new(5),
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "runner:1"}}}},
 		},
 	}
@@ -86,7 +85,7 @@ func TestListenersRightsAndFieldsAreItsOwn(t *testing.T) {
 	}).Should(isTrue)
 
 	before := set.DeepCopy()
-	set.Spec.MaxRunners = ptr.To(4)
+	set.Spec.MaxRunners = new(4)
 	if err := w.client.Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 // A set has a series for each trouble, and none once the trouble is over or the set is gone.
 func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
-	condition := func(about string, status metav1.ConditionStatus, reason string) metav1.Condition {
-		return metav1.Condition{Type: about, Status: status, Reason: reason}
+	condition := func(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: conditionType, Status: status, Reason: reason}
 	}
 	set, m := types.NamespacedName{Namespace: "team", Name: "linux"}, &memory{}
 	others, series := testutil.CollectAndCount(troubles), testutil.CollectAndCount(ready) // of other tests

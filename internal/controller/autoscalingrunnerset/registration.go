@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -42,9 +43,11 @@ type syncResult struct {
 	set *actions.RunnerScaleSet
 }
 
-// registration returns where the call found or created the scale set. There must be an answer.
+// registration returns where the call found or created the scale set. There must be an answer. One that doesn't name the group
+// means the desired one, in which the call has left the scale set.
 func (r syncResult) registration() *v1alpha1.ScaleSetRegistration {
-	return &v1alpha1.ScaleSetRegistration{URL: r.desired.URL, Group: r.set.RunnerGroupName, Name: r.set.Name, ID: r.set.ID}
+	group := cmp.Or(r.set.RunnerGroupName, r.desired.Group)
+	return &v1alpha1.ScaleSetRegistration{URL: r.desired.URL, Group: group, Name: r.set.Name, ID: r.set.ID}
 }
 
 // resolve determines what GitHub is to be asked for and with which credentials, or the obstacle to asking.
@@ -70,7 +73,7 @@ func (c *Controller) resolve(ctx context.Context, p *pass) error {
 // only.
 func requestHashOf(desired desiredScaleSet, resolved *credentials.Resolved) string {
 	return kube.Hash(struct {
-		Wish     desiredScaleSet
+		Desired  desiredScaleSet
 		Resolved *credentials.Resolved
 	}{desired, resolved})
 }
@@ -156,14 +159,7 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
 	result := syncResult{requestHash: p.requestHash, desiredHash: kube.Hash(p.desired), desired: p.desired, posted: last.Result.posted}
 	work := scaleSetSync{desired: p.desired, owners: owners}
-	switch here := p.registration != nil && sameURL(p.registration.URL, p.desired.URL); {
-	case here && !p.unconfirmed:
-		work.id = p.registration.ID
-	case last.Result.set != nil && sameURL(last.Result.desired.URL, p.desired.URL):
-		work.id = last.Result.set.ID // of a spec that changed before the answer could be recorded
-	case here:
-		work.id, work.named = p.registration.ID, &p.registration.Name
-	}
+	work.identify(p, last.Result)
 	if last.Result.desiredHash == result.desiredHash {
 		work.lastAnswer = last.Result.set
 	}
@@ -179,6 +175,26 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 		return result, err
 	})
 	return nil
+}
+
+// identify sets what is known of the scale set before GitHub is asked, from the registration and from the last call.
+func (s *scaleSetSync) identify(p *pass, last syncResult) {
+	registered := p.registration != nil && sameURL(p.registration.URL, s.desired.URL)
+	asked := sameURL(last.desired.URL, s.desired.URL)
+	switch {
+	case registered && !p.unconfirmed:
+		s.id = p.registration.ID
+	case asked && last.set != nil:
+		s.id = last.set.ID // of a spec that changed before the answer could be recorded
+	case registered:
+		s.id, s.named = p.registration.ID, &p.registration.Name
+	}
+	if registered && p.registration.Name != "" {
+		s.knownAs = append(s.knownAs, scaleSetName{p.registration.Group, p.registration.Name})
+	}
+	if asked { // even without an answer, since the request may have been carried out
+		s.knownAs = append(s.knownAs, scaleSetName{last.desired.Group, last.desired.Name})
+	}
 }
 
 // owners returns the other AutoscalingRunnerSets that hold scale sets at the desired address, by the scale set's id. Of two

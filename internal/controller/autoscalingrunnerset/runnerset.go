@@ -19,12 +19,12 @@ var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spe
 // registeredHere reports whether the scale set is registered at the address in the spec. Until then runners and listener
 // can't be given a scale set, and after a change of the address the present ones go on until the new scale set is known.
 func (p *pass) registeredHere() bool {
-	return p.registration != nil && p.obstacleIsNotAddress() && sameURL(p.registration.URL, p.set.Spec.GitHubConfigUrl)
+	return p.registration != nil && p.hasValidURL() && sameURL(p.registration.URL, p.set.Spec.GitHubConfigUrl)
 }
 
-// obstacleIsNotAddress reports whether the address is valid. With invalid credentials the objects are still kept as the spec
+// hasValidURL reports whether the address is valid. With invalid credentials the objects are still kept as the spec
 // wants them, with an invalid address they can't be.
-func (p *pass) obstacleIsNotAddress() bool { return p.desired.URL != "" }
+func (p *pass) hasValidURL() bool { return p.desired.URL != "" }
 
 // applyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the newest is
 // adopted under the name it has, and the others are deleted, which lets busy runners finish.

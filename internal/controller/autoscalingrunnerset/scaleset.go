@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -13,8 +14,11 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// defaultGroupID is the id of the runner group Default, which exists everywhere.
-const defaultGroupID = 1
+// defaultGroupID and defaultGroupName are those of the runner group that exists everywhere.
+const (
+	defaultGroupID   = 1
+	defaultGroupName = "Default"
+)
 
 // desiredScaleSet is the scale set as the spec wants it on GitHub.
 type desiredScaleSet struct {
@@ -77,6 +81,9 @@ func (e *inUseError) Error() string {
 	return fmt.Sprintf("scale set %d on GitHub belongs to AutoscalingRunnerSet %s already; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
 }
 
+// scaleSetName is what a scale set is found by where its id doesn't do.
+type scaleSetName struct{ Group, Name string }
+
 // scaleSetSync makes one scale set on GitHub as desired. It runs in the pool and is idempotent.
 type scaleSetSync struct {
 	github  GitHub
@@ -86,6 +93,8 @@ type scaleSetSync struct {
 	// named is the name that the scale set with the id must have to be ours, nil where it is known to be ours. An id from an
 	// annotation alone proves nothing: it may have been copied.
 	named *string
+	// knownAs is where the scale set with the id may be found by name: as it is registered, and as it was last asked for.
+	knownAs []scaleSetName
 	// lastAnswer is GitHub's last answer to the same desired scale set, nil where there is none. GitHub would answer the same
 	// again, so what it did not take over then is not asked for a second time.
 	lastAnswer *actions.RunnerScaleSet
@@ -117,7 +126,7 @@ func (s *scaleSetSync) run(ctx context.Context) (*actions.RunnerScaleSet, error)
 // find looks for the id first: a name can be changed on GitHub, an id can't.
 func (s *scaleSetSync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if s.id > 0 {
-		current, err := s.github.GetRunnerScaleSetByID(ctx, s.id)
+		current, err := s.findByID(ctx)
 		switch {
 		case errors.Is(err, actions.ErrScaleSetNotFound):
 		case err != nil || s.named == nil || strings.EqualFold(current.Name, *s.named):
@@ -129,6 +138,44 @@ func (s *scaleSetSync) find(ctx context.Context) (*actions.RunnerScaleSet, error
 		return nil, err
 	}
 	return s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+}
+
+// findByID looks for the id among the names that the scale set is known by where the service may not have the call that reads
+// by id. It fails with actions.ErrScaleSetNotFound where none of them has the id.
+func (s *scaleSetSync) findByID(ctx context.Context) (*actions.RunnerScaleSet, error) {
+	current, err := s.github.GetRunnerScaleSetByID(ctx, s.id)
+	if !mayLackReadByID(err) {
+		return current, err
+	}
+	for _, known := range s.knownAs {
+		current, err := s.findByName(ctx, known)
+		switch {
+		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):
+		case err != nil || current.ID == s.id:
+			return current, err
+		}
+	}
+	return nil, actions.ErrScaleSetNotFound
+}
+
+// findByName takes the group Default for granted: a service that was never asked for a group may know of no other.
+func (s *scaleSetSync) findByName(ctx context.Context, known scaleSetName) (*actions.RunnerScaleSet, error) {
+	group := &actions.RunnerGroup{ID: defaultGroupID}
+	if known.Group != "" && !strings.EqualFold(known.Group, defaultGroupName) {
+		var err error
+		if group, err = s.github.GetRunnerGroupByName(ctx, known.Group); err != nil {
+			return nil, err
+		}
+	}
+	return s.github.GetRunnerScaleSet(ctx, group.ID, known.Name)
+}
+
+// mayLackReadByID reports whether an answer to a read by id may be that of a service without this call, which ARC never makes.
+// GitHub, which has it, names the exception where it lacks the scale set.
+func mayLackReadByID(err error) bool {
+	answer, answered := errors.AsType[*actions.Error](err)
+	return answered && answer.Endpoint == actions.EndpointGetScaleSet && answer.TypeName == "" &&
+		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
 }
 
 // create creates the scale set. One that exists already is returned: the answer to an earlier attempt was lost.

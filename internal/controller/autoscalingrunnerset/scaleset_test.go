@@ -75,8 +75,7 @@ func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
 	work := scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set", Labels: []string{"set"}}, owners: map[int]string{4: "elsewhere/set"}}
 	_, err := work.run(t.Context())
-	var inUse *inUseError
-	if !errors.As(err, &inUse) || inUse.Owner != "elsewhere/set" {
+	if inUse, ok := errors.AsType[*inUseError](err); !ok || inUse.Owner != "elsewhere/set" {
 		t.Errorf("run() = %v, want *inUseError", err)
 	}
 	if diff := cmp.Diff([]string{"find"}, github.made()); diff != "" {

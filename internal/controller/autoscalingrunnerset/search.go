@@ -75,19 +75,20 @@ func (c *Controller) startSearch(p *pass, desired desiredScaleSet, startedAt tim
 		startedAt = p.now
 	}
 	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerKey()
-	var id int
-	var named *string
+	work := scaleSetSync{desired: desired}
 	// One that is older than the set belongs to somebody else, in another cluster.
 	earliest := p.set.CreationTimestamp.Add(-maxClockSkew)
 	if p.unconfirmed {
-		id, named, earliest = p.registration.ID, &p.registration.Name, time.Time{}
+		work.identify(p, syncResult{})
+		earliest = time.Time{}
 	}
 	c.searches.Go(p.group(), p.key, func(ctx context.Context) (searchResult, error) {
 		ctx = kube.WithScaleSetLogger(ctx, p.key)
 		result := searchResult{startedAt: startedAt}
 		err := c.withAnyCredentials(ctx, reference, listener, func(github GitHub) error {
-			work := scaleSetSync{github: github, desired: desired, id: id, named: named}
-			set, err := work.find(ctx)
+			attempt := work
+			attempt.github = github
+			set, err := attempt.find(ctx)
 			if err == nil && (set.CreatedOn.IsZero() || set.CreatedOn.After(earliest)) {
 				result.found = syncResult{desired: desired, set: set}.registration()
 			}

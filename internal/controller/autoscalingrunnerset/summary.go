@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,20 +17,20 @@ import (
 // that isn't done.
 func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
 	if p.deleting() {
-		reason, message := p.stage()
-		return p.waiting(reason, message)
+		reason, message := p.deletionStage()
+		return p.progressingSummary(reason, message)
 	}
 	if c := unregistered(conditions); c != nil {
 		return kube.UnreadyStates(c.Reason, c.Message, needsUser(c.Reason))
 	}
 	if !p.registeredHere() || !p.hasRunnerSet() {
-		return p.waiting(reasonWaitingForRunnerSets, p.awaitedRunnerSet())
+		return p.progressingSummary(reasonWaitingForRunnerSets, p.awaitedRunnerSet())
 	}
-	return p.runs(conditions)
+	return p.runningSummary(conditions)
 }
 
-// stage returns what a deletion waits for.
-func (p *pass) stage() (reason, message string) {
+// deletionStage returns what a deletion waits for.
+func (p *pass) deletionStage() (reason, message string) {
 	stopping := slices.ContainsFunc(p.listeners, func(l v1alpha1.AutoscalingListener) bool { return !stoppedListener(&l) })
 	trouble := p.listenerTrouble()
 	switch {
@@ -75,8 +73,8 @@ func (p *pass) awaitedRunnerSet() string {
 // before one that is Unknown.
 func unregistered(conditions []metav1.Condition) *metav1.Condition {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
-		for _, about := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
-			if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == status {
+		for _, conditionType := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
+			if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == status {
 				return c
 			}
 		}
@@ -84,8 +82,8 @@ func unregistered(conditions []metav1.Condition) *metav1.Condition {
 	return nil
 }
 
-// runs returns the summary of a set whose objects are all there.
-func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
+// runningSummary returns the summary of a set whose objects are all there.
+func (p *pass) runningSummary(conditions []metav1.Condition) []kube.Condition {
 	if message := p.refusal(); message != "" {
 		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, message, false)
 	}
@@ -93,19 +91,19 @@ func (p *pass) runs(conditions []metav1.Condition) []kube.Condition {
 	if trouble != nil && trouble.Type == v1alpha1.ConditionStalled {
 		return kube.UnreadyStates(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
 	}
-	for _, about := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
-		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
+	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
+		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
 			// An outdated runner needs a new image; a degraded set may recover by itself.
-			return kube.UnreadyStates(c.Reason, c.Message, about == v1alpha1.ConditionRunnerOutdated)
+			return kube.UnreadyStates(c.Reason, c.Message, conditionType == v1alpha1.ConditionRunnerOutdated)
 		}
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
 		if trouble != nil {
 			c = trouble // the listener may lack what could not be written
 		}
-		return p.waiting(c.Reason, c.Message)
+		return p.progressingSummary(c.Reason, c.Message)
 	}
-	return kube.ReadyStates(p.unhindered(conditions))
+	return kube.ReadyStates(p.readyReason(conditions))
 }
 
 // listenerTrouble returns the listener's condition about what its controller could not do, nil where it could do everything. It is
@@ -124,28 +122,17 @@ func (p *pass) listenerTrouble() *metav1.Condition {
 	return nil
 }
 
-// refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what
-// the spec asks for. It is empty where a request failed for a reason that passes by itself. A pass that ended before the
-// rejected request keeps the message of the pass before it.
+// refusal returns what the API server refuses for good; see kube.Refusal. Ready tells it.
 func (p *pass) refusal() string {
-	said := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
-	switch {
-	case apierrors.HasStatusCause(p.failure, corev1.NamespaceTerminatingCause):
-		return "" // the whole namespace is being deleted
-	case kube.IsRefused(p.failure):
-		return kube.WithAdvice(p.failure)
-	case p.cutShort && said != nil && said.Reason == v1alpha1.ReasonReconcileFailed:
-		return said.Message
-	}
-	return ""
+	return kube.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady))
 }
 
-// unhindered returns reason and message of a set that is ready. They say why there are not more runners, unless that is for
+// readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless that is for
 // lack of jobs.
-func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string) {
-	for _, about := range []string{v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending} {
-		if c := meta.FindStatusCondition(conditions, about); c != nil && c.Status == metav1.ConditionTrue {
-			if about == v1alpha1.ConditionQuotaExceeded {
+func (p *pass) readyReason(conditions []metav1.Condition) (reason, message string) {
+	for _, conditionType := range []string{v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending} {
+		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+			if conditionType == v1alpha1.ConditionQuotaExceeded {
 				return v1alpha1.ReasonQuotaExceeded, c.Message
 			}
 			return c.Reason, c.Message
@@ -162,8 +149,8 @@ func (p *pass) unhindered(conditions []metav1.Condition) (reason, message string
 		"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners)
 }
 
-// waiting returns the summary of a set that is on its way to ready, or is held up by a request that failed.
-func (p *pass) waiting(reason, message string) []kube.Condition {
+// progressingSummary returns the summary of a set that is on its way to ready, or is held up by a request that failed.
+func (p *pass) progressingSummary(reason, message string) []kube.Condition {
 	if p.failure != nil {
 		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -17,8 +16,8 @@ import (
 // healthy returns a pass over a set that lacks nothing, after the change.
 func healthy(change func(*pass)) *pass {
 	set := newSet()
-	condition := func(about string) []metav1.Condition {
-		return []metav1.Condition{{Type: about, Status: metav1.ConditionTrue, Reason: "PodReady"}}
+	condition := func(conditionType string) []metav1.Condition {
+		return []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "PodReady"}}
 	}
 	set.Status.Conditions = append(condition(v1alpha1.ConditionScaleSetRegistered), condition(v1alpha1.ConditionCredentialsValid)...)
 	p := &pass{
@@ -36,9 +35,9 @@ func healthy(change func(*pass)) *pass {
 }
 
 func TestSummary(t *testing.T) {
-	troubled := func(about string) func(*pass) {
+	troubled := func(conditionType string) func(*pass) {
 		return func(p *pass) {
-			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: about, Status: metav1.ConditionTrue, Reason: "Why", Message: "because"}}
+			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Why", Message: "because"}}
 		}
 	}
 	podStatus := func(p *pass, status metav1.ConditionStatus, reason string) {
@@ -94,10 +93,10 @@ func TestSummary(t *testing.T) {
 // What the API server refuses of the listener's needs keeps the set from being ready, though the listener runs on. A failure that
 // may pass by itself is said only where the listener doesn't work.
 func TestListenersFailureIsSaid(t *testing.T) {
-	failing := func(about string, status metav1.ConditionStatus) func(*pass) {
+	failing := func(conditionType string, status metav1.ConditionStatus) func(*pass) {
 		return func(p *pass) {
 			p.listeners[0].Status.Conditions = append(p.listeners[0].Status.Conditions, metav1.Condition{
-				Type: about, Status: status, Reason: v1alpha1.ReasonReconcileFailed, Message: "apply Secret: why"})
+				Type: conditionType, Status: status, Reason: v1alpha1.ReasonReconcileFailed, Message: "apply Secret: why"})
 		}
 	}
 	unauthorized := func(p *pass) {
@@ -146,14 +145,14 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 		change func(*pass)
 		reason string
 	}{
-		"idle": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(2) }, reasonReady},
+		"idle": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = new(2) }, reasonReady},
 		"full": {func(p *pass) {
-			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.AssignedJobs = ptr.To(2), 2
+			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.AssignedJobs = new(2), 2
 		}, v1alpha1.ReasonMaxRunnersReached},
 		"full of idle runners": {func(p *pass) {
-			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = ptr.To(2), 2
+			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = new(2), 2
 		}, reasonReady},
-		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = ptr.To(0) }, v1alpha1.ReasonMaxRunnersZero},
+		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = new(0) }, v1alpha1.ReasonMaxRunnersZero},
 		"no quota": {func(p *pass) {
 			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
 		}, v1alpha1.ReasonQuotaExceeded},

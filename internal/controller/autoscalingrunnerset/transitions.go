@@ -15,9 +15,9 @@ import (
 
 // transition is a change of a condition that an Event is recorded for.
 type transition struct {
-	about    string
-	to       metav1.ConditionStatus
-	newEvent func(reason, action, note string) kube.Event
+	conditionType string
+	to            metav1.ConditionStatus
+	newEvent      func(reason, action, note string) kube.Event
 	// always is set where a condition that was absent or Unknown before counts too.
 	always bool
 	// reasons is set where a change of the reason alone counts too.
@@ -26,14 +26,14 @@ type transition struct {
 
 // announcedTransitions are all transitions with an Event. The cause of a stalled set has one Event, that of Stalled.
 var announcedTransitions = []transition{
-	{about: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
-	{about: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true, reasons: true},
-	{about: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true},
-	{about: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, newEvent: kube.Warning, reasons: true},
-	{about: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
-	{about: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
-	{about: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
-	{about: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: kube.Normal, always: true},
+	{conditionType: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true},
+	{conditionType: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, newEvent: kube.Warning, reasons: true},
+	{conditionType: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
+	{conditionType: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
+	{conditionType: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: kube.Normal, always: true},
 }
 
 // transitionEvents returns the Events for a change of conditions: the set is stuck, can't reach GitHub, has lost its
@@ -42,11 +42,11 @@ func transitionEvents(before, after []metav1.Condition) []kube.Event {
 	var events []kube.Event
 	stalled := meta.FindStatusCondition(after, v1alpha1.ConditionStalled)
 	for _, t := range announcedTransitions {
-		was, is := meta.FindStatusCondition(before, t.about), meta.FindStatusCondition(after, t.about)
+		was, is := meta.FindStatusCondition(before, t.conditionType), meta.FindStatusCondition(after, t.conditionType)
 		if is == nil || is.Status != t.to || !t.news(was, is) {
 			continue
 		}
-		if t.about != v1alpha1.ConditionStalled && stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == is.Reason {
+		if t.conditionType != v1alpha1.ConditionStalled && stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == is.Reason {
 			continue
 		}
 		events = append(events, t.newEvent(is.Reason, "Reconcile", cmp.Or(is.Message, "The scale set is registered and its listener polls")))

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -52,15 +51,15 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 }
 
 func TestEventNamesTheLimit(t *testing.T) {
-	event := scaledFrom(1, &v1alpha1.EphemeralRunnerSetSpec{Replicas: 4, AssignedJobs: 4, MaxRunners: ptr.To(4)})
+	event := scaledFrom(1, &v1alpha1.EphemeralRunnerSetSpec{Replicas: 4, AssignedJobs: 4, MaxRunners: new(4)})
 	if want := "From 1 to 4 runners for 4 assigned jobs; more are not allowed by maxRunners of 4"; event.Note != want {
 		t.Errorf("%q, want %q", event.Note, want)
 	}
 }
 
 func TestTransitionEvents(t *testing.T) {
-	condition := func(about string, status metav1.ConditionStatus, reason string) metav1.Condition {
-		return metav1.Condition{Type: about, Status: status, Reason: reason, Message: "why"}
+	condition := func(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: "why"}
 	}
 	no, yes := metav1.ConditionFalse, metav1.ConditionTrue
 	for name, test := range map[string]struct {

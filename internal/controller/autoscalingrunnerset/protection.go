@@ -1,0 +1,85 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// annotationValuesHash, on an AutoscalingRunnerSet, changes with each upgrade that changes the chart's values.
+const annotationValuesHash = "actions.github.com/values-hash"
+
+// stripProtection removes ARC's cleanup-protection from the objects of a chart that is not of the manager's version, and so
+// may be ARC's, once for each upgrade that changes its values. Were it left until the set is deleted, an upgrade that
+// drops one of the objects would drop the annotation that names it as well, and the finalizer would hold the object for ever.
+// The set's own work does not depend on it.
+func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
+	chart := string(p.set.UID) + p.set.Annotations[annotationValuesHash]
+	if p.set.DeletionTimestamp != nil || p.set.Labels[v1alpha1.LabelVersion] == c.options.Version || c.memory.stripped(p.key) == chart {
+		return nil
+	}
+	var refusals error
+	for _, object := range protected(p.set) {
+		switch err := c.unprotect(ctx, object); {
+		case kube.IsRefused(err):
+			refusals = errors.Join(refusals, err)
+		case err != nil:
+			return err
+		}
+	}
+	if refusals != nil {
+		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; should one of these objects stay when Helm has deleted it, remove the finalizer by hand",
+			"finalizer", v1alpha1.FinalizerCleanupProtection, "refusals", refusals.Error())
+	}
+	c.memory.noteStripped(p.key, chart)
+	return nil
+}
+
+// protected returns the objects that the cleanup annotations name. The manager's own rights come last: without them nothing
+// could be patched.
+func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
+	named := []struct {
+		annotation string
+		object     client.Object
+	}{
+		{"kubernetes-mode-role-binding-name", &rbacv1.RoleBinding{}},
+		{"kubernetes-mode-role-name", &rbacv1.Role{}},
+		{"kubernetes-mode-service-account-name", &corev1.ServiceAccount{}},
+		{"no-permission-service-account-name", &corev1.ServiceAccount{}},
+		{"github-secret-name", &corev1.Secret{}},
+		{"manager-role-binding", &rbacv1.RoleBinding{}},
+		{"manager-role-name", &rbacv1.Role{}},
+	}
+	var objects []client.Object
+	for _, n := range named {
+		name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation])
+		if len(validation.IsDNS1123Subdomain(name)) == 0 { // no object has any other name, and the client refuses to ask for it
+			n.object.SetNamespace(set.Namespace)
+			n.object.SetName(name)
+			objects = append(objects, n.object)
+		}
+	}
+	return objects
+}
+
+// unprotect removes the finalizer without reading the object: a strategic merge patch removes the one value and leaves the
+// others, and changes nothing where the value isn't there. Objects of our charts never have it.
+func (c *Controller) unprotect(ctx context.Context, object client.Object) error {
+	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
+	err := c.options.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("strip %s from %s: %w", v1alpha1.FinalizerCleanupProtection, c.nameOf(object), err)
+	}
+	return nil
+}

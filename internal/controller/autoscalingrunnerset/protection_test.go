@@ -1,0 +1,190 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+// protectedByARC changes a set to one of ARC's chart, whose Secret, ServiceAccount and Role are protected.
+func protectedByARC(set *v1alpha1.AutoscalingRunnerSet) {
+	set.Labels[v1alpha1.LabelVersion] = "0.14.2"
+	set.Annotations = map[string]string{
+		annotationValuesHash: "8d2e7a",
+		v1alpha1.AnnotationCleanupPrefix + "github-secret-name":                 "kept",
+		v1alpha1.AnnotationCleanupPrefix + "no-permission-service-account-name": "kept",
+		v1alpha1.AnnotationCleanupPrefix + "manager-role-name":                  "kept",
+		v1alpha1.AnnotationCleanupPrefix + "manager-role-binding":               "absent",
+	}
+}
+
+// protectedObjects are what the annotations of protectedByARC name, as far as it is there.
+func protectedObjects() []client.Object {
+	meta := metav1.ObjectMeta{Namespace: setNamespace, Name: "kept", Finalizers: []string{v1alpha1.FinalizerCleanupProtection, "example.com/other"}}
+	return []client.Object{&corev1.Secret{ObjectMeta: meta}, &corev1.ServiceAccount{ObjectMeta: meta}, &rbacv1.Role{ObjectMeta: meta}}
+}
+
+// answerStripping lets answer reject the patches of what ARC protects, and counts them.
+func (f *fixture) answerStripping(answer func(client.Object) error) *int {
+	patches := new(int)
+	f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		if _, isSet := object.(*v1alpha1.AutoscalingRunnerSet); isSet {
+			return c.Patch(ctx, object, patch, options...)
+		}
+		*patches++
+		if err := answer(object); err != nil {
+			return err
+		}
+		return c.Patch(ctx, object, patch, options...)
+	}
+	f.restart(nil)
+	return patches
+}
+
+// wantProtected fails unless ARC's finalizer is left on the objects that protected selects, and on no others.
+func (f *fixture) wantProtected(protected func(client.Object) bool) {
+	f.Helper()
+	for _, object := range protectedObjects() {
+		want := []string{"example.com/other"}
+		if protected(object) {
+			want = object.GetFinalizers()
+		}
+		if err := f.client.Get(f.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			f.Fatal(err)
+		}
+		if diff := cmp.Diff(want, object.GetFinalizers()); diff != "" {
+			f.Errorf("finalizers of %T (-want +got):\n%s", object, diff)
+		}
+	}
+}
+
+func noObject(client.Object) bool { return false }
+
+func isSecret(object client.Object) bool {
+	_, secret := object.(*corev1.Secret)
+	return secret
+}
+
+func allowed(client.Object) error { return nil }
+
+func forbiddenSecret(object client.Object) error {
+	if isSecret(object) {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, object.GetName(), errors.New("no Role says so"))
+	}
+	return nil
+}
+
+// TestARCsProtectionIsStrippedBeforeAnUpgradeDropsTheObject: the annotation that names it is dropped as well. Each object costs
+// one patch, even one that is absent or that the manager may not patch.
+func TestARCsProtectionIsStrippedBeforeAnUpgradeDropsTheObject(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer    func(client.Object) error
+		protected func(client.Object) bool
+	}{
+		"allowed":   {allowed, noObject},
+		"forbidden": {forbiddenSecret, isSecret},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				patches := f.answerStripping(test.answer)
+				f.create(protectedObjects()...)
+				f.create(newSet(protectedByARC))
+				f.settle()
+				f.wantProtected(test.protected)
+				if *patches != 4 {
+					t.Errorf("%d patches, want one for each object that is named", *patches)
+				}
+				if len(f.listeners()) != 1 {
+					t.Error("the set isn't served")
+				}
+			})
+		})
+	}
+}
+
+// TestStrippingIsTriedAgainAfterAFailure: the set is served meanwhile.
+func TestStrippingIsTriedAgainAfterAFailure(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		away := errors.New("away")
+		f.answerStripping(func(client.Object) error { return away })
+		f.create(protectedObjects()...)
+		f.create(newSet(protectedByARC))
+		for range 5 {
+			if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
+				t.Error("nothing brings the next pass")
+			}
+			controllertest.Elapse(2 * statusPeriod)
+		}
+		if len(f.listeners()) != 1 {
+			t.Error("the set isn't served")
+		}
+		away = nil
+		f.settle()
+		f.wantProtected(noObject)
+	})
+}
+
+// TestProtectionIsStrippedAgainAfterAnUpgradeWithARCsChart: Helm puts the finalizer back on what it keeps.
+func TestProtectionIsStrippedAgainAfterAnUpgradeWithARCsChart(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet(protectedByARC))
+		f.settle()
+		f.create(protectedObjects()...)
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations[annotationValuesHash] = "another" })
+		f.settle()
+		f.wantProtected(noObject)
+	})
+}
+
+// TestSetOfTheManagersOwnVersionCostsNoPatch: its chart names the same objects, and protects none.
+func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		patches := f.answerStripping(allowed)
+		f.create(newSet(protectedByARC, func(s *v1alpha1.AutoscalingRunnerSet) { s.Labels[v1alpha1.LabelVersion] = managerVersion }))
+		f.settle()
+		if *patches > 0 {
+			t.Errorf("%d patches", *patches)
+		}
+	})
+}
+
+// TestNamesThatNoObjectHasHoldNoDeletionUp: the client refuses to send requests for them.
+func TestNamesThatNoObjectHasHoldNoDeletionUp(t *testing.T) {
+	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+		s.Annotations = map[string]string{
+			v1alpha1.AnnotationCleanupPrefix + "github-secret-name":   "../../x",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-name":    "A b",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": " binding ",
+		}
+	})
+	if objects := protected(set); len(objects) != 1 || objects[0].GetName() != "binding" {
+		t.Errorf("objects %v, want the one that can be there", objects)
+	}
+}
+
+func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.intercept.Patch = func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("away")
+		}
+		f.restart(nil)
+		secret := &corev1.Secret{}
+		secret.Namespace, secret.Name = setNamespace, "github"
+		const want = "strip actions.github.com/cleanup-protection from Secret arc-runners/github: away"
+		if err := f.controller.unprotect(t.Context(), secret); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	})
+}
