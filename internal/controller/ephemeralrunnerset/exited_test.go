@@ -1,10 +1,12 @@
 package ephemeralrunnerset
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -201,6 +203,27 @@ func TestExitedRunnerWithoutARecordIsFinished(t *testing.T) {
 		}
 		if !f.removed.Has(id, 7) {
 			t.Error("its finalization asks GitHub again")
+		}
+	}, newSet(1))
+}
+
+// A gateway may have said so: one such answer proves nothing, and the runner's own finalization asks again.
+func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.missing = &actions.Error{Endpoint: actions.EndpointGetRunner, StatusCode: http.StatusNotFound}
+		f.exitRunner()
+		id := f.runners()[0].UID
+		f.reconcile()
+		f.wantQuestions(1)
+		if f.requests["delete"] != 0 {
+			t.Error("deleted after one answer that may be a gateway's")
+		}
+		controllertest.Elapse(askExitedAgainAfter)
+		f.reconcile()
+		f.reconcile()
+		f.wantQuestions(2)
+		if f.requests["delete"] != 1 || f.state().failures.lastWorkerCreatedAt.IsZero() || f.removed.Has(id, 7) {
+			t.Errorf("%d deletions, failures %+v; want the runner deleted as one that had a job", f.requests["delete"], f.state().failures)
 		}
 	}, newSet(1))
 }

@@ -31,6 +31,9 @@ const (
 	answerBusy
 	answerRegistered
 	answerMissing
+	// A 404 that names no exception of GitHub's may come from a gateway on the way: less follows from it.
+	answerPerhapsRemoved
+	answerPerhapsMissing
 )
 
 // question is about one registration of a runner.
@@ -103,8 +106,10 @@ func (q *questions) askOne(
 
 func deregisterRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answer, error) {
 	switch err := github.RemoveRunner(ctx, id); {
-	case err == nil, isGone(err, hasJob):
+	case err == nil:
 		return answerRemoved, nil
+	case isGone(err, hasJob):
+		return sureOr(err, answerRemoved, answerPerhapsRemoved), nil
 	case errors.Is(err, actions.ErrJobStillRunning):
 		return answerBusy, nil
 	default:
@@ -117,7 +122,7 @@ func lookUpRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answ
 	case err == nil:
 		return answerRegistered, nil
 	case isGone(err, hasJob):
-		return answerMissing, nil
+		return sureOr(err, answerMissing, answerPerhapsMissing), nil
 	default:
 		return answerNone, err
 	}
@@ -127,6 +132,13 @@ func lookUpRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answ
 // without may come from a gateway on the way, and the job would be lost with the runner's pod.
 func isGone(err error, hasJob bool) bool {
 	return errors.Is(err, actions.ErrRunnerNotFound) && (!hasJob || actions.NamesException(err))
+}
+
+func sureOr(err error, sure, perhaps answer) answer {
+	if actions.NamesException(err) {
+		return sure
+	}
+	return perhaps
 }
 
 // retryQuestionAt returns when GitHub may be asked again after a question that failed: not before the time that it named.
@@ -172,13 +184,14 @@ func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 		return
 	}
 	switch call.Result {
-	case answerRemoved:
+	case answerRemoved, answerPerhapsRemoved:
 		kube.SetIfZero(&past.removedAt, now)
 	case answerBusy:
-		past.busy, past.missingAt = true, time.Time{}
+		past.busy, past.missingAt, past.unknown = true, time.Time{}, false
 	case answerRegistered:
-		past.missingAt, past.registeredAt = time.Time{}, past.askedAt
-	case answerMissing:
+		past.missingAt, past.unknown, past.registeredAt = time.Time{}, false, past.askedAt
+	case answerMissing, answerPerhapsMissing:
+		past.unknown = past.unknown || call.Result == answerMissing
 		if !kube.SetIfZero(&past.missingAt, now) && now.Sub(past.missingAt) >= askMissingAgainAfter {
 			past.lost = true
 		}

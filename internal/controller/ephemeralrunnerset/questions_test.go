@@ -54,7 +54,7 @@ func TestNotFoundOfARunnerWithAJobHasToBeGitHubs(t *testing.T) {
 	}{
 		"GitHub's, idle":          {errRunnerNotFound, false, answerRemoved, answerMissing, false},
 		"GitHub's, with a job":    {errRunnerNotFound, true, answerRemoved, answerMissing, false},
-		"without a name, idle":    {unnamed, false, answerRemoved, answerMissing, false},
+		"without a name, idle":    {unnamed, false, answerPerhapsRemoved, answerPerhapsMissing, false},
 		"without a name, working": {unnamed, true, answerNone, answerNone, true},
 	} {
 		github := answering{test.err}

@@ -73,15 +73,13 @@ func (h *history) removeUnaskable(p *plan, r *runnerView) {
 func (h *history) verifyIdle(p *plan, r *runnerView, want demand) {
 	past := h.historyOf(r)
 	passedOverSince := kube.LaterOf(past.upAt, p.jobsWaitSince)
-	switch {
-	case !h.now.Before(passedOverSince.Add(want.registrationTimeout)):
+	if !h.now.Before(passedOverSince.Add(want.registrationTimeout)) {
 		// So long without a job means that it never listened for one, whatever its registration says.
 		h.ask(p, &p.deregister, r, past.askedAt, askAgainAfter)
-	case past.askedAt.IsZero():
-		h.ask(p, &p.lookUp, r, passedOverSince, idlePatience)
-	default:
-		h.ask(p, &p.lookUp, r, past.askedAt, h.pauseAfter(past, askAgainAfter))
+		return
 	}
+	due := kube.LaterOf(passedOverSince.Add(idlePatience), past.askedAt.Add(h.pauseAfter(past, askAgainAfter)))
+	h.ask(p, &p.lookUp, r, due, 0)
 }
 
 // pauseAfter returns how long to wait after the last question: the usual pause, or a short one where the answer was that

@@ -81,6 +81,21 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	}
 }
 
+func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing.T) {
+	s := newScenario(1)
+	r := s.add(1, idle)
+	s.pass()
+	s.later(idlePatience).pass()
+	s.historyOf(r).askedAt = s.now
+	s.historyOf(r).note(answered(answerRegistered), s.now)
+	s.want.assignedJobs = 0
+	s.later(time.Hour).pass()
+	s.want.assignedJobs = 1
+	if p := s.pass(); len(p.lookUp) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Errorf("asked about %v, again in %s", names(p.lookUp), p.requeueAt.Sub(s.now))
+	}
+}
+
 func TestRegistrationTimeout(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
