@@ -28,8 +28,8 @@ type setMemory struct {
 	troubles []trouble
 	// begunHere is set when no process but this one has ever asked GitHub for anything on behalf of the set.
 	begunHere bool
-	// stripped identifies the chart's release from whose objects ARC's finalizer was removed, empty before that; see stripProtection.
-	stripped string
+	// stripped is the last release of the chart that stripProtection has dealt with.
+	stripped strippedRelease
 }
 
 // entryLocked returns the entry of a set. The caller holds the lock.
@@ -120,17 +120,17 @@ func (m *memory) begunHere(key types.NamespacedName) bool {
 }
 
 // stripped returns which release of the set's chart was last noted by noteStripped.
-func (m *memory) stripped(key types.NamespacedName) string {
+func (m *memory) stripped(key types.NamespacedName) strippedRelease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.entryLocked(key).stripped
 }
 
 // noteStripped is called after ARC's finalizer was removed from the objects of the set's chart, as far as the API server lets it be.
-func (m *memory) noteStripped(key types.NamespacedName, chart string) {
+func (m *memory) noteStripped(key types.NamespacedName, release strippedRelease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entryLocked(key).stripped = chart
+	m.entryLocked(key).stripped = release
 }
 
 // forget drops everything that is remembered of a set.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,16 +22,51 @@ import (
 const annotationValuesHash = "actions.github.com/values-hash"
 
 // stripProtection removes ARC's cleanup-protection from the objects of a chart that is not of the manager's version, and so
-// may be ARC's, once for each upgrade that changes its values. Were it left until the set is deleted, an upgrade that
-// drops one of the objects would drop the annotation that names it as well, and the finalizer would hold the object for ever.
-// The set's own work does not depend on it.
+// may be ARC's, once for each upgrade. Were it left until the set is deleted, an upgrade that drops one of the objects would
+// drop the annotation that names it as well, and the finalizer would hold the object for ever. ARC's chart may have put it
+// back since, so that what the chart before named is looked after, too. The set's own work does not depend on it.
 func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
-	chart := string(p.set.UID) + p.set.Annotations[annotationValuesHash]
-	if p.set.DeletionTimestamp != nil || p.set.Labels[v1alpha1.LabelVersion] == c.options.Version || c.memory.stripped(p.key) == chart {
+	version := p.set.Labels[v1alpha1.LabelVersion]
+	release := string(p.set.UID) + " " + version + " " + p.set.Annotations[annotationValuesHash]
+	before := c.memory.stripped(p.key)
+	if p.set.DeletionTimestamp != nil || before.release == release {
 		return nil
 	}
+	now := strippedRelease{release: release}
+	if version != c.options.Version {
+		now.objects = protected(p.set)
+	}
+	if err := c.unprotectAll(ctx, c.union(before.objects, now.objects)); err != nil {
+		return err
+	}
+	c.memory.noteStripped(p.key, now)
+	return nil
+}
+
+// strippedRelease is a release of a set's chart from whose objects ARC's finalizer was removed.
+type strippedRelease struct {
+	release string
+	objects []client.Object
+}
+
+// union returns the objects of both lists, each once.
+func (c *Controller) union(a, b []client.Object) []client.Object {
+	missing := func(object client.Object) bool {
+		return !slices.ContainsFunc(b, func(other client.Object) bool { return c.nameOf(other) == c.nameOf(object) })
+	}
+	union := slices.Clone(b)
+	for _, object := range a {
+		if missing(object) {
+			union = append(union, object)
+		}
+	}
+	return union
+}
+
+// unprotectAll strips the objects as far as the API server permits.
+func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) error {
 	var refusals error
-	for _, object := range protected(p.set) {
+	for _, object := range objects {
 		switch err := c.unprotect(ctx, object); {
 		case kube.IsRefused(err):
 			refusals = errors.Join(refusals, err)
@@ -42,7 +78,6 @@ func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; should one of these objects stay when Helm has deleted it, remove the finalizer by hand",
 			"finalizer", v1alpha1.FinalizerCleanupProtection, "refusals", refusals.Error())
 	}
-	c.memory.noteStripped(p.key, chart)
 	return nil
 }
 

@@ -148,6 +148,27 @@ func TestProtectionIsStrippedAgainAfterAnUpgradeWithARCsChart(t *testing.T) {
 	})
 }
 
+// ARC's chart has put the finalizers back, by an upgrade with the values that it had before, and the upgrade to the manager's
+// own chart no longer names the Secret.
+func TestObjectThatTheUpgradeDropsIsStrippedThoughARCProtectedItAgain(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		patches := f.answerStripping(allowed)
+		f.create(newSet(protectedByARC))
+		f.settle()
+		f.create(protectedObjects()...)
+		*patches = 0
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Labels[v1alpha1.LabelVersion] = managerVersion
+			delete(s.Annotations, v1alpha1.AnnotationCleanupPrefix+"github-secret-name")
+		})
+		f.settle()
+		f.wantProtected(noObject)
+		if *patches != 4 {
+			t.Errorf("%d patches, want one for each object that ARC's chart named", *patches)
+		}
+	})
+}
+
 // TestSetOfTheManagersOwnVersionCostsNoPatch: its chart names the same objects, and protects none.
 func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
 	inBubble(t, func(f *fixture) {
