@@ -182,8 +182,10 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 		}
 		s.start()
 		s.pass(publishInterval)
-		if s.github.noted("delete 9") != 1 || s.github.noted("acquire [8]") != 1 || s.cluster.last().Replicas != 3 {
-			t.Errorf("replicas = %d, calls of GitHub: %v", s.cluster.last().Replicas, s.github.calls)
+		// The statistics are read while the job is acquired: they may, or may not, count it already.
+		replicas := s.cluster.last().Replicas
+		if s.github.noted("delete 9") != 1 || s.github.noted("acquire [8]") != 1 || replicas < 2 || replicas > 3 {
+			t.Errorf("replicas = %d, calls of GitHub: %v", replicas, s.github.calls)
 		}
 	})
 }

@@ -8,7 +8,7 @@ What PodMonitors, ServiceMonitors and the metrics' access have in common, and th
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.metrics-reader" -}}
-{{ include "gha-runner-scale-set-controller.fullname" . | trunc 53 | trimSuffix "-" }}-metrics-reader
+{{ include "gha-runner-scale-set-controller.fullname" . | trunc 53 | trimSuffix "-" | trimSuffix "." }}-metrics-reader
 {{- end }}
 
 {{/* "true" where a monitor is asked for. Fails where it can't work, or would count everything twice. */}}
@@ -67,7 +67,7 @@ scraped. A scrape that the user has set up may lack this label.
 apiVersion: {{ .apiVersion }}
 kind: {{ .kind }}
 metadata:
-  name: {{ include "gha-runner-scale-set-controller.fullname" .root | trunc 53 | trimSuffix "-" }}-{{ .suffix }}
+  name: {{ include "gha-runner-scale-set-controller.fullname" .root | trunc 53 | trimSuffix "-" | trimSuffix "." }}-{{ .suffix }}
   namespace: {{ include "gha-runner-scale-set-controller.namespace" .root | quote }}
   labels:
     {{- include "gha-runner-scale-set-controller.labels-and" (dict "root" .root "more" .labels) | nindent 4 }}
