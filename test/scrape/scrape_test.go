@@ -62,6 +62,7 @@ func TestMetricsOfJobsThatRan(t *testing.T) {
 		t.Errorf("%g series of one scale set, want few", series)
 	}
 	t.Logf("%g series of one scale set", series)
+	failFromNowOn(t, s)
 	p.askAll(t, s.RunnerNamespace)
 }
 
@@ -71,6 +72,16 @@ func failOnce(t *testing.T, s *site) {
 	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// failFromNowOn has GitHub refuse all runners, and asks for one. It is called failed when GitHub has its registration still a
+// minute after its end, and stays to be looked at as no later one takes a job.
+func failFromNowOn(t *testing.T, s *site) {
+	t.Helper()
+	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone}); err != nil {
+		t.Fatal(err)
+	}
+	s.QueueJobs(1, time.Second)
 }
 
 // checkReaders asks for the manager's metrics as somebody whom the API server doesn't know, somebody without the right, and
