@@ -33,15 +33,15 @@ type Options struct {
 // ErrNoCertificate says that a text holds no certificate in PEM form.
 var ErrNoCertificate = errors.New("no certificate in PEM form")
 
-// CertPool returns the system's certificates with those in pem added; nil for an empty pem. It fails with ErrNoCertificate, or
-// where the system's certificates can't be read.
+// CertPool returns the system's certificates with those in pem added; nil, which means the system's alone, for an empty pem. It
+// fails with ErrNoCertificate.
 func CertPool(pem string) (*x509.CertPool, error) {
 	if pem == "" {
 		return nil, nil
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
+		pool = x509.NewCertPool() // a system whose certificates can't be read still has those in pem
 	}
 	if !pool.AppendCertsFromPEM([]byte(pem)) {
 		return nil, ErrNoCertificate

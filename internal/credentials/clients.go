@@ -1,7 +1,6 @@
 package credentials
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -66,11 +65,8 @@ func (p *Provider) client(reference Reference, resolved *Resolved, source source
 
 func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client, error) {
 	pool, err := actions.CertPool(resolved.RootCAs)
-	if errors.Is(err, actions.ErrNoCertificate) {
-		return nil, &InvalidError{Key: "githubServerTLS", Reason: noCertificate}
-	}
 	if err != nil {
-		return nil, err
+		return nil, &InvalidError{Key: "githubServerTLS", Reason: noCertificate}
 	}
 	options := actions.Options{
 		UserAgent: p.options.UserAgent,

@@ -2,7 +2,6 @@ package listener
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 
@@ -56,9 +55,9 @@ func Connect(log logr.Logger) Connector {
 			return nil, fmt.Errorf("%w: vault_type %q is not supported; remove vaultConfig and name a Secret in githubConfigSecret",
 				errUnusable, c.VaultType)
 		}
-		roots, err := trusted(c.ServerRootCA)
+		roots, err := actions.CertPool(c.ServerRootCA)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: server_root_ca holds %w; check the ConfigMap that githubServerTLS names", errUnusable, err)
 		}
 		made, err := actions.NewClient(c.ConfigureURL, c.ForActions(), actions.Options{
 			UserAgent: actions.UserAgent{
@@ -72,19 +71,4 @@ func Connect(log logr.Logger) Connector {
 		}
 		return client{made}, nil
 	}
-}
-
-// trusted returns the system's certificates with those in pem added; nil means the system's alone.
-func trusted(pem string) (*x509.CertPool, error) {
-	if pem == "" {
-		return nil, nil
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool() // a system without certificates still has ours
-	}
-	if !roots.AppendCertsFromPEM([]byte(pem)) {
-		return nil, fmt.Errorf("%w: server_root_ca holds no certificate in PEM; check the ConfigMap that githubServerTLS names", errUnusable)
-	}
-	return roots, nil
 }

@@ -58,6 +58,8 @@ const (
 	AnnotationListenerSession = "actions.github.com/listener-session-id"
 	// AnnotationIntegrityHash is the hash of what decides whether a dependent object has to be replaced.
 	AnnotationIntegrityHash = "actions.github.com/integrity-hash"
+	// AnnotationValuesHash, on an AutoscalingRunnerSet, changes with each upgrade that changes the chart's values.
+	AnnotationValuesHash = "actions.github.com/values-hash"
 	// AnnotationCleanupPrefix starts the annotations in which the chart names the objects that ARC protects with a
 	// finalizer of its own.
 	AnnotationCleanupPrefix = "actions.github.com/cleanup-"

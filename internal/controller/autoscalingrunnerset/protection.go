@@ -18,16 +18,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationValuesHash, on an AutoscalingRunnerSet, changes with each upgrade that changes the chart's values.
-const annotationValuesHash = "actions.github.com/values-hash"
-
 // stripProtection removes ARC's cleanup-protection from the objects of a chart that is not of the manager's version, and so
 // may be ARC's, once for each upgrade. Were it left until the set is deleted, an upgrade that drops one of the objects would
 // drop the annotation that names it as well, and the finalizer would hold the object for ever. ARC's chart may have put it
 // back since, so that what the chart before named is looked after, too. The set's own work does not depend on it.
 func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	version := p.set.Labels[v1alpha1.LabelVersion]
-	release := string(p.set.UID) + " " + version + " " + p.set.Annotations[annotationValuesHash]
+	release := string(p.set.UID) + " " + version + " " + p.set.Annotations[v1alpha1.AnnotationValuesHash]
 	before := c.memory.stripped(p.key)
 	if p.set.DeletionTimestamp != nil || before.release == release {
 		return nil

@@ -22,7 +22,7 @@ import (
 func protectedByARC(set *v1alpha1.AutoscalingRunnerSet) {
 	set.Labels[v1alpha1.LabelVersion] = "0.14.2"
 	set.Annotations = map[string]string{
-		annotationValuesHash: "8d2e7a",
+		v1alpha1.AnnotationValuesHash:                                           "8d2e7a",
 		v1alpha1.AnnotationCleanupPrefix + "github-secret-name":                 "kept",
 		v1alpha1.AnnotationCleanupPrefix + "no-permission-service-account-name": "kept",
 		v1alpha1.AnnotationCleanupPrefix + "manager-role-name":                  "kept",
@@ -142,7 +142,7 @@ func TestProtectionIsStrippedAgainAfterAnUpgradeWithARCsChart(t *testing.T) {
 		f.create(newSet(protectedByARC))
 		f.settle()
 		f.create(protectedObjects()...)
-		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations[annotationValuesHash] = "another" })
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations[v1alpha1.AnnotationValuesHash] = "another" })
 		f.settle()
 		f.wantProtected(noObject)
 	})

@@ -109,13 +109,14 @@ func (h *history) planCreation(p *plan, want demand, out unseen) {
 	t := &p.tally
 	missing := want.replicas - t.waiting - t.working - t.held - out.expected
 	room := want.maxRunners - t.notEnded - out.expected
+	failures := h.failuresAtWorst(p)
 	if room >= 0 { // otherwise there would be too many runners if all that may exist do
-		p.repeat = h.allowed(p, min(out.unanswered, missing+out.unanswered), out.expected-out.unanswered)
+		p.repeat = p.allowed(failures, h.now, min(out.unanswered, missing+out.unanswered), out.expected-out.unanswered)
 	}
 	if p.repeat < out.unanswered {
 		p.requeueBy(h.now.Add(longestAwayPause)) // to see whether the others are there, or are not expected any more
 	}
-	p.create = h.allowed(p, min(missing, room), out.expected)
+	p.create = p.allowed(failures, h.now, min(missing, room), out.expected)
 	if most := maxCreatesPerPass - p.repeat; p.create > most {
 		p.create = most
 		if h.mayCreate() { // otherwise nothing is created now that the next pass could go on with
@@ -133,13 +134,12 @@ func (h *history) mayCreate() bool { return !h.namespaceTerminating && !h.now.Be
 
 // allowed returns how many of the wanted runners may be created after the failures of earlier ones. expected is how many are
 // under way that nobody sees yet.
-func (h *history) allowed(p *plan, wanted, expected int) int {
-	failures := h.failuresAtWorst(p)
+func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
 	unproven := p.tally.starting
 	if failures.isOutdated() {
 		unproven = p.tally.waiting // it is up for seconds before GitHub refuses it
 	}
-	allowed, due := failures.allows(max(0, wanted), unproven+expected, h.now)
+	allowed, due := failures.allows(max(0, wanted), unproven+expected, now)
 	p.requeueBy(due)
 	return allowed
 }
