@@ -35,11 +35,10 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	s.historyOf(r).askedAt = s.now
-	s.historyOf(r).note(answered(answerMissing), s.now)
+	s.answer(r, answerMissing)
 	r.registrationID++
 	s.later(askMissingAgainAfter).pass()
-	s.historyOf(r).note(answered(answerMissing), s.now)
+	s.answer(r, answerMissing)
 	if p := s.pass(); len(p.delete) != 0 {
 		t.Errorf("deleted after one answer about its registration")
 	}

@@ -14,6 +14,12 @@ import (
 
 func answered(r answer) pool.Call[answer] { return pool.Call[answer]{Result: r} }
 
+// answer has GitHub be asked about a runner now, and answer at once.
+func (s *scenario) answer(r *runnerView, result answer) {
+	s.historyOf(r).askedAt = s.now
+	s.historyOf(r).note(answered(result), s.now)
+}
+
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
@@ -23,15 +29,14 @@ func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	if p := s.later(idlePatience).pass(); len(p.lookUp) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
-	s.historyOf(r).askedAt = s.now
-	s.historyOf(r).note(answered(answerMissing), s.now)
+	s.answer(r, answerMissing)
 	if p := s.later(askMissingAgainAfter - time.Second).pass(); len(p.lookUp) != 0 {
 		t.Error("asked again too early")
 	}
 	if p := s.later(time.Second).pass(); len(p.lookUp) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
-	s.historyOf(r).note(answered(answerMissing), s.now)
+	s.answer(r, answerMissing)
 	if p := s.pass(); len(p.delete) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
@@ -42,8 +47,7 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	s.historyOf(r).askedAt = s.now
-	s.historyOf(r).note(answered(answerRegistered), s.now)
+	s.answer(r, answerRegistered)
 	if p := s.later(askAgainAfter - time.Second).pass(); len(p.lookUp) != 0 {
 		t.Error("asked again within a minute")
 	}
@@ -86,8 +90,7 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idlePatience).pass()
-	s.historyOf(r).askedAt = s.now
-	s.historyOf(r).note(answered(answerRegistered), s.now)
+	s.answer(r, answerRegistered)
 	s.want.assignedJobs = 0
 	s.later(time.Hour).pass()
 	s.want.assignedJobs = 1
@@ -125,8 +128,7 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	if p := s.later(lingerPatience).pass(); len(p.deregister) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
-	s.historyOf(r).askedAt = s.now
-	s.historyOf(r).note(answered(answerBusy), s.now)
+	s.answer(r, answerBusy)
 	if p := s.later(lingerPatience - time.Second).pass(); len(p.deregister) != 0 {
 		t.Error("asked again within a minute")
 	}
