@@ -104,6 +104,8 @@ func registeredCondition(p *pass) *kube.Condition {
 		condition = kube.False(conditionType, v1alpha1.ReasonNameTooLong, p.obstacle.Error())
 	case p.desired.URL == "" && p.obstacle != nil:
 		condition = kube.False(conditionType, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
+	case p.answered() && p.unrecorded():
+		return unrecordedCondition(p)
 	case p.answered():
 		return answerCondition(p)
 	case p.registration == nil && !p.refusedBefore():
@@ -139,6 +141,21 @@ func unanswered(p *pass) kube.Condition {
 func (p *pass) refusedBefore() bool {
 	previous := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
 	return previous != nil && previous.Status == metav1.ConditionFalse && previous.ObservedGeneration == p.set.Generation
+}
+
+// unrecorded reports whether the answer holds a registration that could not be written to the set's annotations.
+func (p *pass) unrecorded() bool {
+	return p.lastSync.Err == nil && (p.registration == nil || *p.registration != *p.lastSync.Result.registration())
+}
+
+// unrecordedCondition returns nil where the write only has to be repeated on a newer object.
+func unrecordedCondition(p *pass) *kube.Condition {
+	if p.failure == nil {
+		return nil
+	}
+	condition := kube.Unknown(v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonReconcileFailed, fmt.Sprintf(
+		"GitHub has scale set %d, and the set's annotations could not be changed: %s", p.lastSync.Result.set.ID, kube.WithAdvice(p.failure)))
+	return &condition
 }
 
 // answerCondition returns what GitHub's answer means for the registration, nil where the answer is a failure that changes

@@ -50,6 +50,26 @@ func TestCopiedAnnotationTakesOverNothing(t *testing.T) {
 	}
 }
 
+// TestCopyOfAWholeSetGetsAScaleSetOfItsOwn: the copy has the other's id and the name that belongs to it, and asks for another.
+func TestCopyOfAWholeSetGetsAScaleSetOfItsOwn(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Name, s.UID = "first", "first-uid" }))
+		first := types.NamespacedName{Namespace: setNamespace, Name: "first"}
+		for range 3 {
+			controllertest.Reconcile(f, f.controller, first)
+			controllertest.Elapse(2 * statusPeriod)
+		}
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
+			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1", v1alpha1.AnnotationRunnerScaleSetName: "first"}
+		}))
+		f.settle()
+		if got := f.set().Status.Registration; got == nil || got.ID != 2 || got.Name != setKey.Name {
+			t.Errorf("registration = %+v, want scale set 2 of the name %q", got, setKey.Name)
+		}
+	})
+}
+
 func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "victim", 1, "victim")}

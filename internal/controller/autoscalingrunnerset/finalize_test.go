@@ -268,6 +268,26 @@ func TestReleaseStripsCleanupProtection(t *testing.T) {
 	})
 }
 
+// An API server that has just started refuses for a moment what it will allow once it has read the Roles.
+func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.deletable()
+		f.github.mu.Lock()
+		f.github.unresolved = apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("the Roles are not read yet"))
+		f.github.mu.Unlock()
+		f.drained()
+		f.reconcile()
+		f.github.mu.Lock()
+		f.github.unresolved = nil
+		f.github.mu.Unlock()
+		controllertest.Elapse(retryBaseDelay)
+		f.settle()
+		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestReleaseToleratesForbidden(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {

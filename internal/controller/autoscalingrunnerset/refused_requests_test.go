@@ -77,3 +77,32 @@ func (f *fixture) applyAnswers(err error) {
 		controllertest.Elapse(2 * statusPeriod)
 	}
 }
+
+// TestRegistrationThatCannotBeWrittenIsSaid: GitHub has the scale set, and the set can't be told to have it.
+func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.refuseAnnotations(apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "set", errors.New("a policy guards it")))
+		f.create(newSet())
+		for range 3 {
+			_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+			controllertest.Elapse(2 * statusPeriod)
+		}
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, v1alpha1.ReasonReconcileFailed)
+		f.wantMessage(v1alpha1.ConditionScaleSetRegistered, "scale set 1", "a policy guards it", "grant it")
+		f.refuseAnnotations(nil)
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
+	})
+}
+
+// refuseAnnotations fails writes of the annotation with the scale set's id with err, or lets them succeed for nil.
+func (f *fixture) refuseAnnotations(err error) {
+	f.Helper()
+	f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		if err != nil && object.GetAnnotations()[v1alpha1.AnnotationRunnerScaleSetID] != "" {
+			return err
+		}
+		return c.Patch(ctx, object, patch, options...)
+	}
+	f.restart(nil)
+}

@@ -186,7 +186,7 @@ func (s *scaleSetSync) identify(p *pass, last syncResult) {
 		s.id = p.registration.ID
 	case asked && last.set != nil:
 		s.id = last.set.ID // of a spec that changed before the answer could be recorded
-	case registered:
+	case registered && s.owners[p.registration.ID] == "": // otherwise the annotations were copied, name and all
 		s.id, s.named = p.registration.ID, &p.registration.Name
 	}
 	if registered && p.registration.Name != "" {

@@ -64,6 +64,13 @@ func registrationLeft(cause string) kube.Event {
 		"the registration is left on GitHub, which removes it after a day: "+cause)
 }
 
+// hookResourcesLeft names what nobody will delete, and how to find it. The API server's words come last, as they may be long.
+func hookResourcesLeft(runner string, refusal error) kube.Event {
+	return kube.Warning("HookResourcesLeft", actionDelete, fmt.Sprintf(
+		"pods and Secrets that container hooks made for the runner's job may be left: delete those labelled %s=%s: %v",
+		v1alpha1.LabelRunnerPod, runner, refusal))
+}
+
 // podMetadataForbidden names the ways out: the permission, the policy, or the flag that turns the patch off. The API
 // server's words come last, as they may be long.
 func podMetadataForbidden(namespace string, refusal error) kube.Event {

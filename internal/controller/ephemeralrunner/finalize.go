@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,15 +142,22 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error
 	return c.patchStatus(ctx, p, before, podKept(status.Message))
 }
 
-// deleteHookResources deletes, once, the pods and Secrets that container hooks made for the runner's job.
+// deleteHookResources deletes, once, the pods and Secrets that container hooks made for the runner's job. They have no owner,
+// so nothing else deletes them: a refusal is believed only when it lasts, and what is left then is named by an Event.
 func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 	if p.memory.hooksDeleted || !usesContainerHooks(&p.Spec.PodSpec) {
 		return nil
 	}
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
-		if err := c.deleteLabelled(ctx, p, list); err != nil {
+	err := errors.Join(c.deleteLabelled(ctx, p, &corev1.PodList{}), c.deleteLabelled(ctx, p, &corev1.SecretList{}))
+	if apierrors.IsForbidden(err) {
+		now := c.options.Clock.Now()
+		kube.SetIfZero(&p.memory.hooksRefusedAt, now)
+		if now.Before(p.memory.hooksRefusedAt.Add(kube.ForbiddenTimeout)) {
 			return err
 		}
+		c.record(ctx, p, hookResourcesLeft(p.Name, err))
+	} else if err != nil {
+		return err
 	}
 	p.memory.hooksDeleted = true
 	return nil
@@ -159,18 +167,19 @@ func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 func (c *Controller) deleteLabelled(ctx context.Context, p *pass, list client.ObjectList) error {
 	err := c.options.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: p.Name})
 	if err != nil {
-		return p.ignoreGoneOrForbidden("list what container hooks made", err)
+		return fmt.Errorf("list what container hooks made: %w", err)
 	}
 	objects, err := meta.ExtractList(list)
 	if err != nil {
 		return fmt.Errorf("list what container hooks made: %w", err)
 	}
+	var errs []error
 	for _, object := range objects {
-		if err := p.ignoreGoneOrForbidden("delete what container hooks made", c.options.Client.Delete(ctx, object.(client.Object))); err != nil {
-			return err
+		if err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object.(client.Object))); err != nil {
+			errs = append(errs, fmt.Errorf("delete what container hooks made: %w", err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // removeFinalizers removes the finalizers, once, and records an Event about what is left on GitHub, if anything.

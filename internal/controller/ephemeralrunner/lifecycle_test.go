@@ -298,28 +298,6 @@ func TestRunnerWithoutFinalizersGoesOnItsWay(t *testing.T) {
 	}, newRunner())
 }
 
-// A policy forbids the deletion of the runner's Secret, or of what container hooks made: the runner is deleted all the
-// same, and what it owns is collected.
-func TestRunnerGoesThoughItMayNotDeleteWhatItOwns(t *testing.T) {
-	for _, request := range []string{"delete Secret", "list SecretList", "list PodList"} {
-		t.Run(request, func(t *testing.T) {
-			inBubble(t, func(f *fixture) {
-				f.started()
-				f.setStatus(jobDone)
-				f.setPod(exits(0))
-				f.api.refuse = map[string]error{request: apierrors.NewForbidden(secrets, name, errors.New("policy"))}
-				f.settle()
-				if f.runner() != nil {
-					t.Errorf("it is left: %s", f.api.sent())
-				}
-				f.wantCalls() // its job has used the registration up
-			}, newRunner(func(r *v1alpha1.EphemeralRunner) {
-				r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
-			}))
-		})
-	}
-}
-
 // It was seen to run, and its status was not written yet; then the node forgets that it had started.
 func TestRunnerThatWasSeenUpGetsANewRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {

@@ -43,10 +43,12 @@ type memory struct {
 	deletingAt    time.Time // the runner first seen with a deletionTimestamp
 	stoppedAt     time.Time // first seen without a running container since then
 	podGoneAt     time.Time // first seen without a pod since then
-	podLeft       bool      // may not be deleted by us: garbage collection does it once the runner is gone
-	deniedAt      time.Time // a policy or webhook last denied to have the pod patched
-	busy          bool      // GitHub has refused to remove the registration, because of a job
-	forced        bool      // the pod was deleted though GitHub had not answered
+
+	hooksRefusedAt time.Time // the API server first refused to have what container hooks made deleted
+	podLeft        bool      // may not be deleted by us: garbage collection does it once the runner is gone
+	deniedAt       time.Time // a policy or webhook last denied to have the pod patched
+	busy           bool      // GitHub has refused to remove the registration, because of a job
+	forced         bool      // the pod was deleted though GitHub had not answered
 
 	// shared is also used by calls in the pool; Controller.mu guards it.
 	shared struct {
