@@ -24,7 +24,7 @@ func (x *exchange) answerError() error {
 	failure := x.answer()
 	now := x.client.clock.Now()
 	until, limited := limitedUntil(failure.StatusCode, x.last.header, now)
-	assumed := !limited && failure.StatusCode == http.StatusTooManyRequests
+	assumed := !limited && (failure.StatusCode == http.StatusTooManyRequests || isSecondaryLimit(x.last))
 	if assumed {
 		until = now.Add(limitedPause)
 	}
@@ -33,6 +33,17 @@ func (x *exchange) answerError() error {
 	}
 	failure.rateLimited = true
 	return &RateLimitedError{Endpoint: failure.Endpoint, Until: until, Assumed: assumed, Err: failure}
+}
+
+// isSecondaryLimit reports whether a 403 is the REST API's secondary limit, which need not have a header that says so: GitHub's
+// documentation asks for a minute's pause then, and its own clients recognize it by the page that it links to, or by its text.
+func isSecondaryLimit(answer *response) bool {
+	var body errorBody
+	if answer.status != http.StatusForbidden || json.Unmarshal(answer.body, &body) != nil {
+		return false
+	}
+	return strings.HasSuffix(body.DocumentationURL, "secondary-rate-limits") || strings.HasSuffix(body.DocumentationURL, "abuse-rate-limits") ||
+		strings.Contains(strings.ToLower(body.Message), "secondary rate limit")
 }
 
 // answer describes the last answer.
@@ -79,6 +90,8 @@ type errorBody struct {
 	// Error and Details are set instead when a component in between wrapped the service's answer.
 	Error   string `json:"error"`
 	Details string `json:"details"`
+	// DocumentationURL is the REST API's link to the page about the failure.
+	DocumentationURL string `json:"documentation_url"`
 }
 
 // explain reads what an answer says about its failure.

@@ -68,18 +68,26 @@ func TestShortLimitIsWaitedFor(t *testing.T) {
 }
 
 func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
-	s := newServer(t)
-	s.on(getSetCall, reply{status: 429})
-	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
-	var limited *RateLimitedError
-	if !errors.As(err, &limited) {
-		t.Fatalf("got %v, want *RateLimitedError", err)
-	}
-	if want := s.clock.Now().Add(time.Minute); !limited.Until.Equal(want) {
-		t.Errorf("until %s, want %s", limited.Until, want)
-	}
-	if !limited.Assumed || strings.Contains(err.Error(), "until 2026") {
-		t.Errorf("assumed: %t in %q, want it said that GitHub named no time", limited.Assumed, err)
+	for name, answer := range map[string]reply{
+		"429":             {status: 429},
+		"403 by its text": {status: 403, body: `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes."}`},
+		"403 by its link": {status: 403, body: `{"message":"no","documentation_url":"https://docs.github.com/rest/using-the-rest-api#secondary-rate-limits"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.on(getSetCall, answer)
+			_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+			var limited *RateLimitedError
+			if !errors.As(err, &limited) || errors.Is(err, ErrUnauthorized) {
+				t.Fatalf("got %v, want *RateLimitedError and no refused credential", err)
+			}
+			if want := s.clock.Now().Add(time.Minute); !limited.Until.Equal(want) {
+				t.Errorf("until %s, want %s", limited.Until, want)
+			}
+			if !limited.Assumed || strings.Contains(err.Error(), "until 2026") {
+				t.Errorf("assumed: %t in %q, want it said that GitHub named no time", limited.Assumed, err)
+			}
+		})
 	}
 }
 

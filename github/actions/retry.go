@@ -16,7 +16,7 @@ const (
 	maxRetries = 4
 	// firstPause is doubled after each attempt: 1, 2, 4, 8 s, 15 s in all, half of CallTimeout.
 	firstPause = time.Second
-	// limitedPause is how long to keep away after a 429 that doesn't say; GitHub's documentation asks for a minute.
+	// limitedPause is how long to keep away after a limit that doesn't say; GitHub's documentation asks for a minute.
 	limitedPause = time.Minute
 	// longestPause bounds what is believed of a server's wish: a limit lasts an hour, a wrong date must not last forever.
 	longestPause = 24 * time.Hour

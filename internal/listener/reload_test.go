@@ -213,18 +213,37 @@ func TestWatchingADirectoryThatIsNotThere(t *testing.T) {
 	}
 }
 
+// GitHub grants a scale set one session at a time, so the first is closed before the second is opened.
 func TestCredentialsThatChangeWhileASessionIsOpened(t *testing.T) {
 	inBubble(t, func(s *scenario) {
-		answer := make(chan struct{})
-		s.github.onOpen = func() error { <-answer; return nil }
-		s.start()
-		s.reload(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
-		close(answer)
-		s.pass(time.Second)
-		if s.github.noted("close session session-1") != 1 || s.cluster.last().SessionID != "session-2" {
-			t.Errorf("calls of GitHub %v, published %+v; want the first session closed and the second used", s.github.calls, s.cluster.last())
+		s.reloadWhileOpening(func(c *config.Config) { c.Credentials = &config.Credentials{Token: "second"} })
+		if diff := cmp.Diff([]string{"0s open 1", "0s close 1 session-1", "0s open 1"}, s.github.calls); diff != "" {
+			t.Errorf("calls of GitHub (-want +got):\n%s", diff)
 		}
 	})
+}
+
+func TestScaleSetThatChangesWhileASessionIsOpened(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.reloadWhileOpening(func(c *config.Config) { c.RunnerScaleSetID = 2 })
+		if s.github.noted("close session session-1") != 1 || s.github.noted("open 2") != 1 {
+			t.Errorf("calls of GitHub %v", s.github.calls)
+		}
+	})
+}
+
+// reloadWhileOpening changes the configuration while GitHub is asked for the first session, and then waits for the second.
+func (s *scenario) reloadWhileOpening(change func(*config.Config)) {
+	s.Helper()
+	answer := make(chan struct{})
+	s.github.onOpen = func() error { <-answer; return nil }
+	s.start()
+	s.reload(change)
+	close(answer)
+	s.pass(time.Second)
+	if got := s.cluster.last().SessionID; got != "session-2" {
+		s.Errorf("published session %s, want the second", got)
+	}
 }
 
 // Where changes of the file are not announced, such as on a node that has used up its watches, they are seen nevertheless.

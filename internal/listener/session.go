@@ -55,8 +55,27 @@ func (l *loop) open(now time.Time) {
 	client, settings, lastID, generation := s.client, l.config, s.sessionID, s.generation
 	l.runAsync(openTimeout, func(ctx context.Context) func() {
 		client, session, err := l.openSession(ctx, client, settings, lastID)
-		return func() { l.opened(client, session, generation, err) }
+		return func() {
+			s.underWay = false
+			if generation != s.generation || err == nil && l.stopping {
+				l.leave(session, settings.RunnerScaleSetID)
+			} else {
+				l.opened(client, session, err)
+			}
+		}
 	})
+}
+
+// leave gives up a session, nil for none, whose client's configuration has changed while it was opened, or that comes too late.
+// One of the same scale set is closed before the next is opened, or at the process's end: GitHub grants one at a time.
+func (l *loop) leave(session Session, scaleSetID int) {
+	switch {
+	case session == nil:
+	case scaleSetID == l.config.RunnerScaleSetID:
+		l.session.sessionID = session.ID()
+	default:
+		l.closeSession(session)
+	}
 }
 
 // openSession makes a client if there is none, closes the last session, whichever process left it open, and creates a
@@ -77,17 +96,10 @@ func (l *loop) openSession(ctx context.Context, client GitHub, settings *config.
 	return client, session, err
 }
 
-func (l *loop) opened(client GitHub, session Session, generation int, err error) {
+func (l *loop) opened(client GitHub, session Session, err error) {
 	now := l.clock.Now()
 	s := &l.session
-	s.underWay = false
-	switch {
-	case generation != s.generation || err == nil && l.stopping:
-		if err == nil {
-			l.closeSession(session)
-		}
-		return
-	case err != nil:
+	if err != nil {
 		s.client = client
 		l.openFailed(err)
 		return
@@ -160,7 +172,8 @@ func (l *loop) dropSession(now time.Time) {
 	l.polls.cancel()
 }
 
-// reconnect has a new client made from the configuration, and a new session opened with it, at once.
+// reconnect has a new client made from the configuration, and a new session opened with it, at once or as soon as an attempt
+// that is under way has ended.
 func (l *loop) reconnect(now time.Time) {
 	s := &l.session
 	s.generation++
@@ -174,7 +187,7 @@ func (l *loop) reconnect(now time.Time) {
 	l.dropSession(now)
 }
 
-// closeSession closes a session that is not wanted. If that fails, it is closed when the next one is opened.
+// closeSession closes the session of a scale set that is no longer used.
 func (l *loop) closeSession(session Session) {
 	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
 		err := session.Close(ctx)

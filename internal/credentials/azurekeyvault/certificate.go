@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 	"github.com/google/uuid"
 	"k8s.io/utils/clock"
+	"software.sslmate.com/src/go-pkcs12"
 )
 
 // assertionLifetime is how long an assertion may be used: Entra allows 10 min, one request needs seconds, the rest is
@@ -60,15 +61,29 @@ func (v Vault) now() time.Time {
 	return v.Clock.Now()
 }
 
-// readCertificate returns the key in a PEM file and the certificate in it that belongs to the key. A file may hold a
-// whole chain.
+// readCertificate returns the key in a file and the certificate in it that belongs to the key. A file may hold a whole chain.
 func readCertificate(path string) (*x509.Certificate, *rsa.PrivateKey, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, &CertificateError{Path: path, Reason: fmt.Sprintf("%v; mount it into the manager's pod, where the listeners' credentials are read", err)}
 	}
-	var certificates []*x509.Certificate
-	var key *rsa.PrivateKey
+	key, certificates := decodePEM(content)
+	if key == nil {
+		key, certificates = decodePKCS12(content)
+	}
+	if key == nil {
+		return nil, nil, &CertificateError{Path: path, Reason: "it holds no RSA private key; use a file with certificate and key, PEM or PKCS#12 without a password"}
+	}
+	for _, certificate := range certificates {
+		if key.PublicKey.Equal(certificate.PublicKey) {
+			return certificate, key, nil
+		}
+	}
+	return nil, nil, &CertificateError{Path: path, Reason: "it holds no certificate that belongs to its private key; put both into one file"}
+}
+
+// decodePEM returns a nil key where there is none.
+func decodePEM(content []byte) (key *rsa.PrivateKey, certificates []*x509.Certificate) {
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
 		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
 			certificates = append(certificates, certificate)
@@ -77,15 +92,17 @@ func readCertificate(path string) (*x509.Certificate, *rsa.PrivateKey, error) {
 			key = found
 		}
 	}
-	if key == nil {
-		return nil, nil, &CertificateError{Path: path, Reason: "it holds no RSA private key; use a PEM file with certificate and key, not PKCS#12"}
+	return key, certificates
+}
+
+// decodePKCS12 returns a nil key for anything but a PKCS#12 file with an RSA key and no password, as vaults export it.
+func decodePKCS12(content []byte) (*rsa.PrivateKey, []*x509.Certificate) {
+	found, certificate, _, err := pkcs12.DecodeChain(content, "")
+	if err != nil {
+		return nil, nil
 	}
-	for _, certificate := range certificates {
-		if key.PublicKey.Equal(certificate.PublicKey) {
-			return certificate, key, nil
-		}
-	}
-	return nil, nil, &CertificateError{Path: path, Reason: "it holds no certificate that belongs to its private key; put both into one PEM file"}
+	key, _ := found.(*rsa.PrivateKey)
+	return key, []*x509.Certificate{certificate}
 }
 
 // rsaKey returns nil for anything but an RSA key in PKCS#1 or PKCS#8.

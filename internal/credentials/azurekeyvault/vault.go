@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/clock"
@@ -24,7 +25,7 @@ import (
 var ErrNotFound = errors.New("not found in the vault")
 
 // ErrAddress says that Vault.URL is no address of a vault.
-var ErrAddress = errors.New("it is not the address of a vault; use https://NAME.vault.azure.net")
+var ErrAddress = errors.New("it is not the address of a vault; use https://NAME.vault.azure.net, or that of Azure China or Azure US Government")
 
 const (
 	// apiVersion of the vault's REST interface; every sovereign cloud has it.
@@ -39,13 +40,13 @@ type Vault struct {
 	URL string
 	// TenantID and ClientID are the Entra tenant and the application in it.
 	TenantID, ClientID string
-	// CertificatePath is a PEM file with the application's certificate and RSA key.
+	// CertificatePath is a file with the application's certificate and RSA key, PEM or PKCS#12 without a password.
 	CertificatePath string
 	// HTTP sends the requests; nil means http.DefaultClient.
 	HTTP *http.Client
 	// Clock dates the assertion; nil means the real one.
 	Clock clock.PassiveClock
-	// Authority issues tokens; "" means the one of the cloud that the vault's host belongs to.
+	// Authority issues tokens, for a vault of any host; "" means the one of the cloud that the vault's host belongs to.
 	Authority string
 }
 
@@ -62,21 +63,24 @@ func (e *Error) Error() string {
 	return strings.TrimRight(fmt.Sprintf("Azure answered %d %s: %s", e.StatusCode, e.Code, e.Message), ": ")
 }
 
-// clouds are those that differ in where tokens come from and what they are for. The first is the public one.
-var clouds = []struct{ hostSuffix, authority, scope string }{
+// cloud says where the tokens for its vaults come from and what they are for.
+type cloud struct{ hostSuffix, authority, scope string }
+
+// clouds begins with the public one.
+var clouds = []cloud{
 	{".vault.azure.net", "https://login.microsoftonline.com", "https://vault.azure.net/.default"},
 	{".vault.azure.cn", "https://login.chinacloudapi.cn", "https://vault.azure.cn/.default"},
 	{".vault.usgovcloudapi.net", "https://login.microsoftonline.us", "https://vault.usgovcloudapi.net/.default"},
 }
 
-// cloudOf returns the authority and the scope for a vault's host.
-func cloudOf(host string) (authority, scope string) {
-	for _, cloud := range clouds {
-		if strings.HasSuffix(strings.ToLower(host), cloud.hostSuffix) {
-			return cloud.authority, cloud.scope
-		}
+// cloudOf returns the cloud that a vault's host belongs to. To no other host a token is sent: whoever may create an
+// AutoscalingRunnerSet could name his own, and read all vaults with the application's token.
+func cloudOf(host string) (cloud, bool) {
+	i := slices.IndexFunc(clouds, func(c cloud) bool { return strings.HasSuffix(strings.ToLower(host), c.hostSuffix) })
+	if i < 0 {
+		return cloud{}, false
 	}
-	return clouds[0].authority, clouds[0].scope
+	return clouds[i], true
 }
 
 // Secret returns the current version of a secret. It fails with ErrNotFound, ErrAddress, *Error,
@@ -86,7 +90,14 @@ func (v Vault) Secret(ctx context.Context, name string) (string, error) {
 	if err != nil || address.Scheme != "https" || address.Host == "" {
 		return "", ErrAddress
 	}
-	token, err := v.accessToken(ctx, address.Hostname())
+	at, known := cloudOf(address.Hostname())
+	switch {
+	case v.Authority != "":
+		at = cloud{authority: v.Authority, scope: clouds[0].scope}
+	case !known:
+		return "", ErrAddress
+	}
+	token, err := v.accessToken(ctx, at)
 	if err != nil {
 		return "", fmt.Errorf("get an access token for vault %s: %w", address.Host, err)
 	}
@@ -111,12 +122,8 @@ func (v Vault) Secret(ctx context.Context, name string) (string, error) {
 }
 
 // accessToken trades a signed assertion for a token.
-func (v Vault) accessToken(ctx context.Context, host string) (string, error) {
-	authority, scope := cloudOf(host)
-	if v.Authority != "" {
-		authority = v.Authority
-	}
-	endpoint := strings.TrimRight(authority, "/") + "/" + url.PathEscape(v.TenantID) + "/oauth2/v2.0/token"
+func (v Vault) accessToken(ctx context.Context, at cloud) (string, error) {
+	endpoint := strings.TrimRight(at.authority, "/") + "/" + url.PathEscape(v.TenantID) + "/oauth2/v2.0/token"
 	assertion, err := v.assertion(endpoint)
 	if err != nil {
 		return "", err
@@ -124,7 +131,7 @@ func (v Vault) accessToken(ctx context.Context, host string) (string, error) {
 	form := url.Values{
 		"grant_type":            {"client_credentials"},
 		"client_id":             {v.ClientID},
-		"scope":                 {scope},
+		"scope":                 {at.scope},
 		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
 		"client_assertion":      {assertion},
 	}

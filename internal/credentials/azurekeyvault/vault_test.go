@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+	"software.sslmate.com/src/go-pkcs12"
 )
 
 func TestSecret(t *testing.T) {
@@ -79,7 +80,8 @@ func TestUnusableAnswersDontLeak(t *testing.T) {
 }
 
 func TestUnusableAddress(t *testing.T) {
-	for _, address := range []string{"", "my-vault", "http://my-vault.vault.azure.net", "https://"} {
+	for _, address := range []string{"", "my-vault", "http://my-vault.vault.azure.net", "https://",
+		"https://vault.example.com", "https://my-vault.vault.azure.net.example.com"} {
 		if _, err := (Vault{URL: address}).Secret(t.Context(), "github"); err == nil || !strings.Contains(err.Error(), "https://NAME") {
 			t.Errorf("%q: got %v", address, err)
 		}
@@ -91,10 +93,10 @@ func TestClouds(t *testing.T) {
 		"a.vault.azure.net":         "https://login.microsoftonline.com",
 		"a.vault.azure.cn":          "https://login.chinacloudapi.cn",
 		"A.Vault.USGovCloudAPI.net": "https://login.microsoftonline.us",
-		"private.example.com":       "https://login.microsoftonline.com",
+		"private.example.com":       "",
 	} {
-		if authority, _ := cloudOf(host); authority != want {
-			t.Errorf("%s belongs to %s, want %s", host, authority, want)
+		if at, known := cloudOf(host); at.authority != want || known != (want != "") {
+			t.Errorf("%s belongs to %+v, want %s", host, at, want)
 		}
 	}
 }
@@ -106,12 +108,21 @@ func TestCertificateFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate := pemOf("CERTIFICATE", ours.certificate.Raw)
+	pfx := func(password string) []byte {
+		content, err := pkcs12.Modern.Encode(ours.key, ours.certificate, []*x509.Certificate{other.certificate}, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
 	for name, test := range map[string]struct {
 		content []byte
 		usable  bool
 	}{
 		"certificate and PKCS#1 key": {ours.pem, true},
 		"PKCS#8 key, then a chain":   {append(pemOf("PRIVATE KEY", pkcs8), append(pemOf("CERTIFICATE", other.certificate.Raw), certificate...)...), true},
+		"PKCS#12":                    {pfx(""), true},
+		"PKCS#12 with a password":    {pfx("secret"), false},
 		"no key":                     {certificate, false},
 		"no certificate":             {pemOf("PRIVATE KEY", pkcs8), false},
 		"another's certificate":      {append(pemOf("CERTIFICATE", other.certificate.Raw), pemOf("PRIVATE KEY", pkcs8)...), false},
