@@ -234,7 +234,7 @@ func TestScaleSetThatChangesWhileASessionIsOpened(t *testing.T) {
 
 // reloadWhileOpening changes the configuration while GitHub is asked for the first session, and then waits for the second.
 func (s *scenario) reloadWhileOpening(change func(*config.Config)) {
-	s.Helper()
+	s.t.Helper()
 	answer := make(chan struct{})
 	s.github.onOpen = func() error { <-answer; return nil }
 	s.start()
@@ -242,7 +242,7 @@ func (s *scenario) reloadWhileOpening(change func(*config.Config)) {
 	close(answer)
 	s.pass(time.Second)
 	if got := s.cluster.last().SessionID; got != "session-2" {
-		s.Errorf("published session %s, want the second", got)
+		s.t.Errorf("published session %s, want the second", got)
 	}
 }
 
