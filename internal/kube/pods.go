@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,4 +65,15 @@ func PodCondition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCon
 		}
 	}
 	return nil
+}
+
+// WhyTerminating returns what keeps a pod that is being deleted and should have been gone at due, and what to do about it.
+func WhyTerminating(pod string, due time.Time, finalizers []string) string {
+	since := due.UTC().Format(time.RFC3339)
+	if len(finalizers) == 0 {
+		return fmt.Sprintf("the pod %s should have been gone at %s: delete it with --force if its node is gone", pod, since)
+	}
+	return fmt.Sprintf("the pod %s should have been gone at %s, but its finalizers %s keep it: "+
+		"see why nobody removes them; where whoever added them is gone, remove them from the pod's metadata",
+		pod, since, strings.Join(finalizers, ", "))
 }

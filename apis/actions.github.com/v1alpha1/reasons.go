@@ -96,6 +96,6 @@ const (
 	ReasonInitContainerFailed = "InitContainerFailed"
 	// ReasonRunnerExitedWithoutJob: the runner ended well without ever having had a job.
 	ReasonRunnerExitedWithoutJob = "RunnerExitedWithoutJob"
-	// ReasonPodTerminating: the runner's pod is being deleted and stays, so that no other can be made, or the runner can't go.
+	// ReasonPodTerminating: the pod of a runner or listener is being deleted and stays, so that no other can be made, or its object can't go.
 	ReasonPodTerminating = "PodTerminating"
 )

@@ -29,7 +29,9 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 		if p.state.action == actionDeleteEnded {
 			p.state.action = actionReplace // it has no successor that would have to wait
 		}
-		p.state.reason, p.state.message = reasonStopping, "the listener ends its session"
+		if p.state.reason != v1alpha1.ReasonPodTerminating {
+			p.state.reason, p.state.message = reasonStopping, "the listener ends its session"
+		}
 		return c.applyAction(ctx, p, p.pod, p.state)
 	}
 	p.state = podState{reason: v1alpha1.ReasonListenerStopped, message: "the pod is gone; the Secrets stay until the scale set is deleted on GitHub"}

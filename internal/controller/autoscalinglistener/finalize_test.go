@@ -33,6 +33,9 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 	if !f.exists()["Role"] {
 		t.Error("the rights are gone before the listener has ended its session")
 	}
+	f.elapse(lostAfter)
+	f.settle()
+	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodTerminating)
 	f.releasePod()
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonListenerStopped)

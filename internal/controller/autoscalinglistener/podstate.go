@@ -98,12 +98,15 @@ func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) po
 	state := podState{reason: reasonReplacing, message: "the previous pod ends its session"}
 	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 	left := grace + lostAfter - terminating
-	if lost || left <= 0 {
+	switch {
+	case !lost && left > 0:
+		state.requeueAfter = left
+	case len(pod.Finalizers) > 0: // deleting it by force would not remove them
+		state.reason, state.message = v1alpha1.ReasonPodTerminating, kube.WhyTerminating(pod.Name, pod.DeletionTimestamp.Time, pod.Finalizers)
+	default:
 		state.action = actionForceDelete
 		state.message = fmt.Sprintf("node %s does not confirm that the pod has ended; it is no longer waited for", pod.Spec.NodeName)
-		return state
 	}
-	state.requeueAfter = left
 	return state
 }
 

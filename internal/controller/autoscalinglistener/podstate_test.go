@@ -138,6 +138,21 @@ func TestTerminatingPodHasItsGracePeriodByOurClock(t *testing.T) {
 	}
 }
 
+// To delete such a pod by force would change nothing.
+func TestTerminatingPodThatSomebodyKeepsIsLeftAndSaid(t *testing.T) {
+	pod := aPod(func(p *corev1.Pod) {
+		deletedAt(p, noon.Add(time.Minute))
+		p.Finalizers = []string{"example.com/hold"}
+	})
+	if got := assess(pod, demand{hash: "hash"}, noon, noon.Add(time.Minute)); got.reason != reasonReplacing || got.requeueAfter != lostAfter {
+		t.Errorf("within its time: %+v", got)
+	}
+	got := assess(pod, demand{hash: "hash"}, noon, noon.Add(time.Minute+lostAfter))
+	if got.action != actionKeep || got.reason != v1alpha1.ReasonPodTerminating || !strings.Contains(got.message, "example.com/hold") {
+		t.Errorf("%+v, want it left, and who keeps it", got)
+	}
+}
+
 func TestCrashLoopSaysHowOftenAndWhereToLook(t *testing.T) {
 	pod := aPod(func(p *corev1.Pod) {
 		notReady(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCrashLoop}})

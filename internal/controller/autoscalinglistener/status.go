@@ -83,6 +83,9 @@ func (p *pass) trouble() (reason, message string, stalled bool) {
 	if refusal := p.refusal(); refusal != "" {
 		return v1alpha1.ReasonReconcileFailed, refusal, true
 	}
+	if p.state.reason == v1alpha1.ReasonPodTerminating {
+		return p.state.reason, p.state.message, true
+	}
 	if p.failure != nil {
 		return v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false
 	}

@@ -138,7 +138,7 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error
 	}
 	due, finalizers := terminationOf(p.pod)
 	status.Ready, status.Reason = false, v1alpha1.ReasonPodTerminating
-	status.Message = whyTerminating(p.Name, due, finalizers)
+	status.Message = kube.WhyTerminating(p.Name, due, finalizers)
 	return c.patchStatus(ctx, p, before, podKept(status.Message))
 }
 

@@ -1,11 +1,8 @@
 package ephemeralrunner
 
 import (
-	"fmt"
-	"strings"
-	"time"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // planDeleteFailedPod: the pod's failure is in the status, and the pod is deleted. One that is still there after the
@@ -24,18 +21,7 @@ func planDeleteFailedPod(o *observation) decision {
 	case o.now.Before(due):
 		return decision{step: stepDeleteFailedPod, requeueAt: due}
 	default:
-		message := whyTerminating(o.runner.Name, o.deletionDueAt, o.finalizers)
+		message := kube.WhyTerminating(o.runner.Name, o.deletionDueAt, o.finalizers)
 		return decision{step: stepFail, reason: v1alpha1.ReasonPodTerminating, message: message}
 	}
-}
-
-// whyTerminating returns what keeps a pod that is being deleted and should have been gone at due, and what to do about it.
-func whyTerminating(pod string, due time.Time, finalizers []string) string {
-	since := due.UTC().Format(time.RFC3339)
-	if len(finalizers) == 0 {
-		return fmt.Sprintf("the pod %s should have been gone at %s: delete it with --force if its node is gone", pod, since)
-	}
-	return fmt.Sprintf("the pod %s should have been gone at %s, but its finalizers %s keep it: "+
-		"see why nobody removes them; where whoever added them is gone, remove them from the pod's metadata",
-		pod, since, strings.Join(finalizers, ", "))
 }
