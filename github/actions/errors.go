@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -183,6 +184,14 @@ func RetryAt(err error, suits time.Time) time.Time {
 func NamesException(err error) bool {
 	answer, ok := errors.AsType[*Error](err)
 	return ok && answer.TypeName != ""
+}
+
+// LacksReadByID reports whether GetRunnerScaleSetByID failed as it does at a service that doesn't have this call, which ARC never
+// makes. GitHub, which has it, names the exception where it lacks the scale set.
+func LacksReadByID(err error) bool {
+	answer, ok := errors.AsType[*Error](err)
+	return ok && answer.Endpoint == EndpointGetScaleSet && answer.TypeName == "" &&
+		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
 }
 
 // IsRejected reports whether GitHub refused the call itself, so that repeating it is of no use. 408 does not count: a proxy

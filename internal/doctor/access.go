@@ -23,7 +23,9 @@ var managerNeeds = []authorizationv1.ResourceAttributes{
 func listenerNeeds(runnerSet string) []authorizationv1.ResourceAttributes {
 	group := v1alpha1.GroupVersion.Group
 	return []authorizationv1.ResourceAttributes{
+		{Verb: "get", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet},
 		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet},
+		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Subresource: "status", Name: runnerSet},
 		{Verb: "patch", Group: group, Resource: "ephemeralrunners", Subresource: "status"},
 	}
 }

@@ -146,9 +146,9 @@ func (l *loop) acquireJobs(now time.Time) {
 	})
 }
 
-// roomForOffers returns how many of the offers that wait may be acquired. Where the service can't be asked which offers stand,
-// one that waits is lost with this process, so that all are acquired, and maxRunners limits the runners only. Not so by a set
-// that is drained or can't run all its jobs: others may.
+// roomForOffers returns how many of the offers that wait are to be acquired: as many as there is room for. A service that can't
+// list its offers loses those that wait here when this process ends, so there all are acquired, and maxRunners limits the runners
+// only; but not while the set can't run maxRunners: others may run them now.
 func (l *loop) roomForOffers() int {
 	capacity := l.capacity()
 	if l.offers.search.refused && capacity > 0 && capacity == l.scaler.maxRunners {

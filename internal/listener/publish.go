@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -204,7 +202,7 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	if err == nil && l.polls.unanswered {
 		l.pollSucceeded(now)
 	}
-	if statisticsUnknown(err) && l.scaler.known() {
+	if actions.LacksReadByID(err) && refusedForGood(err) && l.scaler.known() {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
 		unchanged, set, err = r.quiet, &actions.RunnerScaleSet{}, nil
 	}
@@ -227,14 +225,6 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	if patchID == l.scaler.desired.PatchID {
 		l.observe(set.Statistics, now)
 	}
-}
-
-// statisticsUnknown reports whether the service lacks the call for statistics. An answer that names its error type has it,
-// but lacks the scale set.
-func statisticsUnknown(err error) bool {
-	answer := refusalOf(err, actions.EndpointGetScaleSet)
-	return answer != nil && answer.TypeName == "" &&
-		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
 }
 
 // observe takes over statistics; nil stands for the last ones.

@@ -139,7 +139,7 @@ const (
 
 // AutoscalingRunnerSetStatus is what became of it. Counts have a default so that a column shows 0 and not nothing.
 type AutoscalingRunnerSetStatus struct {
-	// Runners that exist, in any state but succeeded.
+	// Runners that are pending, running or failed.
 	// +optional
 	// +kubebuilder:default=0
 	CurrentRunners int `json:"currentRunners"`

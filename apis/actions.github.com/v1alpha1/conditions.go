@@ -20,7 +20,7 @@ const (
 	ConditionListenerReady = "ListenerReady"
 	// ConditionDegraded: runners fail before they get a job; the message carries the pod's own reason.
 	ConditionDegraded = "Degraded"
-	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; no runners until the template changes.
+	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes there is only a probe now and then.
 	ConditionRunnerOutdated = "RunnerOutdated"
 	// ConditionVersionSupported: the chart that made the object is of this manager's version.
 	ConditionVersionSupported = "VersionSupported"

@@ -69,8 +69,8 @@ type EphemeralRunnerSetStatus struct {
 	// Running or Outdated.
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
-	// How many runners the listener may let GitHub assign jobs to; absent means maxRunners. Set while the set is
-	// outdated or degraded, so that jobs go to sets that can run them. Not in ARC.
+	// How many runners the listener may let GitHub assign jobs to; absent means maxRunners. Set while the
+	// set can't run them all, so that jobs go to sets that can. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Capacity *int `json:"capacity,omitempty"`

@@ -100,7 +100,7 @@ func (b podBuilder) container() corev1.Container {
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
-		// A turn of the listener's loop ends after 75 s at most, by its own timeouts; /healthz fails only when one had no effect.
+		// /healthz fails once the listener's loop has not turned for a minute. It waits for nobody, so GitHub can't bring that about.
 		StartupProbe:   probe("/healthz", 2, 30),
 		LivenessProbe:  probe("/healthz", 20, 3),
 		ReadinessProbe: probe("/readyz", 5, 2),

@@ -97,7 +97,7 @@ func TestMayLackReadByID(t *testing.T) {
 		"no answer":              {&actions.NetworkError{Err: errors.New("refused")}, false},
 		"not found by a program": {actions.ErrScaleSetNotFound, false},
 	} {
-		if got := mayLackReadByID(test.err); got != test.want {
+		if got := actions.LacksReadByID(test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

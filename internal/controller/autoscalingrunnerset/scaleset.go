@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -144,7 +143,7 @@ func (s *scaleSetSync) find(ctx context.Context) (*actions.RunnerScaleSet, error
 // by id. It fails with actions.ErrScaleSetNotFound where none of them has the id.
 func (s *scaleSetSync) findByID(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.github.GetRunnerScaleSetByID(ctx, s.id)
-	if !mayLackReadByID(err) {
+	if !actions.LacksReadByID(err) {
 		return current, err
 	}
 	for _, known := range s.knownAs {
@@ -168,14 +167,6 @@ func (s *scaleSetSync) findByName(ctx context.Context, known scaleSetName) (*act
 		}
 	}
 	return s.github.GetRunnerScaleSet(ctx, group.ID, known.Name)
-}
-
-// mayLackReadByID reports whether an answer to a read by id may be that of a service without this call, which ARC never makes.
-// GitHub, which has it, names the exception where it lacks the scale set.
-func mayLackReadByID(err error) bool {
-	answer, answered := errors.AsType[*actions.Error](err)
-	return answered && answer.Endpoint == actions.EndpointGetScaleSet && answer.TypeName == "" &&
-		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
 }
 
 // create creates the scale set. One that exists already is returned: the answer to an earlier attempt was lost.
