@@ -59,8 +59,8 @@ const defaultEntrypoint = "/ghalistener"
 
 // Controller reconciles AutoscalingListeners.
 type Controller struct {
-	options Options
-	memory  memory
+	options  Options
+	memories kube.Memories[memory]
 }
 
 // NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
@@ -111,7 +111,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	listener := &v1alpha1.AutoscalingListener{}
 	if err := c.options.Client.Get(ctx, request.NamespacedName, listener); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.memory.forget(request.NamespacedName)
+			c.memories.Forget(request.NamespacedName)
 			unpublish(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}
@@ -155,14 +155,13 @@ func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.Autosc
 type pass struct {
 	key      types.NamespacedName
 	listener *v1alpha1.AutoscalingListener
+	memory   *memory
 	now      time.Time
 	// set is the AutoscalingRunnerSet, nil when it is gone.
 	set *v1alpha1.AutoscalingRunnerSet
 	// pod is the listener's own, strays are other listener pods of the same scale set, which have to be gone before it starts.
 	pod    *corev1.Pod
 	strays []*corev1.Pod
-	// deletingSince is when the deletion of those that are being deleted was first seen, by UID.
-	deletingSince map[types.UID]time.Time
 
 	// resolved is what the listener needs to reach GitHub. It is nil where obstacle is why it can't be resolved.
 	resolved *credentials.Resolved

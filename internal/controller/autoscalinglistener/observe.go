@@ -14,7 +14,8 @@ import (
 
 // observe reads the objects of the listener, all of them from the cache.
 func (c *Controller) observe(ctx context.Context, listener *v1alpha1.AutoscalingListener) (*pass, error) {
-	p := &pass{key: client.ObjectKeyFromObject(listener), listener: listener, now: c.options.Clock.Now()}
+	own := client.ObjectKeyFromObject(listener)
+	p := &pass{key: own, listener: listener, memory: c.memories.Of(own), now: c.options.Clock.Now()}
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	key := client.ObjectKey{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName}
 	switch err := c.options.Client.Get(ctx, key, set); {
@@ -30,7 +31,7 @@ func (c *Controller) observe(ctx context.Context, listener *v1alpha1.Autoscaling
 	if err != nil {
 		return nil, fmt.Errorf("list listener pods: %w", err)
 	}
-	p.deletingSince = c.memory.noteDeletions(p.key, pods.Items, p.now)
+	p.memory.noteDeletions(pods.Items, p.now)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		switch {

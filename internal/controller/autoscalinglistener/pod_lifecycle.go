@@ -53,7 +53,7 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 		return err
 	}
 	if p.state.ready {
-		c.memory.noteSuccess(p.key)
+		p.memory.failures = 0
 	}
 	if p.state.action == actionKeep {
 		return c.announce(ctx, p)
@@ -71,7 +71,7 @@ func (c *Controller) announce(ctx context.Context, p *pass) error {
 	if p.pod.DeletionTimestamp != nil || p.pod.Annotations[annotationConfiguration] == p.configuration {
 		return nil
 	}
-	news, wait := c.memory.announces(p.key, p.configuration, p.now)
+	news, wait := p.memory.announces(p.configuration, p.now)
 	if wait > 0 {
 		p.requeue.After(wait)
 	}
@@ -84,7 +84,7 @@ func (c *Controller) announce(ctx context.Context, p *pass) error {
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("announce the configuration to pod %s: %w", p.pod.Name, err)
 	}
-	c.memory.noteAnnounced(p.key, p.configuration)
+	p.memory.announced = p.configuration
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 	case actionForceDelete:
 		options = append(options, client.GracePeriodSeconds(0))
 	case actionDeleteEnded:
-		c.memory.noteFailure(p.key, pod.UID, p.now)
+		p.memory.noteFailure(pod.UID, p.now)
 	}
 	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
@@ -144,7 +144,7 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 
 // start creates the pod, but not before the backoff of earlier failures is over.
 func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) error {
-	if failures, at := c.memory.failures(p.key); failures > 0 {
+	if failures, at := p.memory.failures, p.memory.failedAt; failures > 0 {
 		pause := kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, failures)
 		if wait := at.Add(pause).Sub(p.now); wait > 0 {
 			p.requeue.After(wait)
@@ -152,7 +152,7 @@ func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) err
 			return nil
 		}
 	}
-	if state, wait := c.memory.obstructed(p.key, p.now); wait > 0 {
+	if state, wait := p.memory.obstructed(p.now); wait > 0 {
 		p.requeue.After(wait)
 		p.state = state
 		return nil
@@ -171,7 +171,7 @@ func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) err
 	} else if err != nil {
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
-	c.memory.noteObstruction(p.key, podState{}, p.now)
+	p.memory.noteObstruction(podState{}, p.now)
 	ctrl.LoggerFrom(ctx).Info("Created the listener pod", "image", p.listener.Spec.Image, "scaleSetID", p.listener.Spec.RunnerScaleSetID)
 	return nil
 }
@@ -230,8 +230,8 @@ func (c *Controller) replaceUnseen(ctx context.Context, p *pass, own *corev1.Pod
 // postpone tries the pod's name again after a pause that grows, and reports whether the state that is why is a new one.
 func (c *Controller) postpone(p *pass, state podState) (first bool) {
 	p.state = state
-	first = c.memory.noteObstruction(p.key, state, p.now)
-	_, wait := c.memory.obstructed(p.key, p.now)
+	first = p.memory.noteObstruction(state, p.now)
+	_, wait := p.memory.obstructed(p.now)
 	p.requeue.After(wait)
 	return first
 }

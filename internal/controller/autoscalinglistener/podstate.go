@@ -123,7 +123,7 @@ func lostNode(pod *corev1.Pod) (bool, time.Time) {
 
 // assess decides about a pod by what is known in this pass.
 func (p *pass) assess(pod *corev1.Pod, wanted demand) podState {
-	deletingSince, seen := p.deletingSince[pod.UID]
+	deletingSince, seen := p.memory.deletingSince[pod.UID]
 	if !seen {
 		deletingSince = p.now // read after the list, if it is being deleted at all
 	}

@@ -122,7 +122,7 @@ func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, me
 	if suffix == credentials.ListenerConfigSuffix {
 		p.configuration = hash
 	}
-	if c.memory.secretIs(p.key, suffix, hash, p.now.Add(-recheckPeriod)) {
+	if p.memory.secretIs(suffix, hash, p.now.Add(-recheckPeriod)) {
 		return nil
 	}
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(wanted))
@@ -136,7 +136,7 @@ func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, me
 	if _, err := kube.Apply(ctx, c.options.Client, wanted, found); err != nil {
 		return err
 	}
-	c.memory.noteSecret(p.key, suffix, hash, p.now)
+	p.memory.noteSecret(suffix, hash, p.now)
 	return nil
 }
 
@@ -159,13 +159,13 @@ const noSecret = "none"
 // dropProxySecret deletes the Secret of a proxy that was removed from the spec. The pod that used it is about to be replaced,
 // because the proxy is part of its hash.
 func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
-	if c.memory.secretIs(p.key, credentials.ListenerProxySuffix, noSecret, time.Time{}) {
+	if p.memory.secretIs(credentials.ListenerProxySuffix, noSecret, time.Time{}) {
 		return nil
 	}
 	if err := c.deleteSecret(ctx, p, credentials.ListenerProxySuffix); err != nil {
 		return err
 	}
-	c.memory.noteSecret(p.key, credentials.ListenerProxySuffix, noSecret, p.now)
+	p.memory.noteSecret(credentials.ListenerProxySuffix, noSecret, p.now)
 	return nil
 }
 

@@ -29,7 +29,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	after := p.listener.DeepCopy()
 	after.Status.ObservedGeneration = p.listener.Generation
 	conditions := conditionsOf(p)
-	if p.failure != nil && !c.memory.mayRephrase(p.key, p.now) {
+	if p.failure != nil && !p.memory.mayRephrase(p.now) {
 		keepTexts(conditions, p.listener.Status.Conditions)
 	}
 	kube.SetConditions(&after.Status.Conditions, p.listener.Generation, p.now, conditions...)

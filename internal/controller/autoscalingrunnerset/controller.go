@@ -49,9 +49,9 @@ type Options struct {
 
 // Controller reconciles AutoscalingRunnerSets.
 type Controller struct {
-	options Options
-	waker   kube.Waker
-	memory  memory
+	options  Options
+	waker    kube.Waker
+	memories kube.Memories[memory]
 	// syncs, deregistrations and searches are the calls to GitHub, by AutoscalingRunnerSet.
 	syncs           *pool.Calls[types.NamespacedName, syncResult]
 	deregistrations *pool.Calls[types.NamespacedName, deregistration]
@@ -119,7 +119,7 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 	if err := kube.AddFinalizer(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
 		return err
 	}
-	c.memory.noteBegun(p.key)
+	p.memory.begunHere = true
 	return nil
 }
 
@@ -128,15 +128,16 @@ func (c *Controller) forget(key types.NamespacedName) {
 	c.syncs.Forget(key)
 	c.deregistrations.Forget(key)
 	c.searches.Forget(key)
-	c.memory.forget(key)
+	c.memories.Forget(key)
 	unpublish(key)
 }
 
 // pass is one reconciliation: what was observed, and what its steps found out for later ones.
 type pass struct {
-	key types.NamespacedName
-	set *v1alpha1.AutoscalingRunnerSet
-	now time.Time
+	key    types.NamespacedName
+	set    *v1alpha1.AutoscalingRunnerSet
+	memory *memory
+	now    time.Time
 	// runnerSets are those that the set owns, newest first. listeners are those of the set, the one to keep first.
 	runnerSets []v1alpha1.EphemeralRunnerSet
 	listeners  []v1alpha1.AutoscalingListener

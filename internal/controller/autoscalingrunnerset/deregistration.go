@@ -51,8 +51,8 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 		c.abandonDeregistration(p)
 		known = false
 	}
-	startedAt := c.memory.deregistrationStart(p.key, p.now)
-	state := deregistrationStateOf(last, known, registrations, startedAt, p.now)
+	kube.SetIfZero(&p.memory.deregistrationStart, p.now)
+	state := deregistrationStateOf(last, known, registrations, p.memory.deregistrationStart, p.now)
 	if !state.over && state.requeueAfter == 0 {
 		c.startDeregistration(p, registrations) // does nothing while a call runs
 	}
@@ -65,7 +65,7 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 // abandonDeregistration forgets the attempts and the deadline, so that the next deregistration has its own.
 func (c *Controller) abandonDeregistration(p *pass) {
 	c.deregistrations.Forget(p.key)
-	c.memory.forgetDeregistration(p.key)
+	p.memory.deregistrationStart = time.Time{}
 }
 
 // covers reports whether GitHub was asked to delete all of the registrations.

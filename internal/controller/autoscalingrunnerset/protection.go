@@ -25,7 +25,7 @@ import (
 func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	version := p.set.Labels[v1alpha1.LabelVersion]
 	release := string(p.set.UID) + " " + version + " " + p.set.Annotations[v1alpha1.AnnotationValuesHash]
-	before := c.memory.stripped(p.key)
+	before := p.memory.stripped
 	if p.set.DeletionTimestamp != nil || before.release == release {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	if err := c.unprotectAll(ctx, c.union(before.objects, now.objects)); err != nil {
 		return err
 	}
-	c.memory.noteStripped(p.key, now)
+	p.memory.stripped = now
 	return nil
 }
 

@@ -66,7 +66,7 @@ func (c *Controller) mayBeUnrecorded(p *pass) bool {
 		return false
 	}
 	last, _ := c.syncs.Last(p.key)
-	return last.Result.posted || !c.memory.begunHere(p.key)
+	return last.Result.posted || !p.memory.begunHere
 }
 
 // startSearch looks for the id in ARC's annotation, and else for group and name, as a scaleSetSync does whose answer was lost.

@@ -21,16 +21,16 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		return nil
 	}
 	c.recordScaling(ctx, p)
-	if wait := c.memory.statusWrittenAt(p.key).Add(statusPeriod).Sub(p.now); wait > 0 && !p.moved() {
+	if wait := p.memory.statusWrittenAt.Add(statusPeriod).Sub(p.now); wait > 0 && !p.moved() {
 		p.requeue.After(wait)
 		return nil
 	}
 	after := p.set.DeepCopy()
 	after.Status = statusOf(p, c.options.Version)
-	c.memory.show(p.key, after.Status.Conditions, p.deleting())
+	p.memory.show(p.key, after.Status.Conditions, p.deleting())
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
-		c.memory.noteStatus(p.key, p.now)
+		p.memory.statusWrittenAt = p.now
 		c.recordTransitions(ctx, p, after)
 	}
 	return client.IgnoreNotFound(err)

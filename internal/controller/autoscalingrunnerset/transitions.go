@@ -88,11 +88,10 @@ func (c *Controller) recordScaling(ctx context.Context, p *pass) {
 	if runnerSet == nil || p.deleting() {
 		return
 	}
-	last, known := c.memory.scaled(p.key)
-	spec := &runnerSet.Spec
-	if !known {
+	last, spec := p.memory.size, &runnerSet.Spec
+	if last == nil {
 		// The previous manager has recorded an Event about what this one finds at its start.
-		c.memory.noteScaled(p.key, scaling{runners: spec.Replicas})
+		p.memory.size = &scaling{runners: spec.Replicas}
 		return
 	}
 	if last.runners == spec.Replicas {
@@ -102,7 +101,7 @@ func (c *Controller) recordScaling(ctx context.Context, p *pass) {
 		p.requeue.After(wait)
 		return
 	}
-	c.memory.noteScaled(p.key, scaling{runners: spec.Replicas, recordedAt: p.now})
+	p.memory.size = &scaling{runners: spec.Replicas, recordedAt: p.now}
 	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, scaledFrom(last.runners, spec))
 }
 
