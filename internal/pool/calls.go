@@ -19,8 +19,8 @@ type Call[R any] struct {
 	Failures int
 }
 
-// Running reports whether the call has not returned yet.
-func (c Call[R]) Running() bool { return c.Finished.IsZero() }
+// Running reports whether the call was asked for and has not returned yet.
+func (c Call[R]) Running() bool { return !c.Started.IsZero() && c.Finished.IsZero() }
 
 // Calls remembers, by key, the calls that reconcilers asked for and how they ended. It is memory only: after a restart
 // nothing is known and everything is asked again, so every call must be safe to repeat.

@@ -84,8 +84,8 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 // awaitSync waits for a call that is still running, so that nothing is created on GitHub after the deletion, and adopts the
 // registration of one that was answered and is not recorded yet.
 func (c *Controller) awaitSync(_ context.Context, p *pass) (bool, error) {
-	last, known := c.syncs.Last(p.key)
-	if known && last.Running() {
+	last, _ := c.syncs.Last(p.key)
+	if last.Running() {
 		return false, nil
 	}
 	if (p.registration == nil || p.unconfirmed) && last.Result.set != nil {

@@ -169,19 +169,16 @@ func (m *memory) notePodDeletion(pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// apiServerTime returns the current time by the API server's clock, as far as the pod's deletion shows it; now for a pod
-// that is not being deleted. It is the moment at which the deletion began (deletionTimestamp minus grace period) plus what
-// has passed by our clock since the deletion was first seen. Our own clock may differ from the API server's, or be set; a
-// busy runner whose pod has been given an hour to end must not lose its job by that.
+// apiServerTime returns the current time by the API server's clock, as far as the pod's deletion shows it; now for a pod that
+// is not being deleted.
 func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil || m.podUID != pod.UID || m.podDeletingAt.IsZero() {
 		return now
 	}
-	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	return pod.DeletionTimestamp.Add(now.Sub(m.podDeletingAt) - grace)
+	return apiServerTime(pod, m.podDeletingAt, now)
 }
 
-// apiServerTime is memory.apiServerTime for a pod that the pass has not noted yet.
+// apiServerTime is for a pod that the pass has not noted yet.
 func (c *Controller) apiServerTime(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +186,18 @@ func (c *Controller) apiServerTime(runner *v1alpha1.EphemeralRunner, pod *corev1
 	if m := c.memories[runner.UID]; m != nil && !m.podDeletingAt.IsZero() {
 		return m.apiServerTime(pod, now)
 	}
-	return (&memory{podUID: pod.UID, podDeletingAt: now}).apiServerTime(pod, now)
+	return apiServerTime(pod, now, now)
+}
+
+// apiServerTime returns the current time by the API server's clock, of which a pod's deletion shows a moment: it began at
+// deletionTimestamp minus the grace period, and was first seen at deletingAt. Our own clock may differ, or be set; a busy runner
+// whose pod has been given an hour to end must not lose its job by that.
+func apiServerTime(pod *corev1.Pod, deletingAt, now time.Time) time.Time {
+	if pod.DeletionTimestamp == nil {
+		return now
+	}
+	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - grace)
 }
 
 func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {

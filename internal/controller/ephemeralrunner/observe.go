@@ -144,7 +144,7 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 
 // progressOf returns what became of a call.
 func progressOf[R any](call pool.Call[R], known bool) progress {
-	p := progress{known: known, running: known && call.Running(), finishedAt: call.Finished}
+	p := progress{known: known, running: call.Running(), finishedAt: call.Finished}
 	if call.Err == nil || p.running {
 		return p
 	}

@@ -42,7 +42,7 @@ func (past *runnerHistory) exitAskedAt() time.Time {
 
 // recordRemoved reports whether GitHub has the runner's record no more, and was not asked to remove it.
 func (past *runnerHistory) recordRemoved() bool {
-	return (past.unknown || past.lost) && past.removedAt.IsZero()
+	return (past.missingByName || past.gone) && past.removedAt.IsZero()
 }
 
 // recordKept reports whether GitHub has the runner's record so long after its exit that it did not have a job.

@@ -68,11 +68,11 @@ type answers struct {
 	busy      bool      // GitHub refused to remove it because it has a job
 	removedAt time.Time // when GitHub first said that it is removed, or that it knows no such runner
 
-	askedAt   time.Time // when GitHub was last asked about it
-	retryAt   time.Time // when to ask again after a question that got no answer
-	missingAt time.Time // when the first came of the answers in a row that it is not registered
-	unknown   bool      // GitHub itself said so, by the name of its exception
-	lost      bool      // two answers, far enough apart, said that it is not registered
+	askedAt       time.Time // when GitHub was last asked about it
+	retryAt       time.Time // when to ask again after a question that got no answer
+	missingSince  time.Time // when the first came of the answers in a row that it is not registered
+	missingByName bool      // GitHub itself said so, by the name of its exception
+	gone          bool      // two answers, far enough apart, said that it is not registered
 	// registeredAt is when GitHub was last asked of the times that it answered that it is registered.
 	registeredAt time.Time
 }

@@ -256,7 +256,7 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 		switch {
 		case r.deleting || r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.alive():
-			if !past.removedAt.IsZero() || past.lost {
+			if !past.removedAt.IsZero() || past.gone {
 				p.delete = append(p.delete, r)
 			}
 		case h.slotOf(r) == slotHeld:

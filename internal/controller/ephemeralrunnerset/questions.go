@@ -187,13 +187,13 @@ func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 	case answerRemoved, answerPerhapsRemoved:
 		kube.SetIfZero(&past.removedAt, now)
 	case answerBusy:
-		past.busy, past.missingAt, past.unknown = true, time.Time{}, false
+		past.busy, past.missingSince, past.missingByName = true, time.Time{}, false
 	case answerRegistered:
-		past.missingAt, past.unknown, past.registeredAt = time.Time{}, false, past.askedAt
+		past.missingSince, past.missingByName, past.registeredAt = time.Time{}, false, past.askedAt
 	case answerMissing, answerPerhapsMissing:
-		past.unknown = past.unknown || call.Result == answerMissing
-		if !kube.SetIfZero(&past.missingAt, now) && now.Sub(past.missingAt) >= askMissingAgainAfter {
-			past.lost = true
+		past.missingByName = past.missingByName || call.Result == answerMissing
+		if !kube.SetIfZero(&past.missingSince, now) && now.Sub(past.missingSince) >= askMissingAgainAfter {
+			past.gone = true
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (h *history) planVerification(p *plan, runners []*runnerView, want demand) 
 	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
 	for _, r := range runners {
 		past := h.historyOf(r)
-		if r.deleting || r.ended() || past.lost || !past.removedAt.IsZero() {
+		if r.deleting || r.ended() || past.gone || !past.removedAt.IsZero() {
 			continue // nothing more to find out
 		}
 		switch {
@@ -85,7 +85,7 @@ func (h *history) verifyIdle(p *plan, r *runnerView, want demand) {
 // pauseAfter returns how long to wait after the last question: the usual pause, or a short one where the answer was that
 // the runner is not registered.
 func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Duration {
-	if !past.missingAt.IsZero() {
+	if !past.missingSince.IsZero() {
 		return askMissingAgainAfter
 	}
 	return usual
