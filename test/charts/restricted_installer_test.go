@@ -10,7 +10,7 @@ import (
 )
 
 // Whoever has rights in the two namespaces only installs, upgrades and uninstalls both charts, as docs/upgrade.md says. With the
-// defaults the controller's is refused.
+// defaults both are refused.
 func TestInstallerWithRightsInNamespacesOnly(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
@@ -28,9 +28,10 @@ func TestInstallerWithRightsInNamespacesOnly(t *testing.T) {
 	restricted := append(watched, "--set", "crds.install=false,rbac.clusterRoles=false")
 	succeed(append([]string{"install", "arc"}, restricted...)...)
 	succeed(append([]string{"upgrade", "arc"}, restricted...)...)
-	succeed("install", "set", scaleSet.directory(), "--namespace", runners,
-		"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s",
-		"--set", "controllerServiceAccount.name=arc-gha-rs-controller,controllerServiceAccount.namespace="+system)
+	set := []string{"install", "set", scaleSet.directory(), "--namespace", runners, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s"}
+	_, refusal, _ = helm(t, append(set, "--kubeconfig", installer)...)
+	checkContains(t, refusal, `cannot list resource "deployments" in API group "apps" at the cluster scope`)
+	succeed(append(set, "--set", "controllerServiceAccount.name=arc-gha-rs-controller,controllerServiceAccount.namespace="+system)...)
 	succeed("uninstall", "set", "--namespace", runners)
 	succeed("uninstall", "arc", "--namespace", system, "--no-hooks") // nothing runs the check's Job here
 }

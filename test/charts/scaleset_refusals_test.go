@@ -1,10 +1,13 @@
 package charts
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -41,6 +44,7 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"keyVault: {type: other}", "Unsupported keyVault type: other"},
 		{"keyVault: {type: azure_key_vault, azureKeyVault: {url: u, tenantId: t, clientId: c}}", "keyVault.azureKeyVault.certificatePath is required"},
 		{"runnerScaleSetName: " + strings.Repeat("a", 46), "Name must have up to 45 characters"},
+		{"runnerScaleSetName: Linux-Large", `runnerScaleSetName is "Linux-Large", and Kubernetes takes no object that is named after it`},
 		{"namespaceOverride: " + strings.Repeat("a", 64), "Namespace must have up to 63 characters"},
 		{"githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca}}}", "githubServerTLS.certificateFrom.configMapKeyRef.key is required"},
 		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only where"},
@@ -54,6 +58,27 @@ func TestScaleSetRefusals(t *testing.T) {
 		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
 		checkContains(t, said, "must have up to")
 	}
+}
+
+// The chart refuses exactly the names of which Kubernetes refuses the objects.
+func TestScaleSetNamesAreThoseOfObjects(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"a", "7", "a.b", "a__b", "1-a_b.c", "Linux-Large", "linux large", "abc-", "abc_", "_abc_", "-", ".a", "a.", "a..b", "a_.b", "a._b", "gpu+1", "ä", "a\nb",
+	} {
+		_, _, err := scaleSet.template(t, minimal, fmt.Sprintf("runnerScaleSetName: %q", name))
+		check(t, "name "+name+" is taken", err == nil, validation.IsDNS1123Subdomain(strings.ReplaceAll(name, "_", "-")) == nil)
+	}
+}
+
+// What a pasted pod template has besides labels and annotations, and ARC's chart leaves out or its controller ignores, is let in.
+func TestMetadataWithoutEffect(t *testing.T) {
+	t.Parallel()
+	const metadata = "{metadata: {name: mine, finalizers: [example.com/mine], creationTimestamp: null, labels: {team: a}}}"
+	set := runnerSet(t, scaleSet, "template: "+metadata, "listenerTemplate: "+metadata)
+	check(t, "the runner's", set.Spec.Template.ObjectMeta, metav1.ObjectMeta{Labels: map[string]string{"team": "a"}})
+	check(t, "the listener's labels", set.Spec.ListenerTemplate.Labels, map[string]string{"team": "a"})
+	checkContains(t, refusal(t, scaleSet, minimal, "template: {metadata: {nmae: a}}"), "/template/metadata/nmae")
 }
 
 // An upgrade that keeps the token beside the keys of an App is refused with what lets it pass. Null would not: Helm takes it for

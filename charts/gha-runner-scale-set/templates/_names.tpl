@@ -5,12 +5,16 @@ it changes objects in place.
 
 {{/*
 Name of the scale set on GitHub: what workflows write after "runs-on:". 45 characters leave room for the suffixes of
-the objects made from it.
+the objects made from it, whose names have to be subdomains: a release's name always is one.
 */}}
 {{- define "gha-runner-scale-set.scale-set-name" -}}
 {{- $name := .Values.runnerScaleSetName | default .Release.Name | include "gha-runner-scale-set.scalar" }}
 {{- if or (empty $name) (gt (len $name) 45) }}
 {{- fail "Name must have up to 45 characters" }}
+{{- end }}
+{{- $part := "[a-z0-9]([-_a-z0-9]*[a-z0-9])?" }}
+{{- if not (regexMatch (printf "^%s(\\.%s)*$" $part $part) $name) }}
+{{- fail (printf "runnerScaleSetName is %q, and Kubernetes takes no object that is named after it: use lower-case letters, digits, \"-\", \"_\" and \".\", with a letter or digit first, last and on both sides of each \".\"; what else workflows are to write after runs-on belongs in scaleSetLabels" $name) }}
 {{- end }}
 {{- $name }}
 {{- end }}

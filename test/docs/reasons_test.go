@@ -1,0 +1,134 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// reporting are the packages whose reasons users meet: in conditions, Events and what the doctor finds.
+var reporting = []string{"internal/controller", "internal/doctor", "internal/kube", "internal/listener"}
+
+// Every reason that the code gives is on a page: in the lists made from the API's constants, or in one that somebody wrote.
+func TestReasonsAreExplained(t *testing.T) {
+	t.Parallel()
+	explained := map[string]bool{}
+	for _, p := range pages(t) {
+		for _, code := range span.FindAllStringSubmatch(p.text, -1) {
+			explained[code[1]] = true
+		}
+	}
+	found := reasons(t)
+	for reason, place := range found {
+		if !explained[reason] {
+			t.Errorf("%s: the reason %s is on no page; docs/reference.md, \"Other reasons\", is for those by which no program decides", place, reason)
+		}
+	}
+	if len(found) < 80 {
+		t.Errorf("found %d reasons only", len(found))
+	}
+}
+
+// reasons are those that the code writes as words of its own, each with a place where it does.
+func reasons(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, directory := range reporting {
+		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			files := token.NewFileSet()
+			parsed, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				for _, word := range reasonsOf(node) {
+					found[word] = files.Position(node.Pos()).String()
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// reasonsOf are the words that a node uses as reasons: in a constant, variable or field of that name, as an argument of a function
+// that makes a condition, an Event or a finding, or returned before a message.
+func reasonsOf(node ast.Node) []string {
+	switch node := node.(type) {
+	case *ast.ValueSpec:
+		if isReason(node.Names[0]) {
+			return words(node.Values...)
+		}
+	case *ast.AssignStmt:
+		if isReason(node.Lhs[0]) {
+			return words(node.Rhs[0])
+		}
+	case *ast.KeyValueExpr:
+		if isReason(node.Key) {
+			return words(node.Value)
+		}
+	case *ast.ReturnStmt:
+		if len(node.Results) == 2 {
+			return words(node.Results[0])
+		}
+	case *ast.CallExpr:
+		return ofCall(node)
+	}
+	return nil
+}
+
+// reasonAt is which argument the reason is.
+var reasonAt = map[string]int{
+	"True": 1, "False": 1, "Unknown": 1, "ReadyStates": 0, "UnreadyStates": 0, "Normal": 0, "Warning": 0,
+	"add": 0, "require": 1, "finding": 1,
+}
+
+func ofCall(call *ast.CallExpr) []string {
+	name := ""
+	switch function := call.Fun.(type) {
+	case *ast.Ident:
+		name = function.Name
+	case *ast.SelectorExpr:
+		name = function.Sel.Name
+	}
+	if at, isKnown := reasonAt[name]; isKnown && at < len(call.Args) {
+		return words(call.Args[at])
+	}
+	return nil
+}
+
+func isReason(name ast.Expr) bool {
+	identifier, isName := name.(*ast.Ident)
+	return isName && strings.HasPrefix(strings.ToLower(identifier.Name), "reason")
+}
+
+// word is what a reason looks like.
+var word = regexp.MustCompile(`^[A-Z][a-z]+[A-Za-z]*$`)
+
+// words are the reasons among expressions and the arguments of a call, such as cmp.Or.
+func words(expressions ...ast.Expr) (found []string) {
+	for _, expression := range expressions {
+		switch expression := expression.(type) {
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(expression.Value); err == nil && word.MatchString(text) {
+				found = append(found, text)
+			}
+		case *ast.CallExpr:
+			found = append(found, words(expression.Args...)...)
+		}
+	}
+	return found
+}
