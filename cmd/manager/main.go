@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 )
 
 func main() {
-	if doctor.IsCommand(os.Args[1:]) {
-		os.Exit(doctor.Main(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
+	if doctor.IsCommand(os.Args[1:]) { // they have nothing to put in order, so signals end them as they end any program
+		os.Exit(doctor.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	options, err := manager.ParseOptions(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {

@@ -9,17 +9,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/apiaccess"
-	"github.com/harrier-ci/harrier/internal/crdcheck"
 )
 
 // Exit codes of the commands.
@@ -59,20 +48,29 @@ func Main(ctx context.Context, arguments []string, output, trouble io.Writer) in
 	return ExitUnable
 }
 
+const doctorUsage = `Usage: manager doctor [flags] [scale set]
+
+Says why jobs wait. Exit codes: %d nothing keeps jobs waiting for long, %d something does until somebody acts, %d it could not look.
+
+`
+
 func doctorCommand(ctx context.Context, arguments []string, output, trouble io.Writer) error {
 	options := Options{}
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
-	flags.SetOutput(trouble)
-	flags.Usage = func() {
-		fmt.Fprintf(trouble, "Usage: manager doctor [flags] [scale set]\n\nSays why jobs wait. Exit codes: %d nothing keeps jobs waiting for long, %d something does until somebody acts, "+
-			"%d it could not look.\n\n", ExitFine, ExitProblems, ExitUnable)
-		flags.PrintDefaults()
-	}
 	flags.StringVar(&options.Namespace, "n", "", "namespace of the scale sets; empty is all")
 	flags.StringVar(&options.Output, "o", "text", "text or json")
 	kubeconfig := flags.String("kubeconfig", "", "file that says where the cluster is; empty is KUBECONFIG, ~/.kube/config, or the cluster it runs in")
-	if err := parse(flags, arguments, &options.Name); err != nil {
+	if err := parse(flags, arguments, doctorUsage, trouble); err != nil {
 		return err
+	}
+	if flags.NArg() > 0 { // flags may follow the name
+		options.Name = flags.Arg(0)
+		if err := parse(flags, flags.Args()[1:], doctorUsage, trouble); err != nil {
+			return err
+		}
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; name one scale set, or none for all", flags.Arg(0))
 	}
 	if options.Output != "text" && options.Output != "json" {
 		return fmt.Errorf("-o %q is unknown; use text or json", options.Output)
@@ -86,88 +84,58 @@ func doctorCommand(ctx context.Context, arguments []string, output, trouble io.W
 	return Run(ctx, cluster, options, output)
 }
 
-// parse takes flags before and after the one argument that there may be.
-func parse(flags *flag.FlagSet, arguments []string, name *string) error {
-	if err := flags.Parse(arguments); err != nil {
-		return err
+// parse reads flags. The usage is for those who ask for it; who is wrong is told so, once.
+func parse(flags *flag.FlagSet, arguments []string, usage string, trouble io.Writer) error {
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(arguments)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(trouble, usage, ExitFine, ExitProblems, ExitUnable)
+		flags.SetOutput(trouble)
+		flags.PrintDefaults()
+	case err != nil:
+		err = fmt.Errorf("%w; manager %s --help lists the flags", err, flags.Name())
 	}
-	if flags.NArg() == 0 {
-		return nil
-	}
-	*name = flags.Arg(0)
-	if err := flags.Parse(flags.Args()[1:]); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	return nil
+	return err
 }
 
-// find returns how to reach the cluster of a kubeconfig file, or without one that of the environment. The client has no
-// limit of its own: what the doctor asks at a time is bounded.
-func find(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		config, err := ctrl.GetConfig()
-		if err == nil && os.Getenv("KUBERNETES_SERVICE_HOST") != "" { // in the manager's pod
-			config = apiaccess.WithoutProxy(config)
-		}
-		return config, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err == nil {
-		config.QPS = -1
-	}
-	return config, err
-}
+const validateUsage = `Usage: manager validate -f FILE
 
-func connect(kubeconfig string) (Cluster, error) {
-	config, err := find(kubeconfig)
-	if err != nil {
-		return Cluster{}, fmt.Errorf("find the API server: %w; use -kubeconfig FILE or set KUBECONFIG", err)
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return Cluster{}, err
-		}
-	}
-	connection, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return Cluster{}, fmt.Errorf("connect to the API server: %w", err)
-	}
-	crds, err := crdcheck.New(config)
-	if err != nil {
-		return Cluster{}, err
-	}
-	return Cluster{Reader: connection, Reviews: connection, CheckCRDs: crds.Check}, nil
-}
+Says what would not work of values and manifests, before they are applied. Exit codes: %d nothing is wrong, %d something is,
+%d it could not look: no such file, no YAML, or neither values of the chart gha-runner-scale-set nor an AutoscalingRunnerSet.
+
+  manager validate -f values.yaml
+  kubectl get autoscalingrunnersets -A -o yaml | manager validate -f -
+
+`
 
 func validateCommand(_ context.Context, arguments []string, output, trouble io.Writer) error {
 	path := ""
 	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
-	flags.SetOutput(trouble)
 	flags.StringVar(&path, "f", "", "file with values of the chart gha-runner-scale-set, or manifests; - is standard input")
-	if err := flags.Parse(arguments); err != nil {
+	if err := parse(flags, arguments, validateUsage, trouble); err != nil {
 		return err
 	}
 	if path == "" || flags.NArg() > 0 {
-		return errors.New("use validate -f FILE")
+		return errors.New("use manager validate -f FILE; --help says more")
 	}
-	content, err := read(path)
+	content, name, err := read(path)
 	if err != nil {
 		return err
 	}
 	v, err := validate(content)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return v.report(output)
+	return v.report(output, name)
 }
 
-func read(path string) ([]byte, error) {
+// read returns what a file holds, and what to call it.
+func read(path string) (content []byte, name string, err error) {
 	if path == "-" {
-		return io.ReadAll(os.Stdin)
+		content, err = io.ReadAll(os.Stdin)
+		return content, "standard input", err
 	}
-	return os.ReadFile(path)
+	content, err = os.ReadFile(path)
+	return content, path, err
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // Diagnose returns what may keep jobs from running: problems before warnings before the rest, and among those of one
@@ -135,14 +137,24 @@ func unread(s *Snapshot) []Finding {
 		Fix:     "run the doctor with more rights to have them looked at"}}
 }
 
+// namedSets is how many scale sets are named to somebody who asks for one that is not there.
+const namedSets = 10
+
 func notFound(s *Snapshot) Finding {
 	found := Finding{Severity: Problem, Reason: "NoScaleSet", Message: "there is no scale set",
 		Fix: "install one with the chart gha-runner-scale-set; runs-on in the workflow is its release name, or runnerScaleSetName where that is set"}
 	if s.Name != "" {
-		found.Message = fmt.Sprintf("there is no scale set %q", s.Name)
+		found.Message += fmt.Sprintf(" %q", s.Name)
+	}
+	if s.Namespace != "" {
+		found.Message += " in namespace " + s.Namespace
 	}
 	if len(s.Others) > 0 {
-		found.Message += "; there are " + strings.Join(s.Others[:min(10, len(s.Others))], ", ")
+		found.Message += "; there are " + strings.Join(s.Others[:min(namedSets, len(s.Others))], ", ")
+		found.Fix = "correct the name or -n, or " + found.Fix
+	}
+	if more := len(s.Others) - namedSets; more > 0 {
+		found.Message += fmt.Sprintf(" and %d more", more)
 	}
 	return found
 }
@@ -169,10 +181,19 @@ func checkCredentials(s *Set) []Finding {
 	if refused := s.fromCondition(Problem, s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse)); refused != nil {
 		return refused
 	}
-	if s.Credentials != nil {
-		return []Finding{s.finding(Problem, v1alpha1.ReasonCredentialsInvalid, s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, ""))}
+	if s.Credentials == nil {
+		return nil
 	}
-	return nil
+	reason := credentialsReason(s.Credentials)
+	return []Finding{s.finding(Problem, reason, s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, reason))}
+}
+
+// credentialsReason is the manager's word for what is wrong with a Secret.
+func credentialsReason(err error) string {
+	if _, missing := errors.AsType[*credentials.MissingError](err); missing {
+		return v1alpha1.ReasonCredentialsMissing
+	}
+	return v1alpha1.ReasonCredentialsInvalid
 }
 
 // checkRegistration looks at the scale set on GitHub, who is not asked without credentials.
@@ -237,7 +258,7 @@ func checkMissingRunners(s *Set) []Finding {
 		return []Finding{s.finding(Warning, v1alpha1.ReasonRunnerExitedWithoutJob,
 			fmt.Sprintf("%s with code 0, and no job of theirs is known; GitHub shows within two minutes whether they had one",
 				counted(ended, "runner has ended", "runners have ended")),
-			"ask again in two minutes; where it comes again, "+ofCommand)}
+			"ask again in two minutes; where it comes again, "+correctCommand)}
 	}
 	return []Finding{s.finding(Warning, "RunnersMissing",
 		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
@@ -125,6 +126,7 @@ func TestDiagnose(t *testing.T) {
 		"other version":        {[]func(*Snapshot){condition(v1alpha1.ConditionVersionSupported, no, "VersionDiffers")}, "VersionDiffers", Warning},
 		"wrong token":          {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized")}, "Unauthorized", Problem},
 		"secret read":          {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},
+		"secret missing":       {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = &credentials.MissingError{Kind: "Secret", Name: "github"} }}, "CredentialsMissing", Problem},
 		"wrong group":          {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, no, "RunnerGroupNotFound")}, "RunnerGroupNotFound", Problem},
 		"labels":               {[]func(*Snapshot){condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped")}, "LabelsDropped", Warning},
 		"deaf listener":        {[]func(*Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", Problem},

@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Severity says what a finding means for jobs.
@@ -47,15 +45,6 @@ type Options struct {
 	Namespace, Name string
 	// Output is "text" or "json".
 	Output string
-}
-
-// Cluster is what the doctor looks at.
-type Cluster struct {
-	client.Reader
-	// Reviews are asked who may do what; nil means that nobody is.
-	Reviews Reviews
-	// CheckCRDs fails with *crdcheck.OutdatedError where the CustomResourceDefinitions lack something; nil is not asked.
-	CheckCRDs func(context.Context) error
 }
 
 // ErrProblems says that jobs can't run as things are. It is what Run fails with when it has found a Problem.

@@ -28,7 +28,7 @@ var ErrNothingChecked = errors.New("nothing was checked")
 // validation is what came of checking a file of YAML documents.
 type validation struct {
 	findings []Finding
-	// checked counts scale sets and values; passedOver are the kinds of the other objects.
+	// checked counts scale sets and their values; passedOver are the kinds of the other objects, and the controller's values.
 	checked    int
 	passedOver []string
 }
@@ -68,6 +68,10 @@ func (v *validation) document(document []byte, place string) error {
 	}
 	if kind := kindOf(fields); kind != "" {
 		v.object(document, kind, place)
+		return nil
+	}
+	if ofController(fields) {
+		v.passedOver = append(v.passedOver, "values of the chart gha-runner-scale-set-controller")
 		return nil
 	}
 	v.checked++
@@ -130,28 +134,28 @@ func (v *validation) invalid(place, message, fix string) {
 	v.findings = append(v.findings, Finding{Severity: Problem, Object: place, Reason: "InvalidManifest", Message: message, Fix: fix})
 }
 
-// report writes what is wrong. It fails with ErrProblems where something is, and with ErrNothingChecked where nothing was
-// looked at: a wrong file or an empty pipe must not pass for a good one.
-func (v *validation) report(output io.Writer) error {
+// report writes what is wrong with a file. It fails with ErrProblems where something is, and with ErrNothingChecked where
+// nothing was looked at: a wrong file or an empty pipe must not pass for a good one.
+func (v *validation) report(output io.Writer, file string) error {
 	for _, finding := range v.findings {
-		fmt.Fprintf(output, "%s: %s: %s\n   To do: %s\n", finding.Object, finding.Reason, finding.Message, finding.Fix)
+		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.Object, finding.Reason, finding.Message, finding.Fix)
 	}
 	switch {
 	case len(v.findings) > 0:
 		return ErrProblems
 	case v.checked == 0:
-		return fmt.Errorf("%w: the input has %s; give values of the chart gha-runner-scale-set, or %ss, also in a %s",
-			ErrNothingChecked, v.others(), setKind, listSuffix)
+		return fmt.Errorf("%w: %s has %s; give values of the chart gha-runner-scale-set, or %ss, also in a %s",
+			ErrNothingChecked, file, v.others(), setKind, listSuffix)
 	}
-	_, err := fmt.Fprintln(output, "Nothing is wrong.")
+	_, err := fmt.Fprintf(output, "Nothing is wrong in %s.\n", file)
 	return err
 }
 
-// others is in words what the input has instead of values and scale sets.
+// others is in words what the file has instead of values and scale sets.
 func (v *validation) others() string {
 	if len(v.passedOver) == 0 {
 		return "no values and no object"
 	}
 	slices.Sort(v.passedOver)
-	return "only objects of other kinds: " + strings.Join(slices.Compact(v.passedOver), ", ")
+	return "only what is not checked: " + strings.Join(slices.Compact(v.passedOver), ", ")
 }

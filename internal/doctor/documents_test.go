@@ -66,22 +66,25 @@ func TestValidateLists(t *testing.T) {
 
 // Only what was looked at is called good. What holds nothing that is known is neither good nor wrong.
 func TestValidateSaysWhatItChecked(t *testing.T) {
-	const nothing = "nothing was checked: the input has "
+	const nothing = "nothing was checked: FILE has "
 	for name, test := range map[string]struct {
 		input string
 		code  int
 		says  string
 	}{
-		"a set":               {goodSet, ExitFine, "Nothing is wrong."},
-		"a list of sets":      {listStart + goodSet, ExitFine, "Nothing is wrong."},
-		"other kinds beside":  {"kind: Role\n---\n" + goodSet, ExitFine, "Nothing is wrong."},
-		"a wrong list":        {listStart + wrongSet, ExitProblems, "AutoscalingRunnerSet runners/windows: InvalidLimits: "},
-		"an item of no kind":  {listStart + "{}", ExitProblems, "document 1, item 1: InvalidManifest: "},
-		"other kinds alone":   {"kind: Secret\n---\nkind: Role\n---\nkind: Role\n", ExitUnable, nothing + "only objects of other kinds: Role, Secret; give values"},
-		"a list of others":    {listStart + "{kind: EphemeralRunnerSet}", ExitUnable, nothing + "only objects of other kinds: EphemeralRunnerSet; give values"},
-		"a list without sets": {"apiVersion: v1\nkind: List\nitems: []\n", ExitUnable, nothing + "no values and no object; give values"},
-		"nothing at all":      {"", ExitUnable, nothing + "no values and no object; give values"},
-		"a comment":           {"# later\n", ExitUnable, nothing + "no values and no object; give values"},
+		"a set":                {goodSet, ExitFine, "Nothing is wrong in FILE."},
+		"a list of sets":       {listStart + goodSet, ExitFine, "Nothing is wrong in FILE."},
+		"other kinds beside":   {"kind: Role\n---\n" + goodSet, ExitFine, "Nothing is wrong in FILE."},
+		"a wrong list":         {listStart + wrongSet, ExitProblems, "FILE: AutoscalingRunnerSet runners/windows: InvalidLimits: "},
+		"an item of no kind":   {listStart + "{}", ExitProblems, "FILE: document 1, item 1: InvalidManifest: "},
+		"other kinds alone":    {"kind: Secret\n---\nkind: Role\n---\nkind: Role\n", ExitUnable, nothing + "only what is not checked: Role, Secret; give values"},
+		"a list of others":     {listStart + "{kind: EphemeralRunnerSet}", ExitUnable, nothing + "only what is not checked: EphemeralRunnerSet; give values"},
+		"a list without sets":  {"apiVersion: v1\nkind: List\nitems: []\n", ExitUnable, nothing + "no values and no object; give values"},
+		"nothing at all":       {"", ExitUnable, nothing + "no values and no object; give values"},
+		"another chart's":      {"replicaCount: 2\nlabels: {}\n", ExitUnable, nothing + "only what is not checked: values of the chart gha-runner-scale-set-controller; give"},
+		"a set's all the same": {"replicaCount: 2\ngithubConfigUrl: https://github.com/acme\n", ExitProblems, "FILE: document 1: UnknownValue: "},
+		"no YAML":              {"a: [", ExitUnable, "FILE: document 1 is no YAML: "},
+		"a comment":            {"# later\n", ExitUnable, nothing + "no values and no object; give values"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "input.yaml")
@@ -92,7 +95,7 @@ func TestValidateSaysWhatItChecked(t *testing.T) {
 			if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
-			if said := output.String(); !strings.HasPrefix(said, test.says) {
+			if said := strings.ReplaceAll(output.String(), file, "FILE"); !strings.HasPrefix(said, test.says) {
 				t.Errorf("says %q, want %q", said, test.says)
 			}
 		})

@@ -2,8 +2,8 @@ package doctor
 
 import "github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 
-// fixes are by the reason of a condition. The messages of conditions say what happened; these say what to do.
-var fixes = map[string]string{
+// reasonFixes are by the reason of a condition. The messages of conditions say what happened; these say what to do.
+var reasonFixes = map[string]string{
 	v1alpha1.ReasonCredentialsMissing:   "create what the message names, in the scale set's namespace; the Secret of githubConfigSecret has github_token, or the three github_app_* keys",
 	v1alpha1.ReasonCredentialsInvalid:   "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
 	v1alpha1.ReasonVaultUnsupported:     "correct vaultConfig",
@@ -11,8 +11,8 @@ var fixes = map[string]string{
 	v1alpha1.ReasonRunnerGroupNotFound:  "create the runner group on GitHub, or correct runnerGroup",
 	v1alpha1.ReasonScaleSetInUse:        "choose another runnerScaleSetName, or remove the installation that uses this one",
 	v1alpha1.ReasonRateLimited:          "wait; if it comes again, use a GitHub App, whose limit is higher, or spread scale sets over several",
-	v1alpha1.ReasonGitHubUnavailable:    ofNetwork,
-	v1alpha1.ReasonTimeout:              ofNetwork,
+	v1alpha1.ReasonGitHubUnavailable:    reachGitHub,
+	v1alpha1.ReasonTimeout:              reachGitHub,
 	v1alpha1.ReasonRefusedByGitHub:      "the message is GitHub's own; correct what it names",
 	v1alpha1.ReasonLabelsDropped:        "use one label, or upgrade GitHub Enterprise Server",
 	v1alpha1.ReasonSessionConflict:      "see that no second installation uses this scale set; after a crash it ends within two minutes",
@@ -28,8 +28,8 @@ var fixes = map[string]string{
 	v1alpha1.ReasonPodsForbidden:        "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 
-// byType are for reasons that are not listed above.
-var byType = map[string]string{
+// typeFixes are for reasons that are not listed above.
+var typeFixes = map[string]string{
 	v1alpha1.ConditionCredentialsValid:   "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
 	v1alpha1.ConditionListenerReady:      "kubectl describe the AutoscalingListener and its pod in the manager's namespace",
 	v1alpha1.ConditionRunnerOutdated:     "use a newer runner image in the template",
@@ -40,45 +40,44 @@ var byType = map[string]string{
 
 func fixOf(conditionType, reason string) string {
 	if conditionType == v1alpha1.ConditionRunnersPending || conditionType == v1alpha1.ConditionDegraded {
-		if fix, known := ofPods[reason]; known {
+		if fix, known := podFixes[reason]; known {
 			return fix
 		}
 	}
-	if fix, known := fixes[reason]; known {
+	if fix, known := reasonFixes[reason]; known {
 		return fix
 	}
-	return byType[conditionType]
+	return typeFixes[conditionType]
 }
 
 const (
-	ofNetwork = "see that the cluster reaches GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md) and https://www.githubstatus.com"
-	ofImage   = "correct the image or imagePullSecrets of the template, or see that the node reaches the registry"
-	ofCommand = "correct image or command of the container runner: its command is usually /home/runner/run.sh"
+	reachGitHub    = "see that the cluster reaches GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md) and https://www.githubstatus.com"
+	correctImage   = "correct the image or imagePullSecrets of the template, or see that the node reaches the registry"
+	correctCommand = "correct image or command of the container runner: its command is usually /home/runner/run.sh"
+	restoreRole    = "grant the manager what the message says it lacks: the scale set's chart has the Role and its binding, helm upgrade brings them back"
 )
 
-const ofRole = "grant the manager what the message says it lacks: the scale set's chart has the Role and its binding, helm upgrade brings them back"
-
-// ofPods are by the reason of a pod or container that does not run.
-var ofPods = map[string]string{
+// podFixes are by the reason of a pod or container that does not run.
+var podFixes = map[string]string{
 	"Unschedulable":                       "add nodes, or make the template ask for less: requests, nodeSelector, affinity, tolerations, volumes",
 	"SchedulingGated":                     "whoever set the scheduling gate has to remove it",
-	"ImagePullBackOff":                    ofImage,
-	"ErrImagePull":                        ofImage,
+	"ImagePullBackOff":                    correctImage,
+	"ErrImagePull":                        correctImage,
 	"InvalidImageName":                    "correct the image of the template",
 	"CreateContainerConfigError":          "create the ConfigMap or Secret that the template refers to",
 	"CreateContainerError":                "correct what the message names in the template",
-	"Error":                               ofCommand + "; kubectl logs of a runner's pod, while it lasts, has what it said",
-	"StartError":                          ofCommand,
-	"ContainerCannotRun":                  ofCommand,
-	"RunContainerError":                   ofCommand,
+	"Error":                               correctCommand + "; kubectl logs of a runner's pod, while it lasts, has what it said",
+	"StartError":                          correctCommand,
+	"ContainerCannotRun":                  correctCommand,
+	"RunContainerError":                   correctCommand,
 	"CrashLoopBackOff":                    "kubectl logs --previous of the runner's pod, with -c and the container that the message names; for dind see that the namespace lets pods be privileged",
 	"OOMKilled":                           "raise the memory limit of the runner container",
 	"Evicted":                             "give the runner requests that fit what jobs use, so that nodes are not overcommitted",
 	v1alpha1.ReasonPendingTimeout:         "kubectl describe the pod; pendingTimeout is how long it may take",
 	v1alpha1.ReasonPodTerminating:         "see who set the finalizers that the message names, and why they stay; then remove them from the pod",
-	v1alpha1.ReasonRunnerExitedWithoutJob: ofCommand,
-	v1alpha1.ReasonSecretRefused:          ofRole,
-	v1alpha1.ReasonSecretUnreadable:       ofRole,
+	v1alpha1.ReasonRunnerExitedWithoutJob: correctCommand,
+	v1alpha1.ReasonSecretRefused:          restoreRole,
+	v1alpha1.ReasonSecretUnreadable:       restoreRole,
 	v1alpha1.ReasonPodRefused:             "correct what the message names; it may be an admission webhook",
 	v1alpha1.ReasonPodForbidden:           "correct what the message names: a policy such as Pod Security, or a missing Role of the manager",
 	v1alpha1.ReasonInvalidPod:             "correct the field of the template that the message names",
@@ -92,10 +91,10 @@ var ofPods = map[string]string{
 }
 
 func fixOfPod(reason string) string {
-	if fix, known := ofPods[reason]; known {
+	if fix, known := podFixes[reason]; known {
 		return fix
 	}
-	if fix, known := fixes[reason]; known {
+	if fix, known := reasonFixes[reason]; known {
 		return fix
 	}
 	return "kubectl describe the EphemeralRunner and its pod"

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -84,19 +83,38 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	g.Managers = deployments.Items
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
 	err := g.list(ctx, sets, client.InNamespace(namespace))
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+	if len(sets.Items) == 0 { // so do others than API servers answer
+		if foreign := cluster.foreign(ctx); foreign != nil {
+			return nil, foreign
+		}
+	}
+	if apierrors.IsNotFound(err) {
 		g.NotInstalled = true
 		return g.Snapshot, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list scale sets: %w; use -n NAMESPACE for one whose scale sets you may read", err)
+		return nil, cluster.unlisted(err, namespace)
 	}
 	g.gatherCRDs(ctx)
 	g.choose(sets.Items)
+	g.gatherElsewhere(ctx)
 	if err := g.gatherSets(ctx); err != nil {
 		return nil, fmt.Errorf("look at %d scale sets: %w; use -n NAMESPACE or a scale set's name to look at fewer", len(g.Sets), err)
 	}
 	return g.Snapshot, nil
+}
+
+// gatherElsewhere notes the scale sets of other namespaces where the one that was asked for has none that was asked for, if the
+// caller may see them.
+func (g *gathering) gatherElsewhere(ctx context.Context) {
+	sets := &v1alpha1.AutoscalingRunnerSetList{}
+	if len(g.Sets) > 0 || g.Namespace == "" || g.cluster.List(ctx, sets) != nil {
+		return
+	}
+	g.Others = nil
+	for i := range sets.Items {
+		g.Others = append(g.Others, sets.Items[i].Namespace+"/"+sets.Items[i].Name)
+	}
 }
 
 // choose keeps the sets that were asked for, and the names of the others.
@@ -217,7 +235,7 @@ func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRu
 
 // read lists what there is, and notes where it may not.
 func (g *gathering) read(ctx context.Context, list client.ObjectList, what string, options ...client.ListOption) {
-	if err := g.list(ctx, list, options...); !meta.IsNoMatchError(err) {
+	if err := g.list(ctx, list, options...); !apierrors.IsNotFound(err) { // a kind that is not installed
 		g.note(what, err)
 	}
 }

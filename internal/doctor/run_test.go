@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,8 +70,8 @@ func TestRunFindsAnEmptySecret(t *testing.T) {
 	if err := json.Unmarshal(output.Bytes(), &report); err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Findings) == 0 || report.Findings[0].Reason != "CredentialsInvalid" {
-		t.Errorf("findings %+v, want CredentialsInvalid first", report.Findings)
+	if len(report.Findings) == 0 || report.Findings[0].Reason != "CredentialsMissing" {
+		t.Errorf("findings %+v, want CredentialsMissing first", report.Findings)
 	}
 	if len(report.Sets) != 1 || report.Sets[0].Name != "linux" || report.Sets[0].Listener != "Listening" {
 		t.Errorf("sets %+v, want linux with a listener that listens", report.Sets)
@@ -106,11 +105,26 @@ func TestWarningsAreTheSetsOwn(t *testing.T) {
 	}
 }
 
+// Who mistypes a name or a namespace is told of the scale sets that there are, wherever that is.
 func TestRunNamesTheSetsThatThereAre(t *testing.T) {
-	output := &bytes.Buffer{}
-	err := Run(t.Context(), cluster(t, allow, objects()...), Options{Name: "ubuntu-latest", Output: "text"}, output)
-	if !errors.Is(err, ErrProblems) || !strings.Contains(output.String(), "runners/linux") {
-		t.Errorf("Run() = %v, output %s; want the set that is there", err, output)
+	for _, test := range []struct{ namespace, name, want string }{
+		{"", "ubuntu-latest", `there is no scale set "ubuntu-latest"; there are runners/linux`},
+		{"typo", "", "there is no scale set in namespace typo; there are runners/linux"},
+		{"typo", "linux", `there is no scale set "linux" in namespace typo; there are runners/linux`},
+		{"runners", "ubuntu-latest", `there is no scale set "ubuntu-latest" in namespace runners; there are runners/linux`},
+	} {
+		output := &bytes.Buffer{}
+		err := Run(t.Context(), cluster(t, allow, objects()...), Options{Namespace: test.namespace, Name: test.name, Output: "text"}, output)
+		if !errors.Is(err, ErrProblems) || !strings.Contains(output.String(), test.want+"\n") {
+			t.Errorf("Run() = %v, output %s; want %s", err, output, test.want)
+		}
+	}
+}
+
+func TestManySetsAreNotAllNamed(t *testing.T) {
+	found := notFound(&Snapshot{Name: "linux", Others: strings.Fields(strings.Repeat("a/b ", 12))})
+	if !strings.HasSuffix(found.Message, "a/b and 2 more") {
+		t.Errorf("says %q, want ten names and how many more", found.Message)
 	}
 }
 
@@ -142,7 +156,7 @@ func TestRunWithoutOurKinds(t *testing.T) {
 	output := &bytes.Buffer{}
 	refuse := func(list client.ObjectList) error {
 		if _, ours := list.(*v1alpha1.AutoscalingRunnerSetList); ours {
-			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "AutoscalingRunnerSet"}}
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "autoscalingrunnersets"}, "")
 		}
 		return nil
 	}

@@ -1,53 +1,16 @@
 package doctor
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
-
-// values are what is checked of the chart's values. Everything else in a values file is left to the chart's own schema,
-// which `helm lint` and `helm template` go by.
-type values struct {
-	GitHubConfigURL    string                  `json:"githubConfigUrl"`
-	GitHubConfigSecret any                     `json:"githubConfigSecret"`
-	MinRunners         *intstr.IntOrString     `json:"minRunners"`
-	MaxRunners         *intstr.IntOrString     `json:"maxRunners"`
-	Template           *corev1.PodTemplateSpec `json:"template"`
-	ScaleSetLabels     []string                `json:"scaleSetLabels"`
-	ContainerMode      *struct {
-		Type string `json:"type"`
-	} `json:"containerMode"`
-	KeyVault *struct {
-		Type string `json:"type"`
-	} `json:"keyVault"`
-}
-
-// knownValues are the first level of the chart's values. A misspelt one would be a setting that is silently not made.
-var knownValues = []string{
-	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret", "githubConfigUrl",
-	"githubServerTLS", "global", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
-	"namespaceOverride", "pendingTimeout", "proxy", "registrationTimeout", "resourceMeta", "runnerGroup", "runnerScaleSetName",
-	"scaleSetLabels", "template",
-}
-
-// ownPrefix begins values that the chart leaves to users, such as anchors.
-const ownPrefix = "x-"
-
-// containerModes are the types that the chart knows; "none" and none at all are the same.
-var containerModes = []string{"", "none", "dind", "kubernetes", "kubernetes-novolume"}
 
 // checks collect what is wrong with one object.
 type checks struct {
@@ -64,69 +27,6 @@ func (c *checks) add(reason, message, fix string) {
 func (c *checks) require(ok bool, reason, message, fix string) {
 	if !ok {
 		c.add(reason, message, fix)
-	}
-}
-
-func validateValues(document []byte, fields map[string]any, object string) []Finding {
-	c := &checks{object: object}
-	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
-			"correct its spelling; helm show values lists them")
-	}
-	v := values{}
-	if err := yaml.Unmarshal(document, &v); err != nil {
-		c.add("InvalidValues", err.Error(), "correct the type of the value")
-		return c.findings
-	}
-	c.spec(v.GitHubConfigURL, c.number("minRunners", v.MinRunners), c.number("maxRunners", v.MaxRunners))
-	c.secret(v.GitHubConfigSecret)
-	if v.ContainerMode != nil {
-		c.require(slices.Contains(containerModes, v.ContainerMode.Type), "UnknownContainerMode",
-			fmt.Sprintf("containerMode.type is %q", v.ContainerMode.Type), "use dind, kubernetes or kubernetes-novolume, or leave it out")
-	}
-	const vaultType = string(v1alpha1.VaultTypeAzureKeyVault)
-	c.require(v.KeyVault == nil || v.KeyVault.Type == "" || v.KeyVault.Type == vaultType,
-		v1alpha1.ReasonVaultUnsupported, "keyVault.type is not "+vaultType, "use "+vaultType+", or leave keyVault out")
-	for _, label := range v.ScaleSetLabels {
-		c.require(label != "" && len(label) < maxLabel, "InvalidLabel", fmt.Sprintf("scaleSetLabels has %q", label),
-			fmt.Sprintf("give labels 1 to %d characters", maxLabel-1))
-	}
-	if v.Template != nil {
-		c.template(&v.Template.Spec, true)
-	}
-	return c.findings
-}
-
-// number reads a value that the chart takes in quotes, too. It returns nil where there is none, or none that can be read.
-func (c *checks) number(name string, value *intstr.IntOrString) *int {
-	if value == nil || value.Type == intstr.String && value.StrVal == "" { // the chart takes an empty one for none
-		return nil
-	}
-	number, err := strconv.Atoi(value.String())
-	if err != nil {
-		c.add("InvalidValues", fmt.Sprintf("%s is %q", name, value.StrVal), "give a number")
-		return nil
-	}
-	return &number
-}
-
-// maxLabel is the length in bytes from which GitHub refuses a label.
-const maxLabel = 256
-
-// secret takes the name of a Secret, or the credentials themselves as keys and values.
-func (c *checks) secret(secret any) {
-	const fix = "name a Secret, or give github_token, or github_app_id, github_app_installation_id and github_app_private_key"
-	switch given := secret.(type) {
-	case string:
-		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
-	case map[string]any:
-		has := func(key string) bool { return given[key] != nil && given[key] != "" }
-		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
-		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
-		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a whole App", fix)
-		c.require(!has(credentials.KeyToken) || !part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
-	default:
-		c.add(v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is missing", fix)
 	}
 }
 
@@ -164,7 +64,7 @@ func (c *checks) spec(url string, least, most *int) {
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
 }
 
-// template checks the runner's pod. In values the chart gives a runner without an image the usual one, and the command for it.
+// template checks the runner's pod: its container, and the volumes that are claimed for it. In values the chart gives a runner without an image the usual one, and the command for it.
 func (c *checks) template(spec *corev1.PodSpec, inValues bool) {
 	for i := range spec.Containers {
 		container := &spec.Containers[i]
@@ -174,4 +74,25 @@ func (c *checks) template(spec *corev1.PodSpec, inValues bool) {
 				"the container runner has no command, and the usual image starts nothing by itself", `add command: ["/home/runner/run.sh"]`)
 		}
 	}
+	for i := range spec.Volumes {
+		if volume := &spec.Volumes[i]; volume.Ephemeral != nil {
+			claim := corev1.PersistentVolumeClaimSpec{}
+			if given := volume.Ephemeral.VolumeClaimTemplate; given != nil {
+				claim = given.Spec
+			}
+			c.claim("volumeClaimTemplate of volume "+volume.Name, &claim, "")
+		}
+	}
+}
+
+// claim checks the spec of a volume that is claimed for each runner, without which the API server refuses the pod.
+func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec, instead string) {
+	var missing []string
+	if len(claim.AccessModes) == 0 {
+		missing = append(missing, "accessModes")
+	}
+	if _, sized := claim.Resources.Requests[corev1.ResourceStorage]; !sized {
+		missing = append(missing, "resources.requests.storage")
+	}
+	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "give the spec of the volume claim"+instead)
 }

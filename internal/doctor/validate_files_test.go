@@ -51,9 +51,10 @@ func files(t *testing.T, pattern string) []string {
 	return found
 }
 
-// The values that are known are those of the chart.
-func TestKnownValuesAreTheCharts(t *testing.T) {
-	content, err := os.ReadFile("../../charts/gha-runner-scale-set/values.schema.json")
+// schemaKeys are the first level of a chart's values.
+func schemaKeys(t *testing.T, chart string) []string {
+	t.Helper()
+	content, err := os.ReadFile("../../charts/" + chart + "/values.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,18 @@ func TestKnownValuesAreTheCharts(t *testing.T) {
 	if err := json.Unmarshal(content, &schema); err != nil {
 		t.Fatal(err)
 	}
-	if difference := cmp.Diff(slices.Sorted(maps.Keys(schema.Properties)), knownValues); difference != "" {
+	return slices.Sorted(maps.Keys(schema.Properties))
+}
+
+// The values that are known are those of the chart.
+func TestKnownValuesAreTheCharts(t *testing.T) {
+	ofSets, ofController := schemaKeys(t, "gha-runner-scale-set"), schemaKeys(t, "gha-runner-scale-set-controller")
+	if difference := cmp.Diff(ofSets, knownValues); difference != "" {
 		t.Error(difference)
+	}
+	for _, key := range controllerValues {
+		if slices.Contains(ofSets, key) || !slices.Contains(ofController, key) {
+			t.Errorf("%s is no value of the controller's chart alone", key)
+		}
 	}
 }

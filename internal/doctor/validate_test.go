@@ -3,6 +3,7 @@ package doctor
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -29,8 +30,21 @@ func TestValidateManifests(t *testing.T) {
 	}
 }
 
+// A volume that is claimed for each runner needs more than its name, wherever it is written.
+func TestValidateVolumesOfManifests(t *testing.T) {
+	set := strings.Replace(goodSet, "containers:", "volumes: [{name: work, ephemeral: {volumeClaimTemplate: {}}}], containers:", 1)
+	findings, err := Validate([]byte(set))
+	if err != nil || !slices.Equal(reasons(findings), []string{"InvalidVolumeClaim"}) {
+		t.Fatalf("found %+v, %v, want InvalidVolumeClaim", findings, err)
+	}
+	if want := "volumeClaimTemplate of volume work lacks accessModes and resources.requests.storage"; findings[0].Message != want {
+		t.Errorf("says %q, want %q", findings[0].Message, want)
+	}
+}
+
 func TestValidateValues(t *testing.T) {
 	const good = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\n"
+	const claim = "{accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
 	for document, want := range map[string][]string{
 		"": {}, "---\n": {}, "{}": {"CredentialsMissing", "InvalidConfigURL"},
 		good:                                   {},
@@ -41,12 +55,41 @@ func TestValidateValues(t *testing.T) {
 		good + "template: {spec: {containers: [{name: runner}]}}":              {},
 		good + "template: {spec: {containers: [{name: runner, image: mine}]}}": {"NoCommand"},
 		"{kind: AutoscalingRunnerSet, apiVersion: actions.github.com/v1alpha1, spec: {githubConfigUrl: https://github.com/acme, githubConfigSecret: github, template: {spec: {containers: [{name: runner}]}}}}": {"NoCommand", "NoImage"},
-		good + "template: {spec: {containers: [{name: dind}]}}":                                               {},
-		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_token: x}":                     {},
-		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_app_id: 1}":                    {"CredentialsMissing"},
-		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_token: x, github_app_id: 1}":   {"CredentialsInvalid"},
-		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: ''":                                    {"CredentialsMissing"},
-		"kind: AutoscalingRunnerSet\napiVersion: actions.github.com/v1alpha1\nspec: {runnerGroups: misspelt}": {"InvalidManifest"},
+		good + "template: {spec: {containers: [{name: dind}]}}":                                                                {},
+		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_token: x}":                                      {},
+		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_app_id: 1}":                                     {"CredentialsMissing"},
+		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_token: x, github_app_id: 1}":                    {"CredentialsInvalid"},
+		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_token: ' '}":                                    {"CredentialsMissing"},
+		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: ''":                                                     {"CredentialsMissing"},
+		good + "runnerScaleSetName: Linux-Large":                                                                               {"InvalidName"},
+		good + "runnerScaleSetName: linux large":                                                                               {"InvalidName"},
+		good + "runnerScaleSetName: abc-":                                                                                      {"InvalidName"},
+		good + "runnerScaleSetName: _abc_":                                                                                     {"InvalidName"},
+		good + "runnerScaleSetName: " + strings.Repeat("a", 46):                                                                {"InvalidName"},
+		good + "runnerScaleSetName: " + strings.Repeat("a", 45):                                                                {},
+		good + "runnerScaleSetName: linux_large.2":                                                                             {},
+		good + "runnerScaleSetName: 7":                                                                                         {},
+		good + "runnerScaleSetName:":                                                                                           {},
+		good + "pendingTimeout: '10'":                                                                                          {"InvalidValues"},
+		good + "registrationTimeout: -5m":                                                                                      {"InvalidValues"},
+		good + "pendingTimeout: 8761h":                                                                                         {"InvalidValues"},
+		good + "pendingTimeout: 1h30m\nregistrationTimeout: ''":                                                                {},
+		good + "proxy: {http: {credentialSecretRef: proxy}}":                                                                   {"InvalidProxy"},
+		good + "keyVault: {proxy: {https: {credentialSecretRef: proxy}}}":                                                      {"InvalidProxy"},
+		good + "proxy: {https: {url: http://p, credentialSecretRef: p}, noProxy: a}":                                           {},
+		good + "githubServerTLS: {runnerMountPath: /ca}":                                                                       {"InvalidCertificate"},
+		good + "githubServerTLS: {certificateFrom: {configMapKeyRef: {name: a}}}":                                              {"InvalidCertificate"},
+		good + "githubServerTLS: {certificateFrom: {configMapKeyRef: {name: a, key: b}}}":                                      {},
+		good + "keyVault: {type: azure_key_vault}":                                                                             {"IncompleteVault"},
+		good + "keyVault: {type: azure_key_vault, azure_key_vault: {url: a, tenant_id: b, client_id: c, certificate_path: d}}": {},
+		good + "containerMode: {type: kubernetes}":                                                                             {"InvalidVolumeClaim"},
+		good + "containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce]}}":              {"InvalidVolumeClaim"},
+		good + "containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: " + claim + "}":                               {},
+		good + "containerMode: {type: kubernetes}\ntemplate: {spec: {volumes: [{name: work, emptyDir: {}}]}}":                  {},
+		good + "containerMode: {type: kubernetes-novolume}":                                                                    {},
+		good + "template: {spec: {volumes: [{name: big, ephemeral: {volumeClaimTemplate: {}}}]}}":                              {"InvalidVolumeClaim"},
+		good + "template: {spec: {volumes: [{name: big, ephemeral: {volumeClaimTemplate: {spec: " + claim + "}}}]}}":           {},
+		"kind: AutoscalingRunnerSet\napiVersion: actions.github.com/v1alpha1\nspec: {runnerGroups: misspelt}":                  {"InvalidManifest"},
 	} {
 		findings, err := Validate([]byte(document))
 		if err != nil || !slices.Equal(reasons(findings), want) {

@@ -29,12 +29,15 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 		ListenerEntrypoint: environment(envListenerEntrypoint),
 	}
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
-	flags.SetOutput(output)
-	flags.Usage = func() { printUsage(flags) }
+	flags.SetOutput(io.Discard) // the usage is for those who ask for it; who is wrong is told so, once
 	singleNamespace := options.register(flags)
 	registerIgnored(flags)
-	if err := flags.Parse(arguments); err != nil {
+	switch err := flags.Parse(arguments); {
+	case errors.Is(err, flag.ErrHelp):
+		printUsage(flags, output)
 		return Options{}, err
+	case err != nil:
+		return Options{}, fmt.Errorf("%w; manager --help lists the flags", err)
 	}
 	if flags.NArg() > 0 {
 		return Options{}, fmt.Errorf("unexpected argument %q; flags begin with --, and the only commands are doctor and validate", flags.Arg(0))
@@ -47,14 +50,15 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 }
 
 // printUsage says what the program can do besides running the controllers, then lists the flags of that.
-func printUsage(flags *flag.FlagSet) {
-	fmt.Fprint(flags.Output(), `Usage:
+func printUsage(flags *flag.FlagSet, output io.Writer) {
+	fmt.Fprint(output, `Usage:
   manager [flags]             run the controllers
   manager doctor [flags]      say why jobs wait; manager doctor --help lists its flags
   manager validate [flags]    check values and manifests before they are applied
 
 Flags:
 `)
+	flags.SetOutput(output)
 	flags.PrintDefaults()
 }
 

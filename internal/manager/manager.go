@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/crdcheck"
@@ -53,17 +55,30 @@ func Run(ctx context.Context, options Options, log logr.Logger) error {
 	}
 	cluster, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the API server: %w", err)
+		return fmt.Errorf("find the API server: %w; use --kubeconfig FILE or set KUBECONFIG", err)
 	}
 	cluster = apiaccess.WithoutProxy(cluster)
 	if options.CheckUninstall {
-		reader, err := client.New(cluster, client.Options{Scheme: newScheme()})
-		if err != nil {
-			return fmt.Errorf("connect to the API server: %w", err)
-		}
-		return checkUninstall(ctx, reader, options.WatchNamespace)
+		return askBeforeUninstall(ctx, cluster, options.WatchNamespace)
 	}
 	return run(ctx, cluster, options, log)
+}
+
+// askBeforeUninstall makes the check of --check-uninstall on the cluster. The one kind that it asks for is known: the client's own
+// mapper would ask the API server for it, outside of any context, and wait for ever for one that doesn't answer.
+func askBeforeUninstall(ctx context.Context, cluster *rest.Config, namespace string) error {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), meta.RESTScopeNamespace)
+	reader, err := client.New(cluster, client.Options{Scheme: newScheme(), Mapper: mapper})
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	err = checkUninstall(ctx, reader, namespace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the API server at %s has not answered in time: %w; see that it runs and is reached from here "+
+			"(NetworkPolicy, or the server that KUBECONFIG names), then repeat", cluster.Host, err)
+	}
+	return err
 }
 
 // run runs the manager on the cluster.

@@ -108,13 +108,17 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--metrics-cert-path=/certificate":         "--metrics-secure",
 		"--metrics-addr=8080":                      "HOST:PORT",
 		"--health-probe-bind-address=:http-health": "HOST:PORT",
-		"--unknown":                                "unknown",
+		"--unknown":                                "unknown; manager --help lists the flags",
 		"stray":                                    `"stray"`,
 		"--auto-scaler-image-pull-secrets=":        "empty",
 	} {
-		_, err := ParseOptions([]string{argument}, environment, io.Discard)
+		usage := &strings.Builder{}
+		_, err := ParseOptions([]string{argument}, environment, usage)
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: got error %v, want one that says %q", argument, err, part)
+		}
+		if usage.Len() > 0 { // the usage is for those who ask for it
+			t.Errorf("%s: also prints %s", argument, usage)
 		}
 	}
 }

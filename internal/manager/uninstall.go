@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,7 +82,7 @@ func listScaleSets(ctx context.Context, reader client.Reader, namespace string) 
 	var refused error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, answerTimeout, true, func(ctx context.Context) (bool, error) {
 		refused = reader.List(ctx, sets, client.InNamespace(namespace))
-		if apierrors.IsNotFound(refused) || meta.IsNoMatchError(refused) {
+		if apierrors.IsNotFound(refused) {
 			refused = nil
 		}
 		return refused == nil, nil

@@ -30,7 +30,7 @@ const (
 	MetricsAddressVariable = "LISTENER_METRICS_ADDR"
 	// MetricsLabelsFew labels the metrics of jobs that the configuration does not describe with the scale set and the result.
 	MetricsLabelsFew = "few"
-	// MetricsLabelsARC labels them with all of ARC's labels, and gives histograms its 45 buckets.
+	// MetricsLabelsARC labels them with all of ARC's labels, and gives histograms its 45 buckets and +Inf.
 	MetricsLabelsARC = "arc"
 	// MetricsDisabled as metrics_addr disables metrics, as the empty string does.
 	MetricsDisabled = "0"

@@ -1,0 +1,238 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	namerules "k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+// values are what is checked of the chart's values: what the chart, the API server or the manager would refuse, and is often
+// got wrong. Everything else in a values file is left to the chart's own schema and templates.
+type values struct {
+	GitHubConfigURL     string                  `json:"githubConfigUrl"`
+	GitHubConfigSecret  any                     `json:"githubConfigSecret"`
+	RunnerScaleSetName  any                     `json:"runnerScaleSetName"`
+	MinRunners          *intstr.IntOrString     `json:"minRunners"`
+	MaxRunners          *intstr.IntOrString     `json:"maxRunners"`
+	PendingTimeout      any                     `json:"pendingTimeout"`
+	RegistrationTimeout any                     `json:"registrationTimeout"`
+	Template            *corev1.PodTemplateSpec `json:"template"`
+	ScaleSetLabels      []string                `json:"scaleSetLabels"`
+	Proxy               proxyValues             `json:"proxy"`
+	GitHubServerTLS     struct {
+		v1alpha1.TLSConfig
+		RunnerMountPath string `json:"runnerMountPath"`
+	} `json:"githubServerTLS"`
+	ContainerMode struct {
+		Type            string                           `json:"type"`
+		WorkVolumeClaim corev1.PersistentVolumeClaimSpec `json:"kubernetesModeWorkVolumeClaim"`
+	} `json:"containerMode"`
+	KeyVault struct {
+		Type  string         `json:"type"`
+		Azure map[string]any `json:"azureKeyVault"`
+		// SnakeAzure is the same in ARC's spelling, which the chart takes where the other is empty.
+		SnakeAzure map[string]any `json:"azure_key_vault"`
+		Proxy      proxyValues    `json:"proxy"`
+	} `json:"keyVault"`
+}
+
+// proxyValues are those of a proxy, but for noProxy, which is a list or a string.
+type proxyValues struct {
+	HTTP  v1alpha1.ProxyServerConfig `json:"http"`
+	HTTPS v1alpha1.ProxyServerConfig `json:"https"`
+}
+
+// knownValues are the first level of the chart's values. A misspelt one would be a setting that is silently not made.
+var knownValues = []string{
+	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret", "githubConfigUrl",
+	"githubServerTLS", "global", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
+	"namespaceOverride", "pendingTimeout", "proxy", "registrationTimeout", "resourceMeta", "runnerGroup", "runnerScaleSetName",
+	"scaleSetLabels", "template",
+}
+
+// setValues tell a scale set's values, which hardly do without one of them, from those of the controller's chart, of which
+// controllerValues are often set.
+var (
+	setValues        = []string{"githubConfigUrl", "githubConfigSecret", "template"}
+	controllerValues = []string{"crds", "flags", "image", "metrics", "monitoring", "replicaCount", "resources", "serviceAccount"}
+)
+
+// ofController reports whether these look like values of the controller's chart.
+func ofController(fields map[string]any) bool {
+	given := func(key string) bool { _, there := fields[key]; return there }
+	return !slices.ContainsFunc(setValues, given) && slices.ContainsFunc(controllerValues, given)
+}
+
+// ownPrefix begins values that the chart leaves to users, such as anchors.
+const ownPrefix = "x-"
+
+// containerModes are the types that the chart knows; "none" and none at all are the same.
+var containerModes = []string{"", "none", "dind", kubernetesMode, "kubernetes-novolume"}
+
+const (
+	// kubernetesMode is the mode in which job pods work on the runner's volume, workVolume.
+	kubernetesMode = "kubernetes"
+	workVolume     = "work"
+)
+
+func validateValues(document []byte, fields map[string]any, object string) []Finding {
+	c := &checks{object: object}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
+			"correct its spelling; helm show values lists them")
+	}
+	v := values{}
+	if err := yaml.Unmarshal(document, &v); err != nil {
+		c.add("InvalidValues", err.Error(), "correct the type of the value")
+		return c.findings
+	}
+	c.spec(v.GitHubConfigURL, c.number("minRunners", v.MinRunners), c.number("maxRunners", v.MaxRunners))
+	c.secret(v.GitHubConfigSecret)
+	c.name(v.RunnerScaleSetName)
+	c.timeout("pendingTimeout", v.PendingTimeout)
+	c.timeout("registrationTimeout", v.RegistrationTimeout)
+	for _, label := range v.ScaleSetLabels {
+		c.require(label != "" && len(label) < maxLabel, "InvalidLabel", fmt.Sprintf("scaleSetLabels has %q", label),
+			fmt.Sprintf("give labels 1 to %d characters", maxLabel-1))
+	}
+	c.proxy("proxy", v.Proxy)
+	c.proxy("keyVault.proxy", v.KeyVault.Proxy)
+	c.certificate(&v)
+	c.vault(&v)
+	c.containerMode(&v)
+	if v.Template != nil {
+		c.template(&v.Template.Spec, true)
+	}
+	return c.findings
+}
+
+// number reads a value that the chart takes in quotes, too. It returns nil where there is none, or none that can be read.
+func (c *checks) number(name string, value *intstr.IntOrString) *int {
+	if value == nil || value.Type == intstr.String && value.StrVal == "" { // the chart takes an empty one for none
+		return nil
+	}
+	number, err := strconv.Atoi(value.String())
+	if err != nil {
+		c.add("InvalidValues", fmt.Sprintf("%s is %q", name, value.StrVal), "give a number")
+		return nil
+	}
+	return &number
+}
+
+// maxLabel is the length in bytes from which GitHub refuses a label.
+const maxLabel = 256
+
+// secret takes the name of a Secret, or the credentials themselves as keys and values.
+func (c *checks) secret(secret any) {
+	const fix = "name a Secret, or give github_token, or github_app_id, github_app_installation_id and github_app_private_key"
+	switch given := secret.(type) {
+	case string:
+		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
+	case map[string]any:
+		has := func(key string) bool { return strings.TrimSpace(text(given[key])) != "" }
+		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
+		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
+		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a whole App", fix)
+		c.require(!has(credentials.KeyToken) || !part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
+	default:
+		c.add(v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is missing", fix)
+	}
+}
+
+// maxName is the length in bytes that the chart allows, so that there is room for suffixes.
+const maxName = 45
+
+// name checks the scale set's name, of which the chart makes that of the object. None is the release's name.
+func (c *checks) name(value any) {
+	name := text(value)
+	valid := len(namerules.IsDNS1123Subdomain(strings.ReplaceAll(name, "_", "-"))) == 0
+	c.require(name == "" || valid && len(name) <= maxName, "InvalidName", fmt.Sprintf("runnerScaleSetName is %q", name),
+		fmt.Sprintf("use %d characters at most: small letters, digits, -, _ and dots, with a letter or a digit at both ends", maxName))
+}
+
+// duration and maxTimeout are the API's rules for the timeouts of a scale set.
+var duration = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
+
+const maxTimeout = 8760 * time.Hour
+
+func (c *checks) timeout(name string, value any) {
+	given := text(value)
+	wait, err := time.ParseDuration(given)
+	c.require(given == "" || duration.MatchString(given) && err == nil && wait <= maxTimeout, "InvalidValues", fmt.Sprintf("%s is %q", name, given),
+		"give a time with its unit (ms, s, m or h), such as 10m; a year, 8760h, at most")
+}
+
+// text is a value as the chart writes it; none is empty.
+func text(value any) string {
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
+}
+
+func (c *checks) proxy(place string, proxy proxyValues) {
+	c.proxyServer(place+".http", proxy.HTTP)
+	c.proxyServer(place+".https", proxy.HTTPS)
+}
+
+func (c *checks) proxyServer(place string, server v1alpha1.ProxyServerConfig) {
+	c.require(server.CredentialSecretRef == "" || server.Url != "", "InvalidProxy", place+" has credentialSecretRef and no url",
+		"add the url of the proxy, or remove the credentials")
+}
+
+// certificate checks that the certificate which is to be mounted is named.
+func (c *checks) certificate(v *values) {
+	tls := &v.GitHubServerTLS
+	if tls.CertificateFrom == nil && tls.RunnerMountPath == "" {
+		return
+	}
+	named := tls.CertificateFrom != nil && tls.CertificateFrom.ConfigMapKeyRef != nil &&
+		tls.CertificateFrom.ConfigMapKeyRef.Name != "" && tls.CertificateFrom.ConfigMapKeyRef.Key != ""
+	c.require(named, "InvalidCertificate", "githubServerTLS names no certificate", "give name and key in githubServerTLS.certificateFrom.configMapKeyRef")
+}
+
+// azureSettings are the settings that a vault needs, also in the snake case of ARC's values.
+var azureSettings = map[string]string{"url": "url", "tenantId": "tenant_id", "clientId": "client_id", "certificatePath": "certificate_path"}
+
+func (c *checks) vault(v *values) {
+	const supported = string(v1alpha1.VaultTypeAzureKeyVault)
+	if v.KeyVault.Type != supported {
+		c.require(v.KeyVault.Type == "", v1alpha1.ReasonVaultUnsupported, "keyVault.type is not "+supported, "use "+supported+", or leave keyVault out")
+		return
+	}
+	azure := v.KeyVault.Azure
+	if len(azure) == 0 {
+		azure = v.KeyVault.SnakeAzure
+	}
+	var missing []string
+	for _, key := range slices.Sorted(maps.Keys(azureSettings)) {
+		if cmp.Or(text(azure[key]), text(azure[azureSettings[key]])) == "" {
+			missing = append(missing, key)
+		}
+	}
+	c.require(len(missing) == 0, "IncompleteVault", "keyVault.azureKeyVault lacks "+strings.Join(missing, ", "), "add what is missing")
+}
+
+func (c *checks) containerMode(v *values) {
+	mode := &v.ContainerMode
+	c.require(slices.Contains(containerModes, mode.Type), "UnknownContainerMode",
+		fmt.Sprintf("containerMode.type is %q", mode.Type), "use dind, kubernetes or kubernetes-novolume, or leave it out")
+	own := v.Template != nil && slices.ContainsFunc(v.Template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Name == workVolume })
+	if mode.Type == kubernetesMode && !own {
+		c.claim("containerMode.kubernetesModeWorkVolumeClaim", &mode.WorkVolumeClaim,
+			" that runner and job pods share, or a volume named work in template.spec.volumes, or use the mode kubernetes-novolume")
+	}
+}
