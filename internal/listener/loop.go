@@ -74,7 +74,7 @@ func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
 		session:     sessionState{sessionID: set.SessionID, backoff: pauses},
 		polls:       polls{unacked: map[int64]*unackedMessage{}, backoff: pauses},
 		offers:      offers{backoff: pauses},
-		publication: publicationState{uid: set.UID, backoff: pauses},
+		publication: publicationState{uid: set.UID, backoff: backoff{initial: initialPause, max: maxPublishPause}},
 		refreshing:  refreshState{backoff: pauses},
 		status:      statusState{backoff: pauses},
 		setCapacity: set.Capacity,

@@ -21,6 +21,10 @@ const (
 	// refreshAfter is how long after the last message the statistics are read again: the last changes may have come without
 	// a message.
 	refreshAfter = 10 * time.Second
+	// maxPublishPause is the longest pause between attempts to publish: ends of jobs wait for the next one, for maxHold at most.
+	maxPublishPause = 5 * time.Second
+	// maxHold is longer than an API server is away in an upgrade. Where only the set can't be written, ends of jobs go after it.
+	maxHold = 5 * time.Minute
 )
 
 // errNoStatistics means that the service has never said how many jobs there are.
@@ -98,10 +102,12 @@ func (l *loop) published(wrote Publication, epoch int, set *RunnerSet, err error
 		p.force = true
 		p.retryAt = now.Add(p.backoff.next())
 		p.failure = p.failure.next(v1alpha1.ReasonPublishFailed, err, now)
+		l.reporter.hold(l.work, now.Sub(p.failure.firstAt) < maxHold)
 		l.log.Error(err, "Desired runners could not be published, trying again", "replicas", wrote.Replicas, "at", p.retryAt)
 		return
 	}
 	l.reporter.answered()
+	l.reporter.hold(l.work, false)
 	p.last, p.lastAt, p.failure = wrote, now, nil
 	p.backoff.reset()
 	l.updateCapacity(set.Capacity)

@@ -120,6 +120,34 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 	})
 }
 
+// The manager deletes a runner whose job has ended, and would replace it while the count still has the job in it.
+func TestEndsOfJobsWaitForAPublicationThatFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		failing time.Duration
+		ended   bool
+	}{"for a while": {maxHold - time.Minute, false}, "for too long": {maxHold + time.Minute, true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.start()
+				s.send(message(1, 2, "start 1 a", "start 2 b"))
+				s.cluster.onPublish = func() error { return errBroken }
+				s.send(message(2, 1, "assign 3"))
+				s.pass(maxPublishPause)
+				s.send(message(3, 1, "complete 1 a", "start 3 c"))
+				s.pass(test.failing)
+				if got := s.cluster.job("a").JobResult != ""; got != test.ended || s.cluster.job("c").JobID == "" {
+					t.Errorf("the end is reported: %t, want %t; the start: %+v", got, test.ended, s.cluster.job("c"))
+				}
+				s.cluster.onPublish = nil
+				s.pass(maxPublishPause)
+				if s.cluster.job("a").JobResult == "" {
+					t.Error("the end is not reported once the count is published")
+				}
+			})
+		})
+	}
+}
+
 func TestPublicationsGoOnWhileOneHangs(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()

@@ -112,6 +112,9 @@ type reportQueue struct {
 	ends, starts []*pendingReport
 	// deliveries counts the messages whose reports are not all written or given up.
 	deliveries int
+	// holding is set while the desired count can't be published: ends wait for it. The manager deletes a runner whose job has
+	// ended, and would make another one if it still counted the job.
+	holding bool
 	// draining is set when the process is about to end: messages whose reports are not written by then are redelivered.
 	draining bool
 	// writing counts the reports being written, startsWriting those of them that were taken from starts.
@@ -157,8 +160,8 @@ func (q *reportQueue) next(now time.Time) *pendingReport {
 	if q.writing >= q.limit(maxReportWrites) {
 		return nil
 	}
-	if p := pop(&q.ends); p != nil {
-		return q.begin(p)
+	if !q.holding && len(q.ends) > 0 {
+		return q.begin(pop(&q.ends))
 	}
 	if len(q.starts) == 0 || q.startsWriting >= q.limit(startLimit(q.starts[0], now)) {
 		return nil

@@ -135,6 +135,14 @@ func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func(
 	}
 }
 
+// hold keeps reports of jobs' ends back, or lets them go. An attempt that is under way goes on.
+func (r *reporter) hold(ctx context.Context, holding bool) {
+	r.mu.Lock()
+	r.queue.holding = holding
+	r.mu.Unlock()
+	r.dispatch(ctx)
+}
+
 // drain has as many reports as possible written at once from now on.
 func (r *reporter) drain(ctx context.Context) {
 	r.mu.Lock()

@@ -78,7 +78,7 @@ func TestMetadataWithoutEffect(t *testing.T) {
 	set := runnerSet(t, scaleSet, "template: "+metadata, "listenerTemplate: "+metadata)
 	check(t, "the runner's", set.Spec.Template.ObjectMeta, metav1.ObjectMeta{Labels: map[string]string{"team": "a"}})
 	check(t, "the listener's labels", set.Spec.ListenerTemplate.Labels, map[string]string{"team": "a"})
-	checkContains(t, refusal(t, scaleSet, minimal, "template: {metadata: {nmae: a}}"), "/template/metadata/nmae")
+	checkContains(t, refusal(t, scaleSet, minimal, "template: {metadata: {nickname: a}}"), "/template/metadata/nickname")
 }
 
 // An upgrade that keeps the token beside the keys of an App is refused with what lets it pass. Null would not: Helm takes it for

@@ -63,7 +63,7 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 		pod.state = podMissing
 	}
 	return &finalizing{
-		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: c.spent(p),
+		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: c.spent(p) && !p.died(),
 		registered: !c.unregistered(p), provisioning: provisioning.running,
 		unseen: provisioning.known && provisioning.failure == nil && !p.hadPod() &&
 			now.Before(provisioning.finishedAt.Add(unseenFinalizingTimeout)),

@@ -2,6 +2,7 @@ package ephemeralrunner
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -225,6 +226,35 @@ func TestCompletedRunnerNeedsNoRemoval(t *testing.T) {
 		f.wantCalls()
 		f.wantGone()
 	}, newRunner())
+}
+
+// Such a runner has told GitHub nothing: evicted, out of memory, or deleted together with its node.
+func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
+	for name, dies := range map[string]func(f *fixture){
+		"out of memory": func(f *fixture) { f.setPod(exits(137)) },
+		"pod deleted": func(f *fixture) {
+			if err := f.api.WithWatch.Delete(t.Context(), f.pod()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started().setStatus(hasReportedJob)
+				f.settle()
+				dies(f)
+				f.settle()
+				f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "failed" })
+				f.settle()
+				f.delete()
+				f.settle()
+				if calls := f.github.said(); !slices.Contains(calls, "remove 101") {
+					t.Errorf("GitHub was asked %q", calls)
+				}
+				f.wantGone()
+			}, newRunner())
+		})
+	}
 }
 
 // ARC's runners have two finalizers; and others may have added theirs, which are not ours to remove.

@@ -44,10 +44,11 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	for title, test := range map[string]struct {
 		ended func(*corev1.Pod)
 		want  v1alpha1.EphemeralRunnerPhase
+		calls []string
 	}{
-		"exit 0": {exits(0), v1alpha1.EphemeralRunnerPhaseSucceeded},
-		"exit 1": {exits(1), v1alpha1.EphemeralRunnerPhaseFailed},
-		"exit 7": {exits(exitCodeOutdated), v1alpha1.EphemeralRunnerPhaseFailed},
+		"exit 0": {exits(0), v1alpha1.EphemeralRunnerPhaseSucceeded, nil},
+		"exit 1": {exits(1), v1alpha1.EphemeralRunnerPhaseFailed, []string{"remove 101"}},
+		"exit 7": {exits(exitCodeOutdated), v1alpha1.EphemeralRunnerPhaseFailed, []string{"remove 101"}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -64,7 +65,7 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 				if status.Phase != test.want || status.Reason != v1alpha1.ReasonPodTerminating || !strings.Contains(status.Message, keeper) {
 					t.Fatalf("status %+v, want %s, %s, and who keeps the pod", status, test.want, v1alpha1.ReasonPodTerminating)
 				}
-				f.wantCalls()
+				f.wantCalls(test.calls...)
 				f.api.sent()
 				f.watch(time.Hour)
 				f.restart()

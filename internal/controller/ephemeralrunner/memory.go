@@ -25,6 +25,8 @@ type memory struct {
 	startedAt         time.Time      // runner container first seen to run in the present attempt
 	blockedAt         time.Time      // its kubelet first seen to be unable to start that
 	exitedAt          time.Time      // first seen to have exited with 0
+	exitedWell        bool           // seen to have exited with 0
+	exitedBadly       bool           // seen to have ended in another way
 	failed            *failedAttempt // nil unless its failure may have been written without an answer
 	pendingReportedAt time.Time      // when the status last got the reason why the runner does not run
 	sidecarReported   bool           // an Event says that a sidecar has died
@@ -140,6 +142,8 @@ func (m *memory) see(p *pass, now time.Time) {
 		}
 	}
 	p.outcome = outcomeOf(p.pod, m.apiServerTime(p.pod, now))
+	m.exitedWell = m.exitedWell || p.outcome.state == podSucceeded
+	m.exitedBadly = m.exitedBadly || p.outcome.over() && !m.exitedWell
 	if p.DeletionTimestamp.IsZero() {
 		return
 	}
@@ -213,7 +217,7 @@ func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 // newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
 func (m *memory) newAttempt(anew bool) {
 	m.startedAt, m.blockedAt, m.exitedAt = time.Time{}, time.Time{}, time.Time{}
-	m.pendingReportedAt, m.sidecarReported = time.Time{}, false
+	m.pendingReportedAt, m.sidecarReported, m.exitedWell, m.exitedBadly = time.Time{}, false, false, false
 	if anew {
 		m.runnerID, m.secretDeleted = 0, false
 	}
@@ -293,6 +297,20 @@ func (c *Controller) spent(p *pass) bool {
 	defer c.mu.Unlock()
 	alone := !p.memory.inherited || p.hadPod() && !p.memory.shared.asked
 	return p.Status.JobCompleted() && len(p.Status.Failures) == 0 && alone
+}
+
+// died reports whether the runner ended without having exited with 0, or lost its pod to somebody else. Then it has told GitHub
+// nothing, which may keep its record for a day although the job has ended.
+func (p *pass) died() bool {
+	m := p.memory
+	switch {
+	case m.exitedWell || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
+		return false
+	case m.exitedBadly || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
+		return true
+	default:
+		return p.outcome.state == podMissing && m.podUID != "" && m.podDeleted != m.podUID
+	}
 }
 
 // forget drops the memory of the runner of that name that is gone.

@@ -40,7 +40,7 @@ type finalizing struct {
 	pod          outcome
 	bound        bool // the pod has a node, whose kubelet may have started it without having said so yet
 	hasJob       bool // a job was reported to have started and not to have ended, or GitHub has spoken of one
-	completed    bool // the end of the job of the present registration was reported
+	completed    bool // the end of the job of the present registration was reported, and the runner didn't die
 	registered   bool // there may be a registration
 	provisioning bool // a registration is under way; its pod may still be created
 	unseen       bool // a pod was created a moment ago and has not been seen yet
