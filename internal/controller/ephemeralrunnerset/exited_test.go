@@ -143,6 +143,24 @@ func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
 	}
 }
 
+// A wrong image exits before the next figure comes, which is when it is asked whether the runner had a job.
+func TestARunnerThatHasJustExitedIsATryThatIsUnderWay(t *testing.T) {
+	s := newScenario(10)
+	s.add(3, exited)
+	s.pass()
+	s.later(settleAfterEnd).publish(10).pass()
+	if p := s.later(firstPause).pass(); p.create != 1 {
+		t.Fatalf("create %d, want one tried", p.create)
+	}
+	s.add(1, exited)
+	if p := s.pass(); p.create != 0 {
+		t.Errorf("create %d at once, want none beside the one that has just exited", p.create)
+	}
+	if p := s.later(settleAfterEnd).publish(10).pass(); p.create != 0 {
+		t.Errorf("create %d, want none within the pause after the fourth", p.create)
+	}
+}
+
 // What is allowed does not change when GitHub confirms that the runners had no job: they failed when they exited.
 func TestConfirmedFailuresAreOfTheTimeOfTheExit(t *testing.T) {
 	s := newScenario(10)

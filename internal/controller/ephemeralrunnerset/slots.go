@@ -82,6 +82,8 @@ type tally struct {
 	waiting, working, held int
 	// starting counts those waiting whose pod is not up: nothing shows yet that they can work.
 	starting int
+	// justExited counts those held that had no job as far as is known: soon it is asked whether they had one.
+	justExited int
 	// notEnded counts the runners that may still run, whatever their slot: they are what maxRunners limits.
 	notEnded int
 }
@@ -99,6 +101,9 @@ func (h *history) tally(runners []*runnerView) tally {
 			t.working++
 		case slotHeld:
 			t.held++
+			if r.exitedIdle() {
+				t.justExited++
+			}
 		case slotFree:
 		}
 		if r.alive() {
