@@ -146,6 +146,8 @@ type pass struct {
 	registration *v1alpha1.ScaleSetRegistration
 	// unconfirmed is set while the registration is known by ARC's annotation only and GitHub has not been asked about it.
 	unconfirmed bool
+	// unanswered is why GitHub has not deleted the scale set of a set that is being deleted, nil while it was not asked.
+	unanswered error
 	// searching is set while the deletion waits for GitHub to answer whether it has a scale set that was never recorded.
 	searching bool
 	desired   desiredScaleSet

@@ -32,7 +32,8 @@ type deregistration struct {
 
 // deregistrationState is the progress of the deletion of scale sets.
 type deregistrationState struct {
-	// over is set when nothing more will be tried. left are those that GitHub may still have then, and cause says why.
+	// over is set when nothing more will be tried. left are those that GitHub may still have then. cause is why the last call
+	// failed, nil while there has been none.
 	over    bool
 	deleted []v1alpha1.ScaleSetRegistration
 	left    []v1alpha1.ScaleSetRegistration
@@ -89,7 +90,7 @@ func deregistrationStateOf(
 	case !now.Before(deadline):
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
-	return deregistrationState{requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
+	return deregistrationState{cause: last.Err, requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
 }
 
 // mayPass reports whether a failure of calls since then is the API server's 403 of its first moments.

@@ -66,6 +66,7 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 		p.requeue.After(state.requeueAfter)
 	}
 	if !state.over {
+		p.unanswered = state.cause
 		return false, nil
 	}
 	if p.registration == nil && len(registrations) == 0 && p.set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {

@@ -43,7 +43,11 @@ func (p *pass) deletionStage() (reason, message string) {
 	case p.searching:
 		return "Deregistering", fmt.Sprintf("GitHub is asked, for %s at most, which scale set is there", DeregisterTimeout.Round(time.Second))
 	case p.registration != nil:
-		return "Deregistering", fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, DeregisterTimeout.Round(time.Second))
+		message := fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, DeregisterTimeout.Round(time.Second))
+		if p.unanswered != nil {
+			message += "; the last attempt failed: " + abridged(p.unanswered.Error())
+		}
+		return "Deregistering", message
 	}
 	return "Releasing", "the last objects go"
 }
@@ -53,7 +57,7 @@ func drainingMessage(left int) string {
 	if left == 0 {
 		return "runners that have ended wait for their pods; where one stays, kubectl get ephemeralrunners has the reason"
 	}
-	return fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job", left)
+	return fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job; Events of a runner say why it stays", left)
 }
 
 // awaitedRunnerSet says what the next EphemeralRunnerSet waits for, which can be a job that takes hours.

@@ -64,6 +64,16 @@ func registrationLeft(cause string) kube.Event {
 		"the registration is left on GitHub, which removes it after a day: "+cause)
 }
 
+// removalUnanswered says what the deletion of a runner waits for, and for how long. The cause comes last, as it may be long.
+func removalUnanswered(hasJob bool, cause string) kube.Event {
+	limit := fmt.Sprintf("for %s at most", answerTimeout)
+	if hasJob {
+		limit = "until its job has ended"
+	}
+	return kube.Warning("RemovalUnanswered", actionDelete,
+		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, cause))
+}
+
 // hookResourcesLeft names what nobody will delete, and how to find it. The API server's words come last, as they may be long.
 func hookResourcesLeft(runner string, refusal error) kube.Event {
 	return kube.Warning("HookResourcesLeft", actionDelete, fmt.Sprintf(

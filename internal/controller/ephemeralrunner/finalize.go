@@ -26,6 +26,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	f := planFinalization(o)
 	p.memory.forced = p.memory.forced || f.forced
 	var errs []error
+	c.reportUnanswered(ctx, p, o)
 	if f.deregister {
 		c.deregister(p)
 	}
@@ -91,6 +92,14 @@ func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bo
 // isOurs reports whether the finalizer is this controller's, or ARC's.
 func isOurs(finalizer string) bool {
 	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
+}
+
+// reportUnanswered says once, by an Event, that the deletion waits for GitHub, and why it does not answer.
+func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *finalizing) {
+	if failure := o.removal.failure; failure != nil && failure.kind != failureBusy && !p.memory.unansweredReported {
+		p.memory.unansweredReported = true
+		c.record(ctx, p, removalUnanswered(o.hasJob, failure.message))
+	}
 }
 
 // reportDraining says once, in the status and by an Event, that the deletion waits for a job.

@@ -105,6 +105,7 @@ func TestIdleRunnerGoesWhenGitHubIsSilent(t *testing.T) {
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
 		}
+		f.wantEvent("RemovalUnanswered")
 		f.elapse(time.Second)
 		f.settle()
 		f.wantGone()

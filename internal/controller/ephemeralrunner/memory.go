@@ -46,6 +46,8 @@ type memory struct {
 	stoppedAt     time.Time // first seen without a running container since then
 	podGoneAt     time.Time // first seen without a pod since then
 
+	unansweredReported bool // an Event says why GitHub has not removed the registration yet
+
 	hooksRefusedAt time.Time // the API server first refused to have what container hooks made deleted
 	podLeft        bool      // may not be deleted by us: garbage collection does it once the runner is gone
 	deniedAt       time.Time // a policy or webhook last denied to have the pod patched

@@ -35,7 +35,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 	none := pool.Call[answer]{Err: errNoAnswer}
 	for name, test := range map[string]struct {
 		change  func(*scenario, *runnerView)
-		answers []pool.Call[answer] // to questions half a minute apart
+		answers []pool.Call[answer] // to questions half a minute apart, or later where the last had none
 		want    string
 	}{
 		"not answered yet":               {want: "ask"},
@@ -63,7 +63,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 			p := s.pass()
 			for i, call := range test.answers {
 				if i > 0 {
-					p = s.later(askExitedAgainAfter).pass()
+					p = s.later(max(askExitedAgainAfter, s.historyOf(r).retryAt.Sub(s.now))).pass()
 				}
 				if len(p.lookUp) != 1 {
 					t.Fatalf("question %d is not asked", i+1)

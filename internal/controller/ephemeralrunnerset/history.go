@@ -70,6 +70,7 @@ type answers struct {
 
 	askedAt       time.Time // when GitHub was last asked about it
 	retryAt       time.Time // when to ask again after a question that got no answer
+	unanswered    int       // questions in a row that got none
 	missingSince  time.Time // when the first came of the answers in a row that it is not registered
 	missingByName bool      // GitHub itself said so, by the name of its exception
 	gone          bool      // two answers, far enough apart, said that it is not registered

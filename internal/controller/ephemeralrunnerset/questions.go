@@ -18,9 +18,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// retryQuestionAfter is the shortest pause after a question that GitHub did not answer. By then the client has repeated it for
-// 30 s.
-const retryQuestionAfter = 15 * time.Second
+// retryQuestionAfter is the pause after a question that GitHub did not answer, when the client has repeated it for up to 30 s. Each
+// further one doubles it, up to longestQuestionPause: a GitHub that is ill is not asked about a thousand runners all the time.
+const (
+	retryQuestionAfter   = 15 * time.Second
+	longestQuestionPause = 2 * time.Minute
+)
 
 // answer is what GitHub answers about a runner.
 type answer int
@@ -141,9 +144,10 @@ func sureOr(err error, sure, perhaps answer) answer {
 	return perhaps
 }
 
-// retryQuestionAt returns when GitHub may be asked again after a question that failed: not before the time that it named.
-func retryQuestionAt(err error, now time.Time) time.Time {
-	return actions.RetryAt(err, now.Add(retryQuestionAfter))
+// retryQuestionAt returns when GitHub may be asked again after so many questions in a row that failed, the last with err: not
+// before the time that it named.
+func retryQuestionAt(err error, failures int, now time.Time) time.Time {
+	return actions.RetryAt(err, now.Add(kube.ExponentialBackoff(retryQuestionAfter, longestQuestionPause, failures)))
 }
 
 // note moves the answers that have come into the history. What kept others from coming is logged once for all of them: it
@@ -180,9 +184,11 @@ func (q *questions) forget(set types.NamespacedName, over []registration) {
 // note takes in GitHub's answer, or the error of the question.
 func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 	if call.Err != nil {
-		past.retryAt = retryQuestionAt(call.Err, now)
+		past.unanswered++
+		past.retryAt = retryQuestionAt(call.Err, past.unanswered, now)
 		return
 	}
+	past.unanswered = 0
 	switch call.Result {
 	case answerRemoved, answerPerhapsRemoved:
 		kube.SetIfZero(&past.removedAt, now)

@@ -192,15 +192,18 @@ func TestRetryAt(t *testing.T) {
 		return &actions.RateLimitedError{Until: start.Add(wait), Err: errNoAnswer}
 	}
 	for name, test := range map[string]struct {
-		err  error
-		want time.Duration
+		err      error
+		failures int
+		want     time.Duration
 	}{
-		"no answer":                        {errNoAnswer, retryQuestionAfter},
-		"to be left alone for an hour":     {limited(time.Hour), time.Hour},
-		"to be left alone for a moment":    {limited(time.Second), retryQuestionAfter},
-		"to be left alone, until long ago": {limited(-time.Hour), retryQuestionAfter},
+		"no answer":                        {err: errNoAnswer, want: retryQuestionAfter},
+		"no answer three times":            {errNoAnswer, 3, 4 * retryQuestionAfter},
+		"no answer for a long time":        {errNoAnswer, 100, longestQuestionPause},
+		"to be left alone for an hour":     {err: limited(time.Hour), want: time.Hour},
+		"to be left alone for a moment":    {err: limited(time.Second), want: retryQuestionAfter},
+		"to be left alone, until long ago": {err: limited(-time.Hour), want: retryQuestionAfter},
 	} {
-		if got := retryQuestionAt(test.err, start).Sub(start); got != test.want {
+		if got := retryQuestionAt(test.err, max(1, test.failures), start).Sub(start); got != test.want {
 			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)
 		}
 	}
