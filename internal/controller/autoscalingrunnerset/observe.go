@@ -62,8 +62,12 @@ func rank(later bool) int {
 	return 0
 }
 
-// registrationOf returns where the set is registered: what its status says, or ARC's annotations where ARC registered it.
+// registrationOf returns where the set is registered: what its status says, or ARC's annotations where ARC registered it. It is
+// nil once the deregistration is over, which the annotations say before the status does.
 func registrationOf(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
+	if isDeregistered(set) {
+		return nil
+	}
 	if set.Status.Registration != nil {
 		return set.Status.Registration.DeepCopy()
 	}

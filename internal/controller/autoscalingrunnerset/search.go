@@ -17,6 +17,11 @@ import (
 // not ours, or was given up. A copy of the set has another UID.
 const annotationDeregistered = "actions.github.com/deregistered"
 
+func isDeregistered(set *v1alpha1.AutoscalingRunnerSet) bool {
+	uid := set.Annotations[annotationDeregistered]
+	return uid != "" && uid == string(set.UID)
+}
+
 // maxClockSkew is how much the API server's clock, by which the set was created, may be ahead of GitHub's, by which the scale
 // set was.
 const maxClockSkew = time.Minute
@@ -62,7 +67,7 @@ func (c *Controller) mayBeUnrecorded(p *pass) bool {
 	if p.unconfirmed {
 		return true
 	}
-	if p.registration != nil || p.set.Annotations[annotationDeregistered] == string(p.set.UID) {
+	if p.registration != nil || isDeregistered(p.set) {
 		return false
 	}
 	last, _ := c.syncs.Last(p.key)
