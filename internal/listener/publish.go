@@ -22,7 +22,8 @@ const (
 	// a message.
 	refreshAfter = 10 * time.Second
 	// maxPublishPause is the longest pause between attempts to publish: ends of jobs wait for the next one, for maxHold at most.
-	maxPublishPause = 5 * time.Second
+	// The shortest is half of it, and longer than publishInterval, so that each attempt has new statistics.
+	maxPublishPause = 7 * time.Second
 	// maxHold is longer than an API server is away in an upgrade. Where only the set can't be written, ends of jobs go after it.
 	maxHold = 5 * time.Minute
 )
