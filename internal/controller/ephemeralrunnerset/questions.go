@@ -22,7 +22,7 @@ import (
 // further one doubles it, up to longestQuestionPause: a GitHub that is ill is not asked about a thousand runners all the time.
 const (
 	retryQuestionAfter   = 15 * time.Second
-	longestQuestionPause = 2 * time.Minute
+	longestQuestionPause = time.Minute
 )
 
 // answer is what GitHub answers about a runner.
