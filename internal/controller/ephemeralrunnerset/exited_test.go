@@ -161,6 +161,21 @@ func TestARunnerThatHasJustExitedIsATryThatIsUnderWay(t *testing.T) {
 	}
 }
 
+// Its status says Running for seconds after it has exited.
+func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
+	s := newScenario(10)
+	s.add(3, exited)
+	s.pass()
+	s.later(settleAfterEnd).publish(10).pass()
+	s.later(firstPause).add(1, idle)
+	if p := s.pass(); p.create != 0 || p.requeueAt.Sub(s.now) != provenAfter {
+		t.Errorf("create %d, again in %s; want none until it is proven", p.create, p.requeueAt.Sub(s.now))
+	}
+	if p := s.later(provenAfter).pass(); p.create != 1 {
+		t.Errorf("create %d, want the next tried", p.create)
+	}
+}
+
 // What is allowed does not change when GitHub confirms that the runners had no job: they failed when they exited.
 func TestConfirmedFailuresAreOfTheTimeOfTheExit(t *testing.T) {
 	s := newScenario(10)

@@ -135,12 +135,16 @@ func (h *history) mayCreate() bool { return !h.namespaceTerminating && !h.now.Be
 // allowed returns how many of the wanted runners may be created after the failures of earlier ones. expected is how many are
 // under way that nobody sees yet.
 func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
-	unproven := p.tally.starting + p.tally.justExited
+	t := &p.tally
+	unproven := t.starting + t.justUp + t.justExited
 	if failures.isOutdated() {
-		unproven = p.tally.waiting + p.tally.justExited // it is up for seconds before GitHub refuses it
+		unproven = t.waiting + t.justExited // it is up for seconds before GitHub refuses it
 	}
 	allowed, due := failures.allows(max(0, wanted), unproven+expected, now)
 	p.requeueBy(due)
+	if failures.isDegraded() && wanted > allowed {
+		p.requeueBy(t.provenAt)
+	}
 	return allowed
 }
 

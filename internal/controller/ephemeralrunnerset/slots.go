@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // slot is how a runner counts against the number of runners that there should be.
@@ -27,6 +28,8 @@ const (
 	// heldTimeout is how long a failed runner's job is believed to be assigned still: GitHub gives up a job that has lost its
 	// runner after ten minutes without a sign of life.
 	heldTimeout = 15 * time.Minute
+	// provenAfter is how long a runner of a set whose runners fail has to be up before another one is tried.
+	provenAfter = 10 * time.Second
 )
 
 // slotOf returns the slot of a runner, as the table in docs/decisions/0007-a-slot-follows-the-job.md has it.
@@ -82,8 +85,10 @@ type tally struct {
 	waiting, working, held int
 	// starting counts those waiting whose pod is not up: nothing shows yet that they can work.
 	starting int
-	// justExited counts those held that had no job as far as is known: soon it is asked whether they had one.
-	justExited int
+	// justUp counts those waiting that have been up for less than provenAfter, and justExited those held that had no job as far
+	// as is known: a wrong command exits within seconds, and that is seen seconds later. provenAt is when the first is proven.
+	justUp, justExited int
+	provenAt           time.Time
 	// notEnded counts the runners that may still run, whatever their slot: they are what maxRunners limits.
 	notEnded int
 }
@@ -94,8 +99,11 @@ func (h *history) tally(runners []*runnerView) tally {
 		switch h.slotOf(r) {
 		case slotWaiting:
 			t.waiting++
-			if !r.up() {
+			if proven := h.historyOf(r).upAt.Add(provenAfter); !r.up() {
 				t.starting++
+			} else if h.now.Before(proven) {
+				t.justUp++
+				t.provenAt = kube.EarlierOf(t.provenAt, proven)
 			}
 		case slotWorking:
 			t.working++
