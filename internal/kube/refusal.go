@@ -14,6 +14,11 @@ import (
 // started answers so until it has read the Roles, which takes about a second.
 const ForbiddenTimeout = 15 * time.Second
 
+// MayPass reports whether a request that has failed with err since then may have met the 403 of an API server's first moments.
+func MayPass(err error, since, now time.Time) bool {
+	return apierrors.IsForbidden(err) && now.Before(since.Add(ForbiddenTimeout))
+}
+
 // Refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what
 // the spec asks for. It is empty where failure, the error of the pass, passes by itself. A pass that was cut short before it
 // came to the rejected request keeps the message of the pass before it, which previous, the condition that tells it, still has.

@@ -195,10 +195,8 @@ func (q *reportQueue) begin(p *pendingReport) *pendingReport {
 	return p
 }
 
+// pop removes and returns the first of a list, which has one.
 func pop(list *[]*pendingReport) *pendingReport {
-	if len(*list) == 0 {
-		return nil
-	}
 	first := (*list)[0]
 	(*list)[0] = nil
 	*list = (*list)[1:]

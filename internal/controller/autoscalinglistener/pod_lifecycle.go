@@ -144,9 +144,9 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 
 // start creates the pod, but not before the backoff of earlier failures is over.
 func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) error {
-	if failures, at := p.memory.failures, p.memory.failedAt; failures > 0 {
+	if failures := p.memory.failures; failures > 0 {
 		pause := kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, failures)
-		if wait := at.Add(pause).Sub(p.now); wait > 0 {
+		if wait := p.memory.failedAt.Add(pause).Sub(p.now); wait > 0 {
 			p.requeue.After(wait)
 			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("%d pods in a row ended; the next one starts %s after the last", failures, pause)}
 			return nil

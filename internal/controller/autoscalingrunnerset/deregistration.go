@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -84,18 +83,10 @@ func deregistrationStateOf(
 	}
 	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(last.Result.deleted, r) })
 	deadline := startedAt.Add(DeregisterTimeout)
-	switch {
-	case len(left) == 0 || credentials.Gone(last.Err) && !mayPass(last.Err, startedAt, now):
-		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
-	case !now.Before(deadline):
+	if len(left) == 0 || credentials.Gone(last.Err) && !kube.MayPass(last.Err, startedAt, now) || !now.Before(deadline) {
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
 	return deregistrationState{cause: last.Err, requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
-}
-
-// mayPass reports whether a failure of calls since then is the API server's 403 of its first moments.
-func mayPass(err error, since, now time.Time) bool {
-	return apierrors.IsForbidden(err) && now.Before(since.Add(kube.ForbiddenTimeout))
 }
 
 // startDeregistration tries all registrations in one call, whose result has those that were deleted even if others hang.

@@ -53,6 +53,13 @@ func newFakeGitHub() *fakeGitHub {
 	}
 }
 
+// leaveUnresolved has the credentials fail to be read, or be read again for nil.
+func (g *fakeGitHub) leaveUnresolved(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unresolved = err
+}
+
 func (g *fakeGitHub) Resolve(context.Context, credentials.Reference) (*credentials.Resolved, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -126,9 +126,7 @@ func TestDeregistrationUsesTheListenersCredentials(t *testing.T) {
 func TestDeregistrationWithoutCredentialsEndsAtOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
-		f.github.mu.Lock()
-		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
-		f.github.mu.Unlock()
+		f.github.leaveUnresolved(&credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"})
 		f.drained()
 		f.settle()
 		f.release(&f.listeners()[0])
@@ -272,14 +270,10 @@ func TestReleaseStripsCleanupProtection(t *testing.T) {
 func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
-		f.github.mu.Lock()
-		f.github.unresolved = apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("the Roles are not read yet"))
-		f.github.mu.Unlock()
+		f.github.leaveUnresolved(apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("the Roles are not read yet")))
 		f.drained()
 		f.reconcile()
-		f.github.mu.Lock()
-		f.github.unresolved = nil
-		f.github.mu.Unlock()
+		f.github.leaveUnresolved(nil)
 		controllertest.Elapse(retryBaseDelay)
 		f.settle()
 		if diff := cmp.Diff([]string{"delete 1"}, f.github.made()); diff != "" {

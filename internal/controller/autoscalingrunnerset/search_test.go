@@ -179,9 +179,7 @@ func TestWhatWasNeverCreatedHoldsNothingUp(t *testing.T) {
 func TestSecretGoneWithTheAnswerIsTold(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.unrecorded()
-		f.github.mu.Lock()
-		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
-		f.github.mu.Unlock()
+		f.github.leaveUnresolved(&credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"})
 		if waited := f.finalizing(); waited > 5*time.Second {
 			t.Errorf("the deletion took %s", waited)
 		}
@@ -193,14 +191,10 @@ func TestSecretGoneWithTheAnswerIsTold(t *testing.T) {
 func TestWhatWasGivenUpIsNotSearchedFor(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletable()
-		f.github.mu.Lock()
-		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"}
-		f.github.mu.Unlock()
+		f.github.leaveUnresolved(&credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "github"})
 		f.drained()
 		f.settle()
-		f.github.mu.Lock()
-		f.github.unresolved = nil
-		f.github.mu.Unlock()
+		f.github.leaveUnresolved(nil)
 		f.restart(nil)
 		f.settle()
 		if calls := f.github.made(); len(calls) > 0 {

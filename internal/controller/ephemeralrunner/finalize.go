@@ -158,15 +158,17 @@ func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 		return nil
 	}
 	err := errors.Join(c.deleteLabelled(ctx, p, &corev1.PodList{}), c.deleteLabelled(ctx, p, &corev1.SecretList{}))
-	if apierrors.IsForbidden(err) {
+	switch {
+	case err == nil:
+	case !apierrors.IsForbidden(err):
+		return err
+	default:
 		now := c.options.Clock.Now()
 		kube.SetIfZero(&p.memory.hooksRefusedAt, now)
-		if now.Before(p.memory.hooksRefusedAt.Add(kube.ForbiddenTimeout)) {
+		if kube.MayPass(err, p.memory.hooksRefusedAt, now) {
 			return err
 		}
 		c.record(ctx, p, hookResourcesLeft(p.Name, err))
-	} else if err != nil {
-		return err
 	}
 	p.memory.hooksDeleted = true
 	return nil

@@ -21,18 +21,18 @@ type memory struct {
 	inherited bool // the runner was there when this manager began, so another one may have asked GitHub for a registration
 	runnerID  int  // id on GitHub, 0 where it is not known
 
-	podUID            types.UID      // of the last pod seen
-	startedAt         time.Time      // runner container first seen to run in the present attempt
-	blockedAt         time.Time      // its kubelet first seen to be unable to start that
-	exitedAt          time.Time      // first seen to have exited with 0
-	exitedWell        bool           // seen to have exited with 0
-	exitedBadly       bool           // seen to have ended in another way
-	failed            *failedAttempt // nil unless its failure may have been written without an answer
-	pendingReportedAt time.Time      // when the status last got the reason why the runner does not run
-	sidecarReported   bool           // an Event says that a sidecar has died
-	writtenVersion    string         // resourceVersion of the last status written
-	waiting           *waiting       // nil while no pod waits to run
-	annotated         annotated      // what was written on the pod about its job
+	podUID             types.UID      // of the last pod seen
+	startedAt          time.Time      // runner container first seen to run in the present attempt
+	blockedAt          time.Time      // its kubelet first seen to be unable to start that
+	exitedAt           time.Time      // first seen to have exited with 0
+	ending             podState       // how its container was seen to have ended, podMissing where it was not
+	failed             *failedAttempt // nil unless its failure may have been written without an answer
+	pendingReportedAt  time.Time      // when the status last got the reason why the runner does not run
+	sidecarReported    bool           // an Event says that a sidecar has died
+	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
+	writtenVersion     string         // resourceVersion of the last status written
+	waiting            *waiting       // nil while no pod waits to run
+	annotated          annotated      // what was written on the pod about its job
 
 	// What has been deleted, lest a late cache have it deleted again.
 	podDeleted        types.UID
@@ -41,13 +41,10 @@ type memory struct {
 	runnerDeleted     bool // the runner's object
 	finalizersRemoved bool // those of the runner's object
 
-	podDeletingAt time.Time // its pod first seen with a deletionTimestamp
-	deletingAt    time.Time // the runner first seen with a deletionTimestamp
-	stoppedAt     time.Time // first seen without a running container since then
-	podGoneAt     time.Time // first seen without a pod since then
-
-	unansweredReported bool // an Event says why GitHub has not removed the registration yet
-
+	podDeletingAt  time.Time // its pod first seen with a deletionTimestamp
+	deletingAt     time.Time // the runner first seen with a deletionTimestamp
+	stoppedAt      time.Time // first seen without a running container since then
+	podGoneAt      time.Time // first seen without a pod since then
 	hooksRefusedAt time.Time // the API server first refused to have what container hooks made deleted
 	podLeft        bool      // may not be deleted by us: garbage collection does it once the runner is gone
 	deniedAt       time.Time // a policy or webhook last denied to have the pod patched
@@ -144,8 +141,9 @@ func (m *memory) see(p *pass, now time.Time) {
 		}
 	}
 	p.outcome = outcomeOf(p.pod, m.apiServerTime(p.pod, now))
-	m.exitedWell = m.exitedWell || p.outcome.state == podSucceeded
-	m.exitedBadly = m.exitedBadly || p.outcome.over() && !m.exitedWell
+	if p.outcome.over() && m.ending != podSucceeded {
+		m.ending = p.outcome.state
+	}
 	if p.DeletionTimestamp.IsZero() {
 		return
 	}
@@ -178,7 +176,7 @@ func (m *memory) notePodDeletion(pod *corev1.Pod, now time.Time) {
 // apiServerTime returns the current time by the API server's clock, as far as the pod's deletion shows it; now for a pod that
 // is not being deleted.
 func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
-	if pod == nil || pod.DeletionTimestamp == nil || m.podUID != pod.UID || m.podDeletingAt.IsZero() {
+	if pod == nil || m.podUID != pod.UID || m.podDeletingAt.IsZero() {
 		return now
 	}
 	return apiServerTime(pod, m.podDeletingAt, now)
@@ -219,7 +217,7 @@ func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 // newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
 func (m *memory) newAttempt(anew bool) {
 	m.startedAt, m.blockedAt, m.exitedAt = time.Time{}, time.Time{}, time.Time{}
-	m.pendingReportedAt, m.sidecarReported, m.exitedWell, m.exitedBadly = time.Time{}, false, false, false
+	m.pendingReportedAt, m.sidecarReported, m.ending = time.Time{}, false, podMissing
 	if anew {
 		m.runnerID, m.secretDeleted = 0, false
 	}
@@ -306,9 +304,9 @@ func (c *Controller) spent(p *pass) bool {
 func (p *pass) died() bool {
 	m := p.memory
 	switch {
-	case m.exitedWell || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
+	case m.ending == podSucceeded || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return false
-	case m.exitedBadly || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
+	case m.ending != podMissing || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
 		return true
 	default:
 		return p.outcome.state == podMissing && m.podUID != "" && m.podDeleted != m.podUID

@@ -99,9 +99,9 @@ func (h *history) tally(runners []*runnerView) tally {
 		switch h.slotOf(r) {
 		case slotWaiting:
 			t.waiting++
-			if proven := h.historyOf(r).upAt.Add(provenAfter); !r.up() {
+			if !r.up() {
 				t.starting++
-			} else if h.now.Before(proven) {
+			} else if proven := h.historyOf(r).upAt.Add(provenAfter); h.now.Before(proven) {
 				t.justUp++
 				t.provenAt = kube.EarlierOf(t.provenAt, proven)
 			}
