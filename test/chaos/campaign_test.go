@@ -3,9 +3,11 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,14 +18,14 @@ type campaign struct {
 	began       time.Time
 	interrupted context.Context
 
-	mutex       sync.Mutex
-	seed, last  uint64
-	passed      int
-	failedSeeds []uint64
+	mutex      sync.Mutex
+	seed, last uint64
+	passed     int
+	failed     map[uint64][]string // what was wrong, by seed
 }
 
 func newCampaign() *campaign {
-	c := &campaign{began: time.Now(), seed: *firstSeed, last: *firstSeed + *seeds - 1}
+	c := &campaign{began: time.Now(), seed: *firstSeed, last: *firstSeed + *seeds - 1, failed: map[uint64][]string{}}
 	if *oneSeed != 0 {
 		c.seed, c.last = *oneSeed, *oneSeed
 	}
@@ -51,24 +53,23 @@ func (c *campaign) next() (seed uint64, more bool) {
 }
 
 // done notes how a run ended.
-func (c *campaign) done(seed uint64, passed bool) {
+func (c *campaign) done(seed uint64, passed bool, wrong []string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if passed {
 		c.passed++
 		return
 	}
-	c.failedSeeds = append(c.failedSeeds, seed)
-	slices.Sort(c.failedSeeds)
+	c.failed[seed] = wrong
 }
 
-// summary says how all runs ended.
+// summary says how all runs ended, with the reasons again: whoever sees no more than the end of the output sees them.
 func (c *campaign) summary() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	text := fmt.Sprintf("%d runs in %s, %d failed", c.passed+len(c.failedSeeds), time.Since(c.began).Round(time.Second), len(c.failedSeeds))
-	if len(c.failedSeeds) > 0 {
-		text += fmt.Sprintf(": seeds %d", c.failedSeeds)
+	text := fmt.Sprintf("%d runs in %s, %d failed", c.passed+len(c.failed), time.Since(c.began).Round(time.Second), len(c.failed))
+	for _, seed := range slices.Sorted(maps.Keys(c.failed)) {
+		text += fmt.Sprintf("\nseed %d: %s", seed, strings.Join(c.failed[seed], "\n  "))
 	}
 	return text
 }

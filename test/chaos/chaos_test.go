@@ -54,8 +54,9 @@ func TestChaos(t *testing.T) {
 	for range flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int) {
 		runs.Go(func() {
 			for seed, more := c.next(); more; seed, more = c.next() {
-				passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { run(t, seed) })
-				c.done(seed, passed)
+				var wrong []string
+				passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { wrong = run(t, seed) })
+				c.done(seed, passed, wrong)
 			}
 		})
 	}
@@ -63,7 +64,8 @@ func TestChaos(t *testing.T) {
 	t.Log(c.summary())
 }
 
-func run(t *testing.T, seed uint64) {
+// run makes one run and returns what was wrong with it.
+func run(t *testing.T, seed uint64) (wrong []string) {
 	t.Helper()
 	s := newSchedule(seed)
 	t.Cleanup(func() {
@@ -86,4 +88,5 @@ func run(t *testing.T, seed uint64) {
 	w.checkScalesDown()
 	w.checkGoroutines()
 	w.checkLimits()
+	return w.wrong
 }

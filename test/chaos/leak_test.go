@@ -32,7 +32,7 @@ func (w *world) checkGoroutines() {
 			count, err = w.metric(pod, "go_goroutines")
 			return err == nil && count <= mostGoroutines
 		}) {
-			w.t.Errorf("%.0f goroutines in %s, which has nothing to do: %v", count, pod, err)
+			w.errorf("%.0f goroutines in %s, which has nothing to do: %v", count, pod, err)
 		}
 		w.logf("%.0f goroutines in %s", count, pod.Name)
 	}

@@ -130,7 +130,7 @@ func (w *world) request(do func(context.Context) error) {
 		err = do(ctx)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 	}
 }
 

@@ -68,12 +68,12 @@ func (w *world) stopAPIServer(f fault) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
 	if err := w.cluster.StopAPIServer(); err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 	}
 	w.pause(f.lasts)
 	// Not the test's context: without an API server nothing can be cleaned up.
 	if err := w.cluster.StartAPIServer(context.Background()); err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 	}
 	w.logf("the API server is back")
 }
@@ -83,12 +83,12 @@ func (w *world) hangAPIServer(f fault) {
 	defer w.apiServer.Unlock()
 	resume, err := w.cluster.PauseAPIServer()
 	if err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 		return
 	}
 	w.pause(f.lasts)
 	if err := resume(); err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 	}
 }
 
@@ -102,13 +102,13 @@ func (w *world) takeEtcd(f fault) {
 		giveBack, err = w.cluster.StartEtcd, w.cluster.StopEtcd()
 	}
 	if err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 		return
 	}
 	w.pause(f.lasts)
 	// Not the test's context: without etcd nothing can be cleaned up.
 	if err := errors.Join(giveBack(), w.cluster.AwaitAPIServer(context.Background())); err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 	}
 	w.logf("etcd is back")
 }
@@ -124,7 +124,7 @@ func (w *world) endSessions(f fault) {
 func (w *world) storm(f fault) {
 	status, err := strconv.Atoi(f.variant)
 	if err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 		return
 	}
 	refusal := fakegithub.Fault{Endpoint: "*", Status: status, Body: `{"message": "chaos"}`}
@@ -139,7 +139,7 @@ func (w *world) spoil(f fault, spoiled fakegithub.Fault) {
 	spoiled.Probability = float64(f.percent) / 100
 	id, err := w.rig.GitHub.AddFault(spoiled)
 	if err != nil {
-		w.t.Error(err)
+		w.errorf("%v", err)
 		return
 	}
 	w.pause(f.lasts)

@@ -46,7 +46,7 @@ func (w *world) checkSettles() {
 			w.logf("settled %.1f s after the last fault: %s", took.Seconds(), seen)
 			return
 		case took-min(blind, blindAtMost) > atMost+w.retryPause():
-			w.t.Errorf("%s after the last fault, %s of it blind: %s", took.Round(time.Second), blind.Round(time.Second), seen)
+			w.errorf("%s after the last fault, %s of it blind: %s", took.Round(time.Second), blind.Round(time.Second), seen)
 			return
 		}
 		w.pause(lookInterval)
@@ -76,18 +76,18 @@ func (w *world) checkJobs() {
 	w.t.Helper()
 	done := func() bool { return len(w.rig.GitHub.Jobs("completed")) == jobsPerRun }
 	if !w.await(jobsTime, done) {
-		w.t.Errorf("%d of %d jobs are done", len(w.rig.GitHub.Jobs("completed")), jobsPerRun)
+		w.errorf("%d of %d jobs are done", len(w.rig.GitHub.Jobs("completed")), jobsPerRun)
 	}
 	w.logf("%d jobs are done", len(w.rig.GitHub.Jobs("completed")))
 	failed := 0
 	for _, job := range w.rig.GitHub.Jobs("") {
 		switch {
 		case job.State != "completed":
-			w.t.Errorf("job %d is %s, runner %q", job.RequestID, job.State, job.Runner)
+			w.errorf("job %d is %s, runner %q", job.RequestID, job.State, job.Runner)
 		case job.Result != "succeeded" && w.tookPodOf(job): // a runner that is told to stop cancels its job
 			failed++
 		case job.Result != "succeeded":
-			w.t.Errorf("job %d on runner %s ended as %s, started %s, and no fault took its pod",
+			w.errorf("job %d on runner %s ended as %s, started %s, and no fault took its pod",
 				job.RequestID, job.Runner, job.Result, job.StartedAt.Format(time.TimeOnly))
 		}
 	}
@@ -128,7 +128,7 @@ func (w *world) checkNothingLeft(after string) {
 		w.logf("nothing left %.1f s after %s", time.Since(began).Seconds(), after)
 		return
 	}
-	w.t.Errorf("left %s after %s:\n%s", leftoverTime, after, strings.Join(left, "\n"))
+	w.errorf("left %s after %s:\n%s", leftoverTime, after, strings.Join(left, "\n"))
 }
 
 // leftovers are those of the rig but for anomalies, which have a check of their own.
@@ -147,14 +147,14 @@ func (w *world) leftovers() []string {
 func (w *world) checkLimits() {
 	w.t.Helper()
 	for _, violation := range w.observer.broken() {
-		w.t.Error(violation)
+		w.errorf("%v", violation)
 	}
 	for _, anomaly := range w.rig.GitHub.Anomalies() {
 		w.mutex.Lock()
 		_, taken := w.taken[anomaly.Runner]
 		w.mutex.Unlock()
 		if anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy" || !taken {
-			w.t.Error(anomaly)
+			w.errorf("%v", anomaly)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -45,6 +46,7 @@ type world struct {
 	mutex sync.Mutex
 	taken map[string]time.Time // runners whose pod a fault took, and when
 	jobs  int
+	wrong []string // why the run failed
 }
 
 // newWorld installs the product on a cluster of its own.
@@ -126,7 +128,7 @@ func (w *world) queue(durations []time.Duration) {
 	}
 	ids, err := w.rig.GitHub.QueueJobs(request)
 	if err != nil {
-		w.t.Errorf("queue %d jobs: %v", len(durations), err)
+		w.errorf("queue %d jobs: %v", len(durations), err)
 	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -137,6 +139,16 @@ func (w *world) queue(durations []time.Duration) {
 func (w *world) logf(format string, values ...any) {
 	w.t.Helper()
 	w.t.Logf("%5.1f s  "+format, append([]any{time.Since(w.began).Seconds()}, values...)...)
+}
+
+// errorf fails the run, now and in the campaign's last line.
+func (w *world) errorf(format string, values ...any) {
+	w.t.Helper()
+	line := fmt.Sprintf(format, values...)
+	w.t.Errorf("%5.1f s  %s", time.Since(w.began).Seconds(), line)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.wrong = append(w.wrong, line)
 }
 
 // take remembers that a fault took the pods of these runners.
