@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/testkube/identity"
 )
 
@@ -83,14 +84,15 @@ func (p *player) follow(ctx context.Context, resource string, kind runtime.Objec
 		once.Do(func() { first <- err })
 	}
 	// A watch of this one object, not of its kind: a node may read only what its pods refer to.
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(p.node.clientset.CoreV1().RESTClient(), resource, p.pod.Namespace,
-			fields.OneTermEqualSelector("metadata.name", name)),
-		ObjectType: kind,
-		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }},
+	source := cache.NewListWatchFromClient(p.node.clientset.CoreV1().RESTClient(), resource, p.pod.Namespace,
+		fields.OneTermEqualSelector("metadata.name", name))
+	_, follower := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: informer.Persistent(source, p.node.options.Clock), // as for pods
+		ObjectType:    kind,
+		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }},
 	})
-	p.node.playing.Go(func() { informer.RunWithContext(p.present) })
-	if optional && cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	p.node.playing.Go(func() { follower.RunWithContext(p.present) })
+	if optional && cache.WaitForCacheSync(ctx.Done(), follower.HasSynced) {
 		return nil
 	}
 	select {
