@@ -130,9 +130,18 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), jobValues(runner)...)
 	requeueAt, err := c.step(ctx, p)
 	annotateAt, annotateErr := c.annotateJob(ctx, p)
-	result := kube.RequeueAt(kube.EarlierOf(kube.EarlierOf(requeueAt, annotateAt), c.podLostAt(p)), c.options.Clock.Now())
+	return c.result(p, kube.EarlierOf(requeueAt, annotateAt), errors.Join(err, annotateErr))
+}
+
+// result ends a pass: the runner is reconciled again at requeueAt or when its pod is to be taken for lost, and after an error
+// as soon as the queue has it, whose pauses grow.
+func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
+	var result ctrl.Result
+	if err == nil {
+		result = kube.RequeueAt(kube.EarlierOf(requeueAt, c.podLostAt(p)), c.options.Clock.Now())
+	}
 	result.Priority = new(p.priority()) // or it would keep that of the event that began the pass
-	return result, errors.Join(err, annotateErr)
+	return result, err
 }
 
 // jobValues returns the log values of a runner's job, none where it has no job.

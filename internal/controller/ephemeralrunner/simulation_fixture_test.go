@@ -174,7 +174,10 @@ func (s *simulation) RemoveRunner(_ context.Context, id int) error {
 
 // pass runs one reconciliation, and the calls that it has asked for.
 func (s *simulation) pass() {
-	_, _ = s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey}) // what fails is tried again
+	result, err := s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey}) // what fails is tried again
+	if err != nil && result.RequeueAfter != 0 {
+		s.Errorf("a pass that failed asks for the next one in %s, which the queue ignores with a warning: %v", result.RequeueAfter, err)
+	}
 	synctest.Wait()
 }
 
