@@ -63,7 +63,8 @@ func (c *campaign) done(seed uint64, passed bool, wrong []string) {
 	c.failed[seed] = wrong
 }
 
-// summary says how all runs ended, with the reasons again: whoever sees no more than the end of the output sees them.
+// summary says how all runs ended, with the reasons again: whoever sees no more than the end of the output sees them. Where there
+// are none, the run could not begin, or could not be taken down.
 func (c *campaign) summary() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
