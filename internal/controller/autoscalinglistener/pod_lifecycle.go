@@ -148,7 +148,7 @@ func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) err
 		pause := kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, failures)
 		if wait := p.memory.failedAt.Add(pause).Sub(p.now); wait > 0 {
 			p.requeue.After(wait)
-			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("%d pods in a row ended; the next one starts %s after the last", failures, pause)}
+			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", failures, pause)}
 			return nil
 		}
 	}
