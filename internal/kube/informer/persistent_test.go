@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // outage is a source that fails until it is over.
@@ -23,12 +25,16 @@ type outage struct {
 	until time.Time
 	err   error
 	calls int
+	then  *outage // what follows it, nil for nothing
 }
 
 func (o *outage) answer() error {
 	o.calls++
 	if time.Now().Before(o.until) {
 		return o.err
+	}
+	if o.then != nil {
+		return o.then.answer()
 	}
 	return nil
 }
@@ -86,6 +92,29 @@ func TestPersistentHandsRefusalsOn(t *testing.T) {
 	}
 }
 
+// After an outage a watch may be forbidden until the API server has read the Roles. What stays forbidden is handed on.
+func TestPersistentOutlastsAStartOfTheAPIServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		lasts time.Duration
+		fails bool
+	}{"roles are read soon": {lasts: 2 * time.Second}, "forbidden": {lasts: time.Hour, fails: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				o := &outage{until: began.Add(time.Minute), err: syscall.ECONNREFUSED}
+				o.then = &outage{until: o.until.Add(test.lasts), err: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))}
+				_, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).WatchWithContext(t.Context(), metav1.ListOptions{})
+				if apierrors.IsForbidden(err) != test.fails {
+					t.Errorf("after %s: %v", time.Since(began), err)
+				}
+				if late := time.Since(o.until); late > kube.ForbiddenTimeout+10*time.Second {
+					t.Errorf("it ends %s after the outage", late)
+				}
+			})
+		})
+	}
+}
+
 // versionTooLarge is what an API server answers whose etcd was restored from a snapshot.
 func versionTooLarge() error {
 	err := apierrors.NewTimeoutError("Too large resource version: 9, current: 1", 1)
@@ -110,7 +139,7 @@ func TestPersistentSaysWhatItWaitsFor(t *testing.T) {
 		err  error
 		want string
 	}{
-		"away":       {syscall.ECONNREFUSED, "does not answer"},
+		"away":       {syscall.ECONNREFUSED, "does not answer or allow"},
 		"unreadable": {errors.New("json: cannot unmarshal"), "can't be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
