@@ -63,7 +63,7 @@ type setDocument struct {
 
 // RunnerSet implements Cluster.
 func (k *kubernetes) RunnerSet(ctx context.Context) (*RunnerSet, error) {
-	answer, err := k.client.Get().Namespace(k.namespace).Resource(runnerSets).Name(k.name).Do(ctx).Raw()
+	answer, err := body(k.client.Get().Namespace(k.namespace).Resource(runnerSets).Name(k.name).Do(ctx))
 	return k.runnerSet("read", answer, err)
 }
 
@@ -101,13 +101,21 @@ func (k *kubernetes) ReportJob(ctx context.Context, runner string, status v1alph
 	return nil
 }
 
+// body returns an answer's body, or what went wrong in the API server's own words, which Raw alone leaves out.
+func body(answer rest.Result) ([]byte, error) {
+	if err := answer.Error(); err != nil {
+		return nil, err
+	}
+	return answer.Raw()
+}
+
 func (k *kubernetes) patch(ctx context.Context, resource, name string, patch any, subresources ...string) ([]byte, error) {
-	body, err := json.Marshal(patch)
+	content, err := json.Marshal(patch)
 	if err != nil {
 		return nil, err
 	}
-	return k.client.Patch(types.MergePatchType).Namespace(k.namespace).Resource(resource).Name(name).
-		SubResource(subresources...).Body(body).Do(ctx).Raw()
+	return body(k.client.Patch(types.MergePatchType).Namespace(k.namespace).Resource(resource).Name(name).
+		SubResource(subresources...).Body(content).Do(ctx))
 }
 
 func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSet, error) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,23 +109,31 @@ func TestAJobReportHasTheJobsFieldsOnly(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepTheirKind(t *testing.T) {
+// An error is of its kind and says what the API server says, such as which permission is missing or what a webhook denies.
+func TestErrorsAreTheAPIServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		body   string
 		is     func(error) bool
+		says   string
 	}{
-		"not found":      {404, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`, apierrors.IsNotFound},
-		"forbidden":      {403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`, apierrors.IsForbidden},
-		"from a gateway": {502, `<html>`, func(err error) bool { return err != nil && !apierrors.IsNotFound(err) }},
+		"not found": {404, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"\"a\" not found","code":404}`,
+			apierrors.IsNotFound, `"a" not found`},
+		"forbidden": {403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"cannot patch","code":403}`,
+			apierrors.IsForbidden, "cannot patch"},
+		"denied": {400, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"admission webhook \"w\" denied the request: frozen","code":400}`,
+			func(err error) bool { return err != nil }, `webhook "w" denied the request: frozen`},
+		"from a gateway": {502, `<html>`, func(err error) bool { return err != nil && !apierrors.IsNotFound(err) }, "server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, _ := onServer(t, test.status, test.body)
-			if err := cluster.ReportJob(t.Context(), "a", v1alpha1.EphemeralRunnerStatus{}); !test.is(err) {
-				t.Errorf("report: %v", err)
-			}
-			if _, err := cluster.Publish(t.Context(), Publication{}); !test.is(err) {
-				t.Errorf("publication: %v", err)
+			_, publication := cluster.Publish(t.Context(), Publication{})
+			_, reading := cluster.RunnerSet(t.Context())
+			report := cluster.ReportJob(t.Context(), "a", v1alpha1.EphemeralRunnerStatus{})
+			for request, err := range map[string]error{"publication": publication, "reading": reading, "report": report} {
+				if !test.is(err) || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("%s: %v", request, err)
+				}
 			}
 		})
 	}

@@ -247,7 +247,12 @@ func (r *reporter) hopeless(p *pendingReport, err error) (reason string, hopeles
 		p.firstForbiddenAt = time.Time{}
 	}
 	switch code {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+	case http.StatusNotFound:
+		// One that names no object comes from something on the way, or means that the whole kind is not served.
+		if !apierrors.IsUnexpectedServerError(err) {
+			return string(apierrors.ReasonForError(err)), true
+		}
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		return string(apierrors.ReasonForError(err)), true
 	case http.StatusForbidden:
 		if p.firstForbiddenAt.IsZero() {

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -172,22 +173,26 @@ func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// An API server that has just started forbids everything for a moment.
-func TestForbiddenReportsAreRepeatedForAWhile(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "actions.github.com", Resource: runners}, "a", errBroken)
+// An API server that has just started forbids everything for a moment, and a 404 without a word of the object is none of its.
+func TestRefusalsThatMayPassAreRepeatedForAWhile(t *testing.T) {
+	resource := schema.GroupResource{Group: "actions.github.com", Resource: runners}
+	forbidden := apierrors.NewForbidden(resource, "a", errBroken)
 	for name, test := range map[string]struct {
+		refusal error
 		until   time.Duration
 		dropped []string
 	}{
-		"for a moment": {until: 2 * time.Second},
-		"for good":     {until: time.Hour, dropped: []string{"Forbidden"}},
+		"for a moment":    {forbidden, 2 * time.Second, nil},
+		"for good":        {forbidden, time.Hour, []string{"Forbidden"}},
+		"gateway's 404":   {apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", resource, "a", "", 0, true), 2 * time.Second, nil},
+		"it is not there": {apierrors.NewNotFound(resource, "a"), 2 * time.Second, []string{"NotFound"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, begun := newTestReporter(), time.Now()
 				r.cluster.onJob = func(string) error {
 					if time.Since(begun) < test.until {
-						return forbidden
+						return test.refusal
 					}
 					return nil
 				}
