@@ -132,6 +132,7 @@ func (m *meddling) serve(w http.ResponseWriter, r *http.Request, forward http.Ha
 		forward.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	status := m.answer.Status()
+	status.Kind, status.APIVersion = "Status", "v1" // by which clients know the API server's words
 	w.Header().Set("Content-Type", "application/json")
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
