@@ -37,7 +37,7 @@ type observer struct {
 	lately   map[types.UID]time.Time // when runner pods were seen alive, where that is not longer ago than replaceTime
 	replicas int                     // of the EphemeralRunnerSet
 	looked   time.Time
-	blind    time.Duration // for which the world could not be seen, before the last look
+	excused  time.Duration // what gap was in all, before the last look
 	// violations are kept once each.
 	violations []string
 }
@@ -84,7 +84,7 @@ func (o *observer) list(ctx context.Context, namespace string) ([]corev1.Pod, er
 func (o *observer) note(system, runners []corev1.Pod, sets []v1alpha1.EphemeralRunnerSet) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	o.blind += o.gap()
+	o.excused += o.gap()
 	o.managers, o.listener, o.runners, o.looked = nil, nil, living(runners), time.Now()
 	o.noteAlive()
 	unended := len(slices.DeleteFunc(runners, ended))
@@ -187,17 +187,18 @@ func (o *observer) settled(minRunners int) (bool, string) {
 	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
 }
 
-// blindFor is how long the world could not be seen since the beginning.
-func (o *observer) blindFor() time.Duration {
+// excusedFor is how long since the beginning nothing follows from what the product did.
+func (o *observer) excusedFor() time.Duration {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	return o.blind + o.gap()
+	return o.excused + o.gap()
 }
 
-// gap is the time since the last look if that is too long ago. The caller holds the lock.
+// gap is the time since the last look if that is too long ago, or if there was no manager pod: a ReplicaSet's controller, whose
+// own caches may pause for a minute after an outage of the API server, has still to make one. The caller holds the lock.
 func (o *observer) gap() time.Duration {
 	since := time.Since(o.looked)
-	if o.looked.IsZero() || since < lookTimeout {
+	if o.looked.IsZero() || since < lookTimeout && len(o.managers) > 0 {
 		return 0
 	}
 	return since

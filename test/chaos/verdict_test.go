@@ -16,8 +16,8 @@ import (
 const (
 	// settleTime is how long after the last fault there have to be as many runners as are wanted.
 	settleTime = 15 * time.Second
-	// blindAtMost is how much of the time may not count because nothing could be seen.
-	blindAtMost = time.Minute
+	// excusedAtMost is how much of the time may not count because nothing could be seen, or nobody had made a manager pod.
+	excusedAtMost = time.Minute
 	// leaseTime is the manager's leaseDuration: a new leader has to wait for the Lease of one that was killed.
 	leaseTime = 9 * time.Second
 	// jobsTime is how long after that all jobs have to be done. A runner that failed may wait for its retry.
@@ -30,23 +30,23 @@ const (
 )
 
 // checkSettles: the desired count is reached again soon after the last fault. While the API server does not even show its
-// administrator what there is, the machine is too busy to say anything about the product: that time doesn't count, up to
-// blindAtMost.
+// administrator what there is, the machine is too busy to say anything about the product: that time doesn't count, nor does that
+// without a manager pod, up to excusedAtMost.
 func (w *world) checkSettles() {
 	w.t.Helper()
-	began, atMost, blindBefore := time.Now(), settleTime, w.observer.blindFor()
+	began, atMost, excusedBefore := time.Now(), settleTime, w.observer.excusedFor()
 	if w.schedule.managers > 1 {
 		atMost += leaseTime
 	}
 	for {
 		settled, seen := w.observer.settled(w.schedule.minRunners)
-		took, blind := time.Since(began), w.observer.blindFor()-blindBefore
+		took, excused := time.Since(began), w.observer.excusedFor()-excusedBefore
 		switch {
 		case settled:
 			w.logf("settled %.1f s after the last fault: %s", took.Seconds(), seen)
 			return
-		case took-min(blind, blindAtMost) > atMost+w.retryPause():
-			w.errorf("%s after the last fault, %s of it blind: %s", took.Round(time.Second), blind.Round(time.Second), seen)
+		case took-min(excused, excusedAtMost) > atMost+w.retryPause():
+			w.errorf("%s after the last fault, %s of it excused: %s", took.Round(time.Second), excused.Round(time.Second), seen)
 			return
 		}
 		w.pause(lookInterval)
