@@ -65,7 +65,7 @@ func TestChaos(t *testing.T) {
 }
 
 // run makes one run and returns what was wrong with it.
-func run(t *testing.T, seed uint64) (wrong []string) {
+func run(t *testing.T, seed uint64) []string {
 	t.Helper()
 	s := newSchedule(seed)
 	t.Cleanup(func() {

@@ -144,11 +144,11 @@ func (w *world) logf(format string, values ...any) {
 // errorf fails the run, now and in the campaign's last line.
 func (w *world) errorf(format string, values ...any) {
 	w.t.Helper()
-	line := fmt.Sprintf(format, values...)
-	w.t.Errorf("%5.1f s  %s", time.Since(w.began).Seconds(), line)
+	w.logf(format, values...)
+	w.t.Fail()
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.wrong = append(w.wrong, line)
+	w.wrong = append(w.wrong, fmt.Sprintf(format, values...))
 }
 
 // take remembers that a fault took the pods of these runners.
