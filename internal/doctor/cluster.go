@@ -7,16 +7,9 @@ import (
 	"fmt"
 	"os"
 
-	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/crdcheck"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 // Cluster is what the doctor looks at.
@@ -80,13 +74,7 @@ func connect(kubeconfig string) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, fmt.Errorf("read the API server's address: %w; %s", err, correctKubeconfig)
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return Cluster{}, err
-		}
-	}
-	connection, err := client.New(config, client.Options{Scheme: scheme, Mapper: knownKinds()})
+	connection, err := client.New(config, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
 	if err != nil {
 		return Cluster{}, fmt.Errorf("connect to the API server: %w", err)
 	}
@@ -101,23 +89,6 @@ func connect(kubeconfig string) (Cluster, error) {
 	host := address.Redacted()
 	check := func(ctx context.Context) error { return checkServer(ctx, requests.RESTClient(), host) }
 	return Cluster{Reader: connection, Host: host, Reviews: connection, CheckCRDs: crds.Check, CheckServer: check}, nil
-}
-
-// knownKinds are the resources of all kinds that the doctor asks for. The client's own mapper would ask the API server for them,
-// outside of any context: with one that accepts connections and doesn't answer it would wait for ever.
-func knownKinds() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner"} {
-		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	for _, kind := range []string{"ConfigMap", "Event", "Pod", "ResourceQuota", "Secret"} {
-		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
-	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
-	return mapper
 }
 
 // checkServer asks for the version, which every Kubernetes API server tells, also those who may see nothing else. It fails with

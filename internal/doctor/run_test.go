@@ -12,27 +12,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 // cluster is an API server with the objects, whose lists fail as refuse says.
 func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...client.Object) Cluster {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	typeOf := func(object client.Object) []string { return []string{object.(*corev1.Event).Type} }
-	return Cluster{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Event{}, eventType, typeOf).WithInterceptorFuncs(interceptor.Funcs{
+	return Cluster{Reader: fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithIndex(&corev1.Event{}, eventType, typeOf).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if err := refuse(list); err != nil {
 				return err

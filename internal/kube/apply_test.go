@@ -12,15 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 // What others write (the server its creation time, a listener replicas, a controller counts) is no reason to write again;
 // a lost field or another wish is.
 func TestApplyWritesOnlyWhatChanged(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.EphemeralRunnerSet)
 		writes bool
@@ -39,7 +36,7 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 			live.UID, live.ResourceVersion, live.CreationTimestamp = "u", "1", metav1.NewTime(time.Unix(1, 0))
 			test.change(live)
 			written := false
-			c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 					written = true
 					return nil

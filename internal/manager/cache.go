@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,15 +20,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
-
-// newScheme returns the kinds the manager works with.
-func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	// Both fail only when two Go types claim one kind, which no input can cause.
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	return scheme
-}
 
 // cacheOptions say what is kept in memory. Of a cluster with 10,000 pods that is only what belongs to scale sets, and of
 // that no managedFields, which are half of a small object, but who has applied something to a pod.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/client-go/rest"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 // Several managers may be in one namespace, with each watching another or one of them this one. None may touch what is
@@ -66,7 +66,7 @@ func listedByCache(t *testing.T, options Options) []string {
 	server := httptest.NewServer(&lists)
 	t.Cleanup(server.Close)
 	settings := options.cacheOptions()
-	settings.Scheme, settings.Mapper = newScheme(), testrestmapper.TestOnlyStaticRESTMapper(newScheme())
+	settings.Scheme, settings.Mapper = kinds.Scheme(), kinds.Mapper()
 	informers, err := newCache(&rest.Config{Host: server.URL}, settings)
 	if err != nil {
 		t.Fatal(err)

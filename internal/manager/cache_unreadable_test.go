@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const (
@@ -62,7 +63,7 @@ func serveSets(w http.ResponseWriter, request *http.Request) {
 func setInformer(t *testing.T, url string) toolscache.SharedIndexInformer {
 	t.Helper()
 	config := clientConfig(&rest.Config{Host: url, APIPath: "/apis", ContentConfig: rest.ContentConfig{
-		GroupVersion: &v1alpha1.GroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(newScheme()).WithoutConversion(),
+		GroupVersion: &v1alpha1.GroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(kinds.Scheme()).WithoutConversion(),
 	}}, Options{QPS: 100, Burst: 100})
 	connection, err := rest.RESTClientFor(config)
 	if err != nil {

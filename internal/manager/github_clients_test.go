@@ -9,6 +9,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const listenerConfig = `{"configure_url":"https://github.com/org","github_token":"token",
@@ -29,7 +30,7 @@ func listenerFor(name, url, secretName string) *v1alpha1.AutoscalingListener {
 }
 
 func githubClientsOn(objects ...client.Object) githubClients {
-	cluster := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).Build()
+	cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).Build()
 	return githubClients{provider: credentials.New(cluster, credentials.Options{}), listeners: cluster, namespace: "harrier"}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"time"
@@ -18,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/crdcheck"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const (
@@ -64,12 +65,9 @@ func Run(ctx context.Context, options Options, log logr.Logger) error {
 	return run(ctx, cluster, options, log)
 }
 
-// askBeforeUninstall makes the check of --check-uninstall on the cluster. The one kind that it asks for is known: the client's own
-// mapper would ask the API server for it, outside of any context, and wait for ever for one that doesn't answer.
+// askBeforeUninstall makes the check of --check-uninstall on the cluster.
 func askBeforeUninstall(ctx context.Context, cluster *rest.Config, namespace string) error {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), meta.RESTScopeNamespace)
-	reader, err := client.New(cluster, client.Options{Scheme: newScheme(), Mapper: mapper})
+	reader, err := client.New(cluster, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
@@ -153,11 +151,12 @@ func newManager(cluster *rest.Config, options Options, log logr.Logger) (ctrl.Ma
 
 func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl.Options {
 	return ctrl.Options{
-		Scheme:   newScheme(),
-		Logger:   log,
-		Cache:    options.cacheOptions(),
-		NewCache: newCache,
-		Client:   clientOptions(),
+		Scheme:         kinds.Scheme(),
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds.Mapper(), nil },
+		Logger:         log,
+		Cache:          options.cacheOptions(),
+		NewCache:       newCache,
+		Client:         clientOptions(),
 
 		LeaderElection:          options.LeaderElection,
 		LeaderElectionID:        options.LeaderElectionID,

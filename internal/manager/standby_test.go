@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	electionfake "sigs.k8s.io/controller-runtime/pkg/leaderelection/fake"
+
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 // A manager that stands by has all caches that it will need, and no controller has begun: none would be worked off, and their
@@ -69,9 +68,6 @@ func standBy(t *testing.T) (caches *countingCache, lead func()) {
 	set := managerOptions(cluster, options, NewLogger(options, io.Discard))
 	set.LeaderElectionResourceLockInterface = lock
 	set.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return caches, nil }
-	set.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-		return testrestmapper.TestOnlyStaticRESTMapper(newScheme()), nil
-	}
 	manager, err := ctrl.NewManager(cluster, set)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +94,7 @@ type countingCache struct {
 }
 
 func (c *countingCache) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	kind, err := apiutil.GVKForObject(object, newScheme())
+	kind, err := apiutil.GVKForObject(object, kinds.Scheme())
 	if err != nil {
 		return nil, err
 	}

@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 func TestCheckUninstallNamesWhatIsLeft(t *testing.T) {
-	cluster := fake.NewClientBuilder().WithScheme(newScheme()).Build()
+	cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
 	if err := checkUninstall(t.Context(), cluster, ""); err != nil {
 		t.Errorf("without scale sets: %v", err)
 	}
@@ -52,7 +53,7 @@ func TestCheckUninstallWaitsForWhatIsBeingDeleted(t *testing.T) {
 				going := &v1alpha1.AutoscalingRunnerSet{}
 				going.Namespace, going.Name, going.Finalizers = "runners", "going", []string{v1alpha1.FinalizerAutoscalingRunnerSet}
 				asked := 0
-				cluster := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(going).WithInterceptorFuncs(interceptor.Funcs{
+				cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(going).WithInterceptorFuncs(interceptor.Funcs{
 					List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 						if asked++; asked == test.questions {
 							released := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
@@ -85,7 +86,7 @@ func TestCheckUninstallWaitsForItsRights(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "", errors.New("no Role"))
 				asked := 0
-				cluster := fake.NewClientBuilder().WithScheme(newScheme()).WithInterceptorFuncs(interceptor.Funcs{
+				cluster := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 					List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 						if asked++; asked <= test.refusals {
 							return forbidden

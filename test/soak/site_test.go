@@ -23,6 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -53,7 +54,7 @@ type site struct {
 func newSite(t *testing.T, workers *pool.Pool) *site {
 	log.SetLogger(logr.Discard()) // without one, controller-runtime remembers each logger that was made
 	s := &site{T: t, github: newGitHub(), known: map[client.ObjectKey]bool{}, running: map[string]int{}}
-	s.api = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).
+	s.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
 	removed := removals.New(clock.RealClock{})

@@ -23,6 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const (
@@ -77,7 +78,7 @@ func newFixture(t *testing.T) *fixture {
 		T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), recorder: events.NewFakeRecorder(100),
 		credentials: &fakeCredentials{resolved: &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}}},
 	}
-	f.client = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{}).Build()
+	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{}).Build()
 	counting := interceptor.NewClient(f.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			f.secretReads++

@@ -16,6 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -50,7 +51,7 @@ func inBubble(t *testing.T, test func(f *fixture)) {
 func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	t.Helper()
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
-	f.client = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).
+	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
 		Build()
 	f.restart(workers)

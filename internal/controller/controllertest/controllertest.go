@@ -4,7 +4,6 @@ package controllertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,29 +13,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 // maxConcurrentCalls is large enough for calls to run in parallel and small enough for some to wait.
 const maxConcurrentCalls = 4
-
-// Scheme returns a scheme with the kinds that controllers use.
-func Scheme(t testing.TB) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	return scheme
-}
 
 // InBubble runs a test in a bubble of testing/synctest, with a pool that runs as long as the test.
 func InBubble(t *testing.T, test func(t *testing.T, workers *pool.Pool)) {

@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -50,7 +51,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
 			removed: removals.New(clock.RealClock{})}
-		scheme := controllertest.Scheme(t)
+		scheme := kinds.Scheme()
 		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(scheme).Build()}
 		f.restart()
 		if err := f.controller.begin(t.Context()); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -62,7 +63,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), removed: removals.New(clock.RealClock{}), requests: map[string]int{}}
-		f.api = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(objects...).
+		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.controller = NewController(Options{

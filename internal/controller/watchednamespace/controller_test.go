@@ -21,6 +21,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const (
@@ -51,7 +52,7 @@ func (b bindings) List(ctx context.Context, list client.ObjectList, options ...c
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := &fixture{T: t}
-	f.client = fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			f.patches++
 			if f.refusal != nil {

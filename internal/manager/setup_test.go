@@ -1,0 +1,34 @@
+package manager
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestSetUpAsksTheAPIServerNothing: a manager whose API server fails right after the check of the CRDs is set up all the same.
+// Its caches wait for the server; an end of the process would bring the kubelet's back-off.
+func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
+	for name, watched := range map[string]string{"of all namespaces": "", "of one namespace": "runners"} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				t.Errorf("%s %s", r.Method, r.URL)
+				w.WriteHeader(http.StatusInternalServerError)
+			}))
+			defer server.Close()
+			options := defaults()
+			options.Namespace, options.WatchNamespace, options.LeaderElection = "harrier", watched, true
+			options.MetricsAddress = disabledAddress
+			manager, err := newManager(clientConfig(&rest.Config{Host: server.URL}, options), options, NewLogger(options, io.Discard))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := addControllers(t.Context(), manager, options); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
