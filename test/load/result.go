@@ -59,27 +59,34 @@ type Result struct {
 	Notes map[string]string `json:"notes,omitempty"`
 }
 
-// Process is what a program has used, all its processes together.
+// Process is what a program has used, all its processes together. CPUPerRunner is absent where there were no runners.
 type Process struct {
 	Processes    int     `json:"processes"`
 	CPU          float64 `json:"cpu"`
-	CPUPerRunner float64 `json:"cpuPerRunner"`
+	CPUPerRunner float64 `json:"cpuPerRunner,omitempty"`
 	Resident     float64 `json:"resident"`
 	ResidentPeak float64 `json:"residentPeak"`
 }
 
 func processOf(before, after rig.Usage, runners int) Process {
 	const mebibyte = 1 << 20
-	cpu := float64((after.CPU - before.CPU).Milliseconds())
-	return Process{
-		Processes: after.Processes, CPU: cpu, CPUPerRunner: cpu / float64(max(1, runners)),
+	used := Process{
+		Processes: after.Processes, CPU: float64((after.CPU - before.CPU).Milliseconds()),
 		Resident: float64(after.Resident) / mebibyte, ResidentPeak: float64(after.ResidentPeak) / mebibyte,
 	}
+	if runners > 0 {
+		used.CPUPerRunner = used.CPU / float64(runners)
+	}
+	return used
 }
 
 // String returns the line of a table.
 func (p Process) String() string {
-	return fmt.Sprintf("%.1f ms CPU per runner, %.0f MiB, at most %.0f MiB (processes: %d)", p.CPUPerRunner, p.Resident, p.ResidentPeak, p.Processes)
+	cpu := fmt.Sprintf("%.1f ms CPU per runner", p.CPUPerRunner)
+	if p.CPUPerRunner == 0 {
+		cpu = fmt.Sprintf("%.0f ms CPU", p.CPU)
+	}
+	return fmt.Sprintf("%s, %.0f MiB, at most %.0f MiB (processes: %d)", cpu, p.Resident, p.ResidentPeak, p.Processes)
 }
 
 // String returns the table.
