@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -157,11 +156,9 @@ func (c *Controller) awaitListeners(_ context.Context, p *pass) (bool, error) {
 
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
-	for _, object := range protected(p.set) {
-		// Forbidden means that the manager's Role was deleted first, which happens where the finalizer was removed before or never set.
-		if err := c.unprotect(ctx, object); err != nil && !apierrors.IsForbidden(err) {
-			return false, err
-		}
+	// What is refused does not keep the set: its Role may be gone first, and a policy may guard what Helm has made.
+	if err := c.unprotectAll(ctx, protected(p.set)); err != nil {
+		return false, err
 	}
 	if err := kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
 		return false, err

@@ -282,29 +282,38 @@ func TestDeregistrationOutlastsAMomentsRefusal(t *testing.T) {
 	})
 }
 
-func TestReleaseToleratesForbidden(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if _, isSecret := object.(*corev1.Secret); isSecret {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, object.GetName(), errors.New("the Role is gone"))
-			}
-			return c.Patch(ctx, object, patch, options...)
-		}
-		f.restart(nil)
-		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
-			s.Labels[v1alpha1.LabelVersion] = managerVersion // what stripProtection leaves alone
-			s.Annotations = map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "kept"}
-			s.Spec.GitHubConfigUrl = "not an address"
-		}))
-		f.settle()
-		if err := f.client.Delete(t.Context(), f.set()); err != nil {
-			t.Fatal(err)
-		}
-		f.settle()
-		if !f.gone() {
-			t.Error("the set is still there")
-		}
-	})
+// TestReleaseToleratesRefusals: the Role may be gone first, and a policy may guard what Helm or Argo CD has made.
+func TestReleaseToleratesRefusals(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"the Role is gone": apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "kept", errors.New("no Role says so")),
+		"a policy":         apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "kept", nil),
+		"a webhook":        apierrors.NewBadRequest("it is Helm's"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.intercept.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if _, isSecret := object.(*corev1.Secret); isSecret {
+						return refusal
+					}
+					return c.Patch(ctx, object, patch, options...)
+				}
+				f.restart(nil)
+				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+					s.Labels[v1alpha1.LabelVersion] = managerVersion // what stripProtection leaves alone
+					s.Annotations = map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "kept"}
+					s.Spec.GitHubConfigUrl = "not an address"
+				}))
+				f.settle()
+				if err := f.client.Delete(t.Context(), f.set()); err != nil {
+					t.Fatal(err)
+				}
+				f.settle()
+				if !f.gone() {
+					t.Error("the set is still there")
+				}
+			})
+		})
+	}
 }
 
 // wantEventTwice fails unless there are two Events with the reason: one about the set, one about the listener.
