@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // MissingError says that something a Reference names, or a key in it, does not exist.
@@ -67,11 +69,21 @@ func (e *UnsupportedError) Error() string {
 
 // IsVerdict tells what is wrong with the things that were read, which only a user can mend, from what was wrong with the
 // reading: an API server or a vault that could not be asked.
-func IsVerdict(err error) bool {
-	_, missing := errors.AsType[*MissingError](err)
-	_, invalid := errors.AsType[*InvalidError](err)
-	_, unsupported := errors.AsType[*UnsupportedError](err)
-	return missing || invalid || unsupported
+func IsVerdict(err error) bool { return Reason(err) != "" }
+
+// Reason returns the reason of a condition that tells a verdict, which is the same word on every kind and in the doctor's
+// findings. It is empty for what is none.
+func Reason(err error) string {
+	if _, missing := errors.AsType[*MissingError](err); missing {
+		return v1alpha1.ReasonCredentialsMissing
+	}
+	if _, unsupported := errors.AsType[*UnsupportedError](err); unsupported {
+		return v1alpha1.ReasonVaultUnsupported
+	}
+	if _, invalid := errors.AsType[*InvalidError](err); invalid {
+		return v1alpha1.ReasonCredentialsInvalid
+	}
+	return ""
 }
 
 func objectName(kind, namespace, name string) string {

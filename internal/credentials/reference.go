@@ -6,7 +6,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Reference says by name how GitHub is reached for one scale set.
+// Reference says by name how GitHub is reached for one scale set. It shares nothing with the object that it was made for: a read
+// may outlast the pass, which writes into that object.
 type Reference struct {
 	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
 	Namespace string
@@ -26,9 +27,9 @@ func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
 		Namespace:          set.Namespace,
 		GitHubConfigURL:    set.Spec.GitHubConfigUrl,
 		GitHubConfigSecret: set.Spec.GitHubConfigSecret,
-		Proxy:              set.Spec.Proxy,
-		TLS:                set.Spec.GitHubServerTLS,
-		Vault:              set.Spec.VaultConfig,
+		Proxy:              set.Spec.Proxy.DeepCopy(),
+		TLS:                set.Spec.GitHubServerTLS.DeepCopy(),
+		Vault:              set.Spec.VaultConfig.DeepCopy(),
 	}
 }
 
@@ -39,9 +40,9 @@ func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
 		Namespace:          listener.Spec.AutoscalingRunnerSetNamespace,
 		GitHubConfigURL:    listener.Spec.GitHubConfigUrl,
 		GitHubConfigSecret: listener.Spec.GitHubConfigSecret,
-		Proxy:              listener.Spec.Proxy,
-		TLS:                listener.Spec.GitHubServerTLS,
-		Vault:              listener.Spec.VaultConfig,
+		Proxy:              listener.Spec.Proxy.DeepCopy(),
+		TLS:                listener.Spec.GitHubServerTLS.DeepCopy(),
+		Vault:              listener.Spec.VaultConfig.DeepCopy(),
 	}
 }
 
@@ -60,9 +61,9 @@ func forRunnerSpec(namespace string, spec *v1alpha1.EphemeralRunnerSpec) Referen
 		Namespace:          namespace,
 		GitHubConfigURL:    spec.GitHubConfigUrl,
 		GitHubConfigSecret: spec.GitHubConfigSecret,
-		Proxy:              spec.Proxy,
-		TLS:                spec.GitHubServerTLS,
-		Vault:              spec.VaultConfig,
+		Proxy:              spec.Proxy.DeepCopy(),
+		TLS:                spec.GitHubServerTLS.DeepCopy(),
+		Vault:              spec.VaultConfig.DeepCopy(),
 	}
 }
 

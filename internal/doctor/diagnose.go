@@ -1,7 +1,7 @@
 package doctor
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -184,16 +184,8 @@ func checkCredentials(s *Set) []Finding {
 	if s.Credentials == nil {
 		return nil
 	}
-	reason := credentialsReason(s.Credentials)
+	reason := cmp.Or(credentials.Reason(s.Credentials), v1alpha1.ReasonCredentialsInvalid)
 	return []Finding{s.finding(Problem, reason, s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, reason))}
-}
-
-// credentialsReason is the manager's word for what is wrong with a Secret.
-func credentialsReason(err error) string {
-	if _, missing := errors.AsType[*credentials.MissingError](err); missing {
-		return v1alpha1.ReasonCredentialsMissing
-	}
-	return v1alpha1.ReasonCredentialsInvalid
 }
 
 // checkRegistration looks at the scale set on GitHub, who is not asked without credentials.

@@ -215,7 +215,8 @@ func TestImpossibleBoundsAreSaid(t *testing.T) {
 	f := newFixture(t)
 	f.create(newSet(), newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.MinRunners = 11 }))
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "ConfigurationInvalid")
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidConfiguration)
+	f.wantCondition(v1alpha1.ConditionCredentialsValid, metav1.ConditionTrue, "Complete")
 }
 
 func TestListenerWithoutSetDeletesItself(t *testing.T) {

@@ -41,11 +41,11 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	if err != nil {
 		return p.obstruct(err, fmt.Errorf("read the credentials: %w", err))
 	}
+	p.resolved = resolved
 	content, err := c.configuration(p.listener, resolved).Encode()
 	if err != nil {
 		return p.obstruct(err, err)
 	}
-	p.resolved = resolved
 	if err := c.applySecret(ctx, p, credentials.ListenerConfigSuffix, p.listener.Spec.ConfigSecretMetadata, map[string][]byte{config.FileName: content}); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package autoscalinglistener
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -78,7 +77,7 @@ func conditionsOf(p *pass) []kube.Condition {
 // There is no reason where it did.
 func (p *pass) trouble() (reason, message string, stalled bool) {
 	if p.obstacle != nil {
-		return obstacleReason(p.obstacle), p.obstacle.Error(), true
+		return cmp.Or(credentials.Reason(p.obstacle), v1alpha1.ReasonInvalidConfiguration), p.obstacle.Error(), true
 	}
 	if refusal := p.refusal(); refusal != "" {
 		return v1alpha1.ReasonReconcileFailed, refusal, true
@@ -103,17 +102,4 @@ func status(holds bool) metav1.ConditionStatus {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
-}
-
-// obstacleReason returns the condition reason for an obstacle.
-func obstacleReason(err error) string {
-	_, missing := errors.AsType[*credentials.MissingError](err)
-	_, unsupported := errors.AsType[*credentials.UnsupportedError](err)
-	switch {
-	case missing:
-		return v1alpha1.ReasonCredentialsMissing
-	case unsupported:
-		return v1alpha1.ReasonVaultUnsupported
-	}
-	return "ConfigurationInvalid"
 }

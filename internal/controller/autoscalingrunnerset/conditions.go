@@ -53,16 +53,10 @@ func (p *pass) answered() bool { return p.asked && !p.lastSync.Running() }
 // is GitHub's. It returns nil while neither has been tried.
 func credentialsCondition(p *pass) *kube.Condition {
 	const conditionType = v1alpha1.ConditionCredentialsValid
-	_, missing := errors.AsType[*credentials.MissingError](p.obstacle)
-	_, unsupported := errors.AsType[*credentials.UnsupportedError](p.obstacle)
 	var condition kube.Condition
 	switch {
-	case missing:
-		condition = kube.False(conditionType, v1alpha1.ReasonCredentialsMissing, p.obstacle.Error())
-	case unsupported:
-		condition = kube.False(conditionType, v1alpha1.ReasonVaultUnsupported, p.obstacle.Error())
-	case p.obstacle != nil && credentials.IsVerdict(p.obstacle):
-		condition = kube.False(conditionType, v1alpha1.ReasonCredentialsInvalid, p.obstacle.Error())
+	case credentials.IsVerdict(p.obstacle):
+		condition = kube.False(conditionType, credentials.Reason(p.obstacle), p.obstacle.Error())
 	case p.answered() && errors.Is(p.lastSync.Err, actions.ErrUnauthorized):
 		condition = kube.False(conditionType, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
 	case p.answered() && (p.lastSync.Err == nil || rejectsDesired(p.lastSync.Err)):
