@@ -32,6 +32,8 @@ type memory struct {
 	triedAt      time.Time
 	// phrasedAt is when the status last took over the text of an error.
 	phrasedAt time.Time
+	// publishedAddress is the address on GitHub of the listener's series.
+	publishedAddress string
 }
 
 // writtenSecret is the hash of a Secret, and when it was last written or found to be as it should.

@@ -19,13 +19,17 @@ var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(running) }
 
-// publishRunning sets the listener's series. It deletes that of an earlier address first, which would stay at its last value.
+// publishRunning sets the listener's series, and deletes that of an earlier address, which would stay at its last value. One
+// whose address is the same stays: a scrape may come at any moment.
 func publishRunning(p *pass) {
+	if address := p.listener.Spec.GitHubConfigUrl; address != p.memory.publishedAddress {
+		unpublish(p.key)
+		p.memory.publishedAddress = address
+	}
 	labels := prometheus.Labels{"name": p.key.Name, "namespace": p.key.Namespace, "repository": "", "organization": "", "enterprise": ""}
 	if url, err := actions.ParseConfigURL(p.listener.Spec.GitHubConfigUrl); err == nil {
 		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization, url.Enterprise
 	}
-	unpublish(p.key)
 	value := 0.0
 	if containerRuns(p.pod) {
 		value = 1
