@@ -28,7 +28,7 @@ const (
 // Pool runs tasks in the background. The zero value is not usable; see New.
 type Pool struct {
 	limit int
-	clock clock.Clock
+	clock clock.WithDelayedExecution
 
 	mu      sync.Mutex
 	ctx     context.Context
@@ -46,7 +46,7 @@ type task struct {
 
 // New returns a pool that has limit tasks in flight, or more while groups that came first have most of them. Tasks wait until
 // Start is called.
-func New(limit int, clk clock.Clock) *Pool {
+func New(limit int, clk clock.WithDelayedExecution) *Pool {
 	return &Pool{limit: limit, clock: clk, groups: map[string]int{}, waiting: map[string][]task{}}
 }
 
@@ -140,21 +140,12 @@ func (p *Pool) start(t task) {
 	p.running++
 	p.groups[t.group]++
 	p.active.Add(1)
-	place := &place{pool: p}
-	slow := p.clock.NewTimer(slowAfter)
-	done, ctx := make(chan struct{}), p.ctx
-	go func() {
-		select {
-		case <-slow.C():
-			place.giveBack()
-		case <-done:
-			slow.Stop()
-		}
-	}()
+	place, ctx := &place{pool: p}, p.ctx
+	slow := p.clock.AfterFunc(slowAfter, place.giveBack)
 	go func() {
 		defer p.active.Done()
 		t.run(ctx)
-		close(done)
+		slow.Stop()
 		p.finish(t.group, place)
 	}()
 }
