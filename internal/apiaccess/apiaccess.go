@@ -1,4 +1,5 @@
-// Package apiaccess says how manager and listener reach the API server: by no proxy that is meant for GitHub.
+// Package apiaccess says how manager and listener reach the API server, by no proxy that is meant for GitHub, and which of its
+// answers they don't believe yet.
 package apiaccess
 
 import (

@@ -1,23 +1,12 @@
 package kube
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
-
-// ForbiddenTimeout is how long an answer 403 that would end something for good is not believed. An API server that has just
-// started answers so until it has read the Roles, which takes about a second.
-const ForbiddenTimeout = 15 * time.Second
-
-// MayPass reports whether a request that has failed with err since then may have met the 403 of an API server's first moments.
-func MayPass(err error, since, now time.Time) bool {
-	return apierrors.IsForbidden(err) && now.Before(since.Add(ForbiddenTimeout))
-}
 
 // Refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what
 // the spec asks for. It is empty where failure, the error of the pass, passes by itself. A pass that was cut short before it

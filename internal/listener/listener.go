@@ -39,15 +39,19 @@ type Options struct {
 	Clock clock.WithTicker
 }
 
-// dependencies are the Options with what is made from them.
+// dependencies are what a loop works with: parts of the Options, and what is made from them.
 type dependencies struct {
-	Options
+	clock   clock.WithTicker
 	log     logr.Logger
-	read    func() (*config.Config, error)
+	connect Connector
 	cluster Cluster
 	metrics *metrics.Metrics
 	health  *health
-	apply   func(*config.Config)
+	// read reads the configuration file.
+	read func() (*config.Config, error)
+	// apply puts into effect the settings that are not the loop's own: log level and metrics.
+	apply func(*config.Config)
+	owner string
 }
 
 // Run listens until ctx ends or the configuration asks for a new process, and then closes the session. It returns an error
@@ -62,45 +66,47 @@ func Run(ctx context.Context, options Options) error {
 	log = log.WithName("listener").WithValues("namespace", settings.EphemeralRunnerSetNamespace,
 		"ephemeralRunnerSet", settings.EphemeralRunnerSetName,
 		"scaleSet", settings.EphemeralRunnerSetNamespace+"/"+settings.RunnerScaleSetName)
-	d := dependencies{Options: options, log: log, cluster: options.Cluster, health: &health{clock: options.Clock}}
-	d.read = func() (*config.Config, error) { return config.Read(options.ConfigPath) }
+	d := dependencies{
+		clock: options.Clock, log: log, connect: options.Connect, cluster: options.Cluster, owner: options.Owner,
+		metrics: metrics.New(settings, log), health: &health{clock: options.Clock},
+		read: func() (*config.Config, error) { return config.Read(options.ConfigPath) },
+	}
 	if d.cluster == nil {
 		if d.cluster, err = NewCluster(options.Kubernetes, settings.EphemeralRunnerSetNamespace, settings.EphemeralRunnerSetName); err != nil {
 			return err
 		}
 	}
-	if d.Connect == nil {
-		d.Connect = Connect(log)
+	if d.connect == nil {
+		d.connect = Connect(log)
 	}
 	changed, err := watchFile(ctx, options.ConfigPath, log)
 	if err != nil {
 		log.Error(err, "The configuration can't be watched and is read once a minute; "+
 			"raise fs.inotify.max_user_instances and max_user_watches of the node")
 	}
-	d.metrics = metrics.New(settings, log)
-	defer d.serve(settings, level)()
+	defer d.serve(options, settings, level)()
 	listen(ctx, settings, d, changed)
 	return nil
 }
 
-// serve starts the servers of metrics and probes and returns the function that stops them. It also sets apply, which has the
-// log and the metrics follow a changed configuration.
-func (d *dependencies) serve(settings *config.Config, level zap.AtomicLevel) (stop func()) {
+// serve starts the servers of metrics and probes, at the addresses of the options, and returns the function that stops them. It
+// also sets apply, which has the log and the metrics follow a changed configuration.
+func (d *dependencies) serve(options Options, settings *config.Config, level zap.AtomicLevel) (stop func()) {
 	scraped, probed := &server{name: "metrics", log: d.log}, &server{name: "health", log: d.log}
 	beside := &optionalHandler{handler: d.metrics}
 	d.apply = func(settings *config.Config) {
 		level.SetLevel(parseLevel(settings.LogLevel))
 		d.metrics.Configure(settings)
-		address := metricsAddress(settings, d.MetricsAddress)
-		same := sameAddress(address, d.HealthAddress)
+		address := metricsAddress(settings, options.MetricsAddress)
+		same := sameAddress(address, options.HealthAddress)
 		beside.enabled.Store(same)
 		if same {
 			address = ""
 		}
 		scraped.serve(address, d.metrics)
 	}
-	d.health.turned(d.Clock.Now())
-	probed.serve(d.HealthAddress, d.health.handler(beside)) // first: without metrics the process lives, without probes it does not
+	d.health.turned(d.clock.Now())
+	probed.serve(options.HealthAddress, d.health.handler(beside)) // first: without metrics the process lives, without probes it does not
 	d.apply(settings)
 	return func() {
 		probed.stop()
@@ -149,8 +155,8 @@ func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
 		pause := pauses.next()
 		d.log.Error(err, "The EphemeralRunnerSet can't be read, trying again", "after", pause)
 		select {
-		case <-d.Clock.After(pause):
-			d.health.turned(d.Clock.Now())
+		case <-d.clock.After(pause):
+			d.health.turned(d.clock.Now())
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

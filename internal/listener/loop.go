@@ -5,11 +5,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/listener/config"
-	"github.com/harrier-ci/harrier/internal/listener/metrics"
 )
 
 const (
@@ -26,18 +24,7 @@ const (
 
 // loop is the state of a listener. Only the goroutine that runs run touches it.
 type loop struct {
-	clock   clock.WithTicker
-	log     logr.Logger
-	connect Connector
-	cluster Cluster
-	metrics *metrics.Metrics
-	health  *health
-	// read reads the configuration file.
-	read func() (*config.Config, error)
-	// apply puts into effect the settings that are not the loop's own: log level and metrics.
-	apply func(*config.Config)
-	owner string
-
+	dependencies
 	config      *config.Config
 	scaler      *scaler
 	session     sessionState
@@ -68,8 +55,7 @@ type loop struct {
 func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
 	pauses := backoff{initial: initialPause, max: maxPause}
 	l := &loop{
-		clock: d.Clock, log: d.log, connect: d.Connect, cluster: d.cluster, metrics: d.metrics, health: d.health,
-		read: d.read, apply: d.apply, owner: d.Owner, config: settings,
+		dependencies: d, config: settings,
 		scaler:      newScaler(settings.MinRunners, settings.MaxRunners, set.PatchID),
 		session:     sessionState{sessionID: set.SessionID, backoff: pauses},
 		polls:       polls{unacked: map[int64]*unackedMessage{}, backoff: pauses},
@@ -78,7 +64,7 @@ func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
 		refreshing:  refreshState{backoff: pauses},
 		status:      statusState{backoff: pauses},
 		setCapacity: set.Capacity,
-		reporter:    newReporter(d.cluster, d.Clock, d.log, d.metrics.Dropped),
+		reporter:    newReporter(d.cluster, d.clock, d.log, d.metrics.Dropped),
 		results:     make(chan func()),
 	}
 	if set.Listener != nil {

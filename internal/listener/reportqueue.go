@@ -1,12 +1,9 @@
 package listener
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 const (
@@ -27,82 +24,6 @@ const (
 	tooManyMessages          = maxUnackedMessages / 2
 	maxReportWritesUnderLoad = 16
 )
-
-// pendingReport is what is to be written next about one runner. Further reports about it that arrive before an attempt begins
-// are merged into it.
-//
-// A report belongs to the goroutine that writes it while its stage is stageWriting, except for stage and next; in every other
-// stage to whoever holds the reporter's lock. pauses is the writing goroutine's alone.
-type pendingReport struct {
-	jobReport
-	// waiting are the deliveries that wait until it is written or given up.
-	waiting []*sync.WaitGroup
-	stage   stage
-	// queuedAt is when it was added to the queue.
-	queuedAt time.Time
-	// asStart is set while it is being written and counts among the queue's startsWriting.
-	asStart bool
-	// firstTriedAt is when the first attempt began, zero before, and firstForbiddenAt when the first 403 in a row came. Time
-	// spent in the queue before a further attempt does not count: startAttempt moves both on by it. While the API server
-	// accepts nothing, hopeless sets firstTriedAt to the present.
-	firstTriedAt, firstForbiddenAt time.Time
-	// requeuedAt is when it was queued for another attempt, and lastWait how long the last one then waited to begin.
-	requeuedAt time.Time
-	lastWait   time.Duration
-	pauses     backoff
-	// next merges what arrived while it was being written.
-	next *pendingReport
-}
-
-// stage is where a pendingReport is.
-type stage int
-
-const (
-	stageQueued stage = iota
-	stageWriting
-	stagePausing // after an attempt that failed
-)
-
-// ended reports whether r is about a job's end.
-func (r *jobReport) ended() bool { return r.status.JobResult != "" }
-
-func newPendingReport(report jobReport, now time.Time) *pendingReport {
-	return &pendingReport{jobReport: report, queuedAt: now, pauses: backoff{initial: 200 * time.Millisecond, max: 5 * time.Second}}
-}
-
-// startAttempt notes that an attempt begins now. The time since requeuedAt does not count: others were written meanwhile.
-func (p *pendingReport) startAttempt(now time.Time) {
-	if p.firstTriedAt.IsZero() {
-		p.firstTriedAt, p.lastWait = now, 0
-		return
-	}
-	p.lastWait = now.Sub(p.requeuedAt)
-	p.firstTriedAt = p.firstTriedAt.Add(p.lastWait)
-	if !p.firstForbiddenAt.IsZero() {
-		p.firstForbiddenAt = p.firstForbiddenAt.Add(p.lastWait)
-	}
-}
-
-// extend merges a newer report into p, which then has its full time again.
-func (p *pendingReport) extend(newer jobReport) {
-	p.status = mergeStatus(p.status, newer.status)
-	p.firstTriedAt, p.firstForbiddenAt = time.Time{}, time.Time{}
-}
-
-// mergeStatus returns what two reports amount to when written in order: fields that the newer one leaves out stay.
-func mergeStatus(older, newer v1alpha1.EphemeralRunnerStatus) v1alpha1.EphemeralRunnerStatus {
-	return v1alpha1.EphemeralRunnerStatus{
-		JobRequestID:      cmp.Or(newer.JobRequestID, older.JobRequestID),
-		JobID:             cmp.Or(newer.JobID, older.JobID),
-		JobRepositoryName: cmp.Or(newer.JobRepositoryName, older.JobRepositoryName),
-		JobWorkflowRef:    cmp.Or(newer.JobWorkflowRef, older.JobWorkflowRef),
-		WorkflowRunID:     cmp.Or(newer.WorkflowRunID, older.WorkflowRunID),
-		JobDisplayName:    cmp.Or(newer.JobDisplayName, older.JobDisplayName),
-		JobPatchID:        cmp.Or(newer.JobPatchID, older.JobPatchID),
-		JobResult:         cmp.Or(newer.JobResult, older.JobResult),
-		FinishedAt:        cmp.Or(newer.FinishedAt, older.FinishedAt),
-	}
-}
 
 // reportQueue decides which report is written next. Jobs' ends come first: by them the manager decides what becomes of
 // runners. Reports about one runner are written one at a time and in order. It is not safe for concurrent use.

@@ -2,14 +2,11 @@ package listener
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -20,9 +17,6 @@ import (
 const (
 	// reportTimeout is how long a report is retried while the API server accepts others.
 	reportTimeout = time.Minute
-	// forbiddenTimeout is how long a report that is answered with 403 is retried. An API server that has just started answers
-	// so until it has read the Roles, which takes about a second.
-	forbiddenTimeout = 15 * time.Second
 	// kubernetesTimeout ends one request to the API server.
 	kubernetesTimeout = 10 * time.Second
 )
@@ -165,10 +159,16 @@ func (r *reporter) dispatch(ctx context.Context) {
 func (r *reporter) write(ctx context.Context, p *pendingReport) {
 	p.startAttempt(r.clock.Now())
 	err := r.attempt(ctx, p.jobReport)
-	if err != nil && ctx.Err() == nil && !r.givenUp(p, err) {
-		r.pause(ctx, p)
-		r.dispatch(ctx)
-		return
+	if err != nil && ctx.Err() == nil {
+		now := r.clock.Now()
+		p.noteFailure(err, r.lastAnswer(), now)
+		reason := p.refusal(err, now)
+		if reason == "" {
+			r.pause(ctx, p)
+			r.dispatch(ctx)
+			return
+		}
+		r.giveUp(p, reason, err)
 	}
 	if err == nil {
 		r.logReport(p.jobReport)
@@ -194,14 +194,10 @@ func (r *reporter) pause(ctx context.Context, p *pendingReport) {
 	r.queue.resume(p, r.clock.Now())
 }
 
-// givenUp reports whether the API server will never accept a report, and if so logs and counts that it is dropped.
-func (r *reporter) givenUp(p *pendingReport, err error) bool {
-	reason, hopeless := r.hopeless(p, err)
-	if hopeless {
-		r.log.Error(err, "Report to a runner is given up", "runner", p.runner, "jobID", p.status.JobID, "reason", reason)
-		r.dropped(reason)
-	}
-	return hopeless
+// giveUp logs and counts that a report is dropped.
+func (r *reporter) giveUp(p *pendingReport, reason string, err error) {
+	r.log.Error(err, "Report to a runner is given up", "runner", p.runner, "jobID", p.status.JobID, "reason", reason)
+	r.dropped(reason)
 }
 
 // logReport logs the start or end of a job, for whoever has only its ID: at most two lines for each job, and again for a
@@ -234,36 +230,9 @@ func (r *reporter) answered() {
 	r.answeredAt = r.clock.Now()
 }
 
-// hopeless reports whether the API server will never accept a report, and why: it said so, or it accepted others for as long
-// as this one was retried. While the server is away, every report waits: what runners did meanwhile must not get lost.
-func (r *reporter) hopeless(p *pendingReport, err error) (reason string, hopeless bool) {
-	now := r.clock.Now()
-	var status apierrors.APIStatus
-	var code int32
-	if errors.As(err, &status) {
-		code = status.Status().Code
-	}
-	if code != http.StatusForbidden {
-		p.firstForbiddenAt = time.Time{}
-	}
-	switch code {
-	case http.StatusNotFound:
-		// One that names no object comes from something on the way, or means that the whole kind is not served.
-		if !apierrors.IsUnexpectedServerError(err) {
-			return string(apierrors.ReasonForError(err)), true
-		}
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return string(apierrors.ReasonForError(err)), true
-	case http.StatusForbidden:
-		if p.firstForbiddenAt.IsZero() {
-			p.firstForbiddenAt = now
-		}
-		return string(apierrors.ReasonForError(err)), now.Sub(p.firstForbiddenAt) >= forbiddenTimeout
-	}
+// lastAnswer returns when the API server last accepted a report or a publication.
+func (r *reporter) lastAnswer() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.answeredAt.After(p.firstTriedAt.Add(-p.lastWait)) { // what it accepted while p waited counts as well
-		p.firstTriedAt = now // reportTimeout begins when the server accepts others
-	}
-	return v1alpha1.ReasonTimeout, now.Sub(p.firstTriedAt) >= reportTimeout
+	return r.answeredAt
 }

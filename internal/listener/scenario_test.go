@@ -70,8 +70,8 @@ func newScenario(t *testing.T) *scenario {
 func (s *scenario) start() {
 	settings, log := *s.file, s.log
 	d := dependencies{
-		Options: Options{Clock: clock.RealClock{}, Owner: "pod", Connect: s.github.connect},
-		log:     log, cluster: s.cluster, health: &health{clock: clock.RealClock{}}, metrics: metrics.New(&settings, log),
+		clock: clock.RealClock{}, log: log, connect: s.github.connect, cluster: s.cluster, owner: "pod",
+		health: &health{clock: clock.RealClock{}}, metrics: metrics.New(&settings, log),
 		read: func() (*config.Config, error) {
 			read := *guarded(&s.github.mu, &s.file)
 			return &read, read.Validate()

@@ -110,9 +110,9 @@ func TestMetricsAtTheAddressOfTheProbes(t *testing.T) {
 	}
 	probes := net.JoinHostPort("127.0.0.1", strconv.Itoa(free[0]))
 	settings := &config.Config{MetricsAddr: probes, MetricsEndpoint: "/metrics"}
-	d := dependencies{Options: Options{HealthAddress: probes, Clock: clock.RealClock{}}, log: logr.Discard()}
-	d.health, d.metrics = &health{clock: d.Clock}, metrics.New(settings, d.log)
-	defer d.serve(settings, zap.NewAtomicLevel())()
+	d := dependencies{clock: clock.RealClock{}, log: logr.Discard(), health: &health{clock: clock.RealClock{}}}
+	d.metrics = metrics.New(settings, d.log)
+	defer d.serve(Options{HealthAddress: probes}, settings, zap.NewAtomicLevel())()
 	if got := ask(probes + "/healthz"); got != "ok\n" {
 		t.Errorf("/healthz: %s", got)
 	}

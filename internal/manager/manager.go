@@ -34,8 +34,7 @@ const (
 	// reconcileTimeout ends the context of a reconcile. None waits for GitHub; one that creates a thousand objects takes
 	// some seconds.
 	reconcileTimeout = time.Minute
-	// setWorkers reconcile EphemeralRunnerSets, so that a burst in one scale set leaves seven for others. The other
-	// controllers say themselves how many they want.
+	// setWorkers reconcile EphemeralRunnerSets, so that a burst in one scale set leaves seven for others.
 	setWorkers = 8
 	// garbagePercent lets the heap grow by half between collections instead of doubling. The cache of 1,000 runners is
 	// about 20 MiB, so that saves 10 MiB for less than 1 ms of CPU per runner. The environment variable GOGC wins.
@@ -174,8 +173,7 @@ func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl
 		GracefulShutdownTimeout: new(shutdownGrace),
 
 		Controller: config.Controller{
-			MaxConcurrentReconciles: setWorkers, // what a controller says itself takes precedence
-			ReconciliationTimeout:   reconcileTimeout,
+			ReconciliationTimeout: reconcileTimeout,
 			// A manager that stands by fills its caches: see fillCaches. Controllers begin when it leads, and are told what is
 			// there. One begun before would queue, without anybody to work on it, every runner that ever lived meanwhile.
 			EnableWarmup: new(false),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -83,7 +84,7 @@ func deregistrationStateOf(
 	}
 	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(last.Result.deleted, r) })
 	deadline := startedAt.Add(DeregisterTimeout)
-	if len(left) == 0 || credentials.Gone(last.Err) && !kube.MayPass(last.Err, startedAt, now) || !now.Before(deadline) {
+	if len(left) == 0 || credentials.Gone(last.Err) && !apiaccess.MayPass(last.Err, startedAt, now) || !now.Before(deadline) {
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
 	return deregistrationState{cause: last.Err, requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -47,7 +48,7 @@ func (c *Controller) search(ctx context.Context, p *pass) (bool, error) {
 		switch {
 		case last.Err == nil:
 			return true, c.adopt(ctx, p, last.Result.found)
-		case refused(last.Err) && !kube.MayPass(last.Err, last.Result.startedAt, p.now) || !p.now.Before(last.Result.startedAt.Add(DeregisterTimeout)):
+		case refused(last.Err) && !apiaccess.MayPass(last.Err, last.Result.startedAt, p.now) || !p.now.Before(last.Result.startedAt.Add(DeregisterTimeout)):
 			return true, c.giveUpSearch(ctx, p, desired, last.Err)
 		}
 		if wait := min(retryAt(last).Sub(p.now), last.Result.startedAt.Add(DeregisterTimeout).Sub(p.now)); wait > 0 {

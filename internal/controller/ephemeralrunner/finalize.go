@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -165,7 +166,7 @@ func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 	default:
 		now := c.options.Clock.Now()
 		kube.SetIfZero(&p.memory.hooksRefusedAt, now)
-		if kube.MayPass(err, p.memory.hooksRefusedAt, now) {
+		if apiaccess.MayPass(err, p.memory.hooksRefusedAt, now) {
 			return err
 		}
 		c.record(ctx, p, hookResourcesLeft(p.Name, err))

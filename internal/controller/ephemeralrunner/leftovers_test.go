@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 )
 
 // A policy forbids the deletion of the runner's Secret: the runner is deleted all the same, and what it owns is collected.
@@ -38,7 +38,7 @@ func TestWhatHooksMadeIsLeftOnlyAfterALastingRefusal(t *testing.T) {
 					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}) // errors are the point of it
 					f.elapse(time.Second)
 				}
-				if took := time.Since(began); took < kube.ForbiddenTimeout || took > 2*kube.ForbiddenTimeout {
+				if took := time.Since(began); took < apiaccess.ForbiddenTimeout || took > 2*apiaccess.ForbiddenTimeout {
 					t.Errorf("it went after %s: %s", took, f.api.sent())
 				}
 				f.wantEvent("HookResourcesLeft")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -25,7 +26,7 @@ var awayPauses = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitte
 
 // Persistent returns the source of an informer that asks source again until the API server answers, so that the informer's
 // own long pauses never begin. An answer that is a refusal is handed on; a watch that is forbidden only when it stays so for
-// kube.ForbiddenTimeout, because the list before it was allowed: an API server that has just started has not read the Roles,
+// apiaccess.ForbiddenTimeout, because the list before it was allowed: an API server that has just started has not read the Roles,
 // and the informer would list everything again.
 func Persistent(source cache.ListerWatcher, clk clock.Clock) cache.ListerWatcher {
 	inner := cache.ToListerWatcherWithContext(source)
@@ -76,7 +77,7 @@ func awayOrStarting(clk clock.Clock) func(error) bool {
 		if apierrors.IsForbidden(err) {
 			kube.SetIfZero(&forbiddenAt, clk.Now())
 		}
-		return away(err) || kube.MayPass(err, forbiddenAt, clk.Now())
+		return away(err) || apiaccess.MayPass(err, forbiddenAt, clk.Now())
 	}
 }
 

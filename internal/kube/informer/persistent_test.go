@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 )
 
 // outage is a source that fails until it is over.
@@ -107,7 +107,7 @@ func TestPersistentOutlastsAStartOfTheAPIServer(t *testing.T) {
 				if apierrors.IsForbidden(err) != test.fails {
 					t.Errorf("after %s: %v", time.Since(began), err)
 				}
-				if late := time.Since(o.until); late > kube.ForbiddenTimeout+10*time.Second {
+				if late := time.Since(o.until); late > apiaccess.ForbiddenTimeout+10*time.Second {
 					t.Errorf("it ends %s after the outage", late)
 				}
 			})

@@ -1,0 +1,23 @@
+// Package logging makes the loggers of manager and listener, so that one log pipeline reads both. Its keys are those of ARC (ts,
+// severity, logger, message), for which pipelines exist.
+package logging
+
+import (
+	"io"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// New returns a logger that writes lines of JSON or of text. It is safe for concurrent use, and the level may change meanwhile.
+func New(to io.Writer, json bool, level zapcore.LevelEnabler) logr.Logger {
+	keys := zap.NewProductionEncoderConfig()
+	keys.LevelKey, keys.MessageKey, keys.EncodeTime = "severity", "message", zapcore.RFC3339TimeEncoder
+	encoder := zapcore.NewConsoleEncoder(keys)
+	if json {
+		encoder = zapcore.NewJSONEncoder(keys)
+	}
+	return zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(to)), level)))
+}
