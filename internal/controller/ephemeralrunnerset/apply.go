@@ -5,16 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -27,129 +22,57 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 	s := p.state
 	asked := c.questions.ask(p.set, s.history, p.plan)
 	unregistered := s.withoutRecentlyDeleted(p.plan.deleteUnregistered, c.options.Clock.Now())
-	s.createWanted = p.plan.repeat+p.plan.create > 0
 	create := s.createLimit(p.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
-	return errors.Join(
+	err := errors.Join(
 		c.failExitedIdle(ctx, p),
 		c.deleteRunners(ctx, p, p.plan.delete),
 		c.deleteUnchangedRunners(ctx, p, unregistered),
-		c.create(ctx, p, create),
-		c.dropProxySecret(ctx, p),
 	)
+	if create > 0 {
+		err = errors.Join(err, c.create(ctx, p, create))
+	} else {
+		err = errors.Join(err, c.restoreProxySecret(ctx, p))
+	}
+	return errors.Join(err, c.dropProxySecret(ctx, p))
 }
-
-const (
-	// firstCreatePause is the pause after a failed creation. It doubles with every further one in a row, up to
-	// longestCreatePause, so that what refuses (a quota, a webhook) is not asked again at every event of a runner.
-	firstCreatePause   = time.Second
-	longestCreatePause = time.Minute
-	// longestAwayPause takes the place of longestCreatePause while the API server gives no answer, or only an error of its
-	// own: its return has to be noticed within seconds, because jobs wait.
-	longestAwayPause = 10 * time.Second
-)
 
 // createLimit returns how many runners to create now of those that are planned.
 func (h *history) createLimit(p *plan) int {
-	if !h.mayCreate() {
+	if !h.creations.allowed(h.now) {
 		return 0
 	}
 	return p.repeat + p.create
 }
 
-// create creates n runners. Where n is 0 it restores the proxy Secret, which runners that are starting need as well.
-// After an error the next creation waits, longer after each error in a row.
+// create creates n runners, and the proxy Secret that they need.
 func (c *Controller) create(ctx context.Context, p *pass, n int) error {
-	if n == 0 {
-		return c.restoreProxySecret(ctx, p)
-	}
-	s := p.state
 	proxySecret, err := c.ensureProxySecret(ctx, p)
 	if err == nil {
 		err = c.createRunners(ctx, p, n, proxySecret)
 	}
-	if err == nil {
-		s.createFailures, s.createError = 0, nil
-		return nil
-	}
-	s.namespaceTerminating = apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-	if s.namespaceTerminating {
+	creations := &p.state.creations
+	if creations.settle(err, c.options.Clock.Now()); creations.closed {
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are made in it")
 		return nil
 	}
-	s.createFailures, s.createError = s.createFailures+1, err
-	longest := longestCreatePause
-	if len(s.unanswered) > 0 {
-		longest = longestAwayPause
-	}
-	s.createAt = c.options.Clock.Now().Add(kube.ExponentialBackoff(firstCreatePause, longest, s.createFailures))
 	return err
 }
 
-// createRunners creates n runners under names chosen here. The names whose creation had no answer, and that the plan repeats,
-// are tried again before new ones are chosen: whichever try succeeds, there is one runner.
+// createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
-	s := p.state
-	names, retried := s.unanswered, slices.Clone(s.unanswered)
-	s.unanswered = nil
-	names = withNew(names, n, c.namesInUse(p), func() string { return kube.RunnerName(p.set.Name) })
-	key := client.ObjectKeyFromObject(p.set)
-	c.expectations.Expect(key, names...)
-	outcomes := make(chan string, len(names))
-	err := kube.ForEach(ctx, kube.MaxParallelism, names, func(ctx context.Context, name string) error {
-		err := c.options.Client.Create(ctx, newRunner(p.set, name, p.specHash, proxySecret))
-		switch {
-		case err == nil || apierrors.IsAlreadyExists(err):
+	tries := p.state.creations.begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
+	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *try) error {
+		t.asked, t.err = true, c.options.Client.Create(ctx, newRunner(p.set, t.name, p.specHash, proxySecret))
+		if made(t.err) {
 			return nil
-		case refused(err) && slices.Contains(retried, name):
-			// The first try may have succeeded all the same, and be what fills the quota. The cache will show it, or not.
-		case refused(err):
-			c.expectations.Met(key, name)
-		default:
-			outcomes <- name
 		}
-		return fmt.Errorf("create runner %s: %w", name, err)
+		return fmt.Errorf("create runner %s: %w", t.name, t.err)
 	})
-	close(outcomes)
-	for name := range outcomes {
-		s.unanswered = append(s.unanswered, name)
-	}
+	p.state.creations.end(tries)
 	return err
-}
-
-// namesInUse returns the names of the set's runners: those in p.views and those that are expected.
-func (c *Controller) namesInUse(p *pass) sets.Set[string] {
-	used := sets.KeySet(c.expectations.Pending(client.ObjectKeyFromObject(p.set)))
-	for _, r := range p.views {
-		used.Insert(r.name)
-	}
-	return used
-}
-
-// withNew adds names from pick until there are n, none of them in use: a creation under a name that is in use is answered
-// with AlreadyExists, which counts as success, and while jobs end all the time nothing would show that a runner is missing.
-func withNew(names []string, n int, used sets.Set[string], pick func() string) []string {
-	used.Insert(names...)
-	for len(names) < n {
-		if name := pick(); !used.Has(name) {
-			used.Insert(name)
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// refused reports whether err is the API server's answer that it did not create the object. After any other error the
-// object may exist.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
 // deleteRunners deletes runners.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -72,9 +71,6 @@ type setState struct {
 	uid types.UID
 	// scaleSet is the scale set whose runners these are: its name is that of the metrics. A set that ARC made has another name.
 	scaleSet types.NamespacedName
-	// unanswered are the names of runners whose creation had no answer: it is tried again under the same names. shelved are
-	// those of them that nobody wants at present: the runners may exist, so they are expected for a while, but not tried again.
-	unanswered, shelved []string
 	// recentlyDeleted has when a runner was deleted, for as long as the cache may show it without that.
 	recentlyDeleted map[types.UID]time.Time
 	// published are the states that have series, labels are those of the series that count runners as ARC does.
@@ -124,15 +120,17 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	over := p.state.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(request.NamespacedName, over)
 	c.questions.note(ctx, p.state.history, request.NamespacedName, p.views)
-	p.unseen = c.unseen(p)
+	p.unseen = p.state.creations.observe(p.views, p.state.now)
 	p.plan = p.state.plan(p.views, demandOf(&set.Spec), p.unseen)
 	p.state.follow(p.plan)
+	p.state.creations.keep(p.plan.repeat)
+	p.requeueBy(p.plan.requeueAt)
 
 	err := c.apply(ctx, p)
 	if err = errors.Join(err, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
-	return kube.RequeueAt(p.plan.requeueAt, c.options.Clock.Now()), nil
+	return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
 }
 
 // pass is one reconciliation of a set: what was observed and what is to be done.
@@ -146,41 +144,12 @@ type pass struct {
 	// specHash identifies the template that runners are made from. Like plan it is empty while the set is being deleted.
 	specHash string
 	plan     *plan
+	// requeueAt is when to reconcile the set again even if nothing changes; zero is never.
+	requeueAt time.Time
 }
 
-// unseen counts the runners that were created, or may have been, and that p.views does not show. The views must be
-// taken before the expectations are read: one that is met in between is of a runner that has been deleted since.
-func (c *Controller) unseen(p *pass) unseen {
-	key, s := client.ObjectKeyFromObject(p.set), p.state
-	c.expectations.Expect(key, s.unanswered...) // for as long as they are tried again
-	pending := c.expectations.Pending(key)
-	if len(pending) == 0 {
-		s.shelved = nil
-		return unseen{}
-	}
-	for _, r := range p.views {
-		if _, met := pending[r.name]; met {
-			c.expectations.Met(key, r.name)
-			delete(pending, r.name)
-		}
-	}
-	for name, since := range pending {
-		if c.options.Clock.Since(since) > expectationTimeout {
-			c.expectations.Met(key, name)
-			delete(pending, name)
-		}
-	}
-	over := func(name string) bool { _, still := pending[name]; return !still }
-	s.unanswered, s.shelved = slices.DeleteFunc(s.unanswered, over), slices.DeleteFunc(s.shelved, over)
-	return unseen{expected: len(pending), unanswered: len(s.unanswered) + len(s.shelved)}
-}
-
-// follow has the state remember what the plan has decided about clocks and names.
-func (s *setState) follow(p *plan) {
-	s.surplus, s.jobsWaitSince = p.surplus, p.jobsWaitSince
-	names := slices.Concat(s.unanswered, s.shelved)
-	s.unanswered, s.shelved = names[:p.repeat:p.repeat], names[p.repeat:]
-}
+// requeueBy has the set reconciled again at t at the latest; zero is never.
+func (p *pass) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
 
 // setStateOf returns what is remembered of the set. Of a former set of its name nothing is.
 func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
@@ -192,7 +161,7 @@ func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 	}
 	c.forgetLocked(key)
 	c.states[key] = &setState{
-		history: newHistory(), uid: set.UID, recentlyDeleted: map[types.UID]time.Time{},
+		history: newHistory(creations{set: key, expected: c.expectations}), uid: set.UID, recentlyDeleted: map[types.UID]time.Time{},
 		scaleSet: kube.ScaleSetOf(set),
 	}
 	return c.states[key]

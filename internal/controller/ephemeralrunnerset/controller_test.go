@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -159,9 +158,7 @@ func TestRefusedCreationIsRepeatedWithAPause(t *testing.T) {
 
 func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		refusal := apierrors.NewForbidden(runnersGroup, "", errors.New("terminating"))
-		refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-		f.refuse = refusal
+		f.refuse = namespaceTerminates()
 		for range 3 {
 			f.reconcile()
 			controllertest.Elapse(time.Hour)

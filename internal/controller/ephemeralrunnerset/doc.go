@@ -10,5 +10,8 @@
 // set, so a slot follows the job, not the pod, and a slot whose job may still be in the listener's last figure is held and
 // not refilled.
 //
+// A runner counts from the moment at which it is asked for, before the watch has shown it and even where the request had no
+// answer: creations.go has the rules.
+//
 // The history is lost in a restart. That is safe: every clock starts anew, so waits get longer and nothing happens twice.
 package ephemeralrunnerset

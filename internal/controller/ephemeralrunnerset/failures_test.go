@@ -49,13 +49,13 @@ func TestDegradedSetTriesOneAtATime(t *testing.T) {
 func TestDegradedCarriesThePodsReasonAndHeals(t *testing.T) {
 	s := newScenario(3)
 	s.add(3, failedOne)
-	s.pass()
-	got := s.degraded(newSet(0))
+	p := s.pass()
+	got := s.degraded(newSet(0), p)
 	if got.Status != "True" || got.Reason != "ErrImagePull" {
 		t.Errorf("condition %+v", got)
 	}
 	s.history.note(s.runners, s.patchID, "another template", s.now)
-	if got := s.degraded(newSet(0)); got.Status != "False" {
+	if got := s.degraded(newSet(0), p); got.Status != "False" {
 		t.Errorf("condition %+v after the template changed", got)
 	}
 }

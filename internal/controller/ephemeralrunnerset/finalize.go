@@ -21,8 +21,8 @@ const unseenPause = time.Second
 // has the set as its owner and is garbage collected.
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
-	p.state.unanswered = nil // they are not tried again, so they are expected for a while only
-	expected := c.unseen(p).expected
+	p.state.creations.abandon()
+	expected := p.state.creations.observe(p.views, c.options.Clock.Now()).expected
 	switch {
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })

@@ -125,7 +125,7 @@ func TestNamesakeIsAnotherSet(t *testing.T) {
 		f.refuse = errNoAnswer
 		_, _ = f.pass()
 		namesake := newSet(1, func(set *v1alpha1.EphemeralRunnerSet) { set.UID = types.UID("namesake") })
-		if s := f.controller.setStateOf(namesake); len(s.unanswered) != 0 || s.createFailures != 0 {
+		if s := f.controller.setStateOf(namesake); len(s.creations.unanswered) != 0 || s.creations.failures != 0 {
 			t.Errorf("state %+v", s)
 		}
 		if pending := f.controller.expectations.Pending(setKey); len(pending) != 0 {

@@ -34,17 +34,8 @@ type history struct {
 	// completions are the times at which a completion was first seen, of the last completionWindow.
 	completions []time.Time
 
-	failures runnerFailures
-
-	// createFailures counts the creations in a row that failed, createError is what the last one failed with, and
-	// createWanted is set while runners are still to be created.
-	createFailures int
-	createError    error
-	createWanted   bool
-	// createAt is when the next creation may be tried after one that failed.
-	createAt time.Time
-	// namespaceTerminating is set when the namespace is being deleted, so that nothing can be created in it any more.
-	namespaceTerminating bool
+	failures  runnerFailures
+	creations creations
 }
 
 // runnerHistory is what is remembered of one runner.
@@ -70,7 +61,7 @@ type answers struct {
 
 	askedAt       time.Time // when GitHub was last asked about it
 	retryAt       time.Time // when to ask again after a question that got no answer
-	unanswered    int       // questions in a row that got none
+	failures      int       // questions in a row that got no answer
 	missingSince  time.Time // when the first came of the answers in a row that it is not registered
 	missingByName bool      // GitHub itself said so, by the name of its exception
 	gone          bool      // two answers, far enough apart, said that it is not registered
@@ -84,7 +75,9 @@ type registration struct {
 	id     int
 }
 
-func newHistory() *history { return &history{runners: map[types.UID]*runnerHistory{}} }
+func newHistory(c creations) *history {
+	return &history{runners: map[types.UID]*runnerHistory{}, creations: c}
+}
 
 // historyOf returns what is remembered of the runner, an empty record where note has not seen it.
 func (h *history) historyOf(r *runnerView) *runnerHistory {
@@ -93,6 +86,9 @@ func (h *history) historyOf(r *runnerView) *runnerHistory {
 	}
 	return &runnerHistory{}
 }
+
+// follow has the clocks run that the plan has decided about.
+func (h *history) follow(p *plan) { h.surplus, h.jobsWaitSince = p.surplus, p.jobsWaitSince }
 
 // note adds what this pass sees for the first time, forgets the runners that are gone, and returns the registrations that
 // are over: those of runners that are gone or have another one.

@@ -20,7 +20,7 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	value := func(state, reason string) float64 {
 		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))
 	}
-	s := &setState{history: newHistory()}
+	s := &setState{history: newHistory(creations{})}
 	s.publishStates(set, []*runnerView{
 		{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ImagePullBackOff"},
 		{phase: v1alpha1.EphemeralRunnerPhaseOutdated, reason: "Outdated"},
@@ -88,7 +88,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	there := func(organization string) bool {
 		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
 	}
-	newcomer := func() *setState { return &setState{history: newHistory()} }
+	newcomer := func() *setState { return &setState{history: newHistory(creations{})} }
 	same := newcomer()
 	for name, second := range map[string]*setState{"the same set": same, "one that takes its place": newcomer()} {
 		t.Run(name, func(t *testing.T) {

@@ -24,9 +24,6 @@ const (
 	// otherwise, and maxFailedHistoryAge for how long.
 	defaultFailedHistoryLimit = 3
 	maxFailedHistoryAge       = time.Hour
-	// expectationTimeout is how long a runner that was created may stay unseen. Watches deliver within seconds: one that is
-	// not seen for longer was deleted before it could be.
-	expectationTimeout = time.Minute
 )
 
 // demand is what the set's spec asks for.
@@ -84,12 +81,8 @@ type plan struct {
 // requeueBy has the set planned anew at t at the latest; zero is never.
 func (p *plan) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
 
-// unseen counts the runners that are not among those of a plan: they were created, or may have been.
-type unseen struct {
-	expected int
-	// unanswered is how many of the expected ones may not exist, because their creation had no answer.
-	unanswered int
-}
+// wantsRunners reports whether runners are to be created, now or when the pause after a failure is over.
+func (p *plan) wantsRunners() bool { return p.repeat+p.create > 0 }
 
 // plan decides what to do.
 func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
@@ -99,7 +92,7 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	h.planReplacement(p, runners)
 	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
-	h.planSurplus(p, runners, want, out.expected-out.unanswered)
+	h.planSurplus(p, runners, want, out.expected-out.uncertain)
 	return p
 }
 
@@ -111,26 +104,20 @@ func (h *history) planCreation(p *plan, want demand, out unseen) {
 	room := want.maxRunners - t.notEnded - out.expected
 	failures := h.failuresAtWorst(p)
 	if room >= 0 { // otherwise there would be too many runners if all that may exist do
-		p.repeat = p.allowed(failures, h.now, min(out.unanswered, missing+out.unanswered), out.expected-out.unanswered)
+		p.repeat = p.allowed(failures, h.now, min(out.uncertain, missing+out.uncertain), out.expected-out.uncertain)
 	}
-	if p.repeat < out.unanswered {
+	if p.repeat < out.uncertain {
 		p.requeueBy(h.now.Add(longestAwayPause)) // to see whether the others are there, or are not expected any more
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.expected)
 	if most := maxCreatesPerPass - p.repeat; p.create > most {
 		p.create = most
-		if h.mayCreate() { // otherwise nothing is created now that the next pass could go on with
+		if h.creations.allowed(h.now) { // otherwise nothing is created now that the next pass could go on with
 			p.requeueBy(h.now)
 		}
 	}
-	if !h.namespaceTerminating && h.now.Before(h.createAt) {
-		p.requeueBy(h.createAt)
-	}
+	p.requeueBy(h.creations.pausedUntil(h.now))
 }
-
-// mayCreate reports whether runners may be created now: none in a namespace that is being deleted, or soon after a creation
-// that failed.
-func (h *history) mayCreate() bool { return !h.namespaceTerminating && !h.now.Before(h.createAt) }
 
 // allowed returns how many of the wanted runners may be created after the failures of earlier ones. expected is how many are
 // under way that nobody sees yet.

@@ -49,8 +49,9 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	s.configURL = configURLOf(&set.Spec.EphemeralRunnerSpec)
 	s.note(views, set.Spec.PatchID, "template", start)
 	c.questions.note(context.Background(), s.history, setKey, views)
-	p := s.plan(views, demandOf(&set.Spec), c.unseen(&pass{set: set, state: s, views: views}))
+	p := s.plan(views, demandOf(&set.Spec), s.creations.observe(views, start))
 	s.follow(p)
+	s.creations.keep(p.repeat)
 	s.describe(&set.Status, set, views, p)
 }
 

@@ -49,8 +49,8 @@ func TestCreation(t *testing.T) {
 // The rest of an absurd figure is not looked at a thousand times a second while nothing may be made.
 func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
 	for name, refuse := range map[string]func(*scenario){
-		"refused":              func(s *scenario) { s.history.createAt = s.now.Add(longestCreatePause) },
-		"namespace terminates": func(s *scenario) { s.history.namespaceTerminating = true },
+		"refused":              func(s *scenario) { s.creations.retryAt = s.now.Add(longestCreatePause) },
+		"namespace terminates": func(s *scenario) { s.creations.closed = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1 << 31)

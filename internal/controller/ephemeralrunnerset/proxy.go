@@ -21,7 +21,7 @@ const proxyReapplyPeriod = time.Minute
 
 // restoreProxySecret ensures the proxy Secret for runners that are starting while no others are created.
 func (c *Controller) restoreProxySecret(ctx context.Context, p *pass) error {
-	if p.plan.tally.starting == 0 || p.state.namespaceTerminating {
+	if p.plan.tally.starting == 0 || p.state.creations.closed {
 		return nil
 	}
 	_, err := c.ensureProxySecret(ctx, p)
@@ -76,7 +76,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if now.Before(s.proxyDropAt) {
-		p.plan.requeueBy(s.proxyDropAt)
+		p.requeueBy(s.proxyDropAt)
 		return nil
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: proxySecretName(set)}}

@@ -147,14 +147,35 @@ func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuseDrop = errNoAnswer
 		f.passes(3, 1)
-		if f.wantRunners(1); f.state().createFailures != 0 {
+		if f.wantRunners(1); f.state().creations.failures != 0 {
 			t.Error("it keeps runners from being made")
 		}
 		f.refuseDrop = nil
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > proxyReapplyPeriod {
-			t.Errorf("again in %s, want at most %s", requeueAfter, proxyReapplyPeriod)
+		controllertest.Elapse(reportPeriod) // after which the status is as it stays
+		f.reconcile()
+		if requeueAfter, want := f.reconcile().RequeueAfter, proxyReapplyPeriod-reportPeriod; requeueAfter != want {
+			t.Errorf("again in %s, want %s", requeueAfter, want)
 		}
 		controllertest.Elapse(proxyReapplyPeriod)
 		f.passes(3, 1)
 	}, newSet(1))
+}
+
+// A Secret that is missing cannot be written again in a namespace that is being deleted.
+func TestProxySecretIsNotRestoredInANamespaceThatIsBeingDeleted(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.refuse = namespaceTerminates()
+		f.publish(2)
+		f.reconcile()
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: setKey.Namespace, Name: proxySecret}}
+		if err := f.api.Delete(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		controllertest.Elapse(proxyReapplyPeriod)
+		f.reconcile()
+		if f.hasProxySecret() {
+			t.Error("the Secret is written again")
+		}
+	}, newSet(1, withProxy))
 }

@@ -153,7 +153,7 @@ func retryQuestionAt(err error, failures int, now time.Time) time.Time {
 // note moves the answers that have come into the history. What kept others from coming is logged once for all of them: it
 // seldom has to do with a single runner.
 func (q *questions) note(ctx context.Context, h *history, set types.NamespacedName, runners []*runnerView) {
-	unanswered, cause := 0, error(nil)
+	failed, cause := 0, error(nil)
 	for _, r := range runners {
 		if h.historyOf(r).askedAt.IsZero() {
 			continue
@@ -166,11 +166,11 @@ func (q *questions) note(ctx context.Context, h *history, set types.NamespacedNa
 		q.calls.Forget(key)
 		h.noteAnswer(r, call)
 		if call.Err != nil {
-			unanswered, cause = unanswered+1, call.Err
+			failed, cause = failed+1, call.Err
 		}
 	}
 	if cause != nil {
-		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", unanswered)
+		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
 	}
 }
 
@@ -184,11 +184,11 @@ func (q *questions) forget(set types.NamespacedName, over []registration) {
 // note takes in GitHub's answer, or the error of the question.
 func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 	if call.Err != nil {
-		past.unanswered++
-		past.retryAt = retryQuestionAt(call.Err, past.unanswered, now)
+		past.failures++
+		past.retryAt = retryQuestionAt(call.Err, past.failures, now)
 		return
 	}
-	past.unanswered = 0
+	past.failures = 0
 	switch call.Result {
 	case answerRemoved, answerPerhapsRemoved:
 		kube.SetIfZero(&past.removedAt, now)

@@ -34,7 +34,7 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 		}}, func(types.NamespacedName) {})
 		q.ask(&v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
 			v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
-		}}}, newHistory(), &plan{deregister: []*runnerView{{name: "linux-x7k2p-runner-abcde", uid: "1"}}})
+		}}}, newHistory(creations{}), &plan{deregister: []*runnerView{{name: "linux-x7k2p-runner-abcde", uid: "1"}}})
 		synctest.Wait()
 		if all := strings.Join(logged, "\n"); !strings.Contains(all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`) {
 			t.Errorf("logged %s", all)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its runners
@@ -31,6 +32,25 @@ func TestFailingSetWithoutDemandIsGivenAJobWhenATryIsDue(t *testing.T) {
 			}
 		})
 	}
+}
+
+// No event has the set looked at then, nor does its plan, which wants nothing.
+func TestFailingSetWithoutDemandIsLookedAtWhenATryIsDue(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		for _, r := range f.runners() {
+			r.Status.Phase, r.Status.Reason = failedOne.phase, failedOne.reason
+			if err := f.api.Status().Update(t.Context(), &r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.publish(0)
+		controllertest.Elapse(reportPeriod)
+		f.reconcile()
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != firstPause {
+			t.Errorf("again in %s, want %s", requeueAfter, firstPause)
+		}
+	}, newSet(degradedThreshold))
 }
 
 // The listener was down while three jobs ran: their runners were taken for idle ones until the reports came.

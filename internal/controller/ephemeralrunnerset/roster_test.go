@@ -35,7 +35,7 @@ func TestRosterIsOrderedByAge(t *testing.T) {
 }
 
 func TestTemplateOfARunner(t *testing.T) {
-	h := newHistory()
+	h := newHistory(creations{})
 	h.failures.forTemplate("now")
 	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
 		if got := h.oldTemplate(&runnerView{template: template}); got != old {

@@ -1,33 +1,32 @@
 package ephemeralrunnerset
 
 import (
-	"slices"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/sets"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestNamesAreChosenThatNobodyHas(t *testing.T) {
-	drawn := []string{"seen", "tried", "new-1", "new-1", "seen", "new-2", "new-3"}
+	drawn := []string{"seen", "tried", "expected", "new-1", "new-1", "seen", "new-2", "new-3"}
 	pick := func() string {
 		name := drawn[0]
 		drawn = drawn[1:]
 		return name
 	}
-	got := withNew([]string{"tried"}, 3, sets.New("seen"), pick)
-	if want := []string{"tried", "new-1", "new-2"}; !slices.Equal(got, want) {
-		t.Errorf("names %v, want %v", got, want)
+	c := newCreations("tried")
+	c.expected.Expect(setKey, "expected")
+	var got []try
+	for _, try := range c.begin(3, []*runnerView{{name: "seen"}}, pick) {
+		got = append(got, *try)
 	}
-}
-
-func TestNamesInUseAreThoseSeenAndThoseExpected(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.reconcile()
-		f.bringUp()
-		p := &pass{set: f.set(), views: []*runnerView{{name: "seen"}}}
-		f.controller.expectations.Expect(setKey, "expected")
-		if got := f.controller.namesInUse(p); !got.HasAll("seen", "expected") {
-			t.Errorf("names in use: %v", sets.List(got))
+	want := []try{{name: "tried", repeated: true}, {name: "new-1"}, {name: "new-2"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(try{})); diff != "" {
+		t.Errorf("tries (-want +got):\n%s", diff)
+	}
+	pending := c.expected.Pending(setKey)
+	for _, name := range []string{"tried", "expected", "new-1", "new-2"} {
+		if _, expected := pending[name]; !expected {
+			t.Errorf("%s is not expected", name)
 		}
-	}, newSet(1))
+	}
 }

@@ -25,7 +25,7 @@ type scenario struct {
 
 func newScenario(replicas int) *scenario {
 	return &scenario{
-		history: newHistory(), now: start, patchID: 1,
+		history: newHistory(creations{}), now: start, patchID: 1,
 		want: demand{
 			replicas: replicas, assignedJobs: replicas, maxRunners: 1000,
 			failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout,
@@ -54,7 +54,7 @@ func (s *scenario) add(n int, shape runnerView) *runnerView {
 func (s *scenario) pass() *plan {
 	s.history.note(s.runners, s.patchID, "template", s.now)
 	p := s.history.plan(s.runners, s.want, s.out)
-	s.surplus, s.jobsWaitSince = p.surplus, p.jobsWaitSince
+	s.follow(p)
 	return p
 }
 

@@ -1,9 +1,12 @@
 package ephemeralrunnerset
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -73,39 +76,63 @@ func (sim *simulation) outcome() int {
 	}
 }
 
-// create creates runners. Some are refused, and of some others the answer is lost: then the next try has to wait.
+// create creates n runners, and returns how many were made. Now and then the context ends before all are asked for.
 func (sim *simulation) create(n int) int {
 	if n == 0 {
 		return 0
 	}
-	s, made := sim.state, 0
-	names, retried := s.unanswered, slices.Clone(s.unanswered)
-	s.unanswered = nil
-	for len(names) < n {
-		sim.made++
-		names = append(names, fmt.Sprintf("runner-%05d", sim.made))
+	creations, before := &sim.state.creations, len(sim.runners)
+	tries := creations.begin(n, sim.cache, sim.pickName)
+	asked := tries
+	if !sim.calm && sim.chance(8) {
+		asked = tries[:sim.random.IntN(n)]
 	}
-	for _, name := range names {
-		sim.controller.expectations.Expect(setKey, name)
-		outcome := sim.outcome()
-		if outcome == creationRefused && !slices.Contains(retried, name) {
-			sim.controller.expectations.Met(setKey, name)
-		}
-		if outcome >= creationNotKnown && !sim.exists(name) {
-			sim.make(name)
-			made++
-		}
-		if outcome == creationLost || outcome == creationNotKnown {
-			s.unanswered = append(s.unanswered, name)
-		}
-		if outcome != creationMade {
-			s.createAt = sim.now().Add(firstCreatePause)
+	var errs []error
+	for _, t := range asked {
+		if t.asked, t.err = true, sim.request(t.name); !made(t.err) {
+			errs = append(errs, t.err)
 		}
 	}
-	return made
+	if len(asked) < len(tries) {
+		errs = append(errs, context.DeadlineExceeded)
+	}
+	creations.end(tries)
+	creations.settle(errors.Join(errs...), sim.now())
+	return len(sim.runners) - before
+}
+
+// request has the API server create a runner: it may refuse to, and its answer may be lost.
+func (sim *simulation) request(name string) error {
+	outcome := sim.outcome()
+	if outcome == creationRefused {
+		sim.decided[name] = true
+		return errOverQuota
+	}
+	exists := sim.exists(name)
+	if outcome >= creationNotKnown && !exists {
+		sim.make(name)
+	}
+	switch {
+	case outcome != creationMade:
+		return errNoAnswer
+	case exists:
+		return apierrors.NewAlreadyExists(runnersGroup, name)
+	default:
+		return nil
+	}
+}
+
+// pickName returns a name, now and then one that a runner has already.
+func (sim *simulation) pickName() string {
+	if len(sim.runners) > 0 && sim.chance(4) {
+		return sim.runners[sim.random.IntN(len(sim.runners))].name
+	}
+	sim.made++
+	return fmt.Sprintf("runner-%05d", sim.made)
 }
 
 func (sim *simulation) make(name string) {
+	sim.decided[name] = true
 	r := &simulatedRunner{runnerView: runnerView{
 		name: name, uid: types.UID(name), createdAt: sim.now(), template: fmt.Sprint(sim.template), configURL: sim.configURL,
 	}}

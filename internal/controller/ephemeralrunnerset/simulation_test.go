@@ -27,8 +27,9 @@ type simulation struct {
 	configURL configURL
 	runners   []*simulatedRunner
 	made      int
-	away      bool // the API server seldom answers a creation
-	calm      bool // nothing goes wrong
+	decided   map[string]bool // names under which a runner was made, or a creation refused
+	away      bool            // the API server seldom answers a creation
+	calm      bool            // nothing goes wrong
 
 	// What the controller sees, and what it remembers.
 	seen       figures
@@ -62,7 +63,7 @@ const maxLag = 20 * time.Second
 func newSimulation(seed uint64) *simulation {
 	sim := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
-		set: newSet(0), inFlight: map[types.UID]func(*simulatedRunner) answer{},
+		set: newSet(0), decided: map[string]bool{}, inFlight: map[types.UID]func(*simulatedRunner) answer{},
 	}
 	sim.figures.demand = demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit, registrationTimeout: defaultRegistrationTimeout}
 	sim.restartManager()

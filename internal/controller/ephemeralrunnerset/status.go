@@ -25,7 +25,7 @@ const reasonRunnersScale = "RunnersScale"
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	set, s := p.set, p.state
 	before := set.DeepCopy()
-	p.plan.requeueBy(s.describe(&set.Status, set, p.views, p.plan))
+	p.requeueBy(s.describe(&set.Status, set, p.views, p.plan))
 	if c.options.PublishMetrics {
 		s.publishCounts(set)
 		s.publishStates(set, p.views)
@@ -34,7 +34,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if due := s.reportedAt.Add(reportPeriod); s.now.Before(due) {
-		p.plan.requeueBy(due)
+		p.requeueBy(due)
 		return nil
 	}
 	if _, err := kube.PatchStatus(ctx, c.options.Client, set, before); err != nil {
@@ -56,7 +56,7 @@ func (h *history) describe(
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
 	status.Capacity, due = h.capacity(p)
-	kube.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set)...)
+	kube.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
 	kube.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners)...)
 	return due
 }
@@ -106,15 +106,15 @@ func (h *history) capacity(p *plan) (limit *int, due time.Time) {
 			return new(t.working + 1), time.Time{}
 		}
 		return new(t.working), due
-	case h.cannotCreate():
+	case h.cannotCreate(p):
 		return new(t.working + t.waiting), time.Time{}
 	default:
 		return nil, time.Time{}
 	}
 }
 
-func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
-	degraded, outdated := h.degraded(set), h.outdated(set)
+func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []kube.Condition {
+	degraded, outdated := h.degraded(set, p), h.outdated(set)
 	summary := kube.ReadyStates(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
 	switch {
 	case outdated.Status == metav1.ConditionTrue:
@@ -126,15 +126,15 @@ func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet) []kube.Condition 
 }
 
 // cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
-func (h *history) cannotCreate() bool { return h.createWanted && h.createFailures >= degradedThreshold }
+func (h *history) cannotCreate(p *plan) bool { return p.wantsRunners() && h.creations.failing() }
 
-func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
+func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) kube.Condition {
 	f := &h.failures
 	switch {
-	case !f.isDegraded() && h.cannotCreate():
+	case !f.isDegraded() && h.cannotCreate(p):
 		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server does not take the set's runners, which is tried again: %s: correct what it names in the AutoscalingRunnerSet, or what refuses it in namespace %s",
-			strings.ReplaceAll(h.createError.Error(), "\n", "; "), set.Namespace))
+			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
 	case !f.isDegraded():
 		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
 	}

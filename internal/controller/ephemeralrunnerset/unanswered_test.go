@@ -1,10 +1,13 @@
 package ephemeralrunnerset
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -111,6 +114,50 @@ func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 	}, newSet(5))
 }
 
+// passWithoutTime runs a pass whose context has ended.
+func (f *fixture) passWithoutTime() {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.Context())
+	cancel()
+	before := f.requests["create"]
+	if _, err := f.controller.Reconcile(ctx, ctrl.Request{NamespacedName: setKey}); !errors.Is(err, context.Canceled) {
+		f.Fatalf("Reconcile() = %v", err)
+	}
+	if tried := f.requests["create"] - before; tried != 0 {
+		f.Fatalf("%d creations though the context has ended", tried)
+	}
+}
+
+// The context of a pass ends before all runners are asked for, because the API server is slow: the others are not expected, and
+// nobody waits for them.
+func TestRunnersThatWereNeverAskedForAreMadeSoon(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.passWithoutTime()
+		controllertest.Elapse(firstCreatePause)
+		f.reconcile()
+		f.wantRunners(2)
+	}, newSet(2))
+}
+
+// Where an earlier try had no answer they may exist: they are asked for again under the names that they have.
+func TestRepetitionsThatWereNeverAskedForAreRepeatedStill(t *testing.T) {
+	for name, exist := range map[string]bool{"the runners exist": true, "they do not": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.late, f.refuse, f.made = true, errNoAnswer, exist
+				f.tries()
+				controllertest.Elapse(longestAwayPause)
+				f.passWithoutTime()
+				f.refuse, f.made = nil, false
+				if tried := f.tries(); tried != 2 {
+					t.Errorf("%d creations, want both tried again", tried)
+				}
+				f.wantRunners(2)
+			}, newSet(2))
+		})
+	}
+}
+
 func TestRepetitions(t *testing.T) {
 	for name, test := range map[string]struct {
 		replicas, max        int
@@ -147,7 +194,7 @@ func TestRepetitions(t *testing.T) {
 func TestUnansweredCreationsAreNoSurplus(t *testing.T) {
 	s := newScenario(5)
 	s.add(5, idle)
-	s.out = unseen{expected: 5, unanswered: 5}
+	s.out = unseen{expected: 5, uncertain: 5}
 	s.pass()
 	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
 		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.deregister))

@@ -1,0 +1,187 @@
+package ephemeralrunnerset
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	// firstCreatePause is the pause after a failed creation. It doubles with every further one in a row, up to
+	// longestCreatePause, so that what refuses (a quota, a webhook) is not asked again at every event of a runner.
+	firstCreatePause   = time.Second
+	longestCreatePause = time.Minute
+	// longestAwayPause takes the place of longestCreatePause while the API server gives no answer, or only an error of its
+	// own: its return has to be noticed within seconds, because jobs wait.
+	longestAwayPause = 10 * time.Second
+	// expectationTimeout is how long a runner that was created may stay unseen. Watches deliver within seconds: one that is
+	// not seen for longer was deleted before it could be.
+	expectationTimeout = time.Minute
+)
+
+// creations are a set's runners that were asked for and that the watch has not shown yet. A pass observes them, keeps those that
+// its plan repeats, and may then begin, end and settle creations.
+type creations struct {
+	set types.NamespacedName
+	// expected are the names asked for, of all sets: the watch's handler meets them as well.
+	expected *kube.Expectations
+	// unanswered are the names of runners whose creation had no answer: it is tried again under the same names. shelved are
+	// those of them that nobody wants at present: the runners may exist, so they are expected for a while, but not tried again.
+	unanswered, shelved []string
+	// failures counts the times in a row that creations failed, err is what the last ones failed with, and retryAt is when the
+	// next may be tried.
+	failures int
+	err      error
+	retryAt  time.Time
+	// closed is set when the namespace is being deleted, so that nothing can be created in it any more.
+	closed bool
+}
+
+// unseen counts the runners that are not among those of a plan: they were created, or may have been.
+type unseen struct {
+	expected int
+	// uncertain is how many of the expected ones may not exist, because their creation had no answer.
+	uncertain int
+}
+
+// try is one request to create a runner.
+type try struct {
+	name string
+	// repeated is set where an earlier try under this name had no answer.
+	repeated bool
+	// asked is set when the request was made, and err is what it failed with.
+	asked bool
+	err   error
+}
+
+// observe forgets the runners that the watch has shown, which are the given ones, and those that it will not show any more, and
+// counts the rest. The watch's runners must be taken before: a name that is met in between is of one that has been deleted since.
+func (c *creations) observe(runners []*runnerView, now time.Time) unseen {
+	c.expected.Expect(c.set, c.unanswered...) // for as long as they are tried again
+	pending := c.expected.Pending(c.set)
+	for _, r := range runners {
+		c.met(pending, r.name)
+	}
+	for name, since := range pending {
+		if now.Sub(since) > expectationTimeout {
+			c.met(pending, name)
+		}
+	}
+	over := func(name string) bool { _, still := pending[name]; return !still }
+	c.unanswered, c.shelved = slices.DeleteFunc(c.unanswered, over), slices.DeleteFunc(c.shelved, over)
+	return unseen{expected: len(pending), uncertain: len(c.unanswered) + len(c.shelved)}
+}
+
+// met forgets a name if it is pending.
+func (c *creations) met(pending map[string]time.Time, name string) {
+	if _, expected := pending[name]; expected {
+		delete(pending, name)
+		c.expected.Met(c.set, name)
+	}
+}
+
+// keep has so many of the creations without an answer repeated, and shelves the others.
+func (c *creations) keep(repeat int) {
+	names := slices.Concat(c.unanswered, c.shelved)
+	c.unanswered, c.shelved = names[:repeat:repeat], names[repeat:]
+}
+
+// abandon has nothing tried again any more: what may exist is expected for a while only.
+func (c *creations) abandon() { c.unanswered = nil }
+
+// allowed reports whether runners may be created now: none in a namespace that is being deleted, or soon after a creation
+// that failed.
+func (c *creations) allowed(now time.Time) bool { return !c.closed && !now.Before(c.retryAt) }
+
+// pausedUntil returns when the pause after a creation that failed is over; zero where there is none, or nothing to wait for.
+func (c *creations) pausedUntil(now time.Time) time.Time {
+	if c.closed || !now.Before(c.retryAt) {
+		return time.Time{}
+	}
+	return c.retryAt
+}
+
+// failing reports whether creations have failed too often in a row.
+func (c *creations) failing() bool { return c.failures >= degradedThreshold }
+
+// begin returns n tries, whose names are expected from now on: first those that repeat one without an answer, so that there is
+// one runner whichever succeeds, then new ones under names from pick. No runner has these already: a creation under a name that
+// is in use is answered with AlreadyExists, which counts as success, and while jobs end all the time nothing would show that a
+// runner is missing.
+func (c *creations) begin(n int, runners []*runnerView, pick func() string) []*try {
+	used := sets.KeySet(c.expected.Pending(c.set))
+	for _, r := range runners {
+		used.Insert(r.name)
+	}
+	tries := make([]*try, 0, n)
+	add := func(name string, repeated bool) {
+		used.Insert(name)
+		c.expected.Expect(c.set, name)
+		tries = append(tries, &try{name: name, repeated: repeated})
+	}
+	for _, name := range c.unanswered {
+		add(name, true)
+	}
+	for len(tries) < n {
+		if name := pick(); !used.Has(name) {
+			add(name, false)
+		}
+	}
+	return tries
+}
+
+// end takes in what became of the tries, which are all that begin returned. Some may not have been asked, because the context
+// ended: of these no more is known than before, and a new one that nobody asked for is not expected.
+func (c *creations) end(tries []*try) {
+	c.unanswered = nil
+	for _, t := range tries {
+		switch {
+		case t.asked && made(t.err): // the watch will show it
+		case t.asked && notCreated(t.err) && t.repeated:
+			// An earlier try may have succeeded all the same, and be what fills the quota. The watch will show it, or not.
+		case t.asked && !notCreated(t.err), t.repeated: // no answer, now or before
+			c.unanswered = append(c.unanswered, t.name)
+		default: // there is no such runner
+			c.expected.Met(c.set, t.name)
+		}
+	}
+}
+
+// settle notes how the creations of a pass went, after end. After an error the next ones wait, longer after each in a row.
+func (c *creations) settle(err error, now time.Time) {
+	c.closed = apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	switch {
+	case c.closed:
+	case err == nil:
+		c.failures, c.err = 0, nil
+	default:
+		longest := longestCreatePause
+		if len(c.unanswered) > 0 {
+			longest = longestAwayPause
+		}
+		c.failures, c.err = c.failures+1, err
+		c.retryAt = now.Add(kube.ExponentialBackoff(firstCreatePause, longest, c.failures))
+	}
+}
+
+// made reports whether there is a runner of the name for which a creation was answered with err.
+func made(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }
+
+// notCreated reports whether err is the API server's answer that it did not create the object. After any other error the
+// object may exist.
+func notCreated(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
+}
