@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -65,6 +66,12 @@ func PodCondition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCon
 		}
 	}
 	return nil
+}
+
+// GracePeriod returns how long a pod that is being deleted was given to end, zero where none was. It began at deletionTimestamp
+// minus that.
+func GracePeriod(pod *corev1.Pod) time.Duration {
+	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }
 
 // WhyTerminating returns what keeps a pod that is being deleted and should have been gone at due, and what to do about it.

@@ -2,8 +2,10 @@ package kube
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestPartsOfPods(t *testing.T) {
@@ -28,5 +30,15 @@ func TestPartsOfPods(t *testing.T) {
 	}
 	if Container(&pod.Spec, "another") != nil || ContainerStatus(pod, "sidecar") != nil || PodCondition(pod, corev1.PodScheduled) != nil {
 		t.Error("what is not there was found")
+	}
+}
+
+func TestGracePeriod(t *testing.T) {
+	given := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionGracePeriodSeconds: new(int64(90))}}
+	if got := GracePeriod(given); got != 90*time.Second {
+		t.Errorf("GracePeriod() = %s, want 90s", got)
+	}
+	if got := GracePeriod(&corev1.Pod{}); got != 0 {
+		t.Errorf("GracePeriod() = %s where none was given", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -96,8 +95,7 @@ func assess(pod *corev1.Pod, wanted demand, deletingSince, now time.Time) podSta
 // too early doesn't end its session.
 func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) podState {
 	state := podState{reason: reasonReplacing, message: "the previous pod ends its session"}
-	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	left := grace + lostAfter - terminating
+	left := kube.GracePeriod(pod) + lostAfter - terminating
 	switch {
 	case !lost && left > 0:
 		state.requeueAfter = left

@@ -19,9 +19,7 @@ import (
 func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time, error) {
 	switch d.step {
 	case stepProvision:
-		c.provision(p, 0)
-	case stepProvisionAgain:
-		c.provision(p, p.memory.runnerID)
+		c.provision(p)
 	case stepDeregister:
 		c.deregister(p)
 	case stepReportRunning:
@@ -85,6 +83,7 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 			return err
 		}
 	}
+	c.noteBusy(p)
 	if c.observeFinalizing(p).nothingLeft() {
 		if err := c.finalizeEarly(ctx, p); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -22,6 +23,13 @@ func (c *askewClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // beginning is when every bubble begins.
 var beginning = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// useClock gives a new controller another clock.
+func (f *fixture) useClock(another clock.PassiveClock) {
+	options := f.controller.options
+	options.Clock = another
+	f.controller = NewController(options)
+}
 
 // By the clock of a manager that is behind, a runner was made after it began that another one had registered before.
 func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
@@ -41,9 +49,7 @@ func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
 // By the clock of a manager that is ahead, no pod would have run in time.
 func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		options := f.controller.options
-		options.Clock = &askewClock{ahead: time.Hour}
-		f.controller = NewController(options)
+		f.useClock(&askewClock{ahead: time.Hour})
 		f.settle()
 		pod := f.pod()
 		pod.CreationTimestamp = metav1.NewTime(beginning)
@@ -58,4 +64,40 @@ func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 		f.settle()
 		f.wantCalls("remove 101")
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
+}
+
+// By the clock of an API server that is ahead, a pod whose failure is noted should only be gone in an hour. Meanwhile its runner,
+// which is dead, would count against maxRunners.
+func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.useClock(&askewClock{ahead: -time.Hour})
+		f.keptBy(keeper)
+		f.elapse(defaultPendingTimeout / 2)
+		f.settle()
+		if status := f.runner().Status; status.Done() {
+			t.Fatalf("status %+v before the pod had its time", status)
+		}
+		f.comesBack(defaultPendingTimeout/2 + stuckAfter)
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodTerminating {
+			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
+		}
+	}, newRunner())
+}
+
+// What is remembered of a former pod's deletion says nothing about that of another.
+func TestAPIServerTimeIsThatOfTheSamePod(t *testing.T) {
+	const grace = time.Minute
+	m := &memory{podUID: "seen", podDeletingAt: noon.Add(-time.Hour)}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "seen"}}
+	if got := m.apiServerTime(pod, noon); got != noon {
+		t.Errorf("%s by a pod that is not being deleted, want our own time, %s", got, noon)
+	}
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(beginning.Add(grace))), new(int64(grace.Seconds()))
+	if got, want := m.apiServerTime(pod, noon), beginning.Add(time.Hour); got != want {
+		t.Errorf("%s by a pod whose deletion was first seen an hour ago, want %s", got, want)
+	}
+	pod.UID = "another"
+	if got := m.apiServerTime(pod, noon); got != beginning {
+		t.Errorf("%s by a pod whose deletion is first seen now, want %s", got, beginning)
+	}
 }

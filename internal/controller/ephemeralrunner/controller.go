@@ -68,9 +68,10 @@ type Controller struct {
 	statusGate      statusGate
 
 	mu       sync.Mutex
-	beganAt  time.Time // the first pass: as long as another manager leads there is none
-	memories map[types.UID]*memory
-	names    map[types.NamespacedName]types.UID // of the runners in memories
+	memories map[types.NamespacedName]*memory
+	// beganAt is the first pass: as long as another manager leads there is none. It never changes, and no pass goes on before it is
+	// set, so passes read it without the lock.
+	beganAt time.Time
 	// forbidden has, by namespace, when the API server last forbade to patch a pod there.
 	forbidden map[string]time.Time
 }
@@ -86,8 +87,7 @@ type key struct {
 func NewController(options Options) *Controller {
 	c := &Controller{
 		options:   options,
-		memories:  map[types.UID]*memory{},
-		names:     map[types.NamespacedName]types.UID{},
+		memories:  map[types.NamespacedName]*memory{},
 		forbidden: map[string]time.Time{},
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
@@ -122,11 +122,12 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)
 	}
-	pod, err := c.pod(ctx, runner)
+	m := c.memoryOf(runner)
+	pod, err := c.pod(ctx, runner, m)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p := c.recall(runner, pod)
+	p := c.newPass(runner, pod, m)
 	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), jobValues(runner)...)
 	requeueAt, err := c.step(ctx, p)
 	annotateAt, annotateErr := c.annotateJob(ctx, p)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -23,6 +22,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	if p.memory.finalizersRemoved || !slices.ContainsFunc(p.Finalizers, isOurs) {
 		return time.Time{}, nil
 	}
+	c.noteBusy(p)
 	o := c.observeFinalizing(p)
 	f := planFinalization(o)
 	p.memory.forced = p.memory.forced || f.forced
@@ -49,14 +49,18 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	return f.requeueAt, errors.Join(errs...)
 }
 
-// observeFinalizing gathers what a finalization depends on. It also sets memory.busy, which hasJob reads, where GitHub
-// has refused because of a job: busy stays set after the call that was refused is replaced by the next.
+// noteBusy remembers, for hasJob, that GitHub has refused to remove the registration because of a job: the call that was refused
+// is replaced by the next.
+func (c *Controller) noteBusy(p *pass) {
+	if failure := c.removal(p).failure; failure != nil && failure.kind == failureBusy {
+		p.memory.busy = true
+	}
+}
+
+// observeFinalizing gathers what a finalization depends on.
 func (c *Controller) observeFinalizing(p *pass) *finalizing {
 	now := c.options.Clock.Now()
 	provisioning, removal := p.provisioning, c.removal(p)
-	if removal.failure != nil && removal.failure.kind == failureBusy {
-		p.memory.busy = true
-	}
 	if c.options.Removed.Has(p.UID, p.memory.runnerID) {
 		removal = progress{known: true} // at its set's request
 	}
@@ -65,12 +69,11 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 		pod.state = podMissing
 	}
 	return &finalizing{
-		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: c.spent(p) && !p.died(),
+		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: p.spent() && !p.died(),
 		registered: !c.unregistered(p), provisioning: provisioning.running,
 		unseen: provisioning.known && provisioning.failure == nil && !p.hadPod() &&
 			now.Before(provisioning.finishedAt.Add(unseenFinalizingTimeout)),
-		removal: removal, forced: p.memory.forced, podDueAt: p.podDueAt(), keptReported: p.keptReported(),
-		deletingAt: p.memory.deletingAt, stoppedAt: p.memory.stoppedAt, podGoneAt: p.memory.podGoneAt, now: now,
+		removal: removal, podDueAt: p.podDueAt(now), keptReported: p.keptReported(), deletion: p.memory.deletion, now: now,
 	}
 }
 
@@ -114,16 +117,6 @@ func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
 		kube.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
 	return c.patchStatus(ctx, p, before, event)
-}
-
-// podDueAt returns when, by our clock, the pod has to be gone once it has ended, zero where it is not being deleted: after the
-// time that a pod may take to run, as for one whose failure is noted, and not before its node has had its own.
-func (p *pass) podDueAt() time.Time {
-	if p.pod == nil || p.pod.DeletionTimestamp == nil {
-		return time.Time{}
-	}
-	grace := time.Duration(ptr.Deref(p.pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	return p.memory.podDeletingAt.Add(max(pendingTimeout(p.EphemeralRunner), grace+stuckAfter))
 }
 
 // keptReported reports whether the status says that the runner has ended and that somebody keeps its pod.

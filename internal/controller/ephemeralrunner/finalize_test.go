@@ -34,7 +34,7 @@ func (f *fixture) wantGone() {
 	if f.runner() != nil || f.pod() != nil || f.secret() != nil {
 		f.Error("runner, pod or Secret is left")
 	}
-	if len(f.controller.memories)+len(f.controller.names) != 0 {
+	if len(f.controller.memories) != 0 {
 		f.Error("the runner is remembered though it is gone")
 	}
 }
@@ -302,11 +302,15 @@ func TestWhatContainerHooksMadeIsDeleted(t *testing.T) {
 		&corev1.Secret{ObjectMeta: labelled("job-secret", name)})
 }
 
+func newNamesake() *v1alpha1.EphemeralRunner {
+	return newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = "namesake" })
+}
+
 // An object that was replaced by one of the same name between two passes leaves no memory behind.
 func TestNamesakeIsAnotherRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.controller.recall(newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = "namesake" }), nil)
+		f.controller.memoryOf(newNamesake())
 		if got := len(f.controller.memories); got != 1 {
 			t.Errorf("%d runners remembered, want 1", got)
 		}
@@ -314,4 +318,33 @@ func TestNamesakeIsAnotherRunner(t *testing.T) {
 			t.Error("the former runner's registration is remembered")
 		}
 	}, newRunner())
+}
+
+// Replaced while its registration is under way: nothing is made for the former one, and all for its namesake.
+func TestNamesakeEndsTheRegistrationOfTheFormerRunner(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.hold = make(chan struct{})
+		f.reconcile()
+		f.replaceBy(newNamesake())
+		f.controller.memoryOf(f.runner())
+		f.api.sent()
+		close(f.github.hold)
+		synctest.Wait()
+		if got := f.api.sent(); got != "" {
+			t.Errorf("requests %s for a runner that is gone", got)
+		}
+		f.settle()
+		f.wantPodOf("102")
+	}, newRunner())
+}
+
+// replaceBy puts another runner in the place of the present one.
+func (f *fixture) replaceBy(another *v1alpha1.EphemeralRunner) {
+	f.Helper()
+	runner := f.runner()
+	runner.Finalizers = nil
+	api := f.api.WithWatch
+	if err := errors.Join(api.Update(f.Context(), runner), api.Delete(f.Context(), runner), api.Create(f.Context(), another)); err != nil {
+		f.Fatal(err)
+	}
 }

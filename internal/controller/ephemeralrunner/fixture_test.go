@@ -101,6 +101,13 @@ func (f *fixture) reconcile() reconcile.Result {
 	return result
 }
 
+// newPass begins a pass.
+func (f *fixture) newPass() *pass {
+	f.Helper()
+	runner := f.runner()
+	return f.controller.newPass(runner, f.pod(), f.controller.memoryOf(runner))
+}
+
 // settle runs passes without letting time pass.
 func (f *fixture) settle() {
 	f.Helper()

@@ -195,7 +195,7 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want one try", got)
 				}
-				retryAt, err := f.controller.annotateJob(t.Context(), f.controller.recall(f.runner(), f.pod()))
+				retryAt, err := f.controller.annotateJob(t.Context(), f.newPass())
 				if wait := time.Until(retryAt); err != nil || wait <= 0 || wait > forbiddenRetryAfter {
 					t.Errorf("tried again after %s, %v: nothing else may bring the runner back", wait, err)
 				}
@@ -228,7 +228,7 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 			f.settle()
 			f.setStatus(startJob)
 			f.api.refuse = map[string]error{"patch Pod": test.err}
-			p := f.controller.recall(f.runner(), f.pod())
+			p := f.newPass()
 			if _, err := f.controller.annotateJob(t.Context(), p); (err != nil) != test.fails {
 				t.Errorf("annotateJob() = %v, fails %t wanted", err, test.fails)
 			}

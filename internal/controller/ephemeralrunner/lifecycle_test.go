@@ -65,7 +65,7 @@ func TestLifeOfARunnerThatWorks(t *testing.T) {
 		if len(f.recorder.Events) != 0 {
 			t.Errorf("Event for a runner that simply succeeded: %s", <-f.recorder.Events)
 		}
-		if len(f.controller.memories)+len(f.controller.names) != 0 {
+		if len(f.controller.memories) != 0 {
 			t.Error("the runner is remembered though it is gone")
 		}
 	}, newRunner())

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -18,17 +17,15 @@ import (
 // memory is what is remembered of a runner between passes. All but shared belongs to the one worker that reconciles
 // the runner at the time. Moments are by the manager's own clock.
 type memory struct {
-	inherited bool // the runner was there when this manager began, so another one may have asked GitHub for a registration
-	runnerID  int  // id on GitHub, 0 where it is not known
+	uid       types.UID // the runner's: a later one of its name has a memory of its own
+	inherited bool      // the runner was there when this manager began, so another one may have asked GitHub for a registration
+	runnerID  int       // id on GitHub, 0 where it is not known
+
+	attempt
+	deletion
 
 	podUID             types.UID      // of the last pod seen
-	startedAt          time.Time      // runner container first seen to run in the present attempt
-	blockedAt          time.Time      // its kubelet first seen to be unable to start that
-	exitedAt           time.Time      // first seen to have exited with 0
-	ending             podState       // how its container was seen to have ended, podMissing where it was not
 	failed             *failedAttempt // nil unless its failure may have been written without an answer
-	pendingReportedAt  time.Time      // when the status last got the reason why the runner does not run
-	sidecarReported    bool           // an Event says that a sidecar has died
 	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
 	writtenVersion     string         // resourceVersion of the last status written
 	waiting            *waiting       // nil while no pod waits to run
@@ -42,23 +39,31 @@ type memory struct {
 	finalizersRemoved bool // those of the runner's object
 
 	podDeletingAt  time.Time // its pod first seen with a deletionTimestamp
-	deletingAt     time.Time // the runner first seen with a deletionTimestamp
-	stoppedAt      time.Time // first seen without a running container since then
-	podGoneAt      time.Time // first seen without a pod since then
 	hooksRefusedAt time.Time // the API server first refused to have what container hooks made deleted
 	podLeft        bool      // may not be deleted by us: garbage collection does it once the runner is gone
 	deniedAt       time.Time // a policy or webhook last denied to have the pod patched
 	busy           bool      // GitHub has refused to remove the registration, because of a job
-	forced         bool      // the pod was deleted though GitHub had not answered
 
-	// shared is also used by calls in the pool; Controller.mu guards it.
-	shared struct {
-		abandoned bool          // a registration under way is not to be followed by Secret and Pod
-		asked     bool          // this manager has asked GitHub for a registration
-		anew      bool          // it has since the last pass, so the registration known before is void
-		secret    types.UID     // of the Secret that is known to be the runner's, empty where none is
-		unstored  *registration // for which no Secret could be made, nil where there is none
-	}
+	shared provisionMemory
+}
+
+// attempt is what was seen of the present attempt to run the runner. It is forgotten as a whole once that has failed: what
+// stayed would be taken for the next attempt's, and a JIT config that is used be used again.
+type attempt struct {
+	startedAt         time.Time // runner container first seen to run
+	blockedAt         time.Time // its kubelet first seen to be unable to start it
+	exitedAt          time.Time // first seen to have exited with 0
+	pendingReportedAt time.Time // when the status last got the reason why the runner does not run
+	sidecarReported   bool      // an Event says that a sidecar has died
+	ending            podState  // how the container was seen to have ended, podMissing where it was not
+}
+
+// deletion is what was seen of a runner that is being deleted.
+type deletion struct {
+	deletingAt time.Time // first seen with a deletionTimestamp
+	stoppedAt  time.Time // first seen without a running container since then
+	podGoneAt  time.Time // first seen without a pod since then
+	forced     bool      // its pod was deleted without GitHub's consent: GitHub had its time to answer
 }
 
 // failedAttempt is an attempt whose failure was to be written to the status under that key, and why it failed.
@@ -67,17 +72,14 @@ type failedAttempt struct {
 	decision
 }
 
-// recall returns the runner with what is remembered of it, and remembers what is seen now.
-func (c *Controller) recall(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *pass {
+// newPass returns the runner with what is remembered of it, and remembers what is seen now.
+func (c *Controller) newPass(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, m *memory) *pass {
 	k := key{client.ObjectKeyFromObject(runner), runner.UID}
 	call, known := c.provisions.Last(k)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	now := c.options.Clock.Now()
-	m := c.memoryOf(k, &runner.Status)
 	p := &pass{key: k, EphemeralRunner: runner, pod: pod, memory: m, provisioning: progressOf(call, known)}
-	if m.shared.anew {
-		m.shared.anew, m.runnerID = false, 0
+	if m.shared.takeAnew() {
+		m.runnerID = 0
 	}
 	m.see(p, now)
 	m.measure(p, now)
@@ -100,27 +102,36 @@ func (c *Controller) begin(ctx context.Context) error {
 		return fmt.Errorf("list EphemeralRunners: %w", err)
 	}
 	for i := range there.Items {
-		runner := &there.Items[i]
-		c.memoryOf(key{client.ObjectKeyFromObject(runner), runner.UID}, &runner.Status).inherited = true
+		c.memoryOfLocked(&there.Items[i]).inherited = true
 	}
 	c.beganAt = c.options.Clock.Now()
 	return nil
 }
 
-// memoryOf returns what is remembered of a runner. The caller holds the lock.
-func (c *Controller) memoryOf(k key, status *v1alpha1.EphemeralRunnerStatus) *memory {
-	if former, known := c.names[k.NamespacedName]; known && former != k.uid {
-		c.forgetLocked(key{k.NamespacedName, former})
+// memoryOf returns what is remembered of a runner. What is remembered of a former one of its name is forgotten.
+func (c *Controller) memoryOf(runner *v1alpha1.EphemeralRunner) *memory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memoryOfLocked(runner)
+}
+
+// memoryOfLocked is memoryOf for a caller that holds the lock.
+func (c *Controller) memoryOfLocked(runner *v1alpha1.EphemeralRunner) *memory {
+	name := client.ObjectKeyFromObject(runner)
+	m := c.memories[name]
+	if m != nil && m.uid == runner.UID {
+		return m
 	}
-	if c.memories[k.uid] == nil {
-		c.memories[k.uid] = &memory{runnerID: recordedRunnerID(status)}
-		c.names[k.NamespacedName] = k.uid
-	}
-	return c.memories[k.uid]
+	c.forgetLocked(name)
+	m = &memory{uid: runner.UID, runnerID: recordedRunnerID(&runner.Status)}
+	c.memories[name] = m
+	return m
 }
 
 // recordedRunnerID returns the runner's id on GitHub by its status, 0 where that may be void: while a runner waits for a
-// pod another registration may have been asked for, whose answer was lost.
+// pod another registration may have been asked for, whose answer was lost. So a runner that is to be provisioned has an id only
+// where this manager has registered it, or has seen that its pod never started: nobody knows whether a container has started
+// with a JIT config that another manager has left.
 func recordedRunnerID(status *v1alpha1.EphemeralRunnerStatus) int {
 	if status.Done() || status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
 		return status.RunnerID
@@ -129,7 +140,6 @@ func recordedRunnerID(status *v1alpha1.EphemeralRunnerStatus) int {
 }
 
 // see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
-// The caller holds the lock.
 func (m *memory) see(p *pass, now time.Time) {
 	m.notePodDeletion(p.pod, now)
 	if p.pod != nil {
@@ -147,7 +157,7 @@ func (m *memory) see(p *pass, now time.Time) {
 	if p.DeletionTimestamp.IsZero() {
 		return
 	}
-	m.shared.abandoned = true
+	m.shared.abandon()
 	kube.SetIfZero(&m.deletingAt, now)
 	if p.outcome.state != podRunning {
 		kube.SetIfZero(&m.stoppedAt, now)
@@ -173,35 +183,19 @@ func (m *memory) notePodDeletion(pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// apiServerTime returns the current time by the API server's clock, as far as the pod's deletion shows it; now for a pod that
-// is not being deleted.
-func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
-	if pod == nil || m.podUID != pod.UID || m.podDeletingAt.IsZero() {
-		return now
-	}
-	return apiServerTime(pod, m.podDeletingAt, now)
-}
-
-// apiServerTime is for a pod that the pass has not noted yet.
-func (c *Controller) apiServerTime(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.options.Clock.Now()
-	if m := c.memories[runner.UID]; m != nil && !m.podDeletingAt.IsZero() {
-		return m.apiServerTime(pod, now)
-	}
-	return apiServerTime(pod, now, now)
-}
-
 // apiServerTime returns the current time by the API server's clock, of which a pod's deletion shows a moment: it began at
-// deletionTimestamp minus the grace period, and was first seen at deletingAt. Our own clock may differ, or be set; a busy runner
-// whose pod has been given an hour to end must not lose its job by that.
-func apiServerTime(pod *corev1.Pod, deletingAt, now time.Time) time.Time {
-	if pod.DeletionTimestamp == nil {
+// deletionTimestamp minus the grace period, and was first seen at podDeletingAt, or now where no pass has noted it yet. It is now
+// for a pod that is not being deleted. Our own clock may differ, or be set; a busy runner whose pod has been given an hour to end
+// must not lose its job by that.
+func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
+	if pod == nil || pod.DeletionTimestamp == nil {
 		return now
 	}
-	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - grace)
+	deletingAt := now
+	if m.podUID == pod.UID && !m.podDeletingAt.IsZero() {
+		deletingAt = m.podDeletingAt
+	}
+	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - kube.GracePeriod(pod))
 }
 
 func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
@@ -216,65 +210,10 @@ func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 
 // newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
 func (m *memory) newAttempt(anew bool) {
-	m.startedAt, m.blockedAt, m.exitedAt = time.Time{}, time.Time{}, time.Time{}
-	m.pendingReportedAt, m.sidecarReported, m.ending = time.Time{}, false, podMissing
+	m.attempt = attempt{}
 	if anew {
 		m.runnerID, m.secretDeleted = 0, false
 	}
-}
-
-// abandoned reports whether the runner is being deleted, so that nothing more is to be made for it.
-func (c *Controller) abandoned(k key) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memories[k.uid]
-	return m == nil || m.shared.abandoned
-}
-
-// noteAsked remembers that GitHub may have a registration of the runner, whatever becomes of the answer.
-func (c *Controller) noteAsked(k key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if m := c.memories[k.uid]; m != nil {
-		m.shared.asked, m.shared.anew = true, true
-	}
-}
-
-// noteSecret remembers the UID of the runner's Secret; an empty one where it is not known, or there is none.
-func (c *Controller) noteSecret(k key, secret types.UID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if m := c.memories[k.uid]; m != nil {
-		m.shared.secret, m.shared.unstored = secret, nil
-	}
-}
-
-// keepUnstored remembers a registration for which no Secret could be made. No pod is made before there is one, so its JIT
-// config is unused until then, and another registration would cost GitHub four calls for each try.
-func (c *Controller) keepUnstored(k key, registered *registration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if m := c.memories[k.uid]; m != nil {
-		m.shared.unstored = registered
-	}
-}
-
-// unstored returns the registration with that id where no Secret could be made for it, else nil.
-func (c *Controller) unstored(k key, id int) *registration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memories[k.uid]
-	if m == nil || m.shared.unstored == nil || m.shared.unstored.id != id {
-		return nil
-	}
-	return m.shared.unstored
-}
-
-// knownSecret returns the UID of the runner's Secret, empty where it is not known.
-func (c *Controller) knownSecret(p *pass) types.UID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return p.memory.shared.secret
 }
 
 // clockSkew is how far the API server's clock, which dates objects, may be from ours.
@@ -283,19 +222,15 @@ const clockSkew = time.Minute
 // unregistered reports whether GitHub can't have a registration: nobody has asked for one since the runner was made. It
 // is false for a runner that another manager may have seen.
 func (c *Controller) unregistered(p *pass) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	m := p.memory
-	return m.runnerID == 0 && !m.shared.asked && !m.inherited && p.CreationTimestamp.After(c.beganAt.Add(clockSkew))
+	return m.runnerID == 0 && !m.shared.wasAsked() && !m.inherited && p.CreationTimestamp.After(c.beganAt.Add(clockSkew))
 }
 
 // spent reports whether the registration has had its job. The report of a job's end may be late, and about an earlier
 // registration of the same name, so it counts only where there can have been no other: no attempt has failed, and where
 // another manager may have registered the runner this one has found it with its pod, and has not asked itself.
-func (c *Controller) spent(p *pass) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	alone := !p.memory.inherited || p.hadPod() && !p.memory.shared.asked
+func (p *pass) spent() bool {
+	alone := !p.memory.inherited || p.hadPod() && !p.memory.shared.wasAsked()
 	return p.Status.JobCompleted() && len(p.Status.Failures) == 0 && alone
 }
 
@@ -317,18 +252,19 @@ func (p *pass) died() bool {
 func (c *Controller) forget(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if uid, known := c.names[name]; known {
-		c.forgetLocked(key{name, uid})
-	}
+	c.forgetLocked(name)
 }
 
-// forgetLocked forgets everything about a runner. The caller holds the lock.
-func (c *Controller) forgetLocked(k key) {
-	if m := c.memories[k.uid]; m != nil {
-		m.waiting.end(c.options.Clock.Now())
+// forgetLocked forgets everything about the runner of that name, if one is known. The caller holds the lock.
+func (c *Controller) forgetLocked(name types.NamespacedName) {
+	m := c.memories[name]
+	if m == nil {
+		return
 	}
-	delete(c.names, k.NamespacedName)
-	delete(c.memories, k.uid)
+	m.shared.abandon()
+	m.waiting.end(c.options.Clock.Now())
+	delete(c.memories, name)
+	k := key{name, m.uid}
 	c.provisions.Forget(k)
 	c.deregistrations.Forget(k)
 }

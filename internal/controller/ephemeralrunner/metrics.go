@@ -37,7 +37,7 @@ type waiting struct {
 	since           time.Time
 }
 
-// measure notes what the pod waits for now. The metrics are updated when that changes. The caller holds the lock.
+// measure notes what the pod waits for now. The metrics are updated when that changes.
 func (m *memory) measure(p *pass, now time.Time) {
 	reason := ""
 	if p.outcome.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {

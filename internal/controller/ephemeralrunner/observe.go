@@ -33,30 +33,23 @@ type observation struct {
 	startableAt time.Time // when the pod could begin to start: created, or bound to a node if that was later
 	now         time.Time
 
+	attempt
 	// hadPod is set when a pod of the present attempt has been seen.
 	hadPod bool
-	// failureNoted is set when the pod's failure is in the status, since failureNotedAt; its deletion follows.
-	failureNoted   bool
-	failureNotedAt time.Time
-	// deletionDueAt is when the pod should be gone, zero where it is not being deleted; finalizers are what it waits for then.
+	// failureNoted is set when the pod's failure is in the status; its deletion follows.
+	failureNoted bool
+	// podDueAt is when the pod has to be gone once it has ended, zero where it is not being deleted.
+	podDueAt time.Time
+	// deletionDueAt is when it should be gone by the API server's clock, and finalizers are what it waits for. Both only serve the
+	// message.
 	deletionDueAt time.Time
 	finalizers    []string
-	// runnerID is the runner's id on GitHub, 0 where it is not known. Where it is known the JIT config may be stored.
+	// runnerID is the runner's id on GitHub, 0 where it is not known.
 	runnerID int
 	// provisioning is what became of the last registration in this process.
 	provisioning progress
 	// removal is what became of the last call to remove the registration.
 	removal progress
-	// startedAt is when the runner container was first seen to run in the present attempt.
-	startedAt time.Time
-	// blockedAt is when the kubelet was first seen to be unable to start it in the present attempt.
-	blockedAt time.Time
-	// exitedAt is when the runner was first seen to have exited.
-	exitedAt time.Time
-	// pendingReportedAt is when the status last got the reason why the runner does not run.
-	pendingReportedAt time.Time
-	// sidecarReported is set when an Event has said that a sidecar has died.
-	sidecarReported bool
 	// deferStatus is set when writes that only report something have to wait: see Controller.deferStatus.
 	deferStatus bool
 }
@@ -84,8 +77,7 @@ func (c *Controller) observe(p *pass) *observation {
 	m := p.memory
 	o := &observation{
 		runner: p.EphemeralRunner, pod: p.outcome, now: c.options.Clock.Now(),
-		runnerID: m.runnerID, startedAt: m.startedAt, blockedAt: m.blockedAt, exitedAt: m.exitedAt,
-		pendingReportedAt: m.pendingReportedAt, sidecarReported: m.sidecarReported,
+		attempt: m.attempt, runnerID: m.runnerID,
 		provisioning: p.provisioning,
 		removal:      c.removal(p),
 		deferStatus:  c.deferStatus(p.EphemeralRunner),
@@ -93,7 +85,7 @@ func (c *Controller) observe(p *pass) *observation {
 	o.hadPod = p.hadPod()
 	if p.pod != nil {
 		o.failureNoted = failureNoted(p.EphemeralRunner, m.podUID)
-		o.failureNotedAt = p.Status.Failures[string(m.podUID)].Time
+		o.podDueAt = p.podDueAt(o.now)
 		o.bound = p.pod.Spec.NodeName != ""
 		o.startableAt = startedHere(p.pod, o.provisioning)
 		o.deletionDueAt, o.finalizers = terminationOf(p.pod)
@@ -142,6 +134,22 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	return pod.DeletionTimestamp.Time, pod.Finalizers
 }
 
+// podDueAt returns when, by our clock, the pod has to be gone once it has ended, zero where it is not being deleted: after the
+// time that a pod may take to run, and not before its node has had its own. That time begins anew when its failure is noted:
+// the pod may have been on its way out for long, and the cache still shows one that was deleted by force a moment ago. A failure
+// dated later than now was noted by another clock.
+func (p *pass) podDueAt(now time.Time) time.Time {
+	if p.pod == nil || p.pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	deleting := p.memory.podDeletingAt
+	since := deleting
+	if noted, known := p.Status.Failures[string(p.pod.UID)]; known && !noted.After(now) {
+		since = noted.Time
+	}
+	return kube.LaterOf(since.Add(pendingTimeout(p.EphemeralRunner)), deleting.Add(kube.GracePeriod(p.pod)+stuckAfter))
+}
+
 // progressOf returns what became of a call.
 func progressOf[R any](call pool.Call[R], known bool) progress {
 	p := progress{known: known, running: call.Running(), finishedAt: call.Finished}
@@ -171,14 +179,14 @@ func runnerIDOf(pod *corev1.Pod, otherwise int) int {
 
 // pod returns the runner's pod, nil where there is none of its own. It reads the API server instead of the cache where a
 // late cache would cost a job.
-func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
+func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner, m *memory) (*corev1.Pod, error) {
 	pod, err := ownPod(ctx, c.options.Client, runner)
 	switch {
 	case err != nil:
 		return nil, err
-	case pod == nil && c.missesPod(runner):
+	case pod == nil && m.missesPod(runner):
 		return ownPod(ctx, c.options.Reader, runner)
-	case pod != nil && needsLivePod(runner, pod, c.apiServerTime(runner, pod)):
+	case pod != nil && needsLivePod(runner, pod, m.apiServerTime(pod, c.options.Clock.Now())):
 		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
 		return pod, nil
@@ -211,14 +219,11 @@ func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.Ephemera
 
 // missesPod reports whether, according to the cache, a runner at work has lost its pod, which this manager has not deleted.
 // Runners and pods come by two watches; a manager that has just become the leader may have one and wait for the other.
-func (c *Controller) missesPod(runner *v1alpha1.EphemeralRunner) bool {
+func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
 	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()
 	if !atWork || status.JobCompleted() || status.Done() || !runner.DeletionTimestamp.IsZero() {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.memories[runner.UID]
-	return m == nil || m.exitedAt.IsZero() && (m.podDeleted == "" || m.podDeleted != m.podUID)
+	return m.exitedAt.IsZero() && (m.podDeleted == "" || m.podDeleted != m.podUID)
 }

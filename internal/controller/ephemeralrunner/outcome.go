@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -188,8 +187,7 @@ func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, 
 	if reason, message = causeOf(pod); reason != "" || pod.DeletionTimestamp == nil {
 		return reason, message
 	}
-	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	if t.FinishedAt.Time.Before(pod.DeletionTimestamp.Add(-grace)) {
+	if t.FinishedAt.Time.Before(pod.DeletionTimestamp.Add(-kube.GracePeriod(pod))) {
 		return "", ""
 	}
 	return v1alpha1.ReasonPodLost, "the pod was deleted before the runner had a job"

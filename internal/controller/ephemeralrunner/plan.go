@@ -34,10 +34,8 @@ type step int
 const (
 	// stepWait: nothing to do until something changes or the time has come.
 	stepWait step = iota
-	// stepProvision: register, then create Secret and Pod.
+	// stepProvision: register, unless a JIT config is there already and unused, then create Secret and Pod.
 	stepProvision
-	// stepProvisionAgain: create the Pod with the JIT config that is there already and unused.
-	stepProvisionAgain
 	// stepReportRunning: the status has to say that the runner runs.
 	stepReportRunning
 	// stepReportPending: the status has to say why it does not run yet.
@@ -207,7 +205,7 @@ func planProvision(o *observation) decision {
 	case o.now.Before(o.provisioning.retryAt):
 		return planReport(o, refusal, o.provisioning.retryAt)
 	default:
-		return decision{step: provisionStep(o)}
+		return decision{step: stepProvision}
 	}
 }
 
@@ -216,16 +214,7 @@ func planFirstTry(o *observation) decision {
 	if o.provisioning.known {
 		return planUnseen(o)
 	}
-	return decision{step: provisionStep(o)}
-}
-
-// provisionStep returns how the next pod is made. The JIT config is there and unused only if this manager has
-// registered the runner: nobody knows whether a container has started with one that another manager has left.
-func provisionStep(o *observation) step {
-	if o.runnerID != 0 {
-		return stepProvisionAgain
-	}
-	return stepProvision
+	return decision{step: stepProvision}
 }
 
 // planReport has the status say what the runner waits for, unless it does already, and the runner reconciled again at

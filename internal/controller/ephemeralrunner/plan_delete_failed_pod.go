@@ -11,15 +11,11 @@ import (
 // registration is unused or removed. stepReplace would not do: as long as the runner is there and has not failed it
 // counts against maxRunners.
 func planDeleteFailedPod(o *observation) decision {
-	due := o.failureNotedAt.Add(pendingTimeout(o.runner))
-	if over := o.deletionDueAt.Add(stuckAfter); over.After(due) {
-		due = over // then it is taken for ended whatever its node says
-	}
 	switch {
-	case o.deletionDueAt.IsZero():
+	case o.podDueAt.IsZero():
 		return decision{step: stepDeleteFailedPod}
-	case o.now.Before(due):
-		return decision{step: stepDeleteFailedPod, requeueAt: due}
+	case o.now.Before(o.podDueAt):
+		return decision{step: stepDeleteFailedPod, requeueAt: o.podDueAt}
 	default:
 		message := kube.WhyTerminating(o.runner.Name, o.deletionDueAt, o.finalizers)
 		return decision{step: stepFail, reason: v1alpha1.ReasonPodTerminating, message: message}

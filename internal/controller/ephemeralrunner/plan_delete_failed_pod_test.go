@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
@@ -75,4 +78,38 @@ func TestFailedPodThatGoesInTimeIsFollowedByAnother(t *testing.T) {
 		f.wantPodOf("101")
 		f.wantCalls("jit")
 	}, newRunner())
+}
+
+func TestPodDueAt(t *testing.T) {
+	const long = time.Hour
+	for title, test := range map[string]struct {
+		timeout, grace time.Duration
+		deleting       time.Time // zero where it is not being deleted
+		noted          time.Time // zero where no failure is
+		want           time.Time
+	}{
+		"not being deleted":             {timeout: long},
+		"deleted just now":              {timeout: long, grace: time.Minute, deleting: noon, want: noon.Add(long)},
+		"longer grace period":           {timeout: time.Minute, grace: long, deleting: noon, want: noon.Add(long + stuckAfter)},
+		"no timeout":                    {deleting: noon, want: noon.Add(stuckAfter)},
+		"failure noted before":          {timeout: long, deleting: noon, noted: noon.Add(-time.Minute), want: noon.Add(long - time.Minute)},
+		"failure noted long before":     {timeout: time.Minute, deleting: noon, noted: noon.Add(-long), want: noon.Add(stuckAfter)},
+		"failure noted long after":      {timeout: long, grace: long, deleting: noon.Add(-2 * long), noted: noon, want: noon.Add(long)},
+		"failure noted by a fast clock": {timeout: long, deleting: noon.Add(-time.Minute), noted: noon.Add(2 * long), want: noon.Add(long - time.Minute)},
+	} {
+		t.Run(title, func(t *testing.T) {
+			p := &pass{EphemeralRunner: newRunner(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, memory: &memory{podDeletingAt: test.deleting}}
+			p.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}
+			if !test.deleting.IsZero() {
+				// By the API server's clock, whose date does not matter.
+				p.pod.DeletionTimestamp, p.pod.DeletionGracePeriodSeconds = new(metav1.NewTime(beginning)), new(int64(test.grace.Seconds()))
+			}
+			if !test.noted.IsZero() {
+				p.Status.Failures = map[string]metav1.Time{string(p.pod.UID): metav1.NewTime(test.noted)}
+			}
+			if got := p.podDueAt(noon); !got.Equal(test.want) {
+				t.Errorf("podDueAt() = %s, want %s", got, test.want)
+			}
+		})
+	}
 }

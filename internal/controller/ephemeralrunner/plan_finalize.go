@@ -45,13 +45,11 @@ type finalizing struct {
 	provisioning bool // a registration is under way; its pod may still be created
 	unseen       bool // a pod was created a moment ago and has not been seen yet
 	removal      progress
-	forced       bool      // the pod was deleted without GitHub's consent: GitHub had its time to answer
 	podDueAt     time.Time // when the pod has to be gone once it has ended, zero where it is not being deleted
 	keptReported bool      // the status says that somebody keeps the pod
-	deletingAt   time.Time // first seen to be deleted
-	stoppedAt    time.Time // first seen without a running container while being deleted
-	podGoneAt    time.Time // first seen without a pod while being deleted
 	now          time.Time
+
+	deletion
 }
 
 // planFinalization decides what becomes of a runner that is being deleted: one that can't be running a job is deleted

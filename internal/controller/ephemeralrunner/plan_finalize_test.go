@@ -7,7 +7,7 @@ import (
 
 // finalizingOf returns what is observed of a runner whose deletion began at noon.
 func finalizingOf(state podState, change ...func(*finalizing)) *finalizing {
-	o := &finalizing{pod: outcome{state: state}, bound: state != podMissing, registered: true, deletingAt: noon, now: noon}
+	o := &finalizing{pod: outcome{state: state}, bound: state != podMissing, registered: true, deletion: deletion{deletingAt: noon}, now: noon}
 	if state == podMissing {
 		o.podGoneAt = noon
 	}

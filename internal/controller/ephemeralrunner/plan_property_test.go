@@ -43,7 +43,7 @@ func anyObservation(random *rand.Rand) *observation {
 		o.exitedAt = noon
 	}
 	if chance(5) {
-		o.failureNotedAt, o.deletionDueAt = noon, noon
+		o.podDueAt = noon.Add(time.Duration(random.IntN(1200)) * time.Second)
 	}
 	return o
 }
@@ -85,7 +85,7 @@ func TestNoStepReusesAUsedJITConfig(t *testing.T) {
 	for i := range 100_000 {
 		o := anyObservation(random)
 		ran := o.ran()
-		if d := plan(o); ran && (d.step == stepRetry || d.step == stepProvisionAgain || d.step == stepProvision) {
+		if d := plan(o); ran && (d.step == stepRetry || d.step == stepProvision) {
 			t.Fatalf("seed %d, observation %d: step %d for a runner that has run: %+v", seed, i, d.step, o)
 		}
 	}
@@ -156,7 +156,7 @@ func carryOut(o *observation, d decision) bool {
 	switch d.step {
 	case stepWait, stepReportSidecar, stepReportPending, stepReportRunning:
 		return waitOn(o, d)
-	case stepProvision, stepProvisionAgain:
+	case stepProvision:
 		o.provisioning, o.runnerID = progress{known: true, finishedAt: o.now}, 8
 		o.pod, o.hadPod, o.bound = outcome{state: podNeverStarted, reason: "Rejected"}, true, true
 	case stepDeregister:
@@ -198,5 +198,5 @@ func waitOn(o *observation, d decision) bool {
 func noteFailure(o *observation) {
 	o.runner.Status.Failures[fmt.Sprint(len(o.runner.Status.Failures))] = metav1.NewTime(o.now)
 	o.runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
-	o.provisioning, o.removal, o.startedAt, o.hadPod, o.pod = progress{}, progress{}, time.Time{}, false, outcome{state: podMissing}
+	o.provisioning, o.removal, o.attempt, o.hadPod, o.pod = progress{}, progress{}, attempt{}, false, outcome{state: podMissing}
 }

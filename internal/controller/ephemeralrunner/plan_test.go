@@ -71,8 +71,8 @@ func exitedAt(at time.Time) func(*observation) { return func(o *observation) { o
 func reportedAt(at time.Time) func(*observation) {
 	return func(o *observation) { o.pendingReportedAt = at }
 }
-func terminatingSince(at time.Time) func(*observation) {
-	return func(o *observation) { o.failureNotedAt, o.deletionDueAt = at, at }
+func dueAt(at time.Time) func(*observation) {
+	return func(o *observation) { o.podDueAt = at }
 }
 
 type planCase struct {
@@ -97,20 +97,19 @@ func TestPlanProvision(t *testing.T) {
 		"refused in other words":         {given(podMissing, provisioningFailed(failureTemporary, noon.Add(time.Second)), reportedInOtherWords, reportedAt(noon)), stepWait, time.Second},
 		"refused in other words, long":   {given(podMissing, provisioningFailed(failureTemporary, noon.Add(time.Second)), reportedInOtherWords, reportedAt(noon.Add(-rewordPeriod))), stepReportPending, time.Second},
 		"refused, pause over":            {given(podMissing, unregistered, provisioningFailed(failureTemporary, noon)), stepProvision, 0},
-		"refused after registration":     {given(podMissing, provisioningFailed(failureTemporary, noon)), stepProvisionAgain, 0},
+		"refused after registration":     {given(podMissing, provisioningFailed(failureTemporary, noon)), stepProvision, 0},
 		"pod is not valid":               {given(podMissing, provisioningFailed(failureInvalid, noon)), stepFail, 0},
 		"name is somebody else's":        {given(podMissing, provisioningFailed(failureNameTaken, noon)), stepReplace, 0},
 		"lost its pod, has a job":        {given(podMissing, unregistered, provisioningFailed(failureBusy, noon.Add(time.Minute))), stepFailBusy, 0},
 		"after a restart and a failure":  {given(podMissing, unregistered, failedTimes(1, noon.Add(-time.Hour))), stepProvision, 0},
 		"namespace is being deleted":     {given(podMissing, provisioningFailed(failureClosed, noon)), stepWait, 0},
 		"after a failure, pause":         {given(podMissing, failedTimes(2, noon)), stepWait, 10 * time.Second},
-		"after a failure, pause over":    {given(podMissing, failedTimes(2, noon), after(10*time.Second)), stepProvisionAgain, 0},
-		"failure dated in the future":    {given(podMissing, failedTimes(2, noon), after(-3*time.Hour)), stepProvisionAgain, 0},
+		"after a failure, pause over":    {given(podMissing, failedTimes(2, noon), after(10*time.Second)), stepProvision, 0},
+		"failure dated in the future":    {given(podMissing, failedTimes(2, noon), after(-3*time.Hour)), stepProvision, 0},
 		"after five failures":            {given(podMissing, failedTimes(5, noon)), stepWait, 80 * time.Second},
 		"noted pod is to go":             {given(podNeverStarted, failureIsNoted), stepDeleteFailedPod, 0},
-		"noted pod is on its way out":    {given(podNeverStarted, failureIsNoted, terminatingSince(noon)), stepDeleteFailedPod, defaultPendingTimeout},
-		"noted pod stays":                {given(podNeverStarted, failureIsNoted, terminatingSince(noon), after(defaultPendingTimeout)), stepFail, 0},
-		"noted pod stays, short timeout": {given(podRunning, failureIsNoted, terminatingSince(noon), timeoutOf(time.Second), after(2*time.Second)), stepDeleteFailedPod, stuckAfter},
+		"noted pod is on its way out":    {given(podNeverStarted, failureIsNoted, dueAt(noon.Add(time.Minute))), stepDeleteFailedPod, time.Minute},
+		"noted pod stays":                {given(podNeverStarted, failureIsNoted, dueAt(noon)), stepFail, 0},
 		"pod vanished before its start":  {given(podMissing, hadPod), stepDeregister, 0},
 		"pod vanished after its start":   {given(podMissing, hadPod, seenUp), stepDeregister, 0},
 		"restart: pod of a running one":  {given(podMissing, runningReported), stepDeregister, 0},

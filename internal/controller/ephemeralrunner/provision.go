@@ -25,20 +25,21 @@ const writeTimeout = 30 * time.Second
 const noRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
 	", so nothing in it would be given the registration: name the container that runs the runner so in spec.template of the AutoscalingRunnerSet"
 
-// provision registers the runner and creates its Secret and Pod, in the pool. With the id of a known registration,
-// whose JIT config is unused, that is taken from the Secret, if it is there.
-func (c *Controller) provision(p *pass, known int) {
-	runner := p.EphemeralRunner // no copy: a pass that provisions writes no status
+// provision registers the runner and creates its Secret and Pod, in the pool. A registration that is known has an unused JIT
+// config (see recordedRunnerID), which is taken from the Secret, if it is there.
+func (c *Controller) provision(p *pass) {
+	runner, known := p.EphemeralRunner, p.memory.runnerID // no copy: a pass that provisions writes no status
+	shared := &p.memory.shared
 	c.provisions.Go(groupOf(runner), p.key, func(ctx context.Context) (int, error) {
-		if c.abandoned(p.key) {
+		if shared.isAbandoned() {
 			return 0, errAbandoned
 		}
 		ctx = withRunnerLogger(ctx, runner)
-		registered, err := c.register(ctx, p.key, runner, known)
+		registered, err := c.register(ctx, shared, runner, known)
 		if err != nil {
 			return 0, err
 		}
-		return registered.id, c.createSecretAndPod(ctx, p.key, runner, registered)
+		return registered.id, c.createSecretAndPod(ctx, shared, runner, registered)
 	})
 }
 
@@ -46,14 +47,16 @@ func (c *Controller) provision(p *pass, known int) {
 var errAbandoned = &failure{kind: failureClosed, reason: "Deleted", message: "the runner is being deleted"}
 
 // createSecretAndPod creates Secret and Pod of a registered runner, unless it is being deleted by now.
-func (c *Controller) createSecretAndPod(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, registered *registration) error {
-	if c.abandoned(k) {
+func (c *Controller) createSecretAndPod(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner,
+	registered *registration,
+) error {
+	if shared.isAbandoned() {
 		return errAbandoned
 	}
-	if err := c.createSecret(ctx, k, runner, registered); err != nil {
+	if err := c.createSecret(ctx, shared, runner, registered); err != nil {
 		return err
 	}
-	if c.abandoned(k) {
+	if shared.isAbandoned() {
 		return errAbandoned
 	}
 	return c.createPod(ctx, runner, registered.id)
@@ -70,12 +73,12 @@ type registration struct {
 }
 
 // register returns a registration whose JIT config was never used, or the one that the runner's pod has.
-func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
-	if unstored := c.unstored(k, known); unstored != nil {
+func (c *Controller) register(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
+	if unstored := shared.unstoredWith(known); unstored != nil {
 		return unstored, nil
 	}
 	if known != 0 {
-		if stored, err := c.storedRegistration(ctx, k, runner, known); err != nil || stored != nil {
+		if stored, err := c.storedRegistration(ctx, shared, runner, known); err != nil || stored != nil {
 			return stored, err
 		}
 	}
@@ -83,7 +86,7 @@ func (c *Controller) register(ctx context.Context, k key, runner *v1alpha1.Ephem
 	if err != nil {
 		return nil, notRegistered(err)
 	}
-	c.noteAsked(k)
+	shared.noteAsked()
 	config, err := c.generate(ctx, github, runner)
 	if errors.Is(err, actions.ErrRunnerExists) {
 		if used, err := c.resolveConflict(ctx, github, runner); err != nil || used != nil {

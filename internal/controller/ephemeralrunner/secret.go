@@ -40,7 +40,9 @@ func (c *Controller) readSecret(ctx context.Context, runner *v1alpha1.EphemeralR
 
 // storedRegistration returns the registration with that id from the runner's Secret; nil where there is none that can
 // be used: the Secret may still be that of an earlier registration.
-func (c *Controller) storedRegistration(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
+func (c *Controller) storedRegistration(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner,
+	known int,
+) (*registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	secret, err := c.readSecret(ctx, runner)
@@ -54,7 +56,7 @@ func (c *Controller) storedRegistration(ctx context.Context, k key, runner *v1al
 	if err != nil || id != known || len(secret.Data[secretKeyJITConfig]) == 0 {
 		return nil, nil
 	}
-	c.noteSecret(k, secret.UID)
+	shared.noteSecret(secret.UID)
 	return &registration{id: id, config: string(secret.Data[secretKeyJITConfig]), stored: true}, nil
 }
 
@@ -63,7 +65,9 @@ func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
 }
 
 // createSecret stores the JIT config. One of an earlier registration is replaced.
-func (c *Controller) createSecret(ctx context.Context, k key, runner *v1alpha1.EphemeralRunner, registered *registration) error {
+func (c *Controller) createSecret(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner,
+	registered *registration,
+) error {
 	if registered.stored {
 		return nil
 	}
@@ -75,10 +79,10 @@ func (c *Controller) createSecret(ctx context.Context, k key, runner *v1alpha1.E
 		err = c.replaceSecret(ctx, runner, secret)
 	}
 	if err != nil {
-		c.keepUnstored(k, registered)
+		shared.keepUnstored(registered)
 		return secretFailure(runner, err)
 	}
-	c.noteSecret(k, secret.UID)
+	shared.noteSecret(secret.UID)
 	return nil
 }
 
@@ -133,14 +137,14 @@ func (c *Controller) deleteSecret(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	c.noteSecret(p.key, "")
+	p.memory.shared.noteSecret("")
 	p.memory.secretDeleted = true
 	return nil
 }
 
 // ownSecret returns the UID of the runner's Secret, empty where it has none.
 func (c *Controller) ownSecret(ctx context.Context, p *pass) (types.UID, error) {
-	if known := c.knownSecret(p); known != "" {
+	if known := p.memory.shared.knownSecret(); known != "" {
 		return known, nil
 	}
 	secret, err := c.readSecret(ctx, p.EphemeralRunner)
