@@ -133,6 +133,9 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 		p.Status.Failures = map[string]metav1.Time{}
 	}
 	key := attemptKey(p)
+	if d.firstInRow {
+		clear(p.Status.Failures)
+	}
 	p.memory.failed = &failedAttempt{key, d}
 	p.Status.Failures[key] = metav1.NewTime(c.options.Clock.Now())
 	p.Status.Phase, p.Status.Ready, p.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, p.memory.runnerID

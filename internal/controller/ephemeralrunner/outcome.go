@@ -49,7 +49,8 @@ type outcome struct {
 	reason, message string
 	// passing is set when what blocks the container may be over when the kubelet tries again.
 	passing bool
-	// disrupted is set when the container exited with 0 after the pod was told to end, as an idle runner does then.
+	// disrupted is set when the end came from outside the runner: its pod was evicted, preempted, deleted, past its deadline, or
+	// lost with its node.
 	disrupted bool
 	// sidecar says which other container has died while the runner container runs; empty where none has.
 	sidecar string
@@ -78,7 +79,9 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	started := isRunning(pod, status)
 	if lost, reason, message := podLost(pod, now); lost {
 		// The last status from a node that does not answer may be older than the start.
-		return failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
+		ended := failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
+		ended.disrupted = reason != ""
+		return ended
 	}
 	if reason, message, found := initFailure(pod); found && !started {
 		return failed(false, reason, message)
@@ -130,13 +133,16 @@ func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) outcome {
 			message: fmt.Sprintf("GitHub refuses the runner version in image %s", kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))}
 	}
 	reason, message := causeOf(pod)
-	if reason == "" {
+	whole := reason != ""
+	if !whole {
 		reason, message = t.Reason, t.Message
 	}
 	if message == "" {
 		message = fmt.Sprintf("the runner container exited with code %d", t.ExitCode)
 	}
-	return failed(true, reason, message)
+	ended := failed(true, reason, message)
+	ended.disrupted = whole
+	return ended
 }
 
 func failed(started bool, reason, message string) outcome {

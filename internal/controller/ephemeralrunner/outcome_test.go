@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ var (
 	running  = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}
 	noStatus = func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }
 	evicted  = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "no memory" }
+	deadline = func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "DeadlineExceeded", "6 h" }
 )
 
 func deletedAt(at time.Time) func(*corev1.Pod) {
@@ -74,6 +76,11 @@ func failedInit(restart *corev1.ContainerRestartPolicy) func(*corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart}}
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(1, "Error")}}
 	}
+}
+
+// disruptions are the reasons of ends that come from outside the runner.
+var disruptions = []string{
+	"Evicted", "EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByPodGC", "DeadlineExceeded", v1alpha1.ReasonPodLost, v1alpha1.ReasonNodeLost,
 }
 
 func TestOutcomeOf(t *testing.T) {
@@ -110,6 +117,7 @@ func TestOutcomeOf(t *testing.T) {
 		"out of memory":                      {podWith(corev1.PodFailed, exited(137, "OOMKilled")), podFailed, "OOMKilled"},
 		"evicted while it ran":               {podWith(corev1.PodFailed, exited(137, "Error"), evicted), podFailed, "Evicted"},
 		"evicted, statuses still running":    {podWith(corev1.PodFailed, running, evicted), podFailed, "Evicted"},
+		"past its deadline":                  {podWith(corev1.PodFailed, exited(143, "Error"), deadline), podFailed, "DeadlineExceeded"},
 		"evicted before it started":          {podWith(corev1.PodFailed, corev1.ContainerState{}, noStatus, evicted), podNeverStarted, "Evicted"},
 		"evicted by request while it ran":    {podWith(corev1.PodFailed, exited(143, "Error"), disrupted("EvictionByEvictionAPI")), podFailed, "EvictionByEvictionAPI"},
 		"preempted before it started":        {podWith(corev1.PodFailed, waitingFor("ContainerCreating"), disrupted("PreemptionByScheduler")), podNeverStarted, "PreemptionByScheduler"},
@@ -127,8 +135,8 @@ func TestOutcomeOf(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := outcomeOf(test.pod, noon)
-			if byOthers := test.want == podSucceeded && test.reason != ""; got.state != test.want || got.reason != test.reason || got.disrupted != byOthers {
-				t.Errorf("state %d, reason %q; want %d, %q", got.state, got.reason, test.want, test.reason)
+			if fromOutside := slices.Contains(disruptions, test.reason); got.state != test.want || got.reason != test.reason || got.disrupted != fromOutside {
+				t.Errorf("state %d, reason %q, disrupted %t; want %d, %q, %t", got.state, got.reason, got.disrupted, test.want, test.reason, fromOutside)
 			}
 		})
 	}

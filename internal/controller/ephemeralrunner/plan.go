@@ -17,6 +17,9 @@ const (
 	// readyTimeout is how long a pod whose runner container runs may lack readiness before the status says so. Where
 	// sidecars start a second later this saves a write for every runner.
 	readyTimeout = 2 * time.Second
+	// upAfter is how long a runner container runs before what ends its pod from outside says nothing about image or template. A
+	// runner that can't start or register ends within seconds.
+	upAfter = time.Minute
 	// rewordPeriod is the shortest time between two reports of the same reason with different messages: GitHub's
 	// messages carry the id of the request and the scheduler's the number of nodes, and a thousand runners may wait
 	// for the same thing.
@@ -71,7 +74,9 @@ const (
 type decision struct {
 	step
 	reason, message string
-	requeueAt       time.Time
+	// firstInRow is set where a failure that is to be noted follows on none of those noted before.
+	firstInRow bool
+	requeueAt  time.Time
 }
 
 // progress is how far a call has got.
@@ -160,7 +165,9 @@ func planMissing(o *observation) decision {
 // planLost: the pod was there and is gone. Nobody can tell whether its container had started: it may have done so just
 // before the end, or while a watch was interrupted.
 func planLost(o *observation) decision {
-	return planFailed(o.withPod(outcome{reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished"}))
+	return planFailed(o.withPod(outcome{
+		reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished", disrupted: true,
+	}))
 }
 
 // planUnseen: the pod was made, or a job was reported, so there is or was a pod, but none was seen. Runners and pods
@@ -312,12 +319,21 @@ func planDeregistered(o *observation) decision {
 	}
 }
 
-// planRetry tries again, or gives up after the sixth attempt.
+// planRetry tries again, or gives up after the sixth attempt in a row.
 func planRetry(o *observation, how step) decision {
+	if o.wasUp() && o.pod.disrupted {
+		return decision{step: how, reason: o.pod.reason, message: o.pod.message, firstInRow: true}
+	}
 	if len(o.runner.Status.Failures) >= len(retryBackoff) {
 		return decision{step: stepFail, reason: o.pod.reason, message: o.pod.message}
 	}
 	return decision{step: how, reason: o.pod.reason, message: o.pod.message}
+}
+
+// wasUp reports whether the present attempt has shown that the runner works as it is written. Idle runners may live for weeks,
+// and be evicted or reach their pods' deadline many times.
+func (o *observation) wasUp() bool {
+	return !o.startedAt.IsZero() && !o.now.Before(o.startedAt.Add(upAfter))
 }
 
 // nextAttemptAt returns when the pause after the last failure is over: now where that failure is dated later than now.
