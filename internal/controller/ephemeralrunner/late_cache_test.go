@@ -188,6 +188,29 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 	}
 }
 
+// Somebody takes the label off by which the cache selects pods, and the runner is deleted: GitHub's word of a job counts more than
+// a cache without a pod.
+func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.controller.options.Client = podlessCache{f.api}
+		f.github.remove = actions.ErrJobStillRunning
+		f.delete()
+		for range 20 {
+			f.elapse(time.Minute)
+			f.settle()
+		}
+		if f.runner() == nil || f.pod() == nil {
+			t.Fatal("a running job was killed")
+		}
+		f.github.remove = nil
+		f.setPod(exits(0))
+		f.elapse(time.Minute)
+		f.settle()
+		f.wantGone()
+	}, newRunner())
+}
+
 // The last pod seen is that of an attempt that failed: the next one's is on its way, and would be left without its runner.
 func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 	inBubble(t, func(f *fixture) {

@@ -218,11 +218,15 @@ func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.Ephemera
 }
 
 // missesPod reports whether, according to the cache, a runner at work has lost its pod, which this manager has not deleted.
-// Runners and pods come by two watches; a manager that has just become the leader may have one and wait for the other.
+// Runners and pods come by two watches; a manager that has just become the leader may have one and wait for the other. And a pod
+// that has lost the label by which the cache selects is in none. One that is being deleted is at work if GitHub says so.
 func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
 	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()
-	if !atWork || status.JobCompleted() || status.Done() || !runner.DeletionTimestamp.IsZero() {
+	if !runner.DeletionTimestamp.IsZero() {
+		atWork = m.busy
+	}
+	if !atWork || status.JobCompleted() || status.Done() {
 		return false
 	}
 	return m.exitedAt.IsZero() && (m.podDeleted == "" || m.podDeleted != m.podUID)
