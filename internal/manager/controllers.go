@@ -155,6 +155,7 @@ func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
 func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	return ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
 		Client: d.manager.GetClient(),
+		Reader: d.manager.GetAPIReader(),
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunnerset.GitHub, error) {
 			return d.clients.client(ctx, reference)
 		},

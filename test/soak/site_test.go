@@ -59,7 +59,7 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
 	removed := removals.New(clock.RealClock{})
 	s.set = ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
-		Client: s.api, Pool: workers, Removed: removed, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
+		Client: s.api, Reader: s.api, Pool: workers, Removed: removed, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
 		GitHub: func(context.Context, credentials.Reference) (ephemeralrunnerset.GitHub, error) { return s.github, nil },
 		Proxy:  func(context.Context, credentials.Reference) (map[string][]byte, error) { return nil, nil },
 	})

@@ -34,6 +34,8 @@ type GitHub interface {
 type Options struct {
 	// Client reads from the manager's cache and writes to the API server.
 	Client client.Client
+	// Reader reads from the API server: it is asked about runners that the cache should have and has not.
+	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// Proxy returns the data of the Secret that gives runners their proxy, nil where there is none.
@@ -120,16 +122,17 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	over := p.state.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(request.NamespacedName, over)
 	c.questions.note(ctx, p.state.history, request.NamespacedName, p.views)
-	p.unseen = p.state.creations.observe(p.views, p.state.now)
+	lookErr := c.countUnseen(ctx, p)
 	p.plan = p.state.plan(p.views, demandOf(&set.Spec), p.unseen)
 	p.state.follow(p.plan)
 	p.state.creations.keep(p.plan.repeat)
 	p.requeueBy(p.plan.requeueAt)
 
-	err := c.apply(ctx, p)
+	err := errors.Join(lookErr, c.apply(ctx, p))
 	if err = errors.Join(err, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
+	p.requeueBy(p.state.creations.lookDue())
 	return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
 }
 

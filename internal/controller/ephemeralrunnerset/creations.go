@@ -22,9 +22,12 @@ const (
 	// longestAwayPause takes the place of longestCreatePause while the API server gives no answer, or only an error of its
 	// own: its return has to be noticed within seconds, because jobs wait.
 	longestAwayPause = 10 * time.Second
-	// expectationTimeout is how long a runner that was created may stay unseen. Watches deliver within seconds: one that is
-	// not seen for longer was deleted before it could be.
+	// expectationTimeout is how long a runner that was created may stay unseen until the API server is asked about it. Watches
+	// deliver within seconds: one that is not seen for longer was deleted before it could be, or the watch is broken.
 	expectationTimeout = time.Minute
+	// lookPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute, so that a
+	// scale set whose runners are replaced, which has two sets, stays within four.
+	lookPeriod = 30 * time.Second
 )
 
 // creations are a set's runners that were asked for and that the watch has not shown yet. A pass observes them, keeps those that
@@ -43,6 +46,11 @@ type creations struct {
 	retryAt  time.Time
 	// closed is set when the namespace is being deleted, so that nothing can be created in it any more.
 	closed bool
+	// lookAt is when the API server may be asked again about overdue runners, and lookErr is what the last question failed
+	// with, for as long as there are any. late are the names that it has though the watch does not show them.
+	lookAt  time.Time
+	lookErr error
+	late    []string
 }
 
 // unseen counts the runners that are not among those of a plan: they were created, or may have been.
@@ -62,30 +70,89 @@ type try struct {
 	err   error
 }
 
-// observe forgets the runners that the watch has shown, which are the given ones, and those that it will not show any more, and
-// counts the rest. The watch's runners must be taken before: a name that is met in between is of one that has been deleted since.
-func (c *creations) observe(runners []*runnerView, now time.Time) unseen {
+// observe forgets the runners that the watch has shown, which are the given ones. They must be taken before: a name that is met
+// in between is of one that has been deleted since.
+func (c *creations) observe(runners []*runnerView) {
 	c.expected.Expect(c.set, c.unanswered...) // for as long as they are tried again
 	pending := c.expected.Pending(c.set)
 	for _, r := range runners {
-		c.met(pending, r.name)
-	}
-	for name, since := range pending {
-		if now.Sub(since) > expectationTimeout {
-			c.met(pending, name)
+		if _, expected := pending[r.name]; expected {
+			c.expected.Met(c.set, r.name)
 		}
+	}
+}
+
+// overdue returns the names of the runners that should have been seen by now, if the API server may be asked about them: none
+// is given up, and made again under another name, because of what the watch does not show.
+func (c *creations) overdue(now time.Time) []string {
+	if now.Before(c.lookAt) {
+		return nil
+	}
+	var names []string
+	for name, since := range c.expected.Pending(c.set) {
+		if isOverdue(since, now) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expectationTimeout)) }
+
+// looked takes in which runners the API server has, or why it did not say. Of the overdue ones those that it has are expected
+// on, and the others are forgotten; after an error nothing is.
+func (c *creations) looked(overdue []string, existing sets.Set[string], err error, now time.Time) {
+	c.lookAt, c.lookErr = now.Add(lookPeriod), err
+	if err != nil {
+		return
+	}
+	names := sets.New(overdue...)
+	c.forget(names.Difference(existing))
+	c.renew(names.Intersection(existing))
+}
+
+// forget has runners expected no longer that do not exist.
+func (c *creations) forget(names sets.Set[string]) {
+	for name := range names {
+		c.expected.Met(c.set, name)
+	}
+}
+
+// renew has the time of runners that exist start anew, but for those whose deletion the watch has shown in the meantime. They
+// are uncertain no longer.
+func (c *creations) renew(names sets.Set[string]) {
+	late := names.Intersection(sets.KeySet(c.expected.Pending(c.set)))
+	c.expected.Expect(c.set, late.UnsortedList()...)
+	c.late = append(slices.DeleteFunc(c.late, late.Has), late.UnsortedList()...)
+	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
+}
+
+// unseen counts the runners that are expected after observe and looked, and drops what is remembered of others.
+func (c *creations) unseen(now time.Time) unseen {
+	pending, overdue := c.expected.Pending(c.set), false
+	for _, since := range pending {
+		overdue = overdue || isOverdue(since, now)
+	}
+	if !overdue {
+		c.lookErr = nil
 	}
 	over := func(name string) bool { _, still := pending[name]; return !still }
 	c.unanswered, c.shelved = slices.DeleteFunc(c.unanswered, over), slices.DeleteFunc(c.shelved, over)
+	c.late = slices.DeleteFunc(c.late, over)
 	return unseen{expected: len(pending), uncertain: len(c.unanswered) + len(c.shelved)}
 }
 
-// met forgets a name if it is pending.
-func (c *creations) met(pending map[string]time.Time, name string) {
-	if _, expected := pending[name]; expected {
-		delete(pending, name)
-		c.expected.Met(c.set, name)
+// lookDue returns when the API server is to be asked about the runners that have not been seen until then; zero where none is
+// expected.
+func (c *creations) lookDue() time.Time {
+	var oldest time.Time
+	for _, since := range c.expected.Pending(c.set) {
+		oldest = kube.EarlierOf(oldest, since)
 	}
+	if oldest.IsZero() {
+		return time.Time{}
+	}
+	return kube.LaterOf(oldest.Add(expectationTimeout), c.lookAt)
 }
 
 // keep has so many of the creations without an answer repeated, and shelves the others.

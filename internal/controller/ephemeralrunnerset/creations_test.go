@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -104,30 +105,108 @@ func TestDeletionOfTheNamespaceEndsCreations(t *testing.T) {
 	}
 }
 
-// What the plan does not repeat is expected until it would have been seen, unless it is wanted again before.
-func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
-	c := newCreations("a", "b", "c")
-	clock := clocktesting.NewFakePassiveClock(start)
-	c.expected = kube.NewExpectations(clock)
-	observe := func(want unseen, seen ...*runnerView) {
-		t.Helper()
-		if got := c.observe(seen, clock.Now()); got != want {
-			t.Errorf("after %s: unseen %+v, want %+v", clock.Since(start), got, want)
-		}
+// lateCreations are creations whose runners are not seen, and a clock.
+type lateCreations struct {
+	*testing.T
+	*creations
+	clock *clocktesting.FakePassiveClock
+}
+
+func newLateCreations(t *testing.T, unanswered ...string) lateCreations {
+	l := lateCreations{t, newCreations(unanswered...), clocktesting.NewFakePassiveClock(start)}
+	l.expected = kube.NewExpectations(l.clock)
+	return l
+}
+
+// wantUnseen observes the runners that are seen, and compares how many are not.
+func (l lateCreations) wantUnseen(want unseen, seen ...*runnerView) {
+	l.Helper()
+	l.observe(seen)
+	if got := l.unseen(l.clock.Now()); got != want {
+		l.Errorf("after %s: unseen %+v, want %+v", l.clock.Since(start), got, want)
 	}
-	observe(unseen{expected: 3, uncertain: 3})
+}
+
+// wantOverdue compares the names that the API server is asked about at a moment.
+func (l lateCreations) wantOverdue(after time.Duration, want ...string) {
+	l.Helper()
+	l.clock.SetTime(start.Add(after))
+	got := l.overdue(l.clock.Now())
+	if slices.Sort(got); !slices.Equal(got, want) {
+		l.Errorf("after %s: overdue %v, want %v", after, got, want)
+	}
+}
+
+// What the plan does not repeat is expected until the API server does not have it, unless it is wanted again before.
+func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
+	c := newLateCreations(t, "a", "b", "c")
+	c.wantUnseen(unseen{expected: 3, uncertain: 3})
 	c.keep(1)
 	if !slices.Equal(c.unanswered, []string{"a"}) || !slices.Equal(c.shelved, []string{"b", "c"}) {
 		t.Fatalf("kept %v, shelved %v", c.unanswered, c.shelved)
 	}
-	clock.SetTime(start.Add(expectationTimeout))
-	observe(unseen{expected: 3, uncertain: 3})
+	c.wantOverdue(expectationTimeout - 1)
 	c.keep(2)
-	clock.SetTime(clock.Now().Add(time.Second))
-	observe(unseen{expected: 2, uncertain: 2})
-	observe(unseen{expected: 1, uncertain: 1}, &runnerView{name: "a"})
+	c.wantUnseen(unseen{expected: 3, uncertain: 3})
+	c.wantOverdue(expectationTimeout, "c")
+	c.looked([]string{"c"}, sets.New("a"), nil, c.clock.Now())
+	c.wantUnseen(unseen{expected: 2, uncertain: 2})
+	c.wantUnseen(unseen{expected: 1, uncertain: 1}, &runnerView{name: "a"})
 	c.abandon()
-	observe(unseen{expected: 1})
-	clock.SetTime(clock.Now().Add(expectationTimeout + time.Second))
-	observe(unseen{})
+	c.wantUnseen(unseen{expected: 1})
+	c.wantOverdue(2*expectationTimeout, "b")
+}
+
+// What the API server has is expected on, for another while, and is not uncertain any more.
+func TestRunnersThatExistAreExpectedOn(t *testing.T) {
+	c := newLateCreations(t, "there", "not there")
+	c.wantUnseen(unseen{expected: 2, uncertain: 2})
+	c.keep(0)
+	c.wantOverdue(expectationTimeout, "not there", "there")
+	c.looked([]string{"there", "not there"}, sets.New("there", "another"), nil, c.clock.Now())
+	c.wantUnseen(unseen{expected: 1})
+	if !c.blind() || !slices.Equal(c.late, []string{"there"}) {
+		t.Errorf("late are %v", c.late)
+	}
+	c.wantOverdue(2*expectationTimeout - 1)
+	c.wantOverdue(2*expectationTimeout, "there")
+	c.looked([]string{"there"}, sets.New("there"), nil, c.clock.Now())
+	if len(c.late) != 1 {
+		t.Errorf("late are %v", c.late)
+	}
+	if c.wantUnseen(unseen{}, &runnerView{name: "there"}); c.blind() {
+		t.Errorf("late are %v though it was seen", c.late)
+	}
+}
+
+// Nothing follows from a question that failed, and the next one waits.
+func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) {
+	c := newLateCreations(t, "a")
+	c.observe(nil)
+	c.keep(0)
+	for after := expectationTimeout; after <= 10*expectationTimeout; after += lookPeriod {
+		c.wantOverdue(after, "a")
+		c.looked([]string{"a"}, nil, errNoAnswer, c.clock.Now())
+		c.wantUnseen(unseen{expected: 1, uncertain: 1})
+		if due := start.Add(after + lookPeriod); !c.blind() || !c.lookDue().Equal(due) {
+			t.Fatalf("after %s: blind %t, next look at %s, want it at %s", after, c.blind(), c.lookDue(), due)
+		}
+		c.wantOverdue(after + lookPeriod - 1)
+	}
+	if c.wantUnseen(unseen{}, &runnerView{name: "a"}); c.blind() || !c.lookDue().IsZero() {
+		t.Errorf("blind %t, next look at %s, though it was seen", c.blind(), c.lookDue())
+	}
+}
+
+// The watch shows the runner, and its deletion, while the API server is asked.
+func TestRunnerThatIsDeletedDuringTheLookIsNotExpected(t *testing.T) {
+	c := newLateCreations(t, "a")
+	c.observe(nil)
+	c.abandon()
+	c.wantOverdue(expectationTimeout, "a")
+	c.expected.Met(setKey, "a")
+	c.looked([]string{"a"}, sets.New("a"), nil, c.clock.Now())
+	if c.wantUnseen(unseen{}); c.blind() {
+		t.Errorf("late are %v", c.late)
+	}
 }

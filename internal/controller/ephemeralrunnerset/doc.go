@@ -11,7 +11,7 @@
 // not refilled.
 //
 // A runner counts from the moment at which it is asked for, before the watch has shown it and even where the request had no
-// answer: creations.go has the rules.
+// answer: creations.go has the rules. Where the watch does not show it in time the API server is asked: overdue.go.
 //
 // The history is lost in a restart. That is safe: every clock starts anew, so waits get longer and nothing happens twice.
 package ephemeralrunnerset

@@ -22,17 +22,21 @@ const unseenPause = time.Second
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
 	p.state.creations.abandon()
-	expected := p.state.creations.observe(p.views, c.options.Clock.Now()).expected
+	lookErr := c.countUnseen(ctx, p)
 	switch {
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })
 		err := c.deleteRunners(ctx, p, remaining)
 		requeueAfter, reportErr := c.reportLeft(ctx, p)
-		if err = errors.Join(err, reportErr); err != nil {
+		if err = errors.Join(lookErr, err, reportErr); err != nil {
 			return ctrl.Result{}, err // the next pass comes by itself, soon
 		}
 		return ctrl.Result{RequeueAfter: requeueAfter}, nil
-	case expected > 0:
+	case p.unseen.expected > 0:
+		_, reportErr := c.reportLeft(ctx, p)
+		if err := errors.Join(lookErr, reportErr); err != nil {
+			return ctrl.Result{}, err
+		}
 		return ctrl.Result{RequeueAfter: unseenPause}, nil
 	default:
 		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerEphemeralRunnerSet)
@@ -50,6 +54,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Duration, er
 	before := p.set.DeepCopy()
 	countWithDeleting(&p.set.Status, p.views)
 	p.set.Status.Capacity = new(0) // no more runners are created: jobs stay on GitHub until some can be
+	kube.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.blindnessLeft(p.set)...)
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {

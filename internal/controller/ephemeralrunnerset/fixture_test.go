@@ -49,6 +49,8 @@ type fixture struct {
 	refusals int
 	// refuseDrop is what the deletion of a Secret fails with.
 	refuseDrop error
+	// refuseList is what lists of the runners' metadata fail with.
+	refuseList error
 	// late is set while the watch does not show changes of runners yet.
 	late bool
 	// remove is what GitHub answers to the removal of a runner, asked is how often it was asked.
@@ -67,7 +69,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.controller = NewController(Options{
-			Client: f.api, Pool: workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{},
+			Client: f.api, Reader: f.api, Pool: workers, Removed: f.removed, Recorder: f.recorder, Clock: clock.RealClock{},
 			GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f, nil },
 			Proxy: func(context.Context, credentials.Reference) (map[string][]byte, error) {
 				return map[string][]byte{"http_proxy": []byte("http://proxy")}, nil
@@ -108,6 +110,15 @@ func (f *fixture) interceptors() interceptor.Funcs {
 				return refuse
 			}
 			return errors.Join(c.Create(ctx, object, options...), refuse)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, is := list.(*metav1.PartialObjectMetadataList); is {
+				f.count("list")
+				if f.refuseList != nil {
+					return f.refuseList
+				}
+			}
+			return c.List(ctx, list, options...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			if _, is := object.(*corev1.Secret); is {

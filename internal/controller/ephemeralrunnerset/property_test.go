@@ -99,7 +99,7 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 
 // standStill ends everything that is under way, and all faults.
 func (sim *simulation) standStill() {
-	sim.calm, sim.figures.maxRunners = true, max(10, sim.figures.maxRunners)
+	sim.calm, sim.frozen, sim.figures.maxRunners = true, false, max(10, sim.figures.maxRunners)
 	sim.later(firstCreatePause)
 	for len(sim.inFlight) > 0 {
 		sim.answer()
@@ -158,7 +158,7 @@ func (sim *simulation) planned() *plan {
 			s.noteAnswer(r, call)
 		}
 	}
-	p := s.plan(sim.cache, sim.seen.demand, s.creations.observe(sim.cache, sim.now()))
+	p := s.plan(sim.cache, sim.seen.demand, sim.unseen())
 	s.follow(p)
 	s.creations.keep(p.repeat)
 	return p

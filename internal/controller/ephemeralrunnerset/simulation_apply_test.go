@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // apply has the API server do what was planned, and GitHub asked. It returns how many runners were created.
@@ -153,4 +154,27 @@ func (sim *simulation) absent(names []string) int {
 		}
 	}
 	return absent
+}
+
+// unseen counts the runners that the watch does not show, as Reconcile does.
+func (sim *simulation) unseen() unseen {
+	creations := &sim.state.creations
+	creations.observe(sim.cache)
+	if overdue := creations.overdue(sim.now()); len(overdue) > 0 {
+		existing, err := sim.list()
+		creations.looked(overdue, existing, err, sim.now())
+	}
+	return creations.unseen(sim.now())
+}
+
+// list has the API server list the runners. What keeps it from serving the watch may keep it from that as well.
+func (sim *simulation) list() (sets.Set[string], error) {
+	if !sim.calm && (sim.away || sim.chance(3)) {
+		return nil, errNoAnswer
+	}
+	names := sets.New[string]()
+	for _, r := range sim.runners {
+		names.Insert(r.name)
+	}
+	return names, nil
 }

@@ -2,6 +2,7 @@ package ephemeralrunnerset
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 	"unique"
@@ -33,6 +34,7 @@ type simulation struct {
 
 	// What the controller sees, and what it remembers.
 	seen       figures
+	frozen     bool          // the watch of runners shows nothing
 	cache      []*runnerView // what the roster holds
 	controller *Controller
 	state      *setState
@@ -57,7 +59,7 @@ type simulatedRunner struct {
 	shown      bool // the cache shows it as it is
 }
 
-// maxLag is how late the cache may be: a watch that is later is restarted.
+// maxLag is how late the cache may be: a watch that is later is restarted, unless it is frozen.
 const maxLag = 20 * time.Second
 
 func newSimulation(seed uint64) *simulation {
@@ -79,6 +81,7 @@ func (sim *simulation) restartManager() {
 	sim.controller = NewController(Options{Clock: sim.clock})
 	sim.state = sim.controller.setStateOf(sim.set)
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
+	sim.frozen = false
 	sim.show(true)
 }
 
@@ -90,7 +93,7 @@ func (sim *simulation) publish() {
 
 // disturb has one thing happen.
 func (sim *simulation) disturb() {
-	sim.later(time.Duration(sim.random.IntN(6)) * time.Second)
+	sim.passTime()
 	switch sim.random.IntN(40) {
 	case 0, 1, 2:
 		sim.jobs = min(sim.jobs+sim.random.IntN(8), 40)
@@ -112,6 +115,8 @@ func (sim *simulation) disturb() {
 		sim.figures.maxRunners = sim.random.IntN(5)
 	case 16:
 		sim.away = !sim.away
+	case 17: // the watch breaks, or comes back
+		sim.frozen = !sim.frozen
 	case 8, 9, 10, 11:
 		sim.publish()
 	case 12, 13, 14:
@@ -122,6 +127,14 @@ func (sim *simulation) disturb() {
 		}
 	}
 	sim.show(sim.chance(3))
+}
+
+// passTime lets some seconds pass, and now and then, while the watch is frozen, so many that runners should have been seen.
+func (sim *simulation) passTime() {
+	sim.later(time.Duration(sim.random.IntN(6)) * time.Second)
+	if sim.frozen && sim.chance(10) {
+		sim.later(expectationTimeout)
+	}
 }
 
 // moveSet sometimes changes where the set registers its runners, perhaps to where it did before.
@@ -152,6 +165,14 @@ func (sim *simulation) show(all bool) {
 	if all || sim.chance(3) {
 		sim.seen = sim.figures
 	}
+	if !sim.frozen {
+		sim.showRunners(all)
+	}
+	sim.cache = sim.controller.roster.of(sim.set.UID)
+}
+
+// showRunners has the watch show runners, all or some.
+func (sim *simulation) showRunners(all bool) {
 	for _, r := range sim.runners {
 		if all || r.shown || sim.chance(3) || sim.now().Sub(r.changed) > maxLag {
 			r.shown = true
@@ -170,7 +191,6 @@ func (sim *simulation) show(all bool) {
 		going.deleting = true
 		sim.observe(going)
 	}
-	sim.cache = sim.controller.roster.of(sim.set.UID)
 }
 
 // observe has the watch show a runner.
@@ -184,6 +204,9 @@ func runnerKey(name string) types.NamespacedName {
 
 // answer has GitHub answer a question, if one waits.
 func (sim *simulation) answer() {
+	maps.DeleteFunc(sim.inFlight, func(uid types.UID, _ func(*simulatedRunner) answer) bool {
+		return sim.find(&runnerView{uid: uid}) == nil // it is gone, and a late watch had it asked about
+	})
 	for _, r := range sim.runners {
 		ask, asked := sim.inFlight[r.uid]
 		if !asked {

@@ -21,6 +21,9 @@ const reportPeriod = time.Second
 // reasonRunnersScale is the reason of Ready while nothing is wrong.
 const reasonRunnersScale = "RunnersScale"
 
+// reasonRunnersUnseen is the reason of Degraded while the watch does not show runners that the API server has.
+const reasonRunnersUnseen = "RunnersUnseen"
+
 // report writes the status if it changed, at most once a second, then the Events that go with it.
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	set, s := p.set, p.state
@@ -135,6 +138,8 @@ func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) kube.Condi
 		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server does not take the set's runners, which is tried again: %s: correct what it names in the AutoscalingRunnerSet, or what refuses it in namespace %s",
 			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
+	case !f.isDegraded() && h.creations.blind():
+		return h.creations.blindness(set.Namespace)
 	case !f.isDegraded():
 		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
 	}

@@ -103,7 +103,7 @@ func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 			t.Errorf("%d creations while 5 runners may exist, want none with maxRunners 2", tried)
 		}
 		waits := time.Duration(0)
-		for requeueAfter := f.reconcile().RequeueAfter; requeueAfter > 0; requeueAfter = f.reconcile().RequeueAfter {
+		for requeueAfter := f.reconcile().RequeueAfter; len(f.runners()) == 0 && requeueAfter > 0; requeueAfter = f.reconcile().RequeueAfter {
 			controllertest.Elapse(requeueAfter)
 			waits += requeueAfter
 		}

@@ -95,11 +95,13 @@ func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
 	before := c.roster.of(set.UID)
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(t.Context(), runners)
-	if got := len(before) + s.creations.observe(before, c.options.Clock.Now()).expected; got != 1 {
+	s.creations.observe(before)
+	if got := len(before) + s.creations.unseen(c.options.Clock.Now()).expected; got != 1 {
 		t.Errorf("%d runners in the pass during which it was seen, want 1", got)
 	}
 	after := c.roster.of(set.UID)
-	if got := len(after) + s.creations.observe(after, c.options.Clock.Now()).expected; got != 1 {
+	s.creations.observe(after)
+	if got := len(after) + s.creations.unseen(c.options.Clock.Now()).expected; got != 1 {
 		t.Errorf("%d runners in the next pass, want 1", got)
 	}
 }

@@ -1,0 +1,129 @@
+package ephemeralrunnerset
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+// What is done while the watch shows nothing for minutes.
+
+// passesFor has passes run for a while, and returns how many lists there were.
+func (f *fixture) passesFor(during time.Duration) int {
+	f.Helper()
+	before := f.requests["list"]
+	for range during / lookPeriod {
+		controllertest.Elapse(lookPeriod / 2)
+		_, _ = f.pass()
+		controllertest.Elapse(lookPeriod / 2)
+		_, _ = f.pass()
+	}
+	return f.requests["list"] - before
+}
+
+func (f *fixture) wantDegraded(reason string, words ...string) {
+	f.Helper()
+	got := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionDegraded)
+	if got == nil || got.Reason != reason {
+		f.Fatalf("condition %+v, want the reason %s", got, reason)
+	}
+	for _, words := range words {
+		if !strings.Contains(got.Message, words) {
+			f.Errorf("message %q does not say %q", got.Message, words)
+		}
+	}
+}
+
+// Each minute as many again were made, and maxRunners did not stop that: it is compared with what the watch shows.
+func TestRunnersThatTheWatchNeverShowsAreNotMadeAgain(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.limit(5)
+		f.late = true
+		f.reconcile()
+		if lists := f.passesFor(10 * time.Minute); lists == 0 || lists > 10*2 {
+			t.Errorf("%d lists in ten minutes, want no more than two a minute", lists)
+		}
+		f.wantRunners(3)
+		f.wantDegraded(reasonRunnersUnseen, "3 runners", setKey.Namespace, "log")
+		f.late = false
+		f.reconcile()
+		f.wantDegraded("RunnersWork")
+		if lists := f.passesFor(10 * time.Minute); lists != 0 {
+			t.Errorf("%d lists though all runners have been seen", lists)
+		}
+	}, newSet(3))
+}
+
+func TestNothingIsMadeAgainWhileRunnersCannotBeListed(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.late = true
+		f.reconcile()
+		f.refuseList = apierrors.NewForbidden(runnersGroup, "", errors.New("no list"))
+		controllertest.Elapse(expectationTimeout)
+		if _, err := f.pass(); !apierrors.IsForbidden(err) {
+			t.Errorf("the pass has the error %v", err)
+		}
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > lookPeriod {
+			t.Errorf("again in %s, want at most %s", requeueAfter, lookPeriod)
+		}
+		if lists := f.passesFor(10 * time.Minute); lists == 0 || lists > 10*2 {
+			t.Errorf("%d lists in ten minutes, want no more than two a minute", lists)
+		}
+		f.wantRunners(3)
+		f.wantDegraded(v1alpha1.ReasonReconcileFailed, "list EphemeralRunners", "no list", "grant it", setKey.Namespace)
+		f.late, f.refuseList = false, nil
+		f.reconcile()
+		f.wantDegraded("RunnersWork")
+	}, newSet(3))
+}
+
+// It is made again without an event.
+func TestRunnerThatWasDeletedBeforeItWasSeenIsMadeAgain(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.late = true
+		f.reconcile()
+		f.finish(f.runners()[0])
+		deleted := f.runners()[0]
+		if err := f.api.Delete(t.Context(), &deleted); err != nil {
+			t.Fatal(err)
+		}
+		requeueAfter := f.reconcile().RequeueAfter
+		if f.wantRunners(2); requeueAfter <= 0 || requeueAfter > expectationTimeout {
+			t.Errorf("again in %s, want at most %s", requeueAfter, expectationTimeout)
+		}
+		controllertest.Elapse(requeueAfter)
+		f.reconcile()
+		f.wantRunners(3)
+	}, newSet(3))
+}
+
+// A set that is deleted waits for runners that exist, and says for what it waits where nobody knows.
+func TestDeletedSetWaitsForRunnersThatTheWatchNeverShows(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.late = true
+		f.reconcile()
+		f.delete()
+		f.refuseList = apierrors.NewForbidden(runnersGroup, "", errors.New("no list"))
+		f.passesFor(2 * expectationTimeout)
+		f.wantDegraded(v1alpha1.ReasonReconcileFailed, "no list")
+		f.refuseList = nil
+		f.passesFor(2 * expectationTimeout)
+		f.wantDegraded(reasonRunnersUnseen)
+		f.late = false
+		f.reconcile()
+		controllertest.Elapse(reportPeriod)
+		f.reconcile()
+		f.wantDegraded("RunnersSeen")
+		f.finishAll()
+		if f.reconcile(); !f.gone() {
+			t.Error("the set is left")
+		}
+	}, newSet(2))
+}
