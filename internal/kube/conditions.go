@@ -12,35 +12,27 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Condition is what a controller says about one side of an object. The zero Status is "Unknown".
-type Condition struct {
-	Type    string
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
-}
-
 // True makes a condition that holds.
-func True(conditionType, reason, message string) Condition {
-	return Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+func True(conditionType, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
 // False makes a condition that does not hold.
-func False(conditionType, reason, message string) Condition {
-	return Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+func False(conditionType, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
 // Unknown makes a condition that nobody can judge yet.
-func Unknown(conditionType, reason, message string) Condition {
-	return Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
+func Unknown(conditionType, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
 // reasonDone is why nothing is under way and nothing stuck.
 const reasonDone = "Done"
 
 // ReadyStates sum an object up that is as its spec asks for, as kstatus understands it.
-func ReadyStates(reason, message string) []Condition {
-	return []Condition{
+func ReadyStates(reason, message string) []metav1.Condition {
+	return []metav1.Condition{
 		True(v1alpha1.ConditionReady, reason, message),
 		False(v1alpha1.ConditionProgressing, reasonDone, ""),
 		False(v1alpha1.ConditionStalled, reasonDone, ""),
@@ -48,30 +40,28 @@ func ReadyStates(reason, message string) []Condition {
 }
 
 // UnreadyStates sum up one that is not: it is on its way, or, stalled, stays as it is until somebody changes something.
-func UnreadyStates(reason, message string, stalled bool) []Condition {
+func UnreadyStates(reason, message string, stalled bool) []metav1.Condition {
 	ready := False(v1alpha1.ConditionReady, reason, message)
 	if stalled {
-		return []Condition{ready, False(v1alpha1.ConditionProgressing, reason, ""), True(v1alpha1.ConditionStalled, reason, message)}
+		return []metav1.Condition{ready, False(v1alpha1.ConditionProgressing, reason, ""), True(v1alpha1.ConditionStalled, reason, message)}
 	}
-	return []Condition{ready, True(v1alpha1.ConditionProgressing, reason, message), False(v1alpha1.ConditionStalled, reason, "")}
+	return []metav1.Condition{ready, True(v1alpha1.ConditionProgressing, reason, message), False(v1alpha1.ConditionStalled, reason, "")}
 }
 
 // maxMessage is the longest message in bytes: the schema allows 32,768 characters, and a pod's own message, repeated in every
 // status, should not make an object large.
 const maxMessage = 1024
 
-// SetConditions sets conditions as of now and for the generation, and reports whether anything but the generation changed.
-// The time of a condition changes with its status only.
-func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Time, set ...Condition) bool {
+// SetConditions sets type, status, reason and message of conditions as of now and for the generation, and reports whether anything
+// but the generation changed. The time of a condition changes with its status only.
+func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Time, set ...metav1.Condition) bool {
 	changed := false
 	for _, c := range set {
 		before := meta.FindStatusCondition(*conditions, c.Type)
-		reason, message := validReason(c.Reason), truncate(c.Message, maxMessage)
-		changed = changed || before == nil || before.Status != c.Status || before.Reason != reason || before.Message != message
-		meta.SetStatusCondition(conditions, metav1.Condition{
-			Type: c.Type, Status: c.Status, Reason: reason, Message: message,
-			ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
-		})
+		c.Reason, c.Message = validReason(c.Reason), truncate(c.Message, maxMessage)
+		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
+		changed = changed || before == nil || before.Status != c.Status || before.Reason != c.Reason || before.Message != c.Message
+		meta.SetStatusCondition(conditions, c)
 	}
 	return changed
 }

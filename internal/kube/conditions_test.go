@@ -13,7 +13,7 @@ func TestConditions(t *testing.T) {
 	var conditions []metav1.Condition
 	now := time.Unix(100, 0)
 	steps := []struct {
-		set     Condition
+		set     metav1.Condition
 		changed bool
 		since   time.Time
 	}{

@@ -37,7 +37,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 }
 
 // keepTexts leaves the messages of failures as they are that the status tells already.
-func keepTexts(conditions []kube.Condition, told []metav1.Condition) {
+func keepTexts(conditions []metav1.Condition, told []metav1.Condition) {
 	for i := range conditions {
 		before, now := meta.FindStatusCondition(told, conditions[i].Type), &conditions[i]
 		if before != nil && before.Status == now.Status && before.Reason == now.Reason && now.Reason == v1alpha1.ReasonReconcileFailed {
@@ -48,22 +48,22 @@ func keepTexts(conditions []kube.Condition, told []metav1.Condition) {
 
 // conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid. Ready is about the pod, which may run on while
 // something else fails; Progressing and Stalled then say what.
-func conditionsOf(p *pass) []kube.Condition {
+func conditionsOf(p *pass) []metav1.Condition {
 	reason, message := cmp.Or(p.state.reason, reasonStarting), p.state.message // no reason: the pass didn't come as far as the pod
 	trouble, why, stalled := p.trouble()
 	if p.obstacle != nil {
 		reason, message = trouble, why
 	}
-	ready := kube.Condition{Type: v1alpha1.ConditionReady, Status: status(p.state.ready), Reason: reason, Message: message}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: status(p.state.ready), Reason: reason, Message: message}
 	cause := cmp.Or(trouble, reason)
-	progressing := kube.Condition{Type: v1alpha1.ConditionProgressing, Status: status(!p.state.ready && !stalled), Reason: cause}
-	stuck := kube.Condition{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: cause}
+	progressing := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: status(!p.state.ready && !stalled), Reason: cause}
+	stuck := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: status(stalled), Reason: cause}
 	if stalled {
 		stuck.Message = why
 	} else {
 		progressing.Message = why
 	}
-	conditions := []kube.Condition{ready, progressing, stuck}
+	conditions := []metav1.Condition{ready, progressing, stuck}
 	switch {
 	case p.resolved != nil:
 		conditions = append(conditions, kube.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))

@@ -32,9 +32,9 @@ const (
 
 // conditionsOf returns the conditions that the pass knows the status of. The others keep the status they have, so that a
 // check on GitHub every few minutes, or one that fails, doesn't make them flicker.
-func conditionsOf(p *pass, version string) []kube.Condition {
-	conditions := []kube.Condition{versionCondition(p.set.Labels, version), listenerCondition(p)}
-	for _, optional := range []*kube.Condition{
+func conditionsOf(p *pass, version string) []metav1.Condition {
+	conditions := []metav1.Condition{versionCondition(p.set.Labels, version), listenerCondition(p)}
+	for _, optional := range []*metav1.Condition{
 		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
 		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(p, v1alpha1.ConditionQuotaExceeded), runnersCondition(p, v1alpha1.ConditionRunnersPending),
@@ -51,9 +51,9 @@ func (p *pass) answered() bool { return p.asked && !p.lastSync.Running() }
 
 // credentialsCondition distinguishes reading the credentials, which is Kubernetes' part, from having them accepted, which
 // is GitHub's. It returns nil while neither has been tried.
-func credentialsCondition(p *pass) *kube.Condition {
+func credentialsCondition(p *pass) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionCredentialsValid
-	var condition kube.Condition
+	var condition metav1.Condition
 	switch {
 	case credentials.IsVerdict(p.obstacle):
 		condition = kube.False(conditionType, credentials.Reason(p.obstacle), p.obstacle.Error())
@@ -85,10 +85,10 @@ func (p *pass) unreadBefore() bool {
 }
 
 // registeredCondition returns nil while a registration stands and nothing new is known about it.
-func registeredCondition(p *pass) *kube.Condition {
+func registeredCondition(p *pass) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionScaleSetRegistered
 	_, tooLong := errors.AsType[*nameTooLongError](p.obstacle)
-	var condition kube.Condition
+	var condition metav1.Condition
 	switch {
 	case p.deleting() && p.registration == nil && !p.searching:
 		condition = kube.False(conditionType, "Deregistered", "the scale set is gone from GitHub, or was given up")
@@ -116,7 +116,7 @@ func registeredCondition(p *pass) *kube.Condition {
 const silentAfter = 20 * time.Second
 
 // unanswered returns the condition before GitHub's first answer.
-func unanswered(p *pass) kube.Condition {
+func unanswered(p *pass) metav1.Condition {
 	const conditionType, reason = v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable
 	if !p.asked && p.failure != nil {
 		return kube.Unknown(conditionType, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+kube.WithAdvice(p.failure))
@@ -143,7 +143,7 @@ func (p *pass) unrecorded() bool {
 }
 
 // unrecordedCondition returns nil where the write only has to be repeated on a newer object.
-func unrecordedCondition(p *pass) *kube.Condition {
+func unrecordedCondition(p *pass) *metav1.Condition {
 	if p.failure == nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func unrecordedCondition(p *pass) *kube.Condition {
 
 // answerCondition returns what GitHub's answer means for the registration, nil where the answer is a failure that changes
 // nothing about one that stands.
-func answerCondition(p *pass) *kube.Condition {
+func answerCondition(p *pass) *metav1.Condition {
 	err := p.lastSync.Err
 	condition := kube.True(v1alpha1.ConditionScaleSetRegistered, reasonRegistered, "")
 	switch {
@@ -227,7 +227,7 @@ func failureReason(err error) string {
 }
 
 // labelsCondition compares with GitHub's answer, because GitHub drops labels silently.
-func labelsCondition(p *pass) *kube.Condition {
+func labelsCondition(p *pass) *metav1.Condition {
 	if !p.answered() || p.lastSync.Err != nil {
 		return nil
 	}
@@ -260,7 +260,7 @@ func someOf(names []string) string {
 }
 
 // listenerCondition returns what is wrong with the listener's pod, or else what the listener reports of itself.
-func listenerCondition(p *pass) kube.Condition {
+func listenerCondition(p *pass) metav1.Condition {
 	const conditionType = v1alpha1.ConditionListenerReady
 	listener, runnerSet := p.listener(), p.runnerSet()
 	if listener == nil || runnerSet == nil {
@@ -286,14 +286,10 @@ func listenerCondition(p *pass) kube.Condition {
 }
 
 // runnersCondition copies a condition of the EphemeralRunnerSet, and returns nil where there is none.
-func runnersCondition(p *pass, conditionType string) *kube.Condition {
+func runnersCondition(p *pass, conditionType string) *metav1.Condition {
 	runnerSet := p.runnerSet()
 	if runnerSet == nil {
 		return nil
 	}
-	found := meta.FindStatusCondition(runnerSet.Status.Conditions, conditionType)
-	if found == nil {
-		return nil
-	}
-	return &kube.Condition{Type: conditionType, Status: found.Status, Reason: found.Reason, Message: found.Message}
+	return meta.FindStatusCondition(runnerSet.Status.Conditions, conditionType)
 }

@@ -15,7 +15,7 @@ import (
 // summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there,
 // or stuck until somebody changes something. The reason is that of the first step, in the order in which a set is set up,
 // that isn't done.
-func summary(p *pass, conditions []metav1.Condition) []kube.Condition {
+func summary(p *pass, conditions []metav1.Condition) []metav1.Condition {
 	if p.deleting() {
 		reason, message := p.deletionStage()
 		return p.progressingSummary(reason, message)
@@ -87,7 +87,7 @@ func unregistered(conditions []metav1.Condition) *metav1.Condition {
 }
 
 // runningSummary returns the summary of a set whose objects are all there.
-func (p *pass) runningSummary(conditions []metav1.Condition) []kube.Condition {
+func (p *pass) runningSummary(conditions []metav1.Condition) []metav1.Condition {
 	if message := p.refusal(); message != "" {
 		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, message, false)
 	}
@@ -154,7 +154,7 @@ func (p *pass) readyReason(conditions []metav1.Condition) (reason, message strin
 }
 
 // progressingSummary returns the summary of a set that is on its way to ready, or is held up by a request that failed.
-func (p *pass) progressingSummary(reason, message string) []kube.Condition {
+func (p *pass) progressingSummary(reason, message string) []metav1.Condition {
 	if p.failure != nil {
 		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false)
 	}

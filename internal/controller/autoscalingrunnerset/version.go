@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -19,7 +21,7 @@ var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9
 
 // versionCondition compares the version of the chart that made the object with the manager's. A difference has no other
 // effect: what the user wrote goes on working, and the next `helm upgrade` of the set removes the difference.
-func versionCondition(labels map[string]string, manager string) kube.Condition {
+func versionCondition(labels map[string]string, manager string) metav1.Condition {
 	chart := labels[v1alpha1.LabelVersion]
 	switch {
 	case chart == "":

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -33,19 +34,19 @@ const reasonCompleted = "Completed"
 
 // readiness returns the conditions that sum the status up for kubectl wait and kstatus. A runner that works has Ready
 // alone: every byte of it is written once for each runner.
-func readiness(status *v1alpha1.EphemeralRunnerStatus) []kube.Condition {
+func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	switch status.Phase {
 	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
 		return kube.UnreadyStates(status.Reason, status.Message, true)
 	case v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return []kube.Condition{kube.False(v1alpha1.ConditionReady, reasonCompleted, "the runner has exited")}
+		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, reasonCompleted, "the runner has exited")}
 	case v1alpha1.EphemeralRunnerPhaseRunning:
 		if status.Ready {
-			return []kube.Condition{kube.True(v1alpha1.ConditionReady, "Running", "")}
+			return []metav1.Condition{kube.True(v1alpha1.ConditionReady, "Running", "")}
 		}
-		return []kube.Condition{kube.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, and a container of its pod is not ready")}
+		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, and a container of its pod is not ready")}
 	default:
-		return []kube.Condition{kube.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending), status.Message)}
+		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending), status.Message)}
 	}
 }
 
@@ -122,7 +123,7 @@ func hasJob(p *pass) bool {
 
 // finish writes a phase that a runner does not leave any more, then deletes its pod and Secret.
 func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision,
-	events []kube.Event, conditions ...kube.Condition,
+	events []kube.Event, conditions ...metav1.Condition,
 ) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status

@@ -58,7 +58,7 @@ func (c *Controller) existing(ctx context.Context, set *v1alpha1.EphemeralRunner
 func (c *creations) blind() bool { return c.lookErr != nil || len(c.late) > 0 }
 
 // blindness returns the condition that says so, and why no runners are made in their place.
-func (c *creations) blindness(namespace string) kube.Condition {
+func (c *creations) blindness(namespace string) metav1.Condition {
 	if c.lookErr != nil {
 		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonReconcileFailed, fmt.Sprintf(
 			"runners that were created in namespace %s over %s ago have not been seen, and whether they exist cannot be found out, so none are made in their place: %s",
@@ -71,13 +71,13 @@ func (c *creations) blindness(namespace string) kube.Condition {
 
 // blindnessLeft returns the condition for a set that is being deleted: it is the only cause of Degraded that such a set waits
 // for, and the only one of which it says that it is over.
-func (c *creations) blindnessLeft(set *v1alpha1.EphemeralRunnerSet) []kube.Condition {
+func (c *creations) blindnessLeft(set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
 	if c.blind() {
-		return []kube.Condition{c.blindness(set.Namespace)}
+		return []metav1.Condition{c.blindness(set.Namespace)}
 	}
 	told := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
 	if told == nil || told.Reason != v1alpha1.ReasonReconcileFailed && told.Reason != reasonRunnersUnseen {
 		return nil
 	}
-	return []kube.Condition{kube.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners that were created last have been seen, or do not exist")}
+	return []metav1.Condition{kube.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners that were created last have been seen, or do not exist")}
 }

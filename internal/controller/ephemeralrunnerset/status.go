@@ -116,7 +116,7 @@ func (h *history) capacity(p *plan) (limit *int, due time.Time) {
 	}
 }
 
-func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []kube.Condition {
+func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []metav1.Condition {
 	degraded, outdated := h.degraded(set, p), h.outdated(set)
 	summary := kube.ReadyStates(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
 	switch {
@@ -131,7 +131,7 @@ func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []kube.C
 // cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
 func (h *history) cannotCreate(p *plan) bool { return p.wantsRunners() && h.creations.failing() }
 
-func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) kube.Condition {
+func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Condition {
 	f := &h.failures
 	switch {
 	case !f.isDegraded() && h.cannotCreate(p):
@@ -148,7 +148,7 @@ func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) kube.Condi
 		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
 
-func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) kube.Condition {
+func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
 	if !h.failures.isOutdated() {
 		return kube.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has refused no runner of this template")
 	}

@@ -41,7 +41,7 @@ func waitsOf(runners []*runnerView) (quota, other wait) {
 }
 
 // waitConditions returns conditions that say what runners wait for. One that no runner has ever waited for is left out.
-func waitConditions(before []metav1.Condition, runners []*runnerView) []kube.Condition {
+func waitConditions(before []metav1.Condition, runners []*runnerView) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
@@ -54,8 +54,8 @@ func waitConditions(before []metav1.Condition, runners []*runnerView) []kube.Con
 		pending = kube.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe ephemeralrunner %s", runnersWait(other.runners), other.message, other.example))
 	}
-	var conditions []kube.Condition
-	for _, c := range []kube.Condition{refused, pending} {
+	var conditions []metav1.Condition
+	for _, c := range []metav1.Condition{refused, pending} {
 		if c.Status == metav1.ConditionTrue || meta.FindStatusCondition(before, c.Type) != nil {
 			conditions = append(conditions, c)
 		}
