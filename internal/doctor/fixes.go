@@ -23,6 +23,7 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonReconcileFailed:      "correct the value that the message names, or grant the manager what it lacks; the charts' Roles do",
 	v1alpha1.ReasonNameTooLong:          "create the scale set again under a shorter name; runnerScaleSetName may keep the one that jobs ask for",
 	v1alpha1.ReasonRunnersNotCreated:    "correct what the API server refuses: a field of the template, a policy or webhook of the namespace, or a right that the manager lacks",
+	v1alpha1.ReasonRunnersUnseen:        "see in the manager's log what keeps it from watching EphemeralRunners; the charts' Roles let it list and watch them",
 	v1alpha1.ReasonInvalidConfiguration: "correct what the message names in the scale set; the listener takes it over without a restart",
 	v1alpha1.ReasonPublishFailed:        "see that the listener reaches the API server, and that its Role and RoleBinding are there, which the manager makes again",
 	v1alpha1.ReasonPodNameTaken:         "delete or rename the pod that the message names",

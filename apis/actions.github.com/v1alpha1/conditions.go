@@ -18,7 +18,7 @@ const (
 	ConditionCredentialsValid = "CredentialsValid"
 	// ConditionListenerReady: a listener holds the message session and polls.
 	ConditionListenerReady = "ListenerReady"
-	// ConditionDegraded: runners fail before they get a job; the message carries the pod's own reason.
+	// ConditionDegraded: runners fail before they get a job, and the message carries the pod's own reason; or none can be made, or seen.
 	ConditionDegraded = "Degraded"
 	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes there is only a probe now and then.
 	ConditionRunnerOutdated = "RunnerOutdated"

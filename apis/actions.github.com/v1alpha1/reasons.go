@@ -70,6 +70,8 @@ const (
 	ReasonPendingTimeout = "PendingTimeout"
 	// ReasonRunnersNotCreated: runners are wanted, and the API server does not take their objects.
 	ReasonRunnersNotCreated = "RunnersNotCreated"
+	// ReasonRunnersUnseen: runners were made that the manager's watch does not show, and none are made in their place.
+	ReasonRunnersUnseen = "RunnersUnseen"
 	// ReasonRunnerNameTaken: GitHub has a runner of that name already.
 	ReasonRunnerNameTaken = "RunnerNameTaken"
 	// ReasonRegistrationFailed: GitHub did not register the runner, and none of its known reasons is why.

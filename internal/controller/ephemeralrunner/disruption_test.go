@@ -13,8 +13,9 @@ import (
 func TestDisruptionsOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		up     bool
+		slow   bool // GitHub, when it is asked to remove the registration
 		failed bool
-	}{"after long": {up: true}, "at once": {failed: true}} {
+	}{"after long": {up: true}, "at once": {failed: true}, "at once, GitHub is slow": {slow: true, failed: true}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				for range 2 * len(retryBackoff) {
@@ -27,7 +28,14 @@ func TestDisruptionsOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 					if test.up {
 						f.elapse(upAfter)
 					}
+					answered := make(chan struct{})
+					f.github.holdRemove = answered
 					f.setPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; evicted(p) })
+					f.settle()
+					if test.slow {
+						f.elapse(2 * upAfter)
+					}
+					close(answered)
 					f.settle()
 					f.elapse(retryBackoff[len(retryBackoff)-1])
 				}

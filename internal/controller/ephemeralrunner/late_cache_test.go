@@ -1,10 +1,14 @@
 package ephemeralrunner
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -209,6 +213,36 @@ func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
 		f.settle()
 		f.wantGone()
 	}, newRunner())
+}
+
+// An uninstallation takes away the right to read pods before the runner is gone: that the pod is not in the cache is all there is to
+// know then, and the deletion ends as it would have.
+func TestDeletionEndsThoughTheMissingPodMayNotBeRead(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.github.remove = actions.ErrJobStillRunning
+		f.delete()
+		f.settle()
+		if err := f.api.Delete(t.Context(), f.pod(), client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		f.controller.options.Reader = podsForbidden{f.api}
+		for range 6 {
+			f.elapse(time.Minute)
+			f.settle()
+		}
+		f.wantGone()
+	}, newRunner())
+}
+
+// podsForbidden is an API server that lets nobody read pods.
+type podsForbidden struct{ client.Reader }
+
+func (r podsForbidden) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if _, ok := object.(*corev1.Pod); ok {
+		return apierrors.NewForbidden(corev1.Resource("pods"), key.Name, errors.New("the Role is gone"))
+	}
+	return r.Reader.Get(ctx, key, object, options...)
 }
 
 // The last pod seen is that of an attempt that failed: the next one's is on its way, and would be left without its runner.

@@ -51,6 +51,7 @@ type memory struct {
 // stayed would be taken for the next attempt's, and a JIT config that is used be used again.
 type attempt struct {
 	startedAt         time.Time // runner container first seen to run
+	endedAt           time.Time // first seen to have ended after that, or without its pod
 	blockedAt         time.Time // its kubelet first seen to be unable to start it
 	exitedAt          time.Time // first seen to have exited with 0
 	pendingReportedAt time.Time // when the status last got the reason why the runner does not run
@@ -153,6 +154,9 @@ func (m *memory) see(p *pass, now time.Time) {
 	p.outcome = outcomeOf(p.pod, m.apiServerTime(p.pod, now))
 	if p.outcome.over() && m.ending != podSucceeded {
 		m.ending = p.outcome.state
+	}
+	if !m.startedAt.IsZero() && (p.outcome.over() || p.outcome.state == podMissing) {
+		kube.SetIfZero(&m.endedAt, now)
 	}
 	if p.DeletionTimestamp.IsZero() {
 		return

@@ -185,7 +185,7 @@ func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner, 
 	case err != nil:
 		return nil, err
 	case pod == nil && m.missesPod(runner):
-		return ownPod(ctx, c.options.Reader, runner)
+		return c.missedPod(ctx, runner)
 	case pod != nil && needsLivePod(runner, pod, m.apiServerTime(pod, c.options.Clock.Now())):
 		return kube.LivePod(ctx, c.options.Client, pod)
 	default:
@@ -224,10 +224,20 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
 	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()
 	if !runner.DeletionTimestamp.IsZero() {
-		atWork = m.busy
+		atWork = atWork || m.busy
 	}
 	if !atWork || status.JobCompleted() || status.Done() {
 		return false
 	}
-	return m.exitedAt.IsZero() && (m.podDeleted == "" || m.podDeleted != m.podUID)
+	return m.exitedAt.IsZero() && !m.podLeft && (m.podDeleted == "" || m.podDeleted != m.podUID)
+}
+
+// missedPod reads the pod from the API server. Of a runner that is being deleted it believes the cache where that is forbidden: the
+// right to read pods goes with the scale set's Role, which may be deleted first, and the deletion has its own deadline.
+func (c *Controller) missedPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
+	pod, err := ownPod(ctx, c.options.Reader, runner)
+	if apierrors.IsForbidden(err) && !runner.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	return pod, err
 }

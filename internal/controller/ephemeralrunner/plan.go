@@ -333,7 +333,7 @@ func planRetry(o *observation, how step) decision {
 // wasUp reports whether the present attempt has shown that the runner works as it is written. Idle runners may live for weeks,
 // and be evicted or reach their pods' deadline many times.
 func (o *observation) wasUp() bool {
-	return !o.startedAt.IsZero() && !o.now.Before(o.startedAt.Add(upAfter))
+	return !o.startedAt.IsZero() && !o.endedAt.Before(o.startedAt.Add(upAfter))
 }
 
 // nextAttemptAt returns when the pause after the last failure is over: now where that failure is dated later than now.

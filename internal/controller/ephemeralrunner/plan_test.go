@@ -67,6 +67,7 @@ var (
 func after(d time.Duration) func(*observation) { return func(o *observation) { o.now = noon.Add(d) } }
 func drained(o *observation)                   { o.pod.disrupted = true }
 func passing(o *observation)                   { o.pod.passing, o.blockedAt = true, noon }
+func endedAt(at time.Time) func(*observation)  { return func(o *observation) { o.endedAt = at } }
 func exitedAt(at time.Time) func(*observation) { return func(o *observation) { o.exitedAt = at } }
 func reportedAt(at time.Time) func(*observation) {
 	return func(o *observation) { o.pendingReportedAt = at }
@@ -160,9 +161,9 @@ func TestPlanOutcomes(t *testing.T) {
 		"failed, GitHub is being asked":        {given(podFailed, asking), stepWait, 0},
 		"failed, GitHub agreed":                {given(podFailed, agreed), stepRetryAnew, 0},
 		"failed, GitHub agreed, sixth time":    {given(podFailed, agreed, failedTimes(5, noon)), stepFail, 0},
-		"evicted after long, sixth time":       {given(podFailed, agreed, drained, seenUp, failedTimes(5, noon)), stepRetryAnew, 0},
-		"evicted at once, sixth time":          {given(podFailed, agreed, drained, failedTimes(5, noon)), stepFail, 0},
-		"crashed after long, sixth time":       {given(podFailed, agreed, seenUp, failedTimes(5, noon)), stepFail, 0},
+		"evicted after long, sixth time":       {given(podFailed, agreed, drained, seenUp, endedAt(noon), failedTimes(5, noon)), stepRetryAnew, 0},
+		"evicted at once, sixth time":          {given(podFailed, agreed, drained, seenUp, endedAt(noon.Add(-time.Second)), failedTimes(5, noon)), stepFail, 0},
+		"crashed after long, sixth time":       {given(podFailed, agreed, seenUp, endedAt(noon), failedTimes(5, noon)), stepFail, 0},
 		"failed, GitHub says busy":             {given(podFailed, removalFailed(failureBusy, noon.Add(busyRetryAfter))), stepFailBusy, 0},
 		"failed, GitHub is away":               {given(podFailed, removalFailed(failureTemporary, noon.Add(time.Second))), stepReportPending, time.Second},
 		"failed, GitHub was away":              {given(podFailed, removalFailed(failureTemporary, noon)), stepDeregister, 0},

@@ -27,11 +27,13 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })
 		err := c.deleteRunners(ctx, p, remaining)
-		requeueAfter, reportErr := c.reportLeft(ctx, p)
+		requeueAt, reportErr := c.reportLeft(ctx, p)
 		if err = errors.Join(lookErr, err, reportErr); err != nil {
 			return ctrl.Result{}, err // the next pass comes by itself, soon
 		}
-		return ctrl.Result{RequeueAfter: requeueAfter}, nil
+		p.requeueBy(requeueAt)
+		p.requeueBy(p.state.creations.lookDue())
+		return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
 	case p.unseen.expected > 0:
 		_, reportErr := c.reportLeft(ctx, p)
 		if err := errors.Join(lookErr, reportErr); err != nil {
@@ -44,12 +46,12 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 }
 
 // reportLeft keeps the counts in the status true while the set drains: its AutoscalingRunnerSet shows how many runners it
-// waits for, and gives the room of those that are gone to the set that takes this one's place. It returns after how long it
-// is to be called again, 0 where it has done its work.
-func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Duration, error) {
+// waits for, and gives the room of those that are gone to the set that takes this one's place. It returns when it is to be
+// called again, zero where it has done its work.
+func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error) {
 	now := c.options.Clock.Now()
-	if wait := p.state.reportedAt.Add(reportPeriod).Sub(now); wait > 0 {
-		return wait, nil
+	if due := p.state.reportedAt.Add(reportPeriod); now.Before(due) {
+		return due, nil
 	}
 	before := p.set.DeepCopy()
 	countWithDeleting(&p.set.Status, p.views)
@@ -60,7 +62,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Duration, er
 	if wrote {
 		p.state.reportedAt = now
 	}
-	return 0, client.IgnoreNotFound(err)
+	return time.Time{}, client.IgnoreNotFound(err)
 }
 
 // publishLeft keeps the metrics true as well, unless another set has taken this one's place: then they are its metrics.

@@ -60,11 +60,11 @@ func (c *creations) blind() bool { return c.lookErr != nil || len(c.late) > 0 }
 // blindness returns the condition that says so, and why no runners are made in their place.
 func (c *creations) blindness(namespace string) metav1.Condition {
 	if c.lookErr != nil {
-		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonReconcileFailed, fmt.Sprintf(
+		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
 			"runners that were created in namespace %s over %s ago have not been seen, and whether they exist cannot be found out, so none are made in their place: %s",
 			namespace, expectationTimeout, kube.WithAdvice(c.lookErr)))
 	}
-	return kube.True(v1alpha1.ConditionDegraded, reasonRunnersUnseen, fmt.Sprintf(
+	return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
 		"%d runners that were created in namespace %s over %s ago exist, but the manager's watch of EphemeralRunners does not show them, so nothing is done for them, and none are made in their place; the manager's log says what keeps it from watching",
 		len(c.late), namespace, expectationTimeout))
 }
@@ -76,7 +76,7 @@ func (c *creations) blindnessLeft(set *v1alpha1.EphemeralRunnerSet) []metav1.Con
 		return []metav1.Condition{c.blindness(set.Namespace)}
 	}
 	told := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
-	if told == nil || told.Reason != v1alpha1.ReasonReconcileFailed && told.Reason != reasonRunnersUnseen {
+	if told == nil || told.Reason != v1alpha1.ReasonRunnersUnseen {
 		return nil
 	}
 	return []metav1.Condition{kube.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners that were created last have been seen, or do not exist")}

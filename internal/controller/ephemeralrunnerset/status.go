@@ -21,9 +21,6 @@ const reportPeriod = time.Second
 // reasonRunnersScale is the reason of Ready while nothing is wrong.
 const reasonRunnersScale = "RunnersScale"
 
-// reasonRunnersUnseen is the reason of Degraded while the watch does not show runners that the API server has.
-const reasonRunnersUnseen = "RunnersUnseen"
-
 // report writes the status if it changed, at most once a second, then the Events that go with it.
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	set, s := p.set, p.state

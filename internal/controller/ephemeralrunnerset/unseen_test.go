@@ -51,7 +51,7 @@ func TestRunnersThatTheWatchNeverShowsAreNotMadeAgain(t *testing.T) {
 			t.Errorf("%d lists in ten minutes, want no more than two a minute", lists)
 		}
 		f.wantRunners(3)
-		f.wantDegraded(reasonRunnersUnseen, "3 runners", setKey.Namespace, "log")
+		f.wantDegraded(v1alpha1.ReasonRunnersUnseen, "3 runners", setKey.Namespace, "log")
 		f.late = false
 		f.reconcile()
 		f.wantDegraded("RunnersWork")
@@ -77,7 +77,7 @@ func TestNothingIsMadeAgainWhileRunnersCannotBeListed(t *testing.T) {
 			t.Errorf("%d lists in ten minutes, want no more than two a minute", lists)
 		}
 		f.wantRunners(3)
-		f.wantDegraded(v1alpha1.ReasonReconcileFailed, "list EphemeralRunners", "no list", "grant it", setKey.Namespace)
+		f.wantDegraded(v1alpha1.ReasonRunnersUnseen, "list EphemeralRunners", "no list", "grant it", setKey.Namespace)
 		f.late, f.refuseList = false, nil
 		f.reconcile()
 		f.wantDegraded("RunnersWork")
@@ -104,6 +104,25 @@ func TestRunnerThatWasDeletedBeforeItWasSeenIsMadeAgain(t *testing.T) {
 	}, newSet(3))
 }
 
+// No event has to come for the next look, though runners of the set are left that the watch shows.
+func TestDeletedSetComesBackToLookForRunners(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.reconcile() // which shows the first two
+		f.late = true
+		f.publish(3)
+		f.reconcile()
+		f.delete()
+		f.refuseList = apierrors.NewForbidden(runnersGroup, "", errors.New("no list"))
+		f.passesFor(2 * expectationTimeout)
+		f.refuseList = nil
+		controllertest.Elapse(reportPeriod)
+		if after := f.reconcile().RequeueAfter; after == 0 || after > expectationTimeout {
+			t.Errorf("the set is reconciled again after %s, want the next look", after)
+		}
+	}, newSet(2))
+}
+
 // A set that is deleted waits for runners that exist, and says for what it waits where nobody knows.
 func TestDeletedSetWaitsForRunnersThatTheWatchNeverShows(t *testing.T) {
 	inBubble(t, func(f *fixture) {
@@ -112,10 +131,10 @@ func TestDeletedSetWaitsForRunnersThatTheWatchNeverShows(t *testing.T) {
 		f.delete()
 		f.refuseList = apierrors.NewForbidden(runnersGroup, "", errors.New("no list"))
 		f.passesFor(2 * expectationTimeout)
-		f.wantDegraded(v1alpha1.ReasonReconcileFailed, "no list")
+		f.wantDegraded(v1alpha1.ReasonRunnersUnseen, "no list")
 		f.refuseList = nil
 		f.passesFor(2 * expectationTimeout)
-		f.wantDegraded(reasonRunnersUnseen)
+		f.wantDegraded(v1alpha1.ReasonRunnersUnseen)
 		f.late = false
 		f.reconcile()
 		controllertest.Elapse(reportPeriod)
