@@ -9,13 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 // What the documentation shows as YAML is what GitHub, Kubernetes or one of the charts takes.
@@ -59,13 +57,7 @@ func (r *reader) checkYAML(text string) error {
 
 // checkObject decodes an object as the API server does, which refuses fields that the kind doesn't have.
 func checkObject(text string) error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	decoder := serializer.NewCodecFactory(kinds.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	if _, _, err := decoder.Decode([]byte(text), nil, nil); err != nil {
 		return err
 	}

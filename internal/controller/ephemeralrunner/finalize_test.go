@@ -66,6 +66,24 @@ func TestRunnerThatItsSetHadRemovedGoesWithoutAnotherCall(t *testing.T) {
 	}
 }
 
+// elapseMinutes lets so many minutes pass, with passes after each.
+func (f *fixture) elapseMinutes(minutes int) {
+	f.Helper()
+	for range minutes {
+		f.elapse(time.Minute)
+		f.settle()
+	}
+}
+
+// endsItsJob has the runner exit and GitHub agree, after which nothing may be left of a runner that is being deleted.
+func (f *fixture) endsItsJob() {
+	f.Helper()
+	f.github.remove = nil
+	f.setPod(exits(0))
+	f.elapseMinutes(1)
+	f.wantGone()
+}
+
 func TestBusyRunnerDrains(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.remove = actions.ErrJobStillRunning
@@ -80,18 +98,11 @@ func TestBusyRunnerDrains(t *testing.T) {
 		// GitHub goes away: that it has spoken of a job is not forgotten, not even in a restart.
 		f.github.remove = errGitHubAway
 		f.restart()
-		for range 20 {
-			f.elapse(time.Minute)
-			f.settle()
-		}
+		f.elapseMinutes(20)
 		if f.pod() == nil {
 			t.Fatal("a running job was killed")
 		}
-		f.github.remove = nil
-		f.setPod(exits(0))
-		f.elapse(time.Minute)
-		f.settle()
-		f.wantGone()
+		f.endsItsJob()
 	}, newRunner())
 }
 

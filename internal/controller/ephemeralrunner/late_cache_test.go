@@ -200,18 +200,11 @@ func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
 		f.controller.options.Client = podlessCache{f.api}
 		f.github.remove = actions.ErrJobStillRunning
 		f.delete()
-		for range 20 {
-			f.elapse(time.Minute)
-			f.settle()
-		}
+		f.elapseMinutes(20)
 		if f.runner() == nil || f.pod() == nil {
 			t.Fatal("a running job was killed")
 		}
-		f.github.remove = nil
-		f.setPod(exits(0))
-		f.elapse(time.Minute)
-		f.settle()
-		f.wantGone()
+		f.endsItsJob()
 	}, newRunner())
 }
 
@@ -227,10 +220,7 @@ func TestDeletionEndsThoughTheMissingPodMayNotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.controller.options.Reader = podsForbidden{f.api}
-		for range 6 {
-			f.elapse(time.Minute)
-			f.settle()
-		}
+		f.elapseMinutes(6)
 		f.wantGone()
 	}, newRunner())
 }

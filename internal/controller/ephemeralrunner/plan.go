@@ -321,13 +321,11 @@ func planDeregistered(o *observation) decision {
 
 // planRetry tries again, or gives up after the sixth attempt in a row.
 func planRetry(o *observation, how step) decision {
-	if o.wasUp() && o.pod.disrupted {
-		return decision{step: how, reason: o.pod.reason, message: o.pod.message, firstInRow: true}
-	}
-	if len(o.runner.Status.Failures) >= len(retryBackoff) {
+	firstInRow := o.wasUp() && o.pod.disrupted
+	if !firstInRow && len(o.runner.Status.Failures) >= len(retryBackoff) {
 		return decision{step: stepFail, reason: o.pod.reason, message: o.pod.message}
 	}
-	return decision{step: how, reason: o.pod.reason, message: o.pod.message}
+	return decision{step: how, reason: o.pod.reason, message: o.pod.message, firstInRow: firstInRow}
 }
 
 // wasUp reports whether the present attempt has shown that the runner works as it is written. Idle runners may live for weeks,
