@@ -2,11 +2,13 @@ package actions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"mime"
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -28,11 +30,24 @@ func (x *exchange) answerError() error {
 	if assumed {
 		until = now.Add(limitedPause)
 	}
-	if !limited && !assumed {
+	switch {
+	case !limited && !assumed:
+		return failure
+	case failure.StatusCode == http.StatusServiceUnavailable || failure.webPage:
+		if limited {
+			failure.RetryAt = earlier(until, now.Add(unavailablePause))
+		}
 		return failure
 	}
 	failure.rateLimited = true
 	return &RateLimitedError{Endpoint: failure.Endpoint, Until: until, Assumed: assumed, Err: failure}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // isSecondaryLimit reports whether a 403 is the REST API's secondary limit, which need not have a header that says so: GitHub's
@@ -42,8 +57,9 @@ func isSecondaryLimit(answer *response) bool {
 	if answer.status != http.StatusForbidden || json.Unmarshal(answer.body, &body) != nil {
 		return false
 	}
-	return strings.HasSuffix(body.DocumentationURL, "secondary-rate-limits") || strings.HasSuffix(body.DocumentationURL, "abuse-rate-limits") ||
-		strings.Contains(strings.ToLower(body.Message), "secondary rate limit")
+	page := string(body.DocumentationURL)
+	return strings.HasSuffix(page, "secondary-rate-limits") || strings.HasSuffix(page, "abuse-rate-limits") ||
+		strings.Contains(strings.ToLower(string(body.Message)), "secondary rate limit")
 }
 
 // answer describes the last answer.
@@ -59,7 +75,7 @@ func (x *exchange) answer() *Error {
 		ActivityID: quote(x.last.header.Get(headerActivityID)),
 		RequestID:  quote(x.last.header.Get(headerRequestID)),
 		Credential: x.request.credential,
-		webPage:    isWebPage(x.last),
+		webPage:    x.last.hasMarkup(),
 	}
 	if x.redirect != nil {
 		failure.redirect = bare(x.redirect)
@@ -67,12 +83,7 @@ func (x *exchange) answer() *Error {
 	return failure
 }
 
-func isWebPage(answer *response) bool {
-	mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type"))
-	return mediaType == "text/html" || answer.hasMarkup()
-}
-
-// hasMarkup reports whether the body is a page, whatever its headers call it.
+// hasMarkup reports whether the body is a page. Its Content-Type says nothing: some frameworks call every text, even none, HTML.
 func (r *response) hasMarkup() bool { return bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("<")) }
 
 // redact takes the request's credential out of a foreign text: a proxy's or debugging server's error page may echo it.
@@ -85,14 +96,43 @@ func (x *exchange) redact(text string) string {
 
 // errorBody has the keys of the service's, the REST API's and the wrapped form of errors.
 type errorBody struct {
-	Message  string `json:"message"`
-	TypeName string `json:"typeName"`
+	Message textOrJSON `json:"message"`
+	// TypeName is the full name of the service's exception, TypeKey the short one.
+	TypeName textOrNone `json:"typeName"`
+	TypeKey  textOrNone `json:"typeKey"`
 	// Error and Details are set instead when a component in between wrapped the service's answer.
-	Error   string `json:"error"`
-	Details string `json:"details"`
+	Error   textOrJSON `json:"error"`
+	Details textOrJSON `json:"details"`
 	// DocumentationURL is the REST API's link to the page about the failure.
-	DocumentationURL string `json:"documentation_url"`
+	DocumentationURL textOrNone `json:"documentation_url"`
 }
+
+// Fields of an error are decoded into these: one of an unexpected type must not hide the others.
+type (
+	// textOrNone is empty where a field is no text.
+	textOrNone string
+	// textOrJSON is the field's JSON where it is no text.
+	textOrJSON string
+)
+
+// UnmarshalJSON implements json.Unmarshaler. It never fails.
+func (t *textOrNone) UnmarshalJSON(value []byte) error {
+	if json.Unmarshal(value, (*string)(t)) != nil {
+		*t = ""
+	}
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It never fails.
+func (t *textOrJSON) UnmarshalJSON(value []byte) error {
+	if json.Unmarshal(value, (*string)(t)) != nil {
+		*t = textOrJSON(value)
+	}
+	return nil
+}
+
+// exception returns the name of the service's exception.
+func (b *errorBody) exception() string { return string(cmp.Or(b.TypeName, b.TypeKey)) }
 
 // explain reads what an answer says about its failure.
 func explain(answer *response) (message, typeName string) {
@@ -106,32 +146,30 @@ func explain(answer *response) (message, typeName string) {
 	}
 	if mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type")); mediaType == "text/plain" {
 		// The text is the message; but a server that names no type sends JSON as text, too, and what it means must not be lost.
-		return text, body.TypeName
+		return text, body.exception()
 	}
-	if body.Details != "" && body.TypeName == "" {
+	if body.Details != "" && body.exception() == "" {
 		body.unwrap()
 	}
-	switch {
-	case body.Message != "":
-		return body.Message, body.TypeName
-	case body.Error != "":
-		return body.Error, body.TypeName
-	}
-	return text, body.TypeName
+	return cmp.Or(string(body.Message), string(body.Error), text), body.exception()
 }
 
 var exceptionName = regexp.MustCompile(`[\w.]+Exception`)
 
 // unwrap looks for the service's own error in the details: JSON somewhere in a text, or at least an exception's name.
 func (b *errorBody) unwrap() {
-	if start := strings.Index(b.Details, "{"); start >= 0 {
+	details := string(b.Details)
+	if start := strings.Index(details, "{"); start >= 0 {
 		var inner errorBody
-		if json.NewDecoder(strings.NewReader(b.Details[start:])).Decode(&inner) == nil && inner.TypeName != "" {
-			b.TypeName, b.Message = inner.TypeName, inner.Message
+		if json.NewDecoder(strings.NewReader(details[start:])).Decode(&inner) == nil && inner.exception() != "" {
+			b.TypeName, b.Message = textOrNone(inner.exception()), inner.Message
 			return
 		}
 	}
-	b.TypeName, b.Message = exceptionName.FindString(b.Details), b.Details
+	b.TypeName = textOrNone(exceptionName.FindString(details))
+	if b.TypeName != "" || b.Message == "" {
+		b.Message = b.Details
+	}
 }
 
 // shortError is an error whose text may quote what is foreign. Its cause stays as it is.

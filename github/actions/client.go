@@ -56,9 +56,7 @@ type RequestInfo struct {
 	// StatusCode is 0 when no complete answer came; then Err says why.
 	StatusCode int
 	Duration   time.Duration
-	// Attempt counts from 1 within a call.
-	Attempt int
-	Err     error
+	Err        error
 	// RateLimit is what the answer said of the credential's limit; nil where it said nothing, as the Actions service does.
 	RateLimit *RateLimit
 	// TokenExpires is when the personal access token of the request expires; zero where the answer did not say.
@@ -100,6 +98,9 @@ type Client struct {
 	// renewFrom is set when the renewal of a connection that is still good has failed: the next one is tried at this time at
 	// the earliest, in Unix nanoseconds. Zero sets no limit.
 	renewFrom atomic.Int64
+	// reconnectFrom is set when a registration has failed: a connection that is only suspected to be outdated is replaced at
+	// this time at the earliest. As renewFrom.
+	reconnectFrom atomic.Int64
 }
 
 // deadlines are fields because tests shorten them.
@@ -134,9 +135,6 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: client.deadlines.call}
 	return client, nil
 }
-
-// ConfigURL returns where the client's runners register.
-func (c *Client) ConfigURL() *ConfigURL { return c.config }
 
 // CloseIdleConnections lets go of connections that carry no call. Use it when a client is replaced.
 func (c *Client) CloseIdleConnections() { c.transport.CloseIdleConnections() }

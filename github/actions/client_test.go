@@ -25,7 +25,7 @@ func TestNewClientChecksItsArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := client.ConfigURL(); got.Repository != "web" || got.String() != "https://github.com/acme/web" {
+	if got := client.config; got.Repository != "web" || got.String() != "https://github.com/acme/web" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -21,8 +21,8 @@ const (
 	unknownLifetime = 5 * time.Minute
 	// longestLifetime bounds what is believed of a token.
 	longestLifetime = 24 * time.Hour
-	// renewalPause is how long the present token does, if it has not ended, after a renewal that failed: else each call of
-	// that minute would wait for one of its own.
+	// renewalPause is how long a still valid token is used before a failed renewal is retried: else each call of that minute
+	// would wait for one of its own.
 	renewalPause = 10 * time.Second
 )
 
@@ -30,7 +30,7 @@ const (
 type connection struct {
 	serviceURL *url.URL
 	token      string
-	// since is when GitHub named the address.
+	// since is when GitHub gave address and token.
 	since   time.Time
 	expires time.Time
 }
@@ -71,14 +71,16 @@ func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
 // alone: every runner's call would ask again otherwise, and GitHub extends the limit of those who do. Its state needs
 // no lock because it never runs twice at a time.
 func (c *Client) connectUnlessLimited() func(context.Context, *connection) (*connection, error) {
-	var limited *RateLimitedError
+	var failure error
 	return func(ctx context.Context, _ *connection) (*connection, error) {
-		if limited != nil && c.clock.Now().Before(limited.Until) {
-			return nil, limited
+		if now := c.clock.Now(); RetryAt(failure, now).After(now) {
+			return nil, failure
 		}
-		fresh, err := c.connect(ctx)
-		limited, _ = errors.AsType[*RateLimitedError](err)
-		return fresh, err
+		var fresh *connection
+		if fresh, failure = c.connect(ctx); failure != nil {
+			c.reconnectFrom.Store(c.clock.Now().Add(connectionTrust).UnixNano())
+		}
+		return fresh, failure
 	}
 }
 

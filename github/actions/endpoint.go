@@ -28,8 +28,8 @@ const (
 
 // endpoint says what an answer means that names no exception.
 type endpoint struct {
-	// missing is the meaning of 404, conflict that of 409; nil when there is no particular one.
-	missing, conflict error
+	// missing is the meaning of 404, conflict that of 409, unprocessable that of 422; nil when there is no particular one.
+	missing, conflict, unprocessable error
 	// missingByAnyName applies missing also when the answer names an exception that says nothing to us.
 	missingByAnyName bool
 }
@@ -60,7 +60,8 @@ var endpoints = map[string]endpoint{
 	EndpointGenerateJITConfig: {missing: ErrScaleSetNotFound, conflict: ErrRunnerExists},
 	EndpointGetRunner:         {missing: ErrRunnerNotFound},
 	EndpointFindRunner:        {missing: ErrRunnerNotFound},
-	EndpointRemoveRunner:      {missing: ErrRunnerNotFound},
+	// With 422 GitHub's REST API refuses to remove a busy runner. Doubt counts as busy: a job may depend on it.
+	EndpointRemoveRunner:      {missing: ErrRunnerNotFound, conflict: ErrJobStillRunning, unprocessable: ErrJobStillRunning},
 	EndpointGetAcquirableJobs: {},
 	EndpointCreateSession:     {missing: ErrScaleSetNotFound, conflict: ErrSessionConflict},
 	EndpointRefreshSession:    {missing: ErrSessionNotFound, missingByAnyName: true}, // RunnerAdminException

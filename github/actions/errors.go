@@ -30,7 +30,7 @@ var (
 	ErrUnauthorized = errors.New("credential refused")
 	// ErrInvalidCredentials are credentials that can't work, found without asking GitHub.
 	ErrInvalidCredentials = errors.New("invalid credentials")
-	// ErrForeignAnswer is an answer in HTML, which neither the Actions service nor the REST API gives: it is that of a proxy,
+	// ErrForeignAnswer is an answer in markup, which neither the Actions service nor the REST API gives: it is that of a proxy,
 	// gateway or firewall on the way and says nothing about what was asked for.
 	ErrForeignAnswer = errors.New("the answer is not of GitHub's API")
 	// ErrTruncated is an answer that broke off.
@@ -67,10 +67,13 @@ type Error struct {
 	RequestID  string
 	// Credential names the credential that the call carried, one of the Credential… constants.
 	Credential string
+	// RetryAt is when the answer, which speaks of no rate limit, wants the call to be repeated, at most a minute ahead; zero where
+	// it does not say.
+	RetryAt time.Time
 
 	// rateLimited keeps a 403 that means "later" from being taken for a refused credential.
 	rateLimited bool
-	// webPage is an answer in HTML.
+	// webPage is an answer in markup.
 	webPage bool
 	// renewed is set when the credential was renewed before the call, because GitHub had refused the one before.
 	renewed bool
@@ -130,6 +133,8 @@ func (e *Error) meaning() error {
 		return ErrUnauthorized
 	case http.StatusConflict:
 		return endpoints[e.Endpoint].conflict
+	case http.StatusUnprocessableEntity:
+		return endpoints[e.Endpoint].unprocessable
 	case http.StatusNotFound, http.StatusGone:
 		return endpoints[e.Endpoint].meaningOfNotFound(e.TypeName)
 	}
@@ -171,11 +176,14 @@ func (e *RateLimitedError) Error() string {
 // Unwrap returns the answer.
 func (e *RateLimitedError) Unwrap() error { return e.Err }
 
-// RetryAt is when a call that failed with err may be repeated: at the time that suits the caller, or when GitHub wants to be asked
-// again, whichever is later.
+// RetryAt is when a call that failed with err may be repeated: at the time that suits the caller, or when GitHub, or a gateway that
+// answers 503 in its place, wants to be asked again, whichever is later. That of a gateway is at most a minute ahead.
 func RetryAt(err error, suits time.Time) time.Time {
 	if limited, ok := errors.AsType[*RateLimitedError](err); ok && limited.Until.After(suits) {
 		return limited.Until
+	}
+	if answer, ok := errors.AsType[*Error](err); ok && answer.RetryAt.After(suits) {
+		return answer.RetryAt
 	}
 	return suits
 }

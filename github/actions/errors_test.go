@@ -67,24 +67,49 @@ var sorted = cmp.Transformer("set", func(names []string) map[string]bool {
 	return set
 })
 
+// A 409 may have another reason than the name: what GitHub says goes with the error, for whoever finds nothing of that name.
+func TestATakenNameKeepsWhatGitHubSaid(t *testing.T) {
+	s := newServer(t)
+	answer := reply{status: 409, body: exception("QuotaException", "too many runners"), header: map[string]string{headerActivityID: "activity"}}
+	s.on(jitCall, answer)
+	s.on("POST "+scaleSetsURL, answer)
+	_, registering := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
+	_, creating := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{Name: "big"})
+	for want, err := range map[error]error{ErrRunnerExists: registering, ErrScaleSetExists: creating} {
+		if !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+		for _, said := range []string{"too many runners", "QuotaException", "[ActivityId activity]"} {
+			if !strings.Contains(err.Error(), said) {
+				t.Errorf("%v lacks %q", err, said)
+			}
+		}
+	}
+}
+
 // Bodies of errors, a taken name that another component wrapped, and plain text.
 func TestBodiesOfErrors(t *testing.T) {
 	const plain, html = "text/plain; charset=utf-8", "text/html"
 	wrapped := `{"error":"Bad request","details":"upstream said: ` + strings.ReplaceAll(exception("RunnerScaleSetExistsException", "taken"), `"`, `\"`) + `"}`
 	for name, test := range map[string]struct{ contentType, body, message, typeName string }{
-		"service":          {"application/json", exception("XException", "why"), "why", "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
-		"REST":             {"application/json", `{"message":"Not Found","documentation_url":"https://x"}`, "Not Found", ""},
-		"plain text":       {plain, `{"message":"not JSON"}`, `{"message":"not JSON"}`, ""},
-		"no type named":    {plain, exception("XException", "why"), exception("XException", "why"), "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
-		"HTML":             {html, "<h1>502</h1>", "<h1>502</h1>", ""},
-		"empty":            {"", "", "no explanation was given", ""},
-		"white space":      {"", " \n", "no explanation was given", ""},
-		"an array":         {"application/json", `["x"]`, `["x"]`, ""},
-		"no known key":     {"application/json", `{"reason":"x"}`, `{"reason":"x"}`, ""},
-		"only error":       {"application/json", `{"error":"x"}`, "x", ""},
-		"wrapped JSON":     {"application/json", wrapped, "taken", "GitHub.Some.WebApi.RunnerScaleSetExistsException, GitHub.Some.WebApi"},
-		"wrapped text":     {"application/json", `{"error":"e","details":"a.b.RunnerScaleSetExistsException: taken"}`, "a.b.RunnerScaleSetExistsException: taken", "a.b.RunnerScaleSetExistsException"},
-		"wrapped nonsense": {"application/json", `{"error":"e","details":"{{{"}`, "{{{", ""},
+		"service":           {"application/json", exception("XException", "why"), "why", "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
+		"REST":              {"application/json", `{"message":"Not Found","documentation_url":"https://x"}`, "Not Found", ""},
+		"plain text":        {plain, `{"message":"not JSON"}`, `{"message":"not JSON"}`, ""},
+		"no type named":     {plain, exception("XException", "why"), exception("XException", "why"), "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
+		"HTML":              {html, "<h1>502</h1>", "<h1>502</h1>", ""},
+		"empty":             {"", "", "no explanation was given", ""},
+		"white space":       {"", " \n", "no explanation was given", ""},
+		"an array":          {"application/json", `["x"]`, `["x"]`, ""},
+		"no known key":      {"application/json", `{"reason":"x"}`, `{"reason":"x"}`, ""},
+		"only error":        {"application/json", `{"error":"x"}`, "x", ""},
+		"only a short name": {"application/json", `{"typeKey":"XException","message":"why"}`, "why", "XException"},
+		"an odd field":      {"application/json", `{"typeName":"XException","message":"why","error":{"code":1}}`, "why", "XException"},
+		"odd fields":        {"application/json", `{"typeName":7,"typeKey":null,"message":["why"],"error":1}`, `["why"]`, ""},
+		"details with name": {"application/json", `{"error":"e","details":` + exception("XException", "why") + `}`, "why", "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
+		"details without":   {"application/json", `{"message":"why","details":[{"field":"name"}]}`, "why", ""},
+		"wrapped JSON":      {"application/json", wrapped, "taken", "GitHub.Some.WebApi.RunnerScaleSetExistsException, GitHub.Some.WebApi"},
+		"wrapped text":      {"application/json", `{"error":"e","details":"a.b.RunnerScaleSetExistsException: taken"}`, "a.b.RunnerScaleSetExistsException: taken", "a.b.RunnerScaleSetExistsException"},
+		"wrapped nonsense":  {"application/json", `{"error":"e","details":"{{{"}`, "{{{", ""},
 	} {
 		message, typeName := explain(&response{header: map[string][]string{"Content-Type": {test.contentType}}, body: []byte(test.body)})
 		if message != test.message || typeName != test.typeName {

@@ -120,7 +120,6 @@ func (x *exchange) RoundTrip(outgoing *http.Request) (*http.Response, error) {
 	info := RequestInfo{
 		Endpoint: x.request.endpoint,
 		Duration: x.client.clock.Since(start),
-		Attempt:  x.attempt,
 		Err:      err,
 	}
 	if answer != nil {

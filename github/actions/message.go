@@ -38,7 +38,8 @@ type Message struct {
 	Unknown []string
 }
 
-// JobMessageBase is what all entries about jobs have. Times are zero (IsZero) until they are known.
+// JobMessageBase is what all entries about jobs have; not all of it has a reader in this module. Times are zero (IsZero) until
+// they are known.
 type JobMessageBase struct {
 	RunnerRequestID    int64     `json:"runnerRequestId"`
 	RepositoryName     string    `json:"repositoryName"`
@@ -58,7 +59,6 @@ type JobMessageBase struct {
 // JobAvailable offers a job: acquire it by its RunnerRequestID.
 type JobAvailable struct {
 	JobMessageBase
-	AcquireJobURL string `json:"acquireJobUrl"`
 }
 
 // JobAssigned says that a job was given to the scale set.
@@ -89,7 +89,7 @@ type MalformedMessageError struct {
 	MessageID int64
 	// MessageType is the type of the envelope, as far as it could be read, shortened.
 	MessageType string
-	// Message is what could be read; never nil. Its Statistics may be nil.
+	// Message is what could be read; never nil. Its Statistics are nil unless all of them could be read.
 	Message *Message
 	// Err lists all that is wrong.
 	Err error
@@ -143,18 +143,21 @@ func parseMessage(text []byte) (*Message, error) {
 	return message, nil
 }
 
-func decodeField(name string, text json.RawMessage, into any) error {
+func decodeField[T any](name string, text json.RawMessage, into *T) error {
 	if len(text) == 0 || string(text) == "null" {
 		return fmt.Errorf("%s is missing", name)
 	}
 	return decodeOptional(name, text, into)
 }
 
-// decodeOptional leaves into as it is where the field is null.
-func decodeOptional(name string, text json.RawMessage, into any) error {
-	if err := json.Unmarshal(text, into); err != nil {
+// decodeOptional leaves into as it is where the field can't be read: statistics that are read in part would say that there are
+// no jobs.
+func decodeOptional[T any](name string, text json.RawMessage, into *T) error {
+	var value T
+	if err := json.Unmarshal(text, &value); err != nil {
 		return problem(name, err)
 	}
+	*into = value
 	return nil
 }
 

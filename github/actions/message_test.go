@@ -42,7 +42,7 @@ func TestAllKindsOfEntries(t *testing.T) {
 	finished.FinishTime = epoch.Add(2 * time.Second)
 	want := &Message{
 		ID: 5, Statistics: &Statistics{TotalAssignedJobs: 2}, Entries: 5, Unknown: []string{"JobMoved"},
-		JobsAvailable: []JobAvailable{{JobMessageBase: base, AcquireJobURL: "https://acquire"}},
+		JobsAvailable: []JobAvailable{{JobMessageBase: base}},
 		JobsAssigned:  []JobAssigned{{JobMessageBase: base}},
 		JobsStarted:   []JobStarted{{JobMessageBase: base, RunnerID: 3, RunnerName: "r-1"}},
 		JobsCompleted: []JobCompleted{{JobMessageBase: finished, Result: "succeeded", RunnerID: 3, RunnerName: "r-1"}},
@@ -121,6 +121,9 @@ func TestMalformedMessages(t *testing.T) {
 		}
 		if malformed.MessageID != test.id || !strings.Contains(err.Error(), test.problem) {
 			t.Errorf("%s: message %d, %q; want %d with %q", name, malformed.MessageID, err, test.id, test.problem)
+		}
+		if name == "odd statistics" && malformed.Message.Statistics != nil {
+			t.Errorf("%s: read as %+v, want none", name, *malformed.Message.Statistics)
 		}
 		if malformed.Message == nil || len(malformed.Message.JobsStarted) != test.started {
 			t.Errorf("%s: read %+v, want %d started jobs", name, malformed.Message, test.started)

@@ -18,7 +18,7 @@ func removeRunner(t *testing.T, s *server) (young, old error) {
 		t.Fatal(err)
 	}
 	young = client.RemoveRunner(t.Context(), 1)
-	s.clock.Step(addressTrust)
+	s.clock.Step(connectionTrust)
 	return young, client.RemoveRunner(t.Context(), 1)
 }
 
@@ -59,8 +59,8 @@ func TestNotFoundProvesNothingWhileTheAddressIsInDoubt(t *testing.T) {
 func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
 	for status, wrong := range map[int]error{http.StatusNotFound: ErrNotFound, http.StatusForbidden: ErrUnauthorized} {
 		for name, page := range map[string]reply{
-			"by its type": {status: status, body: "Not here", header: map[string]string{"Content-Type": "text/html; charset=utf-8"}},
-			"by its text": {status: status, body: "\n<!DOCTYPE html><title>Not here</title>", header: map[string]string{"Content-Type": "text/plain"}},
+			"as HTML": {status: status, body: "<h1>Not here</h1>", header: map[string]string{"Content-Type": "text/html; charset=utf-8"}},
+			"as text": {status: status, body: "\n<!DOCTYPE html><title>Not here</title>", header: map[string]string{"Content-Type": "text/plain"}},
 		} {
 			s := newServer(t)
 			s.on("DELETE "+runnersURL+"/1", page)

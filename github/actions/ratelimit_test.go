@@ -20,8 +20,7 @@ func TestLongLimitReturnsAtOnce(t *testing.T) {
 		header map[string]string
 	}{
 		"429, seconds":          {429, map[string]string{"Retry-After": "120"}},
-		"503, seconds":          {503, map[string]string{"Retry-After": "120"}},
-		"503, date":             {503, map[string]string{"Retry-After": inTwoMinutes.Format(http.TimeFormat)}},
+		"429, date":             {429, map[string]string{"Retry-After": inTwoMinutes.Format(http.TimeFormat)}},
 		"403, secondary limit":  {403, map[string]string{"Retry-After": "120"}},
 		"403, primary limit":    {403, map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
 		"429, primary limit":    {429, map[string]string{"x-ratelimit-remaining": "0", "x-ratelimit-reset": strconv.FormatInt(inTwoMinutes.Unix(), 10)}},
@@ -48,6 +47,36 @@ func TestLongLimitReturnsAtOnce(t *testing.T) {
 			}
 			if len(s.clock.pauses) != 0 || len(s.calls(getSetCall)) != 1 {
 				t.Errorf("%d attempts, pauses %v; want one, none", len(s.calls(getSetCall)), s.clock.pauses)
+			}
+		})
+	}
+}
+
+// Where nothing is available, or a gateway answers, no limit of GitHub's is reached. What it wishes holds for five minutes at most.
+func TestUnavailabilityIsNoRateLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer reply
+		pause  time.Duration
+	}{
+		"503":                         {reply{status: 503, header: map[string]string{"Retry-After": "40"}}, 40 * time.Second},
+		"503, date":                   {reply{status: 503, header: map[string]string{"Retry-After": epoch.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
+		"503, a day":                  {reply{status: 503, header: map[string]string{"Retry-After": "86400"}}, unavailablePause},
+		"503, does not say":           {reply{status: 503}, 0},
+		"429 as a page, does not say": {reply{status: 429, body: "<html>"}, 0},
+		"429 as a page":               {reply{status: 429, body: "<html>", header: map[string]string{"Retry-After": "86400"}}, unavailablePause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.on(getSetCall, test.answer)
+			_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
+			var limited *RateLimitedError
+			var answer *Error
+			if errors.As(err, &limited) || !errors.As(err, &answer) || answer.StatusCode != test.answer.status {
+				t.Fatalf("got %v, want the answer and no *RateLimitedError", err)
+			}
+			now := s.clock.Now()
+			if got := RetryAt(err, now).Sub(now); got != test.pause {
+				t.Errorf("to be repeated in %s, want %s", got, test.pause)
 			}
 		})
 	}

@@ -149,6 +149,25 @@ func TestRateLimitedRenewalIsNotRepeatedBeforeItsTime(t *testing.T) {
 	}
 }
 
+// Without a connection every runner's call would ask what is unavailable, and says so.
+func TestUnavailableRegistrationIsLeftAloneForAWhile(t *testing.T) {
+	s := newServer(t)
+	s.on(registrationTokenCall, reply{status: http.StatusServiceUnavailable, header: map[string]string{"Retry-After": "86400"}})
+	client := s.client()
+	for want := 1; want <= 2; want++ {
+		for range 3 {
+			var limited *RateLimitedError
+			if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err == nil || errors.As(err, &limited) {
+				t.Errorf("got %v, want the 503", err)
+			}
+		}
+		if got := len(s.calls(registrationTokenCall)); got != want {
+			t.Errorf("GitHub was asked %d times, want %d", got, want)
+		}
+		s.clock.Step(unavailablePause)
+	}
+}
+
 // In the minute before its end a token is as good as ever: that it can't be renewed fails no call, and not each call tries.
 func TestFailedRenewalFailsNoCallWhileTheTokenIsGood(t *testing.T) {
 	s := newServer(t)

@@ -18,6 +18,10 @@ const (
 	firstPause = time.Second
 	// limitedPause is how long to keep away after a limit that doesn't say; GitHub's documentation asks for a minute.
 	limitedPause = time.Minute
+	// unavailablePause bounds what is believed of an answer that nothing is available: it may be a gateway's, which knows nothing of
+	// GitHub's limits, and one call a minute does no harm to what is overloaded or being maintained. Callers that give up after some
+	// minutes must have several attempts.
+	unavailablePause = time.Minute
 	// longestPause bounds what is believed of a server's wish: a limit lasts an hour, a wrong date must not last forever.
 	longestPause = 24 * time.Hour
 )

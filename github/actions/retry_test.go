@@ -149,7 +149,7 @@ func TestByteOrderMarkIsDropped(t *testing.T) {
 
 func TestPauseThatCannotEndInTimeIsNotBegun(t *testing.T) {
 	s := newServer(t)
-	s.on(getSetCall, reply{status: 503, header: map[string]string{"Retry-After": "20"}})
+	s.on(getSetCall, reply{status: 429, header: map[string]string{"Retry-After": "20"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // CallTimeout would allow the pause
 	defer cancel()
 	_, err := s.connected().GetRunnerScaleSetByID(ctx, 7)
@@ -221,12 +221,12 @@ func TestEveryAttemptIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []RequestInfo{
-		{Endpoint: EndpointRegistrationToken, StatusCode: 201, Attempt: 1},
-		{Endpoint: EndpointRegister, StatusCode: 200, Attempt: 1},
-		{Endpoint: EndpointGetRunner, StatusCode: 200, Attempt: 1},
-		{Endpoint: EndpointRemoveRunner, StatusCode: 500, Attempt: 1},
-		{Endpoint: EndpointRemoveRunner, StatusCode: 0, Attempt: 2},
-		{Endpoint: EndpointRemoveRunner, StatusCode: 204, Attempt: 3},
+		{Endpoint: EndpointRegistrationToken, StatusCode: 201},
+		{Endpoint: EndpointRegister, StatusCode: 200},
+		{Endpoint: EndpointGetRunner, StatusCode: 200},
+		{Endpoint: EndpointRemoveRunner, StatusCode: 500},
+		{Endpoint: EndpointRemoveRunner, StatusCode: 0},
+		{Endpoint: EndpointRemoveRunner, StatusCode: 204},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)

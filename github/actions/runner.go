@@ -2,12 +2,12 @@ package actions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 )
 
 const runnersPath = "_apis/distributedtask/pools/0/agents"
@@ -35,8 +35,11 @@ type RunnerReference struct {
 	RunnerScaleSetID int `json:"runnerScaleSetId"`
 }
 
+func (r RunnerReference) identity() (int, string) { return r.ID, r.Name }
+
 // GenerateJITConfig registers a runner. It fails with ErrRunnerExists when the name is taken, be it by the same call
-// whose answer was lost: look the runner up by name, remove it if its RunnerScaleSetID is ours, and ask again.
+// whose answer was lost: look the runner up by name, remove it if its RunnerScaleSetID is ours, and ask again. Any 409 is taken
+// for that; the error's text has what GitHub said.
 func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request JITConfigRequest) (*JITConfig, error) {
 	var answer JITConfig
 	err := c.callService(ctx, serviceRequest{
@@ -69,20 +72,16 @@ func (c *Client) GetRunner(ctx context.Context, id int) (*RunnerReference, error
 
 // GetRunnerByName finds a runner's registration. It fails with ErrRunnerNotFound when there is none.
 func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerReference, error) {
-	var found list[RunnerReference]
-	err := c.callService(ctx, serviceRequest{
+	found, err := findNamed[RunnerReference](ctx, c, serviceRequest{
 		endpoint: EndpointFindRunner, method: http.MethodGet, path: runnersPath, query: url.Values{"agentName": {name}},
-	}, &found)
-	if err != nil {
+	}, name)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("find runner %q: %w", name, ErrRunnerNotFound)
 	}
-	for i := range found.Value {
-		// A service that ignores the filter must not hand out a stranger's runner: it might be removed.
-		if strings.EqualFold(found.Value[i].Name, name) {
-			return &found.Value[i], nil
-		}
-	}
-	return nil, fmt.Errorf("find runner %q: %w", name, ErrRunnerNotFound)
+	return &found[0], nil
 }
 
 // RemoveRunner removes a runner's registration; one that GitHub says is gone already counts as removed. Success proves that the
@@ -98,13 +97,20 @@ func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 	return ignore(ErrRunnerNotFound, err)
 }
 
-// GetAcquirableJobs lists the jobs that are on offer to a scale set. None is an empty list. A service that doesn't know
-// the question answers with an error that matches ErrNotFound.
+// GetAcquirableJobs lists the jobs that are on offer to a scale set. None is an empty list. One that can't be read
+// is logged and left out; if only its times can't be read, it is not left out. A service that doesn't know the question answers
+// with an error that matches ErrNotFound.
 func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAvailable, error) {
-	var found list[JobAvailable]
+	var found list[json.RawMessage]
 	err := c.callService(ctx, serviceRequest{
 		endpoint: EndpointGetAcquirableJobs, method: http.MethodGet, scaleSetID: scaleSetID,
 		path: scaleSetPath(scaleSetID) + "/acquirablejobs",
 	}, &found)
-	return found.Value, err
+	var jobs []JobAvailable
+	for _, job := range found.Value {
+		if err := appendDecoded(&jobs, job); err != nil {
+			c.log.Info("A job on offer can't be read, at least in part", "scaleSetID", scaleSetID, "cause", shorten(err.Error()))
+		}
+	}
+	return jobs, err
 }

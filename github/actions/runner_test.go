@@ -2,6 +2,7 @@ package actions
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,6 +93,9 @@ func TestRemoveRunner(t *testing.T) {
 		"gone, no name given": {reply{status: 404}, ErrRunnerNotFound, true},
 		"busy":                {reply{status: 400, body: exception("JobStillRunningException", "busy")}, ErrJobStillRunning, true},
 		"busy, newer status":  {reply{status: 409, body: exception("TaskAgentJobStillRunningException", "busy")}, ErrJobStillRunning, true},
+		"busy, no name given": {reply{status: 409}, ErrJobStillRunning, true},
+		"busy, as REST says":  {reply{status: 422, body: `{"message":"Runner is currently running a job"}`}, ErrJobStillRunning, true},
+		"busy, an odd field":  {reply{status: 400, body: strings.Replace(exception("JobStillRunningException", "busy"), "null", `{"code":1},"error":{}`, 1)}, ErrJobStillRunning, true},
 		"forbidden":           {reply{status: 403}, ErrUnauthorized, true},
 		"another tenant's":    {reply{status: 404, body: exception("HostDoesNotExistException", "moved")}, ErrNotFound, true},
 	} {
@@ -122,6 +126,8 @@ func TestAcquirableJobs(t *testing.T) {
 		absent bool
 	}{
 		"two":      {reply{body: `{"count":2,"value":[{"runnerRequestId":11},{"runnerRequestId":12}]}`}, []int64{11, 12}, false, false},
+		"odd time": {reply{body: `{"value":[{"runnerRequestId":11,"queueTime":""}]}`}, []int64{11}, false, false},
+		"one odd":  {reply{body: `{"value":[{"runnerRequestId":"x"},7,{"runnerRequestId":12}]}`}, []int64{12}, false, false},
 		"none":     {reply{status: 204}, nil, false, false},
 		"no list":  {reply{body: `{"count":0,"value":[]}`}, nil, false, false},
 		"not here": {reply{status: 404, body: "not here"}, nil, true, true},

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -61,15 +63,31 @@ type Statistics struct {
 
 // RunnerGroup is a group of runners that an organization or enterprise grants to repositories.
 type RunnerGroup struct {
-	ID        int    `json:"id"`
-	Name      string `json:"name"`
-	Size      int    `json:"size"`
-	IsDefault bool   `json:"isDefaultGroup"`
+	ID   int    `json:"id"`
+	Name string `json:"name"`
 }
 
 // list is the envelope of answers that hold any number of things. Its count repeats len(value).
 type list[T any] struct {
 	Value []T `json:"value"`
+}
+
+// named is a thing that is looked up by its name.
+type named interface{ identity() (id int, name string) }
+
+func (s RunnerScaleSet) identity() (int, string) { return s.ID, s.Name }
+
+func (g RunnerGroup) identity() (int, string) { return g.ID, g.Name }
+
+// findNamed returns what has an id and the name that was asked for: a service that ignores the filter must not hand out a
+// stranger's scale set or runner, which might be changed or removed.
+func findNamed[T named](ctx context.Context, c *Client, r serviceRequest, name string) ([]T, error) {
+	var found list[T]
+	err := c.callService(ctx, r, &found)
+	return slices.DeleteFunc(found.Value, func(thing T) bool {
+		id, its := thing.identity()
+		return id <= 0 || !strings.EqualFold(its, name)
+	}), err
 }
 
 func scaleSetPath(id int) string {
@@ -78,24 +96,22 @@ func scaleSetPath(id int) string {
 
 // GetRunnerScaleSet finds a scale set by its group and name. It fails with ErrScaleSetNotFound when there is none.
 func (c *Client) GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name string) (*RunnerScaleSet, error) {
-	var found list[RunnerScaleSet]
-	err := c.callService(ctx, serviceRequest{
+	found, err := findNamed[RunnerScaleSet](ctx, c, serviceRequest{
 		endpoint: EndpointFindScaleSet,
 		method:   http.MethodGet,
 		path:     "_apis/runtime/runnerscalesets",
 		query:    url.Values{"runnerGroupId": {strconv.Itoa(runnerGroupID)}, "name": {name}},
-	}, &found)
+	}, name)
 	if err != nil {
 		return nil, err
 	}
-	switch len(found.Value) {
+	switch len(found) {
 	case 0:
 		return nil, fmt.Errorf("find scale set %q in runner group %d: %w", name, runnerGroupID, ErrScaleSetNotFound)
 	case 1:
-		return &found.Value[0], nil
+		return &found[0], nil
 	}
-	return nil, unexpected(EndpointFindScaleSet, fmt.Errorf("%d scale sets are named %q in runner group %d",
-		len(found.Value), name, runnerGroupID))
+	return nil, unexpected(EndpointFindScaleSet, fmt.Errorf("%d scale sets are named %q in runner group %d", len(found), name, runnerGroupID))
 }
 
 // GetRunnerScaleSetByID reads a scale set with its statistics. It fails with ErrScaleSetNotFound when there is none.
@@ -106,7 +122,8 @@ func (c *Client) GetRunnerScaleSetByID(ctx context.Context, id int) (*RunnerScal
 }
 
 // CreateRunnerScaleSet creates a scale set. Without labels it gets one, its name. It fails with
-// ErrScaleSetExists when the name is taken, which is also what a lost answer followed by a repetition looks like.
+// ErrScaleSetExists when the name is taken, which is also what a lost answer followed by a repetition looks like. Any 409 is
+// taken for that; the error's text has what GitHub said.
 func (c *Client) CreateRunnerScaleSet(ctx context.Context, set *RunnerScaleSet) (*RunnerScaleSet, error) {
 	body := set.requestBody()
 	if len(body.Labels) == 0 {
@@ -138,23 +155,22 @@ func (c *Client) DeleteRunnerScaleSet(ctx context.Context, id int) error {
 
 // GetRunnerGroupByName finds a runner group. It fails with ErrRunnerGroupNotFound when there is none.
 func (c *Client) GetRunnerGroupByName(ctx context.Context, name string) (*RunnerGroup, error) {
-	var found list[RunnerGroup]
-	err := c.callService(ctx, serviceRequest{
+	found, err := findNamed[RunnerGroup](ctx, c, serviceRequest{
 		endpoint: EndpointFindRunnerGroup,
 		method:   http.MethodGet,
 		path:     "_apis/runtime/runnergroups/", // the service insists on the last slash
 		query:    url.Values{"groupName": {name}},
-	}, &found)
+	}, name)
 	if err != nil {
 		return nil, err
 	}
-	switch len(found.Value) {
+	switch len(found) {
 	case 0:
 		return nil, fmt.Errorf("find runner group %q: %w", name, ErrRunnerGroupNotFound)
 	case 1:
-		return &found.Value[0], nil
+		return &found[0], nil
 	}
-	return nil, unexpected(EndpointFindRunnerGroup, fmt.Errorf("%d runner groups are named %q", len(found.Value), name))
+	return nil, unexpected(EndpointFindRunnerGroup, fmt.Errorf("%d runner groups are named %q", len(found), name))
 }
 
 func (c *Client) scaleSetCall(ctx context.Context, r serviceRequest) (*RunnerScaleSet, error) {

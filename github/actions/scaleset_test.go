@@ -12,7 +12,7 @@ import (
 func TestNamesAreEscaped(t *testing.T) {
 	const name = "a b&c=d#e+f%20/ü"
 	s := newServer(t)
-	s.on("GET "+scaleSetsURL, reply{body: `{"count":1,"value":[{"id":7}]}`})
+	s.on("GET "+scaleSetsURL, reply{body: `{"count":1,"value":[{"id":7,"name":"` + name + `"}]}`})
 	s.on("GET /tenant/_apis/runtime/runnergroups/", reply{body: `{"count":1,"value":[{"id":3,"name":"` + name + `","size":2,"isDefaultGroup":true}]}`})
 	s.on("GET "+runnersURL, reply{body: `{"count":1,"value":[{"id":5,"name":"` + name + `","runnerScaleSetId":7}]}`})
 	client := s.client()
@@ -26,7 +26,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (RunnerGroup{ID: 3, Name: name, Size: 2, IsDefault: true}); *group != want {
+	if want := (RunnerGroup{ID: 3, Name: name}); *group != want {
 		t.Errorf("got %+v, want %+v", *group, want)
 	}
 	for call, want := range map[string]map[string][]string{
@@ -41,31 +41,50 @@ func TestNamesAreEscaped(t *testing.T) {
 	}
 }
 
-func TestFindingNoneOrSeveral(t *testing.T) {
-	s := newServer(t)
-	client := s.client()
-	find := map[string]struct {
+// Whatever a service makes of the filter, only what has the name is found: a stranger's scale set would be changed, then deleted.
+func TestWhatALookUpFinds(t *testing.T) {
+	const missing, broken = 0, -1
+	answers := map[string]int{
+		``:                           missing,
+		`{"id":1,"name":"stranger"}`: missing,
+		`{"id":1}`:                   missing,
+		`{"name":"big"}`:             missing,
+		`{"id":1,"name":"stranger"},{"id":2,"name":"Big"}`: 2,
+		`{"id":1,"name":"big"},{"id":2,"name":"big"}`:      broken,
+	}
+	for name, test := range map[string]struct {
 		call    string
 		missing error
-		do      func() error
+		find    func(*Client) (int, error)
 	}{
-		"scale set": {"GET " + scaleSetsURL, ErrScaleSetNotFound, func() error {
-			_, err := client.GetRunnerScaleSet(t.Context(), 1, "big")
-			return err
+		"scale set": {"GET " + scaleSetsURL, ErrScaleSetNotFound, func(c *Client) (int, error) {
+			found, err := c.GetRunnerScaleSet(t.Context(), 1, "big")
+			if err != nil {
+				return 0, err
+			}
+			return found.ID, nil
 		}},
-		"runner group": {"GET /tenant/_apis/runtime/runnergroups/", ErrRunnerGroupNotFound, func() error {
-			_, err := client.GetRunnerGroupByName(t.Context(), "big")
-			return err
+		"runner group": {"GET /tenant/_apis/runtime/runnergroups/", ErrRunnerGroupNotFound, func(c *Client) (int, error) {
+			found, err := c.GetRunnerGroupByName(t.Context(), "big")
+			if err != nil {
+				return 0, err
+			}
+			return found.ID, nil
 		}},
-	}
-	for name, test := range find {
-		s.on(test.call, reply{body: `{"count":0,"value":[]}`}, reply{body: `{"count":2,"value":[{"id":1},{"id":2}]}`})
-		if err := test.do(); !errors.Is(err, test.missing) || !errors.Is(err, ErrNotFound) {
-			t.Errorf("%s, none: got %v, want %v", name, err, test.missing)
-		}
-		var broken *UnexpectedResponseError
-		if err := test.do(); !errors.As(err, &broken) {
-			t.Errorf("%s, two: got %v, want *UnexpectedResponseError", name, err)
+	} {
+		s := newServer(t)
+		client := s.client()
+		for things, want := range answers {
+			s.on(test.call, reply{body: `{"count":3,"value":[` + things + `]}`})
+			id, err := test.find(client)
+			var unexpected *UnexpectedResponseError
+			switch {
+			case want == missing && errors.Is(err, test.missing) && errors.Is(err, ErrNotFound):
+			case want == broken && errors.As(err, &unexpected):
+			case want > 0 && err == nil && id == want:
+			default:
+				t.Errorf("%s in [%s]: got id %d, %v", name, things, id, err)
+			}
 		}
 	}
 }

@@ -30,7 +30,7 @@ type serviceRequest struct {
 
 // callService calls the Actions service with the admin token, renewing it when due and once when it is refused, and
 // decodes the answer into result unless the answer is 204. Where result is nil the answer only has to be GitHub's own. A
-// service that has moved is followed.
+// service that has moved is followed, and a token that is refused with 403 renewed.
 func (c *Client) callService(ctx context.Context, r serviceRequest, result any) error {
 	ctx, cancel := withTimeout(ctx, c.deadlines.call)
 	defer cancel()
@@ -43,8 +43,8 @@ func (c *Client) callService(ctx context.Context, r serviceRequest, result any) 
 		return c.sendToService(ctx, r, admin.serviceURL, admin.token, CredentialAdminToken)
 	}
 	answer, err := withRenewal(ctx, c.connection, used, CredentialAdminToken, call)
-	if c.mayHaveMoved(used, err) {
-		answer, err = c.follow(ctx, used, err, call)
+	if c.isOutdated(used, r.endpoint, err) {
+		answer, err = c.reconnect(ctx, used, err, call)
 	}
 	if err != nil {
 		return err
@@ -58,28 +58,49 @@ func (c *Client) callService(ctx context.Context, r serviceRequest, result any) 
 	return answer.decode(r.endpoint, result)
 }
 
-// addressTrust is how long an address of the service is taken to be right once GitHub has named it. It also keeps what is
-// simply not there, such as runners that GitHub has removed itself, from registering more than once in that time.
-const addressTrust = 5 * time.Minute
+// connectionTrust is how long a connection is taken to be right once GitHub has given it. It also keeps a service that is away,
+// a permission that is missing, or what is not there, such as runners that GitHub has removed itself, from causing more than
+// one registration in that time.
+const connectionTrust = 5 * time.Minute
 
-// mayHaveMoved reports whether an answer may be that of whoever is at an address that the service has left: a 404 that names
-// no exception. Taken at its word it would mean that a runner is gone, and so idle.
-func (c *Client) mayHaveMoved(used *connection, err error) bool {
+// isOutdated reports whether a call may have failed because GitHub would give another connection by now: the service has left
+// the address, or the admin token was revoked.
+func (c *Client) isOutdated(used *connection, endpoint string, err error) bool {
+	now := c.clock.Now()
+	if now.Sub(used.since) < connectionTrust {
+		return false
+	}
+	mayAsk := now.UnixNano() >= c.reconnectFrom.Load()
+	if unreached, ok := errors.AsType[*NetworkError](err); ok { // and not left by its caller
+		return mayAsk && unreached.Endpoint == endpoint && unreached.LastAnswer == nil && !errors.Is(err, context.Canceled)
+	}
 	answer, ok := errors.AsType[*Error](err)
-	return ok && answer.StatusCode == http.StatusNotFound && answer.TypeName == "" &&
-		answer.Credential == CredentialAdminToken && c.clock.Since(used.since) >= addressTrust
+	switch {
+	case !ok || answer.Credential != CredentialAdminToken:
+		return false
+	case answer.StatusCode == http.StatusNotFound:
+		// It may be that of whoever is at the old address. Taken at its word it would mean that a runner is gone, and so idle:
+		// GitHub is asked each time until it answers.
+		return answer.TypeName == ""
+	}
+	return mayAsk && answer.StatusCode == http.StatusForbidden && errors.Is(answer, ErrUnauthorized)
 }
 
-// follow registers anew and repeats the call if the service is elsewhere by now; if not, notFound stands.
-func (c *Client) follow(ctx context.Context, used *connection, notFound error, call func(*connection) (*response, error)) (*response, error) {
+// reconnect registers anew, and repeats the call if the service is elsewhere by now or the token was refused; if not, failure
+// stands.
+func (c *Client) reconnect(ctx context.Context, used *connection, failure error, call func(*connection) (*response, error)) (*response, error) {
 	current, err := c.connection.replace(ctx, used)
 	switch {
-	case err != nil:
+	case err != nil && errors.Is(failure, ErrNotFound):
 		return nil, fmt.Errorf("ask whether the Actions service has moved: %w", err)
-	case current.serviceURL.String() == used.serviceURL.String():
-		return nil, notFound
+	case err != nil:
+		c.log.V(1).Info("The connection to the Actions service may be outdated and could not be renewed", "cause", err.Error())
+		return nil, failure
+	case current.serviceURL.String() == used.serviceURL.String() && !errors.Is(failure, ErrUnauthorized):
+		return nil, failure
 	}
-	return call(current)
+	answer, err := call(current)
+	return answer, noteRenewal(err, CredentialAdminToken)
 }
 
 // sendToService makes one call with a token of the given kind.
@@ -135,7 +156,7 @@ func encode(value any) ([]byte, error) {
 // acknowledge takes a success for one unless it is a page that a proxy or a gateway shows instead, with status 200: that
 // must not pass for a deletion. GitHub answers 204 where there is no result; a server that says "ok" is believed.
 func (r *response) acknowledge(endpoint string) error {
-	if r.hasMarkup() { // an empty page has none: some frameworks call every answer text/html
+	if r.hasMarkup() {
 		return unexpected(endpoint, &webPageError{r.status})
 	}
 	return nil

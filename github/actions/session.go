@@ -23,12 +23,10 @@ type Session struct {
 
 // sessionState is what one answer of GitHub said about a session. It is replaced as a whole, never changed.
 type sessionState struct {
-	ID         string          `json:"sessionId"`
-	OwnerName  string          `json:"ownerName"`
-	ScaleSet   *RunnerScaleSet `json:"runnerScaleSet"`
-	QueueURL   string          `json:"messageQueueUrl"`
-	QueueToken string          `json:"messageQueueAccessToken"`
-	Statistics *Statistics     `json:"statistics"`
+	ID         string      `json:"sessionId"`
+	QueueURL   string      `json:"messageQueueUrl"`
+	QueueToken string      `json:"messageQueueAccessToken"`
+	Statistics *Statistics `json:"statistics"`
 
 	queue *url.URL
 }
@@ -75,14 +73,8 @@ func (c *Client) DeleteSession(ctx context.Context, scaleSetID int, sessionID st
 // ID returns the session's id, a UUID.
 func (s *Session) ID() string { return s.state.get().ID }
 
-// OwnerName returns the owner the session was created for.
-func (s *Session) OwnerName() string { return s.state.get().OwnerName }
-
 // Statistics returns those that came with the session's creation or last renewal, nil when there were none.
 func (s *Session) Statistics() *Statistics { return s.state.get().Statistics }
-
-// ScaleSet returns the scale set as the session's creation or last renewal described it, nil when it did not.
-func (s *Session) ScaleSet() *RunnerScaleSet { return s.state.get().ScaleSet }
 
 // Close deletes the session on GitHub. It is an ordinary call: give it a context that is not cancelled yet.
 func (s *Session) Close(ctx context.Context) error {
@@ -113,9 +105,7 @@ func (s *Session) stateCall(ctx context.Context, r serviceRequest, known *sessio
 		return nil, err
 	}
 	state.ID = cmp.Or(state.ID, known.ID)
-	state.OwnerName = cmp.Or(state.OwnerName, known.OwnerName)
 	state.QueueURL = cmp.Or(state.QueueURL, known.QueueURL)
-	state.ScaleSet = cmp.Or(state.ScaleSet, known.ScaleSet)
 	state.Statistics = cmp.Or(state.Statistics, known.Statistics)
 	queue, err := url.Parse(state.QueueURL)
 	if err != nil || queue.Host == "" {

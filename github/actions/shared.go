@@ -79,10 +79,15 @@ func withRenewal[T any](ctx context.Context, values *shared[T], value *T, creden
 		return nil, err
 	}
 	answer, err = call(value)
+	return answer, noteRenewal(err, credential)
+}
+
+// noteRenewal has the failure of a call say that its credential was renewed before.
+func noteRenewal(err error, credential string) error {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Credential == credential {
 		refused.renewed = true
 	}
-	return answer, err
+	return err
 }
 
 func isRefused(err error, credential string) bool {

@@ -12,9 +12,9 @@ import (
 // neither a message nor GitHub's.
 func TestAWebPageInPlaceOfAResult(t *testing.T) {
 	for name, page := range map[string]reply{
-		"by its type": {body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}},
-		"as JSON":     {body: "\n<!DOCTYPE html><title>please log in</title>"},
-		"accepted":    {status: http.StatusAccepted, body: "<html>please log in</html>"},
+		"as HTML":  {body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}},
+		"as JSON":  {body: "\n<!DOCTYPE html><title>please log in</title>"},
+		"accepted": {status: http.StatusAccepted, body: "<html>please log in</html>"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -50,6 +50,28 @@ func wantWebPage(t *testing.T, err error) {
 	}
 	if text := err.Error(); !strings.Contains(text, webPageAdvice) || strings.Contains(text, "breaks the protocol") {
 		t.Errorf("%q does not say whose answer it may be and what to check", text)
+	}
+}
+
+// Servers whose framework calls every text HTML mean what they say: Flask's `return "", 404`, Express' `send("…")`.
+func TestATextThatIsCalledHTMLIsNoWebPage(t *testing.T) {
+	for _, text := range []string{"", "no"} {
+		s := newServer(t)
+		session := s.session()
+		for call, status := range map[string]int{"DELETE " + runnersURL + "/5": 404, pollCall: 404, createSessionCall: 409, jitCall: 409} {
+			s.on(call, reply{status: status, body: text, header: map[string]string{"Content-Type": "text/html; charset=utf-8"}})
+		}
+		removing := s.client().RemoveRunner(t.Context(), 5)
+		_, polling := session.GetMessage(t.Context(), 0, 1)
+		_, opening := s.client().CreateSession(t.Context(), 7, "me")
+		_, registering := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
+		for want, err := range map[error]error{
+			ErrRunnerNotFound: removing, ErrSessionNotFound: polling, ErrSessionConflict: opening, ErrRunnerExists: registering,
+		} {
+			if !errors.Is(err, want) || errors.Is(err, ErrForeignAnswer) {
+				t.Errorf("%q: got %v, want %v", text, err, want)
+			}
+		}
 	}
 }
 
