@@ -67,8 +67,7 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s is not supported by this version; %s", e.Feature, e.Instead)
 }
 
-// IsVerdict tells what is wrong with the things that were read, which only a user can mend, from what was wrong with the
-// reading: an API server or a vault that could not be asked.
+// IsVerdict reports whether the credentials themselves are at fault, which only a user can mend, and not the attempt to read them.
 func IsVerdict(err error) bool { return Reason(err) != "" }
 
 // Reason returns the reason of a condition that tells a verdict, which is the same word on every kind and in the doctor's

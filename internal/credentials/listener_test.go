@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,11 +69,7 @@ func TestClientFromListenerSecrets(t *testing.T) {
 	f.writeListenerConfig(t, func(*config.Config) {})
 	live := f.mustClient(t, githubReference())
 	for range 100 {
-		resolved, err := f.FromListener(t.Context(), listenerKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := f.ClientFrom(githubReference(), resolved)
+		client, err := f.ClientOfListener(t.Context(), githubReference(), listenerKey, errors.New("refused"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,5 +100,24 @@ func TestListenerSecretsThatDontHelp(t *testing.T) {
 	})
 	if _, err = f.FromListener(t.Context(), listenerKey); !isMissing(err) {
 		t.Errorf("with a vault: got %v", err)
+	}
+}
+
+// TestUnusableIsWhatWontComeBack: an API server that can't be asked just now may answer in a moment.
+func TestUnusableIsWhatWontComeBack(t *testing.T) {
+	cause := &MissingError{Kind: kindSecret, Name: "github"}
+	for name, test := range map[string]struct {
+		failure  error
+		unusable bool
+	}{"gone, too": {nil, true}, "API server away": {errors.New("connection refused"), false}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.store.failure = test.failure
+			_, err := f.ClientOfListener(t.Context(), githubReference(), listenerKey, cause)
+			if err == nil || Unusable(err) != test.unusable {
+				t.Errorf("%v, want it unusable: %t", err, test.unusable)
+			}
+			mustName(t, err, "github")
+		})
 	}
 }

@@ -143,9 +143,25 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 	return p.client(reference, resolved, "")
 }
 
-// Gone reports whether what a reference names is gone or may no longer be read, as happens when a scale set is uninstalled:
-// the time for FromListener.
+// ClientOfListener returns the client for the reference's config URL with what the listener's Secrets still hold. cause is why the
+// reference's own credentials don't serve: an error that is Unusable, or a refusal of GitHub's. Where the listener has no usable
+// ones either the error is Unusable, too; where they could not be read, it is not.
+func (p *Provider) ClientOfListener(ctx context.Context, reference Reference, listener client.ObjectKey, cause error) (*actions.Client, error) {
+	resolved, err := p.FromListener(ctx, listener)
+	switch {
+	case err == nil:
+		return p.ClientFrom(reference, resolved)
+	case Unusable(err):
+		return nil, fmt.Errorf("%w; nor do the listener's Secrets help: %w", cause, err)
+	}
+	return nil, fmt.Errorf("%s; the listener's Secrets could not be read: %w", cause.Error(), err)
+}
+
+// Gone reports whether what a reference names is gone or may no longer be read, as happens when a scale set is uninstalled.
 func Gone(err error) bool { return isMissing(err) || isForbidden(err) }
+
+// Unusable reports whether what a reference names is Gone or can't be used as it is: the time for ClientOfListener.
+func Unusable(err error) bool { return Gone(err) || IsVerdict(err) }
 
 func isMissing(err error) bool {
 	_, ok := errors.AsType[*MissingError](err)

@@ -10,15 +10,15 @@ import (
 // may outlast the pass, which writes into that object.
 type Reference struct {
 	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
-	Namespace string
+	Namespace string `json:"namespace,omitempty"`
 	// GitHubConfigURL is where the runners register.
-	GitHubConfigURL string
+	GitHubConfigURL string `json:"githubConfigUrl,omitempty"`
 	// GitHubConfigSecret is the name of a Secret, or of a vault's secret when Vault says so.
-	GitHubConfigSecret string
+	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
 	// Proxy, TLS and Vault may be nil.
-	Proxy *v1alpha1.ProxyConfig
-	TLS   *v1alpha1.TLSConfig
-	Vault *v1alpha1.VaultConfig
+	Proxy *v1alpha1.ProxyConfig `json:"proxy,omitempty"`
+	TLS   *v1alpha1.TLSConfig   `json:"githubServerTLS,omitempty"`
+	Vault *v1alpha1.VaultConfig `json:"vaultConfig,omitempty"`
 }
 
 // ForAutoscalingRunnerSet returns what the set's spec says.

@@ -61,8 +61,7 @@ func bucketOf(object metav1.Object, kind, reason string) bucket {
 	}
 }
 
-// LimitEvents returns a recorder that hands on to another one what is not said too often. It may be called from several
-// goroutines.
+// LimitEvents wraps a recorder and drops Events beyond the limits. It may be called from several goroutines.
 func LimitEvents(recorder events.EventRecorder, clk clock.PassiveClock) events.EventRecorder {
 	return &limitedRecorder{
 		EventRecorder: recorder, clock: clk,

@@ -10,7 +10,7 @@ import (
 
 // Refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what
 // the spec asks for. It is empty where failure, the error of the pass, passes by itself. A pass that was cut short before it
-// came to the rejected request keeps the message of the pass before it, which previous, the condition that tells it, still has.
+// came to the rejected request keeps the message of the previous condition.
 func Refusal(failure error, cutShort bool, previous *metav1.Condition) string {
 	switch {
 	case apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause):

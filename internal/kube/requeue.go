@@ -57,8 +57,7 @@ func RequeueAt(moment, now time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: requeue.after}
 }
 
-// ExponentialBackoff is the pause after so many failures in a row: first after one, twice as long after each further one,
-// longest at most, and none where none has failed.
+// ExponentialBackoff returns first·2ⁿ⁻¹ after n failures in a row, capped at longest; 0 for n = 0.
 func ExponentialBackoff(first, longest time.Duration, failures int) time.Duration {
 	if failures <= 0 {
 		return 0

@@ -21,8 +21,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// cacheOptions say what is kept in memory. Of a cluster with 10,000 pods that is only what belongs to scale sets, and of
-// that no managedFields, which are half of a small object, but who has applied something to a pod.
+// cacheOptions say what is kept in memory: only objects of scale sets, without managedFields, which are half of a small object. Of
+// pods, the entries of server-side apply stay.
 func (o Options) cacheOptions() cache.Options {
 	ours := cache.ByObject{Label: scaleSetSelector()}
 	options := cache.Options{
@@ -110,12 +110,13 @@ func applied(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEn
 	return left
 }
 
-// stripContainers keep what tells sidecars from init containers, and images, which messages name.
+// stripContainers keeps images, which messages name, and what says whether an init container that has failed is started again.
 func stripContainers(containers []corev1.Container) []corev1.Container {
 	stripped := make([]corev1.Container, 0, len(containers))
 	for i := range containers {
 		stripped = append(stripped, corev1.Container{
-			Name: containers[i].Name, Image: containers[i].Image, RestartPolicy: containers[i].RestartPolicy,
+			Name: containers[i].Name, Image: containers[i].Image,
+			RestartPolicy: containers[i].RestartPolicy, RestartPolicyRules: containers[i].RestartPolicyRules,
 		})
 	}
 	return stripped

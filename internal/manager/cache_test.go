@@ -88,14 +88,15 @@ func TestCacheKeepsWhoHasAppliedSomethingToAPod(t *testing.T) {
 // What is kept of a runner's pod is what its controller reads; a listener's is compared as a whole.
 func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
+	rules := []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}
 	spec := corev1.PodSpec{
 		NodeName: "node", ServiceAccountName: "account", Volumes: []corev1.Volume{{Name: "work"}},
-		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, Args: []string{"dockerd"}}},
+		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules, Args: []string{"dockerd"}}},
 		Containers:     []corev1.Container{{Name: "runner", Image: "runner", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
 	}
 	stripped := corev1.PodSpec{
 		NodeName:       "node",
-		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always}},
+		InitContainers: []corev1.Container{{Name: "dind", Image: "docker", RestartPolicy: &always, RestartPolicyRules: rules}},
 		Containers:     []corev1.Container{{Name: "runner", Image: "runner"}},
 	}
 	for name, test := range map[string]struct {

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,8 +21,8 @@ func userAgent() actions.UserAgent {
 }
 
 // githubClients lead runners and their sets to GitHub. Runners outlive the credential Secret when a scale set is
-// uninstalled, so what the scale set's listener was given is used where the Secret is gone. The AutoscalingRunnerSet
-// controller does without: it is the one to tell the user that the Secret is missing.
+// uninstalled, so what the scale set's listener was given is used where the Secret is gone or no longer valid. The
+// AutoscalingRunnerSet controller does so on deletion only: it is the one to tell the user what is wrong with the Secret.
 type githubClients struct {
 	provider *credentials.Provider
 	// listeners is a cache of AutoscalingListeners, namespace where they are.
@@ -34,18 +33,14 @@ type githubClients struct {
 // client returns the client for the reference. It fails as credentials.Provider.Client does.
 func (c githubClients) client(ctx context.Context, reference credentials.Reference) (*actions.Client, error) {
 	made, err := c.provider.Client(ctx, reference)
-	if err == nil || !credentials.Gone(err) {
+	if err == nil || !credentials.Unusable(err) {
 		return made, err
 	}
 	listener, found, listErr := c.listenerOf(ctx, reference)
 	if listErr != nil || !found {
 		return nil, err
 	}
-	resolved, listenerErr := c.provider.FromListener(ctx, listener)
-	if listenerErr != nil {
-		return nil, fmt.Errorf("%w; nor do the listener's Secrets help: %w", err, listenerErr)
-	}
-	return c.provider.ClientFrom(reference, resolved)
+	return c.provider.ClientOfListener(ctx, reference, listener, err)
 }
 
 // listenerOf finds a listener that was given the credentials that the reference names.

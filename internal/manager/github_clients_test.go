@@ -36,7 +36,7 @@ func githubClientsOn(objects ...client.Object) githubClients {
 
 var reference = credentials.Reference{Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github"}
 
-func TestRunnersUseTheListenersCredentialsWhereTheSecretIsGone(t *testing.T) {
+func TestRunnersUseTheListenersCredentialsWhereTheSecretIsUnusable(t *testing.T) {
 	others := []client.Object{
 		listenerFor("of-another-url", "https://github.com/other", "github"),
 		listenerFor("of-another-secret", "https://github.com/org", "other"),
@@ -64,11 +64,11 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsGone(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the Secret is broken", func(t *testing.T) {
+	t.Run("the Secret is broken", func(t *testing.T) { // its AutoscalingRunnerSet says so
 		c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "not a token"), listenerFor("ours", "https://github.com/org", "github"),
 			secret("harrier", "ours-config", "config.json", listenerConfig))
-		if made, err := c.client(t.Context(), reference); made != nil || err == nil {
-			t.Errorf("got %v, %v; an old copy would hide the mistake", made, err)
+		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
+			t.Errorf("got %v, %v", made, err)
 		}
 	})
 }

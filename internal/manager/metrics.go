@@ -34,6 +34,11 @@ var (
 		Help: "Requests that GitHub's REST API still allows with the credentials for a config URL until its limit is reset.",
 	}, []string{"github_config_url", "resource"})
 
+	rateLimitReset = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gha_controller_github_rate_limit_reset_timestamp_seconds",
+		Help: "Unix time at which the limit of GitHub's REST API is reset; what remains was said before.",
+	}, []string{"github_config_url", "resource"})
+
 	credentialExpiry = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_credential_expiry_timestamp_seconds",
 		Help: "Unix time at which the token for a config URL expires, as GitHub says; no series where it has not said or the token does not expire.",
@@ -41,7 +46,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(buildInfo, githubRequests, githubDuration, rateLimit, credentialExpiry)
+	metrics.Registry.MustRegister(buildInfo, githubRequests, githubDuration, rateLimit, rateLimitReset, credentialExpiry)
 	buildInfo.WithLabelValues(build.Version, build.CommitSHA).Set(1)
 }
 
@@ -51,6 +56,7 @@ func observeGitHub(configURL string, info actions.RequestInfo) {
 	githubDuration.WithLabelValues(info.Endpoint).Observe(info.Duration.Seconds())
 	if limit := info.RateLimit; limit != nil {
 		rateLimit.WithLabelValues(configURL, limit.Resource).Set(float64(limit.Remaining))
+		rateLimitReset.WithLabelValues(configURL, limit.Resource).Set(float64(limit.Reset.Unix()))
 	}
 	switch {
 	case !info.TokenExpires.IsZero():
@@ -62,6 +68,8 @@ func observeGitHub(configURL string, info actions.RequestInfo) {
 
 // forgetGitHub ends the series of credentials that nobody uses any more.
 func forgetGitHub(configURL string) {
-	rateLimit.DeletePartialMatch(prometheus.Labels{"github_config_url": configURL})
+	for _, vector := range []*prometheus.GaugeVec{rateLimit, rateLimitReset} {
+		vector.DeletePartialMatch(prometheus.Labels{"github_config_url": configURL})
+	}
 	credentialExpiry.DeleteLabelValues(configURL)
 }

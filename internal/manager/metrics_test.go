@@ -9,6 +9,20 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
+// What remains is shown together with the time until which that holds.
+func TestRateLimitIsShownWithItsReset(t *testing.T) {
+	const url = "https://github.com/limit-test"
+	limit := &actions.RateLimit{Resource: "core", Remaining: 12, Reset: time.Unix(1700000000, 0)}
+	observeGitHub(url, actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201, RateLimit: limit})
+	if got := testutil.ToFloat64(rateLimitReset.WithLabelValues(url, "core")); got != 1700000000 {
+		t.Errorf("the reset is shown as %v, want 1700000000", got)
+	}
+	forgetGitHub(url)
+	if rateLimitReset.DeleteLabelValues(url, "core") {
+		t.Error("the series stays though nobody uses the credentials any more")
+	}
+}
+
 // A token that expires is replaced by one that does not: the alert about the old one has to end.
 func TestCredentialExpiryGoesWithTheCredential(t *testing.T) {
 	const url = "https://github.com/expiry-test"

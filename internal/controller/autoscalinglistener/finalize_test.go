@@ -43,6 +43,9 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
 		t.Errorf("objects before the deregistration (-want +got):\n%s", diff)
 	}
+	if series := testutil.CollectAndCount(running); series != 0 {
+		t.Error("gha_controller_running_listeners stays at 0 while the deletion waits for jobs, which raises HarrierListenerDown")
+	}
 
 	set := f.set()
 	delete(set.Annotations, v1alpha1.AnnotationRunnerScaleSetID)

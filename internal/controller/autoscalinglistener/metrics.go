@@ -11,10 +11,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// running has one series per listener, which is deleted with it.
+// running has one series per listener, until it is being deleted and its container has ended. Its deletion may then wait for hours,
+// for running jobs and for GitHub, and nobody should be alerted.
 var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "gha_controller_running_listeners",
-	Help: "1 while the container of the listener runs, 0 otherwise.",
+	Help: "1 while the container of the listener runs, 0 otherwise; name and namespace are the AutoscalingListener's.",
 }, []string{"name", "namespace", "repository", "organization", "enterprise"})
 
 func init() { metrics.Registry.MustRegister(running) }
@@ -22,6 +23,11 @@ func init() { metrics.Registry.MustRegister(running) }
 // publishRunning sets the listener's series, and deletes that of an earlier address, which would stay at its last value. One
 // whose address is the same stays: a scrape may come at any moment.
 func publishRunning(p *pass) {
+	runs := containerRuns(p.pod)
+	if p.listener.DeletionTimestamp != nil && !runs {
+		unpublish(p.key)
+		return
+	}
 	if address := p.listener.Spec.GitHubConfigUrl; address != p.memory.publishedAddress {
 		unpublish(p.key)
 		p.memory.publishedAddress = address
@@ -31,7 +37,7 @@ func publishRunning(p *pass) {
 		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization, url.Enterprise
 	}
 	value := 0.0
-	if containerRuns(p.pod) {
+	if runs {
 		value = 1
 	}
 	running.With(labels).Set(value)

@@ -20,11 +20,10 @@ const rephrasePeriod = 10 * time.Second
 
 // report writes the status where it changed, and publishes the metric.
 func (c *Controller) report(ctx context.Context, p *pass) error {
+	publishRunning(p)
 	if p.released {
-		unpublish(p.key)
 		return nil
 	}
-	publishRunning(p)
 	after := p.listener.DeepCopy()
 	after.Status.ObservedGeneration = p.listener.Generation
 	conditions := conditionsOf(p)

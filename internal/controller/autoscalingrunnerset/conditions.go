@@ -90,7 +90,7 @@ func registeredCondition(p *pass) *metav1.Condition {
 	_, tooLong := errors.AsType[*nameTooLongError](p.obstacle)
 	var condition metav1.Condition
 	switch {
-	case p.deleting() && p.registration == nil && !p.searching:
+	case p.deleting() && p.registration == nil && !p.searching && !p.creating:
 		condition = kube.False(conditionType, "Deregistered", "the scale set is gone from GitHub, or was given up")
 	case p.deleting():
 		return nil
@@ -197,7 +197,7 @@ func (p *pass) deleting() bool { return p.set.DeletionTimestamp != nil }
 // fails changes nothing about the registration, and the listener reports whether GitHub can be reached.
 func (p *pass) matchesDesired() bool {
 	r, d := p.registration, p.desired
-	return r != nil && sameURL(r.URL, d.URL) && strings.EqualFold(r.Name, d.Name) && (d.Group == "" || strings.EqualFold(r.Group, d.Group))
+	return r != nil && sameSpelling(r.URL, d.URL) && strings.EqualFold(r.Name, d.Name) && (d.Group == "" || strings.EqualFold(r.Group, d.Group))
 }
 
 // isFinal reports whether only a user can end the failure.

@@ -98,7 +98,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	steps := []func(context.Context, *pass) error{
-		c.protect, c.resolve, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.applyListener,
+		c.protect, c.resolve, c.giveWay, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.applyListener,
 	}
 	if !set.DeletionTimestamp.IsZero() {
 		steps = []func(context.Context, *pass) error{c.finalize}
@@ -150,10 +150,14 @@ type pass struct {
 	unanswered error
 	// searching is set while the deletion waits for GitHub to answer whether it has a scale set that was never recorded.
 	searching bool
-	desired   desiredScaleSet
+	// creating is set while the deletion waits for the answer to a call that may create the scale set.
+	creating bool
+	desired  desiredScaleSet
 	// obstacle is what keeps GitHub from being asked at all: an invalid address or invalid credentials. Only a user can
 	// remove it.
 	obstacle error
+	// owners are the other AutoscalingRunnerSets to which the registered scale set or that of the last answer belongs, by its id.
+	owners owners
 	// requestHash identifies what GitHub is to be asked for, empty where an obstacle keeps it from being asked; see
 	// requestHashOf.
 	requestHash string

@@ -3,7 +3,6 @@ package autoscalingrunnerset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -53,7 +52,7 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 		known = false
 	}
 	kube.SetIfZero(&p.memory.deregistrationStart, p.now)
-	state := deregistrationStateOf(last, known, registrations, p.memory.deregistrationStart, p.now)
+	state := deregistrationStateOf(last, known, registrations, p.memory.deregistrationStart, p.now, p.deleting())
 	if !state.over && state.requeueAfter == 0 {
 		c.startDeregistration(p, registrations) // does nothing while a call runs
 	}
@@ -75,16 +74,17 @@ func (d deregistration) covers(registrations []v1alpha1.ScaleSetRegistration) bo
 }
 
 // deregistrationStateOf returns what the last call means, which covered all of these registrations if it has ended. A
-// running call is awaited: it has a timeout of its own.
+// running call is awaited: it has a timeout of its own. Of a set that is not being deleted, invalid credentials may be corrected.
 func deregistrationStateOf(
-	last pool.Call[deregistration], known bool, registrations []v1alpha1.ScaleSetRegistration, startedAt, now time.Time,
+	last pool.Call[deregistration], known bool, registrations []v1alpha1.ScaleSetRegistration, startedAt, now time.Time, deleting bool,
 ) deregistrationState {
 	if !known || last.Running() {
 		return deregistrationState{}
 	}
 	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(last.Result.deleted, r) })
 	deadline := startedAt.Add(DeregisterTimeout)
-	if len(left) == 0 || credentials.Gone(last.Err) && !apiaccess.MayPass(last.Err, startedAt, now) || !now.Before(deadline) {
+	hopeless := credentials.Gone(last.Err) || deleting && credentials.Unusable(last.Err)
+	if len(left) == 0 || hopeless && !apiaccess.MayPass(last.Err, startedAt, now) || !now.Before(deadline) {
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
 	return deregistrationState{cause: last.Err, requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
@@ -92,19 +92,16 @@ func deregistrationStateOf(
 
 // startDeregistration tries all registrations in one call, whose result has those that were deleted even if others hang.
 func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
-	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerKey()
-	secrets := make([]string, 0, len(registrations))
+	listener, references := p.listenerKey(), make([][]credentials.Reference, 0, len(registrations))
 	for _, registration := range registrations {
-		secrets = append(secrets, formerSecret(p.set, registration))
+		references = append(references, c.referencesTo(p, registration))
 	}
 	c.deregistrations.Go(p.group(), p.key, func(ctx context.Context) (deregistration, error) {
 		ctx = kube.WithScaleSetLogger(ctx, p.key)
 		result := deregistration{asked: registrations}
 		var errs []error
 		for i, registration := range registrations {
-			at := reference
-			at.GitHubConfigURL = registration.URL
-			if err := c.deleteScaleSet(ctx, at, secrets[i], listener, registration.ID); err != nil {
+			if err := c.deleteScaleSet(ctx, references[i], listener, registration.ID); err != nil {
 				errs = append(errs, err)
 			} else {
 				result.deleted = append(result.deleted, registration)
@@ -114,17 +111,20 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 	})
 }
 
-// deleteScaleSet tries the Secret of a former registration first, if it is known and differs from the present one.
-func (c *Controller) deleteScaleSet(ctx context.Context, at credentials.Reference, former string, listener client.ObjectKey, id int) error {
-	deletion := func(github GitHub) error { return github.DeleteRunnerScaleSet(ctx, id) }
-	if former != "" && former != at.GitHubConfigSecret {
-		then := at
-		then.GitHubConfigSecret = former
-		if github, err := c.options.Connections.GitHub(ctx, then); err == nil && deletion(github) == nil {
+// deleteScaleSet tries the references in turn. The error is the first one's, or a later one's where the first has no usable
+// credentials: those won't come back, while the later ones may only be refused for now.
+func (c *Controller) deleteScaleSet(ctx context.Context, references []credentials.Reference, listener client.ObjectKey, id int) error {
+	var failure error
+	for _, reference := range references {
+		err := c.withAnyCredentials(ctx, reference, listener, func(github GitHub) error { return github.DeleteRunnerScaleSet(ctx, id) })
+		if err == nil {
 			return nil
 		}
+		if failure == nil || credentials.Unusable(failure) {
+			failure = err
+		}
 	}
-	return c.withAnyCredentials(ctx, at, listener, deletion)
+	return failure
 }
 
 // listenerKey is empty where there is no listener.
@@ -135,8 +135,9 @@ func (p *pass) listenerKey() client.ObjectKey {
 	return client.ObjectKey{}
 }
 
-// withAnyCredentials uses the set's own credentials, and falls back to those in the listener's Secret where the set's are
-// gone (an uninstall deletes the Secret first) or are refused (they were replaced together with the address).
+// withAnyCredentials uses the credentials that the reference names, and falls back to those in the listener's Secret where the
+// former are gone (an uninstall deletes the Secret first), can't be used (they were edited), or are refused (they were replaced
+// together with the address).
 func (c *Controller) withAnyCredentials(
 	ctx context.Context, at credentials.Reference, listener client.ObjectKey, ask func(GitHub) error,
 ) error {
@@ -144,15 +145,10 @@ func (c *Controller) withAnyCredentials(
 	if err == nil {
 		err = ask(github)
 	}
-	if err == nil || listener.Name == "" || !credentials.Gone(err) && !errors.Is(err, actions.ErrUnauthorized) {
+	if err == nil || listener.Name == "" || !credentials.Unusable(err) && !errors.Is(err, actions.ErrUnauthorized) {
 		return err
 	}
-	resolved, listenerErr := c.options.Connections.FromListener(ctx, listener)
-	if listenerErr != nil {
-		return fmt.Errorf("%w (the listener's Secret doesn't help: %w)", err, listenerErr)
-	}
-	github, err = c.options.Connections.GitHubFrom(at, resolved)
-	if err != nil {
+	if github, err = c.options.Connections.GitHubOfListener(ctx, at, listener, err); err != nil {
 		return err
 	}
 	return ask(github)

@@ -14,6 +14,14 @@ func registered(registration v1alpha1.ScaleSetRegistration) kube.Event {
 		fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", registration.Name, registration.ID, registration.Group, registration.URL))
 }
 
+// addressChanged is recorded when the scale set in use was found at another address. It is a warning, because by chance there can
+// be two of one name and id.
+func addressChanged(before, after v1alpha1.ScaleSetRegistration) kube.Event {
+	return kube.Warning("ScaleSetAddressChanged", "Register",
+		fmt.Sprintf("Scale set %q with id %d was found at %s: it is taken for the one at %s under a new address, and nothing is deleted. "+
+			"If these are two places, delete the scale set at the former address on GitHub", after.Name, after.ID, after.URL, before.URL))
+}
+
 // reregistered is a warning, because the jobs that were queued for the scale set on GitHub were deleted with it.
 func reregistered(before, after v1alpha1.ScaleSetRegistration) kube.Event {
 	return kube.Warning("ScaleSetRecreated", "Register",

@@ -29,6 +29,10 @@ type fakeGitHub struct {
 	loseCreation bool
 	// refusedSecrets are the names of Secrets with refused credentials, by address.
 	refusedSecrets map[string]string
+	// needsTLS are addresses that are reached with spec.githubServerTLS only.
+	needsTLS map[string]bool
+	// hidden makes every scale set one that exists and is not found.
+	hidden bool
 	// lacksReadByID is what a service answers that lacks the call which reads by id, 0 where it has the call.
 	lacksReadByID int
 	// singleLabel is set to drop all labels but the first.
@@ -69,13 +73,13 @@ func (g *fakeGitHub) Resolve(context.Context, credentials.Reference) (*credentia
 	return &credentials.Resolved{Credentials: actions.Credentials{Token: g.token}}, nil
 }
 
-func (g *fakeGitHub) FromListener(_ context.Context, listener client.ObjectKey) (*credentials.Resolved, error) {
+func (g *fakeGitHub) GitHubOfListener(_ context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.listenerResolved {
-		return nil, &credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace, Name: listener.Name + "-config"}
+		return nil, fmt.Errorf("%w; %w", cause, &credentials.MissingError{Kind: "Secret", Namespace: listener.Namespace, Name: listener.Name + "-config"})
 	}
-	return &credentials.Resolved{}, nil
+	return at{g, reference.GitHubConfigURL}, nil
 }
 
 func (g *fakeGitHub) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
@@ -85,10 +89,9 @@ func (g *fakeGitHub) GitHub(ctx context.Context, reference credentials.Reference
 	if g.refusedSecrets[reference.GitHubConfigURL] == reference.GitHubConfigSecret {
 		return nil, actions.ErrUnauthorized
 	}
-	return at{g, reference.GitHubConfigURL}, nil
-}
-
-func (g *fakeGitHub) GitHubFrom(reference credentials.Reference, _ *credentials.Resolved) (GitHub, error) {
+	if g.needsTLS[reference.GitHubConfigURL] && reference.TLS == nil {
+		return nil, &actions.NetworkError{Err: errors.New("x509: certificate signed by unknown authority")}
+	}
 	return at{g, reference.GitHubConfigURL}, nil
 }
 
@@ -159,6 +162,14 @@ func (a at) GetRunnerScaleSetByID(_ context.Context, id int) (found *actions.Run
 
 func (a at) CreateRunnerScaleSet(_ context.Context, wanted *actions.RunnerScaleSet) (made *actions.RunnerScaleSet, err error) {
 	return made, a.do("create", func(sets map[int]actions.RunnerScaleSet) error {
+		if a.hidden {
+			return actions.ErrScaleSetExists
+		}
+		for _, other := range sets {
+			if other.RunnerGroupID == wanted.RunnerGroupID && strings.EqualFold(other.Name, wanted.Name) {
+				return actions.ErrScaleSetExists
+			}
+		}
 		set := *wanted
 		set.ID = a.nextID
 		a.nextID++

@@ -71,7 +71,7 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	if p.registration == nil && len(registrations) == 0 && p.set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {
 		return true, nil
 	}
-	if p.registration != nil && !c.wasAt(p, p.registration.URL) {
+	if p.registration != nil && !c.isProven(p, *p.registration) {
 		c.recordUnproven(ctx, p, *p.registration)
 	}
 	if err := c.forgetRegistration(ctx, p); err != nil {
@@ -82,50 +82,37 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 }
 
 // awaitSync waits for a call that is still running, so that nothing is created on GitHub after the deletion, and adopts the
-// registration of one that was answered and is not recorded yet.
-func (c *Controller) awaitSync(_ context.Context, p *pass) (bool, error) {
+// registration of one that was answered and is not recorded yet. Where there is none, search looks at the spec's address.
+func (c *Controller) awaitSync(ctx context.Context, p *pass) (bool, error) {
 	last, _ := c.syncs.Last(p.key)
 	if last.Running() {
+		p.creating = true
 		return false, nil
 	}
 	if (p.registration == nil || p.unconfirmed) && last.Result.set != nil {
 		p.registration, p.unconfirmed = last.Result.registration(), false
 	}
-	return true, nil
+	searched := ""
+	if p.registration == nil {
+		searched = p.set.Spec.GitHubConfigUrl
+	}
+	return true, c.leaveUnrecorded(ctx, p, searched)
+}
+
+// isProven reports whether more than the status shows that the set was registered there.
+func (c *Controller) isProven(p *pass, registration v1alpha1.ScaleSetRegistration) bool {
+	_, proven := c.referenceAt(p, registration.URL)
+	return proven
 }
 
 // ownRegistrations returns the former ones, and the present one unless only the status has it.
 func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.ScaleSetRegistration, error) {
 	registrations := registrationsOf(formerOf(p.set))
-	if p.registration != nil && c.wasAt(p, p.registration.URL) {
+	if p.registration != nil && c.isProven(p, *p.registration) {
 		registrations = slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return sameScaleSet(r, *p.registration) })
 		registrations = append(registrations, *p.registration)
 	}
 	return c.heldByNobodyElse(ctx, p, registrations)
-}
-
-// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet holds as well, and so still needs.
-func (c *Controller) heldByNobodyElse(
-	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
-) ([]v1alpha1.ScaleSetRegistration, error) {
-	var sets v1alpha1.AutoscalingRunnerSetList
-	if err := c.options.Client.List(ctx, &sets); err != nil {
-		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
-	}
-	return slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool {
-		return slices.ContainsFunc(sets.Items, func(other v1alpha1.AutoscalingRunnerSet) bool {
-			return other.UID != p.set.UID && holds(&other, p.set, r)
-		})
-	}), nil
-}
-
-// holds reports whether a scale set is the other's: its present one, or a former one of both where the other is older, so
-// that exactly one of the two deletes it.
-func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
-	if held := registrationOf(other); held != nil && sameScaleSet(*held, r) {
-		return true
-	}
-	return older(other, set) && slices.ContainsFunc(formerOf(other), func(f formerRegistration) bool { return sameScaleSet(f.ScaleSetRegistration, r) })
 }
 
 // forgetRegistration clears everything that records where the scale set is. The controller of listeners deletes the

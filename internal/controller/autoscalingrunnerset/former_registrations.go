@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -21,11 +23,13 @@ const annotationFormer = "actions.github.com/former-registrations"
 // formerCheckPeriod is how often to check whether the last runner of a former registration is gone.
 const formerCheckPeriod = 30 * time.Second
 
-// formerRegistration also names the credentials it was registered with: those for the new address may not be valid at the
-// old one.
+// formerRegistration also says how it was reached: Secret, proxy, certificate authorities or vault for the new address may not
+// serve the old one.
 type formerRegistration struct {
 	v1alpha1.ScaleSetRegistration
-	// Secret is the former spec.githubConfigSecret, empty where it is not known.
+	// Credentials are names, no values. They are nil where an earlier version wrote the annotation.
+	Credentials *credentials.Reference `json:"credentials,omitempty"`
+	// Secret is what an earlier version wrote instead: the former spec.githubConfigSecret, empty where it is not known.
 	Secret string `json:"githubConfigSecret,omitempty"`
 	// UID is that of the set, empty where an earlier version wrote the annotation. A copy of the set has another UID, and must
 	// not delete what the annotation lists.
@@ -60,51 +64,108 @@ func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetReg
 	}
 }
 
+// isFormer reports whether the scale set is on the list.
+func isFormer(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) bool {
+	return slices.ContainsFunc(formerOf(set), func(f formerRegistration) bool { return sameScaleSet(f.ScaleSetRegistration, registration) })
+}
+
 // sameScaleSet ignores name and group, which can be changed on GitHub.
 func sameScaleSet(a, b v1alpha1.ScaleSetRegistration) bool {
 	return a.ID == b.ID && sameURL(a.URL, b.URL)
 }
 
-// formerSecret returns the name of the Secret that a former registration was created with, empty where it is not known.
-func formerSecret(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) string {
-	for _, former := range formerOf(set) {
-		if former.ScaleSetRegistration == registration {
-			return former.Secret
+// formerReference returns how a former registration was reached, and false where that is not known. The address is its own and
+// the namespace the set's, whatever somebody may have written into the annotation.
+func formerReference(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) (credentials.Reference, bool) {
+	former := formerOf(set)
+	i := slices.IndexFunc(former, func(f formerRegistration) bool { return f.ScaleSetRegistration == registration })
+	if i < 0 || former[i].Credentials == nil && former[i].Secret == "" {
+		return credentials.Reference{}, false
+	}
+	reference := credentials.ForAutoscalingRunnerSet(set)
+	if kept := former[i].Credentials; kept != nil {
+		reference = *kept
+	} else {
+		reference.GitHubConfigSecret = former[i].Secret
+	}
+	reference.Namespace, reference.GitHubConfigURL = set.Namespace, registration.URL
+	return reference, true
+}
+
+// referenceAt returns how GitHub is reached at an address, and false where nothing but the status, which can be edited by hand,
+// shows that the set was ever there: credentials are sent nowhere else. Listener and runners have the former address until the set
+// is registered at the new one.
+func (c *Controller) referenceAt(p *pass, address string) (credentials.Reference, bool) {
+	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(p.set)}
+	if listener := p.listener(); listener != nil {
+		known = append(known, credentials.ForAutoscalingListener(listener))
+	}
+	if runnerSet := p.runnerSet(); runnerSet != nil {
+		known = append(known, credentials.ForEphemeralRunnerSet(runnerSet))
+	}
+	if last, asked := c.syncs.Last(p.key); asked && last.Result.set != nil {
+		known = append(known, last.Result.reference)
+	}
+	for _, same := range []func(a, b string) bool{sameSpelling, sameURL} { // the spec's spelling may be one that leads nowhere
+		if i := slices.IndexFunc(known, func(r credentials.Reference) bool { return same(r.GitHubConfigURL, address) }); i >= 0 {
+			return known[i], true
 		}
 	}
-	return ""
+	return credentials.Reference{}, false
 }
 
-// secretAt returns the name of the Secret that the listener or the runners use for an address, and whether one of them does.
-// Their specs have the former address until the set is registered at the new one.
-func (p *pass) secretAt(address string) (string, bool) {
-	if listener := p.listener(); listener != nil && sameURL(listener.Spec.GitHubConfigUrl, address) {
-		return listener.Spec.GitHubConfigSecret, true
+// referencesTo returns how a registration may be reached: as it was when it was made, then as the spec says now. The address is
+// spelt as it was: the status may have been edited to send credentials to http:// instead of https://.
+func (c *Controller) referencesTo(p *pass, registration v1alpha1.ScaleSetRegistration) []credentials.Reference {
+	present := credentials.ForAutoscalingRunnerSet(p.set)
+	then, known := formerReference(p.set, registration)
+	if !known {
+		then, known = c.referenceAt(p, registration.URL)
 	}
-	if runnerSet := p.runnerSet(); runnerSet != nil && sameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, address) {
-		return runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigSecret, true
+	if !known {
+		then = present
+		then.GitHubConfigURL = registration.URL
 	}
-	return "", false
-}
-
-// wasAt reports whether more than the status, which can be edited by hand, shows that the set was registered at an address.
-// Credentials are sent nowhere else.
-func (c *Controller) wasAt(p *pass, address string) bool {
-	if _, there := p.secretAt(address); there || sameURL(address, p.set.Spec.GitHubConfigUrl) {
-		return true
+	present.GitHubConfigURL = then.GitHubConfigURL
+	if equality.Semantic.DeepEqual(then, present) {
+		return []credentials.Reference{present}
 	}
-	last, known := c.syncs.Last(p.key)
-	return known && last.Result.set != nil && sameURL(last.Result.desired.URL, address)
+	return []credentials.Reference{then, present}
 }
 
 // leave lists the registration at another address as a former one, unless only the status has it.
 func (c *Controller) leave(ctx context.Context, p *pass, previous v1alpha1.ScaleSetRegistration) {
-	if !c.wasAt(p, previous.URL) {
+	reference, proven := c.referenceAt(p, previous.URL)
+	if !proven {
 		c.recordUnproven(ctx, p, previous)
 		return
 	}
-	secret, _ := p.secretAt(previous.URL)
-	addFormer(p.set, formerRegistration{ScaleSetRegistration: previous, Secret: secret})
+	addFormer(p.set, formerRegistration{ScaleSetRegistration: previous, Credentials: &reference})
+}
+
+// leaveUnrecorded takes care of what the last call has created at an address that the set has left before the answer was recorded:
+// it becomes a former registration, or, where the answer was lost, an Event says what may be left. except is an address that is
+// taken care of elsewhere.
+func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string) error {
+	last, _ := c.syncs.Last(p.key)
+	asked := last.Result
+	if last.Running() || !asked.posted || sameURL(asked.desired.URL, except) {
+		return nil
+	}
+	if r := p.registration; r != nil && sameURL(r.URL, asked.desired.URL) && (asked.set == nil || asked.set.ID == r.ID) {
+		return nil
+	}
+	if asked.set == nil {
+		c.recordLeftBehind(ctx, p, perhapsLeftBehind(asked.desired, last.Err))
+	} else {
+		before := p.set.DeepCopy()
+		addFormer(p.set, formerRegistration{ScaleSetRegistration: *asked.registration(), Credentials: &asked.reference})
+		if _, err := kube.Patch(ctx, c.options.Client, p.set, before); err != nil {
+			return fmt.Errorf("record a former registration: %w", err)
+		}
+	}
+	c.syncs.Forget(p.key)
+	return nil
 }
 
 // recordUnproven records an Event about a registration that only the status has, unless it is listed as a former one: then it

@@ -248,7 +248,10 @@ func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
 		s.Annotations = map[string]string{annotationFormer: `[{"url":"` + address + `","name":"set","id":1}]`} // of an earlier version
 	})
 	former := formerOf(set)
-	if len(former) != 1 || former[0].ID != 1 || formerSecret(set, former[0].ScaleSetRegistration) != "" {
-		t.Errorf("former registrations %+v", former)
+	if len(former) != 1 || former[0].ID != 1 {
+		t.Fatalf("former registrations %+v", former)
+	}
+	if reference, known := formerReference(set, former[0].ScaleSetRegistration); known {
+		t.Errorf("it was reached as %+v, want that not known", reference)
 	}
 }

@@ -32,12 +32,11 @@ type GitHub interface {
 type Connections interface {
 	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve.
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
-	// FromListener reads the credentials that the Secrets of an AutoscalingListener still hold.
-	FromListener(ctx context.Context, listener client.ObjectKey) (*credentials.Resolved, error)
 	// GitHub returns the client for the reference.
 	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
-	// GitHubFrom returns a client for the reference's address with values that were read elsewhere.
-	GitHubFrom(reference credentials.Reference, resolved *credentials.Resolved) (GitHub, error)
+	// GitHubOfListener returns a client for the reference's address with what the Secrets of an AutoscalingListener still hold;
+	// see credentials.Provider.ClientOfListener.
+	GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error)
 }
 
 // ConnectionsOf returns the connections of a provider.
@@ -50,7 +49,7 @@ func (c connections) GitHub(ctx context.Context, reference credentials.Reference
 	return c.Client(ctx, reference)
 }
 
-// GitHubFrom implements Connections.
-func (c connections) GitHubFrom(reference credentials.Reference, resolved *credentials.Resolved) (GitHub, error) {
-	return c.ClientFrom(reference, resolved)
+// GitHubOfListener implements Connections.
+func (c connections) GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error) {
+	return c.ClientOfListener(ctx, reference, listener, cause)
 }

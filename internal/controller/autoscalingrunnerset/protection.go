@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,10 +18,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// stripProtection removes ARC's cleanup-protection from the objects of a chart that is not of the manager's version, and so
-// may be ARC's, once for each upgrade. Were it left until the set is deleted, an upgrade that drops one of the objects would
-// drop the annotation that names it as well, and the finalizer would hold the object for ever. ARC's chart may have put it
-// back since, so that what the chart before named is looked after, too. The set's own work does not depend on it.
+// stripProtection removes ARC's cleanup-protection from the objects of a chart that may be ARC's: one that is not of the manager's
+// version. It does so once for each release of the chart and doesn't wait for the set's deletion. An upgrade can drop an object
+// together with the annotation that names it, and then nobody would know whose finalizer to remove. The objects that the release
+// before named are stripped again, because ARC's chart may have put the finalizer back. The set's own work does not depend on this.
 func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	version := p.set.Labels[v1alpha1.LabelVersion]
 	release := string(p.set.UID) + " " + version + " " + p.set.Annotations[v1alpha1.AnnotationValuesHash]
@@ -96,7 +96,9 @@ func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	var objects []client.Object
 	for _, n := range named {
 		name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation])
-		if len(validation.IsDNS1123Subdomain(name)) == 0 { // no object has any other name, and the client refuses to ask for it
+		// Roles may have names that other kinds may not, such as linux_x64-gha-rs-manager; the client refuses to ask for a name
+		// that can't stand in a path.
+		if name != "" && len(content.IsPathSegmentName(name)) == 0 {
 			n.object.SetNamespace(set.Namespace)
 			n.object.SetName(name)
 			objects = append(objects, n.object)

@@ -181,16 +181,17 @@ func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
 	})
 }
 
-// TestNamesThatNoObjectHasHoldNoDeletionUp: the client refuses to send requests for them.
-func TestNamesThatNoObjectHasHoldNoDeletionUp(t *testing.T) {
+// ARC's chart leaves the "_" of a scale set's name in the names of its Roles and RoleBindings, which the API server accepts. The
+// client refuses to send requests for the other two names, and those must not hold a deletion up.
+func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
 	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Annotations = map[string]string{
 			v1alpha1.AnnotationCleanupPrefix + "github-secret-name":   "../../x",
-			v1alpha1.AnnotationCleanupPrefix + "manager-role-name":    "A b",
-			v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": " binding ",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-name":    " ",
+			v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": " linux_x64-gha-rs-manager ",
 		}
 	})
-	if objects := protected(set); len(objects) != 1 || objects[0].GetName() != "binding" {
+	if objects := protected(set); len(objects) != 1 || objects[0].GetName() != "linux_x64-gha-rs-manager" {
 		t.Errorf("objects %v, want the one that can be there", objects)
 	}
 }

@@ -3,13 +3,11 @@ package autoscalingrunnerset
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
-	"strings"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -37,7 +35,9 @@ type syncResult struct {
 	// desiredHash is a hash of desired alone.
 	desiredHash string
 	desired     desiredScaleSet
-	// posted is set when this or an earlier call may have created a scale set, even if no answer arrived.
+	// reference says how GitHub was reached.
+	reference credentials.Reference
+	// posted is set when this or an earlier call may have created a scale set at the same address, even if no answer arrived.
 	posted bool
 	// set is GitHub's answer, nil where the call failed.
 	set *actions.RunnerScaleSet
@@ -48,6 +48,11 @@ type syncResult struct {
 func (r syncResult) registration() *v1alpha1.ScaleSetRegistration {
 	group := cmp.Or(r.set.RunnerGroupName, r.desired.Group)
 	return &v1alpha1.ScaleSetRegistration{URL: r.desired.URL, Group: group, Name: r.set.Name, ID: r.set.ID}
+}
+
+// replaces reports whether the answer names another scale set at the address of the registration, which it is then to replace.
+func (r syncResult) replaces(registered v1alpha1.ScaleSetRegistration) bool {
+	return r.set != nil && r.set.ID != registered.ID && sameURL(r.desired.URL, registered.URL)
 }
 
 // resolve determines what GitHub is to be asked for and with which credentials, or the obstacle to asking.
@@ -80,6 +85,11 @@ func requestHashOf(desired desiredScaleSet, resolved *credentials.Resolved) stri
 
 // syncWhenDue starts a call to GitHub when one is due.
 func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
+	if p.hasValidURL() {
+		if err := c.leaveUnrecorded(ctx, p, p.desired.URL); err != nil {
+			return err
+		}
+	}
 	if p.obstacle != nil {
 		return nil
 	}
@@ -115,6 +125,8 @@ func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
 		return 0
 	case last.Err != nil:
 		return retryAt(last).Sub(p.now)
+	case last.Result.set != nil && p.owners.hold(last.Result.set.ID):
+		return 0 // another set has recorded it meanwhile
 	case p.lostSince(last.Started):
 		return last.Finished.Add(recheckAfter).Sub(p.now)
 	}
@@ -157,7 +169,10 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 		return err
 	}
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
-	result := syncResult{requestHash: p.requestHash, desiredHash: kube.Hash(p.desired), desired: p.desired, posted: last.Result.posted}
+	result := syncResult{
+		requestHash: p.requestHash, desiredHash: kube.Hash(p.desired), desired: p.desired, reference: reference,
+		posted: last.Result.posted && sameURL(last.Result.desired.URL, p.desired.URL),
+	}
 	work := scaleSetSync{desired: p.desired, owners: owners}
 	work.identify(p, last.Result)
 	if last.Result.desiredHash == result.desiredHash {
@@ -171,23 +186,26 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 		}
 		work.github = github
 		result.set, err = work.run(ctx)
-		result.posted = result.posted || work.posted
+		_, inUse := errors.AsType[*inUseError](err)
+		result.posted = (result.posted || work.posted) && !inUse // what has the name is another set's
 		return result, err
 	})
 	return nil
 }
 
-// identify sets what is known of the scale set before GitHub is asked, from the registration and from the last call.
+// identify sets what is known of the scale set before GitHub is asked, from the last call and from the registration. What belongs
+// to another set is none of it: after a change of the name this set would rename it.
 func (s *scaleSetSync) identify(p *pass, last syncResult) {
-	registered := p.registration != nil && sameURL(p.registration.URL, s.desired.URL)
+	registered := p.registration != nil && sameURL(p.registration.URL, s.desired.URL) && !s.owners.hold(p.registration.ID)
 	asked := sameURL(last.desired.URL, s.desired.URL)
 	switch {
-	case registered && !p.unconfirmed:
+	case asked && last.set != nil && !s.owners.hold(last.set.ID):
+		s.id = last.set.ID // not recorded yet where the spec has changed before that
+	case registered:
 		s.id = p.registration.ID
-	case asked && last.set != nil:
-		s.id = last.set.ID // of a spec that changed before the answer could be recorded
-	case registered && s.owners[p.registration.ID] == "": // otherwise the annotations were copied, name and all
-		s.id, s.named = p.registration.ID, &p.registration.Name
+		if p.unconfirmed { // the annotations may have been copied, name and all
+			s.named = &p.registration.Name
+		}
 	}
 	if registered && p.registration.Name != "" {
 		s.knownAs = append(s.knownAs, scaleSetName{p.registration.Group, p.registration.Name})
@@ -197,41 +215,9 @@ func (s *scaleSetSync) identify(p *pass, last syncResult) {
 	}
 }
 
-// owners returns the other AutoscalingRunnerSets that hold scale sets at the desired address, by the scale set's id. Of two
-// that hold the same scale set the older one is its owner, so that exactly one of them gives it up.
-func (c *Controller) owners(ctx context.Context, p *pass) (map[int]string, error) {
-	var sets v1alpha1.AutoscalingRunnerSetList
-	if err := c.options.Client.List(ctx, &sets); err != nil {
-		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
-	}
-	owners := map[int]string{}
-	for i := range sets.Items {
-		other := &sets.Items[i]
-		if held := registrationOf(other); other.UID != p.set.UID && held != nil && sameURL(held.URL, p.desired.URL) {
-			if p.registration == nil || p.registration.ID != held.ID || older(other, p.set) {
-				owners[held.ID] = client.ObjectKeyFromObject(other).String()
-			}
-		}
-	}
-	return owners, nil
-}
-
-// older reports whether a was created before b.
-func older(a, b *v1alpha1.AutoscalingRunnerSet) bool { return newestFirst(b, a) < 0 }
-
-// sameURL reports whether GitHub takes the addresses for the same: it ignores case and slashes at the end.
-func sameURL(a, b string) bool {
-	left, leftErr := actions.ParseConfigURL(a)
-	right, rightErr := actions.ParseConfigURL(b)
-	if leftErr != nil || rightErr != nil {
-		return a == b
-	}
-	return strings.EqualFold(left.String(), right.String())
-}
-
 // recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to
-// the pass for status.registration. A registration at another address than the new one becomes a former one, which stays
-// until its runners have finished.
+// the pass for status.registration. A registration at another place than the new one becomes a former one, which stays until
+// its runners have finished.
 func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 	if !p.answered() || p.lastSync.Err != nil {
 		return nil
@@ -239,14 +225,13 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 	now := *p.lastSync.Result.registration()
 	before := p.set.DeepCopy()
 	previous := p.registration
-	if previous != nil && !sameURL(previous.URL, now.URL) {
+	moved := previous != nil && !sameURL(previous.URL, now.URL)
+	renamed := moved && p.isKnownAs(*previous, now)
+	if moved && !renamed {
 		c.leave(ctx, p, *previous)
 	}
 	dropFormer(p.set, now)
-	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
-	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerGroupName, now.Group)
-	kube.SetAnnotation(p.set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
-	p.set.Labels = kube.Labels(nil, withoutScope(p.set.Labels), scopeLabels(now.URL))
+	annotate(p.set, now)
 	wrote, err := kube.Patch(ctx, c.options.Client, p.set, before)
 	if err != nil {
 		return fmt.Errorf("record the registration: %w", err)
@@ -255,10 +240,23 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 		previous = nil // the scale set that the annotation names is not ours, or gone
 	}
 	p.registration, p.unconfirmed = &now, false
-	if event, news := registrationNews(previous, now); news && wrote {
+	if wrote {
+		p.requeue.After(ownersSeenAfter)
+	}
+	if renamed {
+		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, addressChanged(*previous, now))
+	} else if event, news := registrationNews(previous, now); news && wrote {
 		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	}
 	return nil
+}
+
+// annotate writes the registration as ARC knows it.
+func annotate(set *v1alpha1.AutoscalingRunnerSet, now v1alpha1.ScaleSetRegistration) {
+	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
+	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerGroupName, now.Group)
+	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
+	set.Labels = kube.Labels(nil, withoutScope(set.Labels), scopeLabels(now.URL))
 }
 
 // registrationNews returns the Event for the change from before to now, and false where there is nothing to say.

@@ -97,8 +97,8 @@ type scaleSetSync struct {
 	// lastAnswer is GitHub's last answer to the same desired scale set, nil where there is none. GitHub would answer the same
 	// again, so what it did not take over then is not asked for a second time.
 	lastAnswer *actions.RunnerScaleSet
-	// owners are the AutoscalingRunnerSets that hold other scale sets at the same address, by id.
-	owners map[int]string
+	// owners are the other AutoscalingRunnerSets that hold scale sets at the same address, by id.
+	owners owners
 
 	// groupID is the desired runner group's, 0 until it has been looked up.
 	groupID int
@@ -117,7 +117,7 @@ func (s *scaleSetSync) run(ctx context.Context) (*actions.RunnerScaleSet, error)
 		return nil, err
 	}
 	if owner, owned := s.owners[current.ID]; owned {
-		return nil, &inUseError{ID: current.ID, Owner: owner}
+		return nil, &inUseError{ID: current.ID, Owner: owner.String()}
 	}
 	return s.update(ctx, current)
 }
@@ -177,10 +177,14 @@ func (s *scaleSetSync) create(ctx context.Context) (*actions.RunnerScaleSet, err
 	}
 	s.posted = true
 	created, err := s.github.CreateRunnerScaleSet(ctx, s.desired.scaleSet(group))
-	if errors.Is(err, actions.ErrScaleSetExists) {
-		return s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+	if !errors.Is(err, actions.ErrScaleSetExists) {
+		return created, err
 	}
-	return created, err
+	existing, lookupErr := s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+	if errors.Is(lookupErr, actions.ErrScaleSetNotFound) {
+		return nil, fmt.Errorf("%w; but none of that name is found in runner group %d", err, group)
+	}
+	return existing, lookupErr
 }
 
 // update makes no request where there is no difference.

@@ -73,13 +73,23 @@ func TestScaleSetSync(t *testing.T) {
 func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github := newFakeGitHub()
 	github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
-	work := scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set", Labels: []string{"set"}}, owners: map[int]string{4: "elsewhere/set"}}
+	work := scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set", Labels: []string{"set"}}, owners: owners{4: {Namespace: "elsewhere", Name: "set"}}}
 	_, err := work.run(t.Context())
 	if inUse, ok := errors.AsType[*inUseError](err); !ok || inUse.Owner != "elsewhere/set" {
 		t.Errorf("run() = %v, want *inUseError", err)
 	}
 	if diff := cmp.Diff([]string{"find"}, github.made()); diff != "" {
 		t.Errorf("another's scale set was changed (-want +got):\n%s", diff)
+	}
+}
+
+// TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords: they may be the only hint at what is wrong.
+func TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords(t *testing.T) {
+	github := newFakeGitHub()
+	github.hidden = true
+	_, err := (&scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set"}}).run(t.Context())
+	if !errors.Is(err, actions.ErrScaleSetExists) || !strings.Contains(err.Error(), "none of that name is found") {
+		t.Errorf("run() = %v, want GitHub's refusal", err)
 	}
 }
 

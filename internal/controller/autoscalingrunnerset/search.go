@@ -122,7 +122,7 @@ func (c *Controller) adopt(ctx context.Context, p *pass, found *v1alpha1.ScaleSe
 
 // refused reports whether asking again with these credentials is pointless.
 func refused(err error) bool {
-	return credentials.Gone(err) || credentials.IsVerdict(err) ||
+	return credentials.Unusable(err) ||
 		errors.Is(err, actions.ErrUnauthorized) || errors.Is(err, actions.ErrInvalidCredentials)
 }
 

@@ -49,7 +49,13 @@ func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1al
 // moved reports whether the status has another registration than the pass.
 func (p *pass) moved() bool {
 	recorded := p.set.Status.Registration
-	return p.registration != nil && !p.unconfirmed && (recorded == nil || *recorded != *p.registration)
+	switch {
+	case p.unconfirmed:
+		return false
+	case p.registration == nil || recorded == nil:
+		return recorded != p.registration
+	}
+	return *recorded != *p.registration
 }
 
 // statusOf returns the status with what the pass has found out. What it has not found out stays as it was.

@@ -1,12 +1,15 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -39,7 +42,9 @@ func (p *pass) deletionStage() (reason, message string) {
 	case stopping:
 		return "StoppingListener", "the listener ends its session"
 	case len(p.runnerSets) > 0:
-		return "DrainingRunners", drainingMessage(currentRunners(p.runnerSets))
+		return "DrainingRunners", cmp.Or(keptRunnerSet(p.runnerSets), drainingMessage(currentRunners(p.runnerSets)))
+	case p.creating:
+		return "Deregistering", "GitHub has not answered yet to a request that may create the scale set; then it is deleted"
 	case p.searching:
 		return "Deregistering", fmt.Sprintf("GitHub is asked, for %s at most, which scale set is there", DeregisterTimeout.Round(time.Second))
 	case p.registration != nil:
@@ -49,7 +54,37 @@ func (p *pass) deletionStage() (reason, message string) {
 		}
 		return "Deregistering", message
 	}
-	return "Releasing", "the last objects go"
+	return "Releasing", cmp.Or(keptListener(p.listeners), "the last objects go")
+}
+
+// keptListener says which listener only others keep, nothing where none.
+func keptListener(listeners []v1alpha1.AutoscalingListener) string {
+	for i := range listeners {
+		if message := keptByOthers("AutoscalingListener", &listeners[i], v1alpha1.FinalizerAutoscalingListener); message != "" {
+			return message
+		}
+	}
+	return ""
+}
+
+// keptRunnerSet says which EphemeralRunnerSet only others keep, nothing where none.
+func keptRunnerSet(runnerSets []v1alpha1.EphemeralRunnerSet) string {
+	for i := range runnerSets {
+		if message := keptByOthers("EphemeralRunnerSet", &runnerSets[i], v1alpha1.FinalizerEphemeralRunnerSet); message != "" {
+			return message
+		}
+	}
+	return ""
+}
+
+// keptByOthers says that an object which is being deleted has no finalizer of ours left, and which others it has.
+func keptByOthers(kind string, object client.Object, ours string) string {
+	finalizers := object.GetFinalizers()
+	if object.GetDeletionTimestamp() == nil || len(finalizers) == 0 || slices.Contains(finalizers, ours) {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is kept by finalizers that are not this controller's: %s; it goes when their owner, or you, remove them",
+		kind, client.ObjectKeyFromObject(object), strings.Join(finalizers, ", "))
 }
 
 // drainingMessage says what the deletion of runners waits for, of which so many have not ended.

@@ -172,7 +172,7 @@ func (m *mender) known(key string) map[string]any {
 	return fields
 }
 
-// mend gives fields, which stand at the path, the values of last where their own can't be read, or drops them.
+// mend replaces unreadable fields, which stand at the path, by their last readable values, or drops them.
 func (m *mender) mend(fields, last map[string]any, path []string) {
 	for name, value := range fields {
 		at := append(slices.Clone(path), name)

@@ -1,0 +1,233 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+// twinKey is a set with the same name on GitHub as the fixture's first. It is made in the same second, and its name comes later.
+var twinKey = types.NamespacedName{Namespace: setNamespace, Name: "twin"}
+
+func newTwin(change ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.AutoscalingRunnerSet {
+	return newSet(append(change, func(s *v1alpha1.AutoscalingRunnerSet) {
+		s.Name, s.UID, s.Labels[v1alpha1.LabelScaleSetName] = twinKey.Name, "twin-uid", twinKey.Name
+		s.Spec.RunnerScaleSetName = setKey.Name
+	})...)
+}
+
+func (f *fixture) twin() *v1alpha1.AutoscalingRunnerSet {
+	f.Helper()
+	twin := &v1alpha1.AutoscalingRunnerSet{}
+	controllertest.Read(f, f.client, twinKey, twin)
+	return twin
+}
+
+// settleBoth runs passes of both sets, each before the answers to the other's.
+func (f *fixture) settleBoth() {
+	f.Helper()
+	for range 6 {
+		for _, key := range []types.NamespacedName{setKey, twinKey} {
+			controllertest.Reconcile(f, f.controller, key)
+		}
+		controllertest.Elapse(2 * statusPeriod)
+	}
+}
+
+// lateCache shows the AutoscalingRunnerSets in lists as they are now until it is mended.
+func (f *fixture) lateCache() (mend func()) {
+	f.Helper()
+	var now v1alpha1.AutoscalingRunnerSetList
+	if err := f.client.List(f.Context(), &now); err != nil {
+		f.Fatal(err)
+	}
+	late := func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if sets, ok := list.(*v1alpha1.AutoscalingRunnerSetList); ok {
+			*sets = *now.DeepCopy()
+			return nil
+		}
+		return c.List(ctx, list, options...)
+	}
+	f.controller.options.Client = interceptor.NewClient(f.client, interceptor.Funcs{List: late})
+	return func() { f.controller.options.Client = f.client }
+}
+
+// sharing creates both sets, which register one scale set while neither is seen by the other.
+func (f *fixture) sharing() {
+	f.Helper()
+	mend := f.lateCache()
+	f.create(newSet(), newTwin())
+	f.settleBoth()
+	mend()
+	if f.set().Status.Registration.ID != f.twin().Status.Registration.ID {
+		f.Fatal("want one scale set registered by both")
+	}
+}
+
+// wantOneOwner fails unless the first set has scale set 1 and the twin stands back, with nothing that works for it.
+func (f *fixture) wantOneOwner() {
+	f.Helper()
+	if got := f.set().Status.Registration; got == nil || got.ID != 1 {
+		f.Errorf("registration of the first = %+v, want scale set 1", got)
+	}
+	twin := f.twin()
+	controllertest.WantCondition(f, twin.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonScaleSetInUse)
+	if twin.Status.Registration != nil || twin.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
+		f.Errorf("the twin is registered: %+v, annotations %v", twin.Status.Registration, twin.Annotations)
+	}
+	if listeners := f.listeners(); len(listeners) != 1 || listeners[0].Spec.AutoscalingRunnerSetName != setKey.Name || len(f.runnerSets()) != 1 {
+		f.Errorf("%d listeners and %d EphemeralRunnerSets, want those of the first alone", len(listeners), len(f.runnerSets()))
+	}
+}
+
+func TestOneOfTwoThatRegisterAtOnceStandsBack(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet(), newTwin())
+		f.settleBoth()
+		f.wantOneOwner()
+		if calls := f.github.made(); slices.Contains(calls, "update") {
+			t.Errorf("calls %q: the scale set was changed", calls)
+		}
+	})
+}
+
+func TestOneOfTwoThatHaveRegisteredGivesWay(t *testing.T) {
+	for name, restarted := range map[string]bool{"same manager": false, "manager anew": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.sharing()
+				if restarted {
+					f.restart(nil)
+				}
+				f.settleBoth()
+				f.wantOneOwner()
+			})
+		})
+	}
+}
+
+// TestRecordingLooksAgainSoon: nothing else brings a pass where the other set was not seen yet.
+func TestRecordingLooksAgainSoon(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.reconcile()
+		if after := f.reconcile().RequeueAfter; after == 0 || after > ownersSeenAfter {
+			t.Errorf("the next pass comes after %s, want %s at most", after, ownersSeenAfter)
+		}
+	})
+}
+
+// TestRenamedTwinsEndWithAScaleSetEach: that is what the condition tells the user to do.
+func TestRenamedTwinsEndWithAScaleSetEach(t *testing.T) {
+	for renamed, key := range map[string]types.NamespacedName{"the twin": twinKey, "the owner": setKey} {
+		for state, separated := range map[string]bool{"while they share": false, "once one stood back": true} {
+			t.Run(renamed+" "+state, func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					f.sharing()
+					if separated {
+						f.settleBoth()
+					}
+					set := &v1alpha1.AutoscalingRunnerSet{}
+					controllertest.Read(f, f.client, key, set)
+					set.Spec.RunnerScaleSetName = "unique"
+					set.Generation++
+					if err := f.client.Update(t.Context(), set); err != nil {
+						t.Fatal(err)
+					}
+					f.settleBoth()
+					controllertest.Elapse(retryMaxDelay)
+					f.settleBoth()
+					first, twin := f.set().Status.Registration, f.twin().Status.Registration
+					if first == nil || twin == nil || first.ID != 1 || twin.ID != 2 || len(f.listeners()) != 2 {
+						t.Errorf("registrations %+v and %+v with %d listeners, want scale sets 1 and 2", first, twin, len(f.listeners()))
+					}
+					renamedTo := map[types.NamespacedName]*v1alpha1.ScaleSetRegistration{setKey: first, twinKey: twin}[key]
+					if renamedTo != nil && renamedTo.Name != "unique" {
+						t.Errorf("registration %+v, want the new name", renamedTo)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestTwinsDeletedTogetherLeaveNothing(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		mend := f.lateCache()
+		f.create(newSet(), newTwin())
+		f.settleBoth()
+		mend()
+		for _, set := range []client.Object{f.set(), f.twin()} {
+			if err := f.client.Delete(t.Context(), set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.lateCache() // each sees that the other holds the scale set, to the end
+		for range 3 {
+			f.settleBoth()
+		}
+		if left := f.github.sets[address]; len(left) > 0 || !f.gone() {
+			t.Errorf("gone %t, left on GitHub: %+v", f.gone(), left)
+		}
+	})
+}
+
+// TestOnlyARegistrationTakesOneAway: an older set may have got its annotation from anybody.
+func TestOnlyARegistrationTakesOneAway(t *testing.T) {
+	older := func(s *v1alpha1.AutoscalingRunnerSet) { s.CreationTimestamp = metav1.NewTime(time.Unix(1, 0)) }
+	for name, test := range map[string]struct {
+		registered, answered bool
+		given                bool
+	}{"annotation": {}, "edited status": {registered: true}, "registration": {true, true, true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.CreationTimestamp = metav1.Now() }))
+				f.settle()
+				claim := newTwin(older, func(s *v1alpha1.AutoscalingRunnerSet) {
+					s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1"}
+				})
+				f.create(claim)
+				if test.registered {
+					claim.Status.Registration = f.set().Status.Registration
+					f.updateStatus(claim)
+				}
+				if test.answered {
+					f.settleBoth()
+				}
+				f.settle()
+				if given := f.set().Status.Registration == nil; given != test.given {
+					t.Errorf("given up: %t, want %t", given, test.given)
+				}
+			})
+		})
+	}
+}
+
+func TestSetThatIsBeingDeletedTakesNoScaleSetAway(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.sharing()
+		set := f.set()
+		set.Finalizers = append(set.Finalizers, "example.com/hold")
+		if err := f.client.Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		f.delete()
+		f.settleBoth()
+		if got := f.twin().Status.Registration; got == nil || got.ID != 1 || len(f.github.sets[address]) != 1 {
+			t.Errorf("registration of the twin = %+v, scale sets %+v; want it to go on", got, f.github.sets[address])
+		}
+		if c := meta.FindStatusCondition(f.twin().Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+			t.Errorf("the twin is stalled: %s", c.Message)
+		}
+	})
+}
