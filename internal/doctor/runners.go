@@ -161,7 +161,7 @@ func ofClaims(resource corev1.ResourceName) bool {
 func endedWithoutJob(s *Set) int {
 	ended := 0
 	for i := range s.Runners {
-		if status := &s.Runners[i].Status; status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HasJob() {
+		if status := &s.Runners[i].Status; status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HadJob() {
 			ended++
 		}
 	}

@@ -22,13 +22,13 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes there is only a probe now and then.
 	ConditionRunnerOutdated = "RunnerOutdated"
-	// ConditionVersionSupported: the chart that made the object is of this manager's version.
+	// ConditionVersionSupported: the chart that made the object is of the manager's minor version, or the manager is a development build.
 	ConditionVersionSupported = "VersionSupported"
 	// ConditionPodStarted: the runner's pod runs; while False the message is the scheduler's or kubelet's own.
 	ConditionPodStarted = "PodStarted"
 	// ConditionQuotaExceeded: a ResourceQuota refuses the runner's pod or Secret; it is tried again.
 	ConditionQuotaExceeded = "QuotaExceeded"
-	// ConditionRunnersPending: runners that were asked for wait, for another reason than a ResourceQuota; the message has
+	// ConditionRunnersPending: runners that were asked for wait, for a reason other than a ResourceQuota; the message has
 	// the commonest reason, which is the scheduler's, the kubelet's, GitHub's or the API server's own.
 	ConditionRunnersPending = "RunnersPending"
 	// ConditionDraining: deletion waits for a running job.

@@ -158,8 +158,8 @@ type EphemeralRunnerList struct {
 	Items           []EphemeralRunner `json:"items"`
 }
 
-// HasJob reports whether a job has started on the runner, or completed on it, as far as GitHub has said.
-func (s *EphemeralRunnerStatus) HasJob() bool { return s.JobID != "" || s.JobRequestID != 0 }
+// HadJob reports whether a job has started on the runner, and perhaps completed, as far as GitHub has said.
+func (s *EphemeralRunnerStatus) HadJob() bool { return s.JobID != "" || s.JobRequestID != 0 }
 
 // JobCompleted reports whether GitHub has said that the runner's job is over.
 func (s *EphemeralRunnerStatus) JobCompleted() bool { return s.JobResult != "" }

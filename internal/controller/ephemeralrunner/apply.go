@@ -56,18 +56,14 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 		return time.Time{}, nil // see plan
 	}
 	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.reportExitedIdle(ctx, p))
-	if p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() || hasJob(p) || c.unregistered(p) {
+	if p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() || p.mayHaveJob() || c.unregistered(p) {
 		return time.Time{}, err
 	}
-	removal := c.removal(p)
-	switch {
-	case removal.running || removal.known && removal.failure == nil:
-	case c.options.Clock.Now().Before(removal.retryAt):
-		return removal.retryAt, err
-	default:
+	ask, at := c.removal(p).askAgain(c.options.Clock.Now())
+	if ask {
 		c.deregister(p)
 	}
-	return time.Time{}, err
+	return at, err
 }
 
 // deleteRunner deletes the object of a runner that has done its work, or whose place another has to take. Its pod goes
@@ -79,7 +75,7 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 	}
 	if p.podStays() {
 		// Where it is not ours to delete garbage collection does it, once the runner is gone.
-		if err := c.deletePod(ctx, p); err != nil || p.memory.podDeleted == p.pod.UID {
+		if err := c.deletePod(ctx, p); err != nil || p.memory.pod.deleted {
 			return err
 		}
 	}
@@ -117,7 +113,7 @@ func (c *Controller) finalizeEarly(ctx context.Context, p *pass) error {
 
 // podStays reports whether there is a pod whose deletion nobody has asked for.
 func (p *pass) podStays() bool {
-	return p.pod != nil && p.pod.DeletionTimestamp == nil && p.memory.podDeleted != p.pod.UID
+	return p.pod != nil && p.pod.DeletionTimestamp == nil && !p.memory.pod.deleted
 }
 
 // retry notes a failed attempt and deletes its pod, and its Secret where the registration is gone.
@@ -174,7 +170,7 @@ func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
 // none was seen. What others have noted is never overwritten: attempts are counted by it.
 func attemptKey(p *pass) string {
 	if p.hadPod() {
-		return string(p.memory.podUID)
+		return string(p.memory.pod.uid)
 	}
 	return fmt.Sprintf("lost-%d", len(p.Status.Failures)+1)
 }
@@ -182,13 +178,13 @@ func attemptKey(p *pass) string {
 // deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended, or whose
 // node does not answer, is deleted without a grace period. Options given come after its own.
 func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.DeleteOption) error {
-	if p.pod == nil || p.memory.podLeft {
+	if p.pod == nil || p.memory.pod.left {
 		return nil
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(p.pod)}
 	hangs := stuck(p.pod, p.memory.apiServerTime(p.pod, c.options.Clock.Now()))
 	over := p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
-	if !hangs && (p.pod.DeletionTimestamp != nil || p.memory.podDeleted == p.pod.UID) {
+	if !hangs && (p.pod.DeletionTimestamp != nil || p.memory.pod.deleted) {
 		return nil
 	}
 	if over || hangs {
@@ -196,9 +192,9 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.pod.Namespace, Name: p.pod.Name}}
 	err := c.options.Client.Delete(ctx, pod, append(options, more...)...)
-	p.memory.podLeft = apierrors.IsForbidden(err) && !p.DeletionTimestamp.IsZero()
+	p.memory.pod.left = apierrors.IsForbidden(err) && !p.DeletionTimestamp.IsZero()
 	if err == nil {
-		p.memory.podDeleted = p.pod.UID
+		p.memory.pod.deleted = true
 	}
 	return p.ignoreGoneOrForbidden("delete pod", err)
 }

@@ -87,7 +87,7 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 // What is remembered of a former pod's deletion says nothing about that of another.
 func TestAPIServerTimeIsThatOfTheSamePod(t *testing.T) {
 	const grace = time.Minute
-	m := &memory{podUID: "seen", podDeletingAt: noon.Add(-time.Hour)}
+	m := &memory{pod: lastPod{uid: "seen", deletingAt: noon.Add(-time.Hour)}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "seen"}}
 	if got := m.apiServerTime(pod, noon); got != noon {
 		t.Errorf("%s by a pod that is not being deleted, want our own time, %s", got, noon)

@@ -134,8 +134,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.result(p, kube.EarlierOf(requeueAt, annotateAt), errors.Join(err, annotateErr))
 }
 
-// result ends a pass: the runner is reconciled again at requeueAt or when its pod is to be taken for lost, and after an error
-// as soon as the queue has it, whose pauses grow.
+// result ends a pass: the runner is reconciled again at requeueAt or when its pod is to be taken for lost; after an error the
+// queue's rate limiter decides when.
 func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
 	var result ctrl.Result
 	if err == nil {
@@ -147,7 +147,7 @@ func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Resul
 
 // jobValues returns the log values of a runner's job, none where it has no job.
 func jobValues(runner *v1alpha1.EphemeralRunner) []any {
-	if !runner.Status.HasJob() {
+	if !runner.Status.HadJob() {
 		return nil
 	}
 	return []any{"jobID", jobID(&runner.Status)}

@@ -36,7 +36,7 @@ func (c *Controller) deregister(p *pass) {
 func (c *Controller) removal(p *pass) progress {
 	last := progressOf(c.deregistrations.Last(p.key))
 	lives := p.pod != nil && !p.outcome.over()
-	if last.failure == nil || last.failure.kind != failureNotFound || lives && hasJob(p) {
+	if last.failure == nil || last.failure.kind != failureNotFound || lives && p.mayHaveJob() {
 		return last
 	}
 	return progress{known: true, finishedAt: last.finishedAt}

@@ -72,7 +72,7 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 		f.setPod(evict)
 		answer()
 		f.wantEvent("Evicted")
-		if !hasJob(&pass{EphemeralRunner: f.runner(), memory: &memory{}}) {
+		if p := (&pass{EphemeralRunner: f.runner(), memory: &memory{}}); !p.mayHaveJob() {
 			t.Errorf("status %+v, want a job by GitHub's word", f.runner().Status)
 		}
 		f.wantCalls("jit", "remove 101")

@@ -65,9 +65,9 @@ func registrationLeft(cause string) kube.Event {
 }
 
 // removalUnanswered says what the deletion of a runner waits for, and for how long. The cause comes last, as it may be long.
-func removalUnanswered(hasJob bool, cause string) kube.Event {
+func removalUnanswered(mayHaveJob bool, cause string) kube.Event {
 	limit := fmt.Sprintf("for %s at most", answerTimeout)
-	if hasJob {
+	if mayHaveJob {
 		limit = "until its job has ended"
 	}
 	return kube.Warning("RemovalUnanswered", actionDelete,

@@ -40,7 +40,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	if f.deleteChildren {
 		errs = append(errs, c.deleteChildren(ctx, p, f.onlyUnbound))
 	}
-	if p.memory.podLeft && o.pod.state != podMissing {
+	if p.memory.pod.left && o.pod.state != podMissing {
 		return c.options.Clock.Now(), errors.Join(errs...) // a pod that is only collected after the runner keeps nobody waiting
 	}
 	if f.removeFinalizers && errors.Join(errs...) == nil {
@@ -49,7 +49,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	return f.requeueAt, errors.Join(errs...)
 }
 
-// noteBusy remembers, for hasJob, that GitHub has refused to remove the registration because of a job: the call that was refused
+// noteBusy remembers, for mayHaveJob, that GitHub has refused to remove the registration because of a job: the call that was refused
 // is replaced by the next.
 func (c *Controller) noteBusy(p *pass) {
 	if failure := c.removal(p).failure; failure != nil && failure.kind == failureBusy {
@@ -65,11 +65,11 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 		removal = progress{known: true} // at its set's request
 	}
 	pod := p.outcome
-	if p.memory.podLeft {
+	if p.memory.pod.left {
 		pod.state = podMissing
 	}
 	return &finalizing{
-		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", hasJob: hasJob(p), completed: p.spent() && !p.died(),
+		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", mayHaveJob: p.mayHaveJob(), completed: p.spent() && !p.died(),
 		registered: !c.unregistered(p), provisioning: provisioning.running,
 		unseen: provisioning.known && provisioning.failure == nil && !p.hadPod() &&
 			now.Before(provisioning.finishedAt.Add(unseenFinalizingTimeout)),
@@ -87,7 +87,7 @@ func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bo
 		options = append(options, asCached)
 	}
 	err := c.deletePod(ctx, p, options...)
-	if onlyUnbound && p.memory.podDeleted != p.pod.UID && !p.memory.podLeft {
+	if onlyUnbound && !p.memory.pod.deleted && !p.memory.pod.left {
 		return err
 	}
 	return errors.Join(err, c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p))
@@ -102,7 +102,7 @@ func isOurs(finalizer string) bool {
 func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *finalizing) {
 	if failure := o.removal.failure; failure != nil && failure.kind != failureBusy && !p.memory.unansweredReported {
 		p.memory.unansweredReported = true
-		c.record(ctx, p, removalUnanswered(o.hasJob, failure.message))
+		c.record(ctx, p, removalUnanswered(o.mayHaveJob, failure.message))
 	}
 }
 

@@ -32,11 +32,6 @@ const (
 	deniedRetryAfter = time.Minute
 )
 
-// annotated has the UIDs of the pods that got the job and its result: a late cache must not have either written again.
-type annotated struct {
-	start, result types.UID
-}
-
 // annotateStep is what is to be written on a pod about its job.
 type annotateStep int
 
@@ -72,22 +67,20 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
 	}
-	p.memory.annotated.start = p.pod.UID
-	if what == annotateResult {
-		p.memory.annotated.result = p.pod.UID
-	}
+	p.memory.pod.jobWritten = true
+	p.memory.pod.resultWritten = p.memory.pod.resultWritten || what == annotateResult
 	return requeueAt, nil
 }
 
 // planAnnotate decides what has to be written on a pod about its job now.
 func planAnnotate(p *pass, now time.Time) (what annotateStep, requeueAt time.Time) {
 	pod := p.pod
-	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HasJob() || p.Status.Done() ||
-		p.memory.podDeleted == pod.UID || p.outcome.state != podRunning {
+	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HadJob() || p.Status.Done() ||
+		p.memory.pod.deleted || p.outcome.state != podRunning {
 		return annotateNothing, time.Time{}
 	}
-	started := p.memory.annotated.start == pod.UID || pod.Annotations[v1alpha1.AnnotationJobID] != ""
-	ended := p.memory.annotated.result == pod.UID || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
+	started := p.memory.pod.jobWritten || pod.Annotations[v1alpha1.AnnotationJobID] != ""
+	ended := p.memory.pod.resultWritten || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
 	switch {
 	case p.Status.JobCompleted() && ended:
 		return annotateNothing, time.Time{}

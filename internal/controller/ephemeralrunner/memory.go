@@ -24,27 +24,33 @@ type memory struct {
 	attempt
 	deletion
 
-	podUID             types.UID      // of the last pod seen
+	pod                lastPod
 	failed             *failedAttempt // nil unless its failure may have been written without an answer
 	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
 	writtenVersion     string         // resourceVersion of the last status written
 	waiting            *waiting       // nil while no pod waits to run
-	annotated          annotated      // what was written on the pod about its job
 
 	// What has been deleted, lest a late cache have it deleted again.
-	podDeleted        types.UID
 	secretDeleted     bool
 	hooksDeleted      bool // what container hooks made
 	runnerDeleted     bool // the runner's object
 	finalizersRemoved bool // those of the runner's object
 
-	podDeletingAt  time.Time // its pod first seen with a deletionTimestamp
 	hooksRefusedAt time.Time // the API server first refused to have what container hooks made deleted
-	podLeft        bool      // may not be deleted by us: garbage collection does it once the runner is gone
 	deniedAt       time.Time // a policy or webhook last denied to have the pod patched
 	busy           bool      // GitHub has refused to remove the registration, because of a job
 
 	shared provisionMemory
+}
+
+// lastPod is what is remembered of the last pod seen. It is forgotten as a whole when another one is seen.
+type lastPod struct {
+	uid        types.UID // empty where none was seen
+	deletingAt time.Time // first seen with a deletionTimestamp
+	deleted    bool      // at our request
+	left       bool      // may not be deleted by us: garbage collection does it once the runner is gone
+	// Its job was written on it, and the job's result: a late cache must not have either written again.
+	jobWritten, resultWritten bool
 }
 
 // attempt is what was seen of the present attempt to run the runner. It is forgotten as a whole once that has failed: what
@@ -142,9 +148,8 @@ func recordedRunnerID(status *v1alpha1.EphemeralRunnerStatus) int {
 
 // see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
 func (m *memory) see(p *pass, now time.Time) {
-	m.notePodDeletion(p.pod, now)
+	m.pod.see(p.pod, now)
 	if p.pod != nil {
-		m.podUID = p.pod.UID
 		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.IsStale(p.EphemeralRunner, m.writtenVersion) {
 			// A pod that names none is ARC's, which writes the status before it makes the pod.
 			m.runnerID = runnerIDOf(p.pod, cmp.Or(m.runnerID, p.Status.RunnerID))
@@ -168,36 +173,35 @@ func (m *memory) see(p *pass, now time.Time) {
 	} else {
 		m.stoppedAt = time.Time{} // it was about to start
 	}
-	if p.pod == nil || m.podLeft {
+	if p.pod == nil || m.pod.left {
 		kube.SetIfZero(&m.podGoneAt, now)
 	} else {
 		m.podGoneAt = time.Time{}
 	}
 }
 
-// notePodDeletion notes since when the pod is seen to be deleted. It may be another pod than that of the last pass.
-func (m *memory) notePodDeletion(pod *corev1.Pod, now time.Time) {
-	switch {
-	case pod == nil || pod.DeletionTimestamp == nil:
-		m.podDeletingAt = time.Time{}
-	case m.podUID != pod.UID:
-		m.podDeletingAt = now
-	default:
-		kube.SetIfZero(&m.podDeletingAt, now)
+// see notes which pod is seen, and since when it is being deleted.
+func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
+	if pod != nil && l.uid != pod.UID {
+		*l = lastPod{uid: pod.UID}
 	}
+	if pod == nil || pod.DeletionTimestamp == nil {
+		l.deletingAt = time.Time{}
+		return
+	}
+	kube.SetIfZero(&l.deletingAt, now)
 }
 
-// apiServerTime returns the current time by the API server's clock, of which a pod's deletion shows a moment: it began at
-// deletionTimestamp minus the grace period, and was first seen at podDeletingAt, or now where no pass has noted it yet. It is now
-// for a pod that is not being deleted. Our own clock may differ, or be set; a busy runner whose pod has been given an hour to end
-// must not lose its job by that.
+// apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod isn't being
+// deleted. The deletion began at deletionTimestamp minus the grace period, by the API server's clock, and was first seen at
+// pod.deletingAt by ours. Our clock may differ, or be set: a busy runner whose pod has an hour to end must not lose its job by that.
 func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return now
 	}
 	deletingAt := now
-	if m.podUID == pod.UID && !m.podDeletingAt.IsZero() {
-		deletingAt = m.podDeletingAt
+	if m.pod.uid == pod.UID && !m.pod.deletingAt.IsZero() {
+		deletingAt = m.pod.deletingAt
 	}
 	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - kube.GracePeriod(pod))
 }
@@ -206,9 +210,12 @@ func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
 	status := runnerStatus(pod)
 	if isRunning(pod, status) {
 		kube.SetIfZero(&m.startedAt, now)
+		return
 	}
-	if _, found := blocked(status); found {
+	if _, found := blocked(pod, status); found {
 		kube.SetIfZero(&m.blockedAt, now)
+	} else {
+		m.blockedAt = time.Time{} // what blocks another container later has its own time to pass
 	}
 }
 
@@ -231,8 +238,8 @@ func (c *Controller) unregistered(p *pass) bool {
 }
 
 // spent reports whether the registration has had its job. The report of a job's end may be late, and about an earlier
-// registration of the same name, so it counts only where there can have been no other: no attempt has failed, and where
-// another manager may have registered the runner this one has found it with its pod, and has not asked itself.
+// registration of the same name, so it counts only where there can have been no other: no attempt has failed, and if an earlier
+// manager may have registered the runner, this one found it with a pod and asked for no registration itself.
 func (p *pass) spent() bool {
 	alone := !p.memory.inherited || p.hadPod() && !p.memory.shared.wasAsked()
 	return p.Status.JobCompleted() && len(p.Status.Failures) == 0 && alone
@@ -248,7 +255,7 @@ func (p *pass) died() bool {
 	case m.ending != podMissing || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed:
 		return true
 	default:
-		return p.outcome.state == podMissing && m.podUID != "" && m.podDeleted != m.podUID
+		return p.outcome.state == podMissing && m.pod.uid != "" && !m.pod.deleted
 	}
 }
 

@@ -16,7 +16,7 @@ var (
 	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
 		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
 	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
-		"Time from a runner's creation until its container ran, registration, scheduling and pull of the image included.", setmetrics.StartupBuckets)
+		"Time from a runner's creation until its container ran, registration, scheduling and pull of the image included; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
 
 	// jitSeconds has no scale set in its labels: what makes it slow is GitHub, or its limits for the whole
 	// organization.
@@ -65,8 +65,12 @@ func (w *waiting) end(now time.Time) {
 	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
 }
 
-// countStart counts the start of a runner, once.
+// countStart counts how long a runner took to start at its first attempt. A pod that is made again may follow on one that was
+// idle for days.
 func countStart(p *pass, now time.Time) {
+	if len(p.Status.Failures) > 0 {
+		return
+	}
 	set := kube.ScaleSetOf(p)
 	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(p.CreationTimestamp.Time).Seconds()))
 }

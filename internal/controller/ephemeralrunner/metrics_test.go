@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -55,6 +56,27 @@ func TestWaitsAreMeasuredByReason(t *testing.T) {
 			t.Error("a series of a deleted set was still there")
 		}
 	}, measured("waits"))
+}
+
+// A runner that was idle for long and whose pod was made again has not taken so long to start.
+func TestOnlyTheFirstStartIsMeasured(t *testing.T) {
+	for title, test := range map[string]struct {
+		failures map[string]metav1.Time
+		want     int
+	}{
+		"first pod":  {nil, 1},
+		"second pod": {map[string]metav1.Time{"former-pod": {}}, 0},
+	} {
+		t.Run(title, func(t *testing.T) {
+			before := testutil.CollectAndCount(startupSeconds)
+			runner := measured("starts " + title)
+			runner.Status.Failures = test.failures
+			countStart(&pass{EphemeralRunner: runner}, noon)
+			if got := testutil.CollectAndCount(startupSeconds) - before; got != test.want {
+				t.Errorf("%d series were added, want %d", got, test.want)
+			}
+		})
+	}
 }
 
 func TestAPodThatIsGoneWaitsNoMore(t *testing.T) {

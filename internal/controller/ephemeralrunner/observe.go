@@ -57,7 +57,7 @@ type observation struct {
 // ran reports whether the runner container of this attempt has started, so that its JIT config is used.
 func (o *observation) ran() bool {
 	status := &o.runner.Status
-	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob() || !o.startedAt.IsZero()
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() || !o.startedAt.IsZero()
 }
 
 // withPod returns a copy of the observation with another outcome of the pod.
@@ -69,7 +69,7 @@ func (o *observation) withPod(pod outcome) *observation {
 
 // deregistered reports whether GitHub has removed the registration at our request, which proves that there is no job.
 func (o *observation) deregistered() bool {
-	return !o.runner.Status.HasJob() && o.removal.known && !o.removal.running && o.removal.failure == nil
+	return !o.runner.Status.HadJob() && o.removal.known && !o.removal.running && o.removal.failure == nil
 }
 
 // observe gathers what a decision depends on.
@@ -84,19 +84,19 @@ func (c *Controller) observe(p *pass) *observation {
 	}
 	o.hadPod = p.hadPod()
 	if p.pod != nil {
-		o.failureNoted = failureNoted(p.EphemeralRunner, m.podUID)
+		o.failureNoted = failureNoted(p.EphemeralRunner, m.pod.uid)
 		o.podDueAt = p.podDueAt(o.now)
 		o.bound = p.pod.Spec.NodeName != ""
 		o.startableAt = startedHere(p.pod, o.provisioning)
 		o.deletionDueAt, o.finalizers = terminationOf(p.pod)
-		o.pod.disrupted = o.pod.disrupted && m.podDeleted != p.pod.UID
+		o.pod.disrupted = o.pod.disrupted && !m.pod.deleted
 	}
 	return o
 }
 
 // hadPod reports whether a pod of the present attempt has been seen.
 func (p *pass) hadPod() bool {
-	return p.memory.podUID != "" && !failureNoted(p.EphemeralRunner, p.memory.podUID)
+	return p.memory.pod.uid != "" && !failureNoted(p.EphemeralRunner, p.memory.pod.uid)
 }
 
 // failureNoted reports whether the failure of the attempt with this pod is in the runner's status.
@@ -134,15 +134,15 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	return pod.DeletionTimestamp.Time, pod.Finalizers
 }
 
-// podDueAt returns when, by our clock, the pod has to be gone once it has ended, zero where it is not being deleted: after the
-// time that a pod may take to run, and not before its node has had its own. That time begins anew when its failure is noted:
-// the pod may have been on its way out for long, and the cache still shows one that was deleted by force a moment ago. A failure
+// podDueAt returns the deadline, by our clock, for an ended pod to disappear: pendingTimeout after its deletion, or after its failure
+// was noted, and at least its grace period and stuckAfter. It is zero for a pod that isn't being deleted. When the failure is noted
+// the pod may have been on its way out for long, or the cache may still show one that was deleted by force a moment ago. A failure
 // dated later than now was noted by another clock.
 func (p *pass) podDueAt(now time.Time) time.Time {
 	if p.pod == nil || p.pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	deleting := p.memory.podDeletingAt
+	deleting := p.memory.pod.deletingAt
 	since := deleting
 	if noted, known := p.Status.Failures[string(p.pod.UID)]; known && !noted.After(now) {
 		since = noted.Time
@@ -169,12 +169,12 @@ func progressOf[R any](call pool.Call[R], known bool) progress {
 	return p
 }
 
-// runnerIDOf returns the runner's id on GitHub by its pod's annotation, and otherwise where the pod has none.
-func runnerIDOf(pod *corev1.Pod, otherwise int) int {
+// runnerIDOf returns the runner's id on GitHub from its pod's annotation, or fallback if the annotation is missing.
+func runnerIDOf(pod *corev1.Pod, fallback int) int {
 	if id, err := strconv.Atoi(pod.Annotations[v1alpha1.AnnotationRunnerID]); err == nil && id > 0 {
 		return id
 	}
-	return otherwise
+	return fallback
 }
 
 // pod returns the runner's pod, nil where there is none of its own. It reads the API server instead of the cache where a
@@ -222,17 +222,17 @@ func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.Ephemera
 // that has lost the label by which the cache selects is in none. One that is being deleted is at work if GitHub says so.
 func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
-	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HasJob()
+	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob()
 	if !runner.DeletionTimestamp.IsZero() {
 		atWork = atWork || m.busy
 	}
 	if !atWork || status.JobCompleted() || status.Done() {
 		return false
 	}
-	return m.exitedAt.IsZero() && !m.podLeft && (m.podDeleted == "" || m.podDeleted != m.podUID)
+	return m.exitedAt.IsZero() && !m.pod.left && !m.pod.deleted
 }
 
-// missedPod reads the pod from the API server. Of a runner that is being deleted it believes the cache where that is forbidden: the
+// missedPod reads the pod from the API server. If reading is forbidden while the runner is being deleted, the cache is trusted: the
 // right to read pods goes with the scale set's Role, which may be deleted first, and the deletion has its own deadline.
 func (c *Controller) missedPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
 	pod, err := ownPod(ctx, c.options.Reader, runner)

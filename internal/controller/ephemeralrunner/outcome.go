@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -19,6 +20,12 @@ const exitCodeOutdated = 7
 // stuckAfter is how long after its grace period a pod that is being deleted may stay before its node is taken for
 // lost. A kubelet that works removes it within a second or two.
 const stuckAfter = 30 * time.Second
+
+// The kubelet's reasons while nothing keeps a container from starting: it is being created, or init containers come first.
+const (
+	waitingForCreation = "ContainerCreating"
+	waitingForInit     = "PodInitializing"
+)
 
 // podState is what a pod means for its runner.
 type podState int
@@ -93,7 +100,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 		// Its node does not say how, as some virtual ones don't.
 		return terminated(pod, &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)})
 	}
-	if o, found := blocked(status); found {
+	if o, found := blocked(pod, status); found {
 		return o
 	}
 	reason, message := whyPending(pod, status)
@@ -206,14 +213,29 @@ func collected(pod *corev1.Pod) bool {
 	return disrupted != nil && disrupted.Reason == "DeletionByPodGC"
 }
 
-// blocked returns what keeps the kubelet from starting the runner container, so that another pod, perhaps on another
-// node, is the better try. ErrImagePull is left to the kubelet's own second try, which is called ImagePullBackOff; the
-// other causes that may pass have one name for every try.
-func blocked(status *corev1.ContainerStatus) (o outcome, found bool) {
-	if status == nil || status.State.Waiting == nil {
+// blocked returns what keeps the kubelet from starting the runner container, or an init container before it, so that
+// another pod, perhaps on another node, is the better try. It is for pods whose runner container has not started.
+func blocked(pod *corev1.Pod, status *corev1.ContainerStatus) (o outcome, found bool) {
+	for i := range pod.Status.InitContainerStatuses {
+		init := &pod.Status.InitContainerStatuses[i]
+		if o, found = blockedBy(init.State.Waiting); found {
+			o.message = initMessage(init.Name, init.State.Waiting)
+			return o, true
+		}
+	}
+	if status == nil {
 		return outcome{}, false
 	}
-	o = outcome{state: podBlocked, reason: status.State.Waiting.Reason, message: status.State.Waiting.Message}
+	return blockedBy(status.State.Waiting)
+}
+
+// blockedBy returns what keeps the kubelet from starting a container. ErrImagePull is left to the kubelet's own second try,
+// which is called ImagePullBackOff; the other causes that may pass have one name for every try.
+func blockedBy(waiting *corev1.ContainerStateWaiting) (o outcome, found bool) {
+	if waiting == nil {
+		return outcome{}, false
+	}
+	o = outcome{state: podBlocked, reason: waiting.Reason, message: waiting.Message}
 	switch o.reason {
 	case "CreateContainerConfigError", "CreateContainerError":
 		o.passing = true
@@ -223,6 +245,11 @@ func blocked(status *corev1.ContainerStatus) (o outcome, found bool) {
 	default:
 		return outcome{}, false
 	}
+}
+
+// initMessage says which init container waits, and for what.
+func initMessage(container string, waiting *corev1.ContainerStateWaiting) string {
+	return fmt.Sprintf("init container %s: %s", container, cmp.Or(waiting.Message, waiting.Reason))
 }
 
 // deadSidecar describes another container that has failed, which may be why the job fails; empty where none has. One
@@ -255,11 +282,13 @@ func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
-// restartable reports whether an init container is a sidecar: the kubelet starts it again.
+// restartable reports whether the kubelet may start an init container again: it is a sidecar, or has a restart policy of its own.
+// Where its rules say otherwise for this exit code, the pod as a whole fails.
 func restartable(pod *corev1.Pod, initContainer string) bool {
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.Name == initContainer {
-			return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			policy := ptr.Deref(container.RestartPolicy, corev1.ContainerRestartPolicyNever)
+			return policy != corev1.ContainerRestartPolicyNever || len(container.RestartPolicyRules) > 0
 		}
 	}
 	return false
@@ -271,8 +300,9 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 		return scheduled.Reason, scheduled.Message
 	}
 	for i := range pod.Status.InitContainerStatuses {
-		if waiting := pod.Status.InitContainerStatuses[i].State.Waiting; waiting != nil && waiting.Reason != "PodInitializing" {
-			return waiting.Reason, waiting.Message
+		init := &pod.Status.InitContainerStatuses[i]
+		if waiting := init.State.Waiting; waiting != nil && waiting.Reason != waitingForInit {
+			return waiting.Reason, initMessage(init.Name, waiting)
 		}
 	}
 	if status != nil && status.State.Waiting != nil {

@@ -71,10 +71,19 @@ func disrupted(reason string) func(*corev1.Pod) {
 }
 
 // failedInit adds an init container that failed; with restart it is a sidecar, which the kubelet starts again.
-func failedInit(restart *corev1.ContainerRestartPolicy) func(*corev1.Pod) {
+func failedInit(restart *corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart}}
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart, RestartPolicyRules: rules}}
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(1, "Error")}}
+	}
+}
+
+var anyRule = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
+
+// initWaits adds a sidecar that waits, after an init container that has done its work.
+func initWaits(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "Completed")}, {Name: "dind", State: waitingFor(reason)}}
 	}
 }
 
@@ -126,6 +135,13 @@ func TestOutcomeOf(t *testing.T) {
 		"ended without a time of start":      {podWith(corev1.PodFailed, unstarted(127, "ContainerCannotRun", time.Time{})), podNeverStarted, "ContainerCannotRun"},
 		"ran, the kubelet lost it":           {podWith(corev1.PodFailed, unstarted(137, "ContainerStatusUnknown", time.Time{})), podFailed, "ContainerStatusUnknown"},
 		"init container failed":              {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(nil)), podNeverStarted, "InitContainerFailed"},
+		"init container has rules":           {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyNever), anyRule)), podPending, "PodInitializing"},
+		"init container starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyOnFailure))), podPending, "PodInitializing"},
+		"init container starts once":         {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyNever))), podNeverStarted, "InitContainerFailed"},
+		"native sidecar can't be pulled":     {podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("ImagePullBackOff")), podBlocked, "ImagePullBackOff"},
+		"native sidecar can't be configured": {podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("CreateContainerConfigError")), podBlocked, "CreateContainerConfigError"},
+		"native sidecar crashes":             {podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("CrashLoopBackOff")), podPending, "CrashLoopBackOff"},
+		"native sidecar, runner goes on":     {podWith(corev1.PodRunning, running, initWaits("ImagePullBackOff")), podRunning, ""},
 		"native sidecar starts again":        {podWith(corev1.PodPending, waitingFor("PodInitializing"), failedInit(new(corev1.ContainerRestartPolicyAlways))), podPending, "PodInitializing"},
 		"being deleted":                      {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter+time.Second))), podRunning, ""},
 		"node lost":                          {podWith(corev1.PodRunning, running, deletedAt(noon.Add(-stuckAfter))), podFailed, "NodeLost"},

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -31,6 +32,48 @@ func TestPodThatDoesNotStartOnItsNodeIsReplaced(t *testing.T) {
 		}
 		f.wantEvent("PendingTimeout")
 		f.wantNewRegistration()
+	}, newRunner())
+}
+
+// Docker is an init container that starts before the runner: what is wrong with it is found as fast as with the runner's own.
+func TestPodWhoseSidecarCanNotBePulledIsReplaced(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bind()
+		f.setPod(func(p *corev1.Pod) {
+			pulls(p)
+			initWaits("ImagePullBackOff")(p)
+		})
+		f.settle()
+		f.wantCalls("jit", "remove 101")
+		status := f.runner().Status
+		if status.Reason != "ImagePullBackOff" || status.Message != "init container dind: why" {
+			t.Errorf("status %+v, want the kubelet's reason and the container's name", status)
+		}
+		f.wantEvent("ImagePullBackOff")
+		f.wantNewRegistration()
+	}, newRunner())
+}
+
+// A sidecar that crashes before its startup probe succeeds keeps the runner waiting: that is said after half a minute.
+func TestWhatKeepsAPodOnItsNodeFromStartingIsSaidEarly(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bind()
+		f.setPod(func(p *corev1.Pod) {
+			pulls(p)
+			initWaits("CrashLoopBackOff")(p)
+		})
+		if after := f.reconcile().RequeueAfter; after <= 0 || after > explainAfter {
+			t.Fatalf("reconciled again after %s, want %s at most", after, explainAfter)
+		}
+		f.elapse(explainAfter)
+		f.settle()
+		if status := f.runner().Status; status.Reason != "CrashLoopBackOff" || status.Message != "init container dind: why" {
+			t.Errorf("status %+v, want the kubelet's reason and the container's name", status)
+		}
+		f.wantEvent("CrashLoopBackOff")
+		f.wantCalls("jit")
 	}, newRunner())
 }
 

@@ -87,6 +87,18 @@ type progress struct {
 	retryAt        time.Time // when it may be repeated after a failure
 }
 
+// askAgain reports whether the call is to be made now, and otherwise when: zero where it is under way or has succeeded.
+func (p progress) askAgain(now time.Time) (ask bool, at time.Time) {
+	switch {
+	case p.running || p.known && p.failure == nil:
+		return false, time.Time{}
+	case now.Before(p.retryAt):
+		return false, p.retryAt
+	default:
+		return true, time.Time{}
+	}
+}
+
 // failure says why a call did not do what it should. It is an error.
 type failure struct {
 	kind            failureKind
@@ -179,9 +191,9 @@ func planUnseen(o *observation) decision {
 	return planLost(o)
 }
 
-// planEnded: the pod has ended, and says that the runner container never started. Its JIT config is used again unless
-// the container was seen to run, or GitHub was asked to remove the registration, as it is for a pod that was blocked
-// before: GitHub's answer decides then, and where that was lost nobody but GitHub knows.
+// planEnded: the pod has ended, and says that the runner container never started. Its JIT config is used again unless the container
+// was seen to run. If removal was requested, as it is for a pod that was blocked before, only GitHub's answer tells whether the
+// config is used.
 func planEnded(o *observation) decision {
 	if o.ran() || o.removal.known {
 		return planFailed(o)
@@ -269,7 +281,7 @@ func planSucceeded(o *observation) decision {
 	switch {
 	case o.deregistered() && !o.pod.disrupted:
 		return planStartedLate(o)
-	case o.pod.disrupted && !o.runner.Status.HasJob():
+	case o.pod.disrupted && !o.runner.Status.HadJob():
 		return planFailed(o)
 	default:
 		return planExited(o)
@@ -296,7 +308,7 @@ func planExited(o *observation) decision {
 // try again; without one GitHub's consent to remove the registration proves that there was none.
 func planFailed(o *observation) decision {
 	switch {
-	case o.runner.Status.HasJob():
+	case o.runner.Status.HadJob():
 		return decision{step: stepFail, reason: o.pod.reason, message: o.pod.message}
 	case o.removal.failure != nil && o.removal.failure.kind == failureBusy:
 		return decision{step: stepFailBusy, reason: o.pod.reason, message: o.pod.message}

@@ -98,7 +98,7 @@ func TestPodDueAt(t *testing.T) {
 		"failure noted by a fast clock": {timeout: long, deleting: noon.Add(-time.Minute), noted: noon.Add(2 * long), want: noon.Add(long - time.Minute)},
 	} {
 		t.Run(title, func(t *testing.T) {
-			p := &pass{EphemeralRunner: newRunner(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, memory: &memory{podDeletingAt: test.deleting}}
+			p := &pass{EphemeralRunner: newRunner(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, memory: &memory{pod: lastPod{uid: "pod", deletingAt: test.deleting}}}
 			p.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}
 			if !test.deleting.IsZero() {
 				// By the API server's clock, whose date does not matter.

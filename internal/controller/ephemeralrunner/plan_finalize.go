@@ -39,7 +39,7 @@ type finalization struct {
 type finalizing struct {
 	pod          outcome
 	bound        bool // the pod has a node, whose kubelet may have started it without having said so yet
-	hasJob       bool // a job was reported to have started and not to have ended, or GitHub has spoken of one
+	mayHaveJob   bool // a job was reported to have started and not to have ended, or GitHub has spoken of one
 	completed    bool // the end of the job of the present registration was reported, and the runner didn't die
 	registered   bool // there may be a registration
 	provisioning bool // a registration is under way; its pod may still be created
@@ -100,7 +100,7 @@ func (o *finalizing) noMoreJobs() bool {
 // time after it, and the cache shows that some time later. Only a pod without a node has not started for certain, and
 // only where no job is known: a job means that the cache is late.
 func (o *finalizing) mayRun() bool {
-	return !o.ended() && (o.pod.state != podPending || o.bound || o.hasJob)
+	return !o.ended() && (o.pod.state != podPending || o.bound || o.mayHaveJob)
 }
 
 // ended reports whether the runner container will not run any more, or never has.
@@ -134,7 +134,7 @@ func planDraining(o *finalizing) finalization {
 		return f
 	}
 	deadline := o.deletingAt.Add(answerTimeout)
-	if o.hasJob {
+	if o.mayHaveJob {
 		f.reportDraining = true
 		return f
 	}
@@ -150,14 +150,14 @@ func planDraining(o *finalizing) finalization {
 // again. That the runner was busy while it ran says nothing once its container has stopped.
 func (f *finalization) planDeregister(o *finalizing) {
 	wasBusy := o.removal.failure != nil && o.removal.failure.kind == failureBusy
-	switch {
-	case o.removal.running:
-	case wasBusy && o.removal.finishedAt.Before(o.stoppedAt):
+	if wasBusy && o.removal.finishedAt.Before(o.stoppedAt) {
 		f.deregister = true
-	case o.now.Before(o.removal.retryAt):
-		f.requeueBy(o.removal.retryAt)
-	default:
-		f.deregister = true
+		return
+	}
+	ask, at := o.removal.askAgain(o.now)
+	f.deregister = ask
+	if !at.IsZero() {
+		f.requeueBy(at)
 	}
 }
 

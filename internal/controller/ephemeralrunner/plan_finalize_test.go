@@ -43,7 +43,7 @@ func runFinalizationCases(t *testing.T, cases map[string]finalizationCase) {
 var (
 	removedOnGitHub = func(o *finalizing) { o.removal = progress{known: true} }
 	beingRemoved    = func(o *finalizing) { o.removal = progress{known: true, running: true} }
-	jobEnded        = func(o *finalizing) { o.hasJob, o.completed = true, true }
+	jobEnded        = func(o *finalizing) { o.mayHaveJob, o.completed = true, true }
 )
 
 func in(d time.Duration) time.Time { return noon.Add(d) }
@@ -83,7 +83,7 @@ func TestPlanFinalizationWithoutAPod(t *testing.T) {
 }
 
 func TestPlanFinalization(t *testing.T) {
-	job := func(o *finalizing) { o.hasJob = true }
+	job := func(o *finalizing) { o.mayHaveJob = true }
 	withoutNode := func(o *finalizing) { o.bound = false }
 	stoppedAfterAnswer := func(o *finalizing) {
 		o.removal.finishedAt, o.stoppedAt = noon.Add(-2*time.Second), noon.Add(-time.Second)

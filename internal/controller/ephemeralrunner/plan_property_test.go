@@ -64,7 +64,7 @@ func live(o *observation) bool {
 	if o.failureNoted || o.runner.Status.JobCompleted() {
 		return false // its attempt was over before
 	}
-	return o.runner.Status.HasJob() && (o.pod.state == podRunning || o.pod.state == podPending || o.pod.state == podBlocked)
+	return o.runner.Status.HadJob() && (o.pod.state == podRunning || o.pod.state == podPending || o.pod.state == podBlocked)
 }
 
 func TestNoStepEndsALiveJob(t *testing.T) {
@@ -117,25 +117,55 @@ func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
 	}
 }
 
+// anyFinalizing returns a random observation of a runner that is being deleted, possible or not.
+func anyFinalizing(random *rand.Rand) *finalizing {
+	chance := func(n int) bool { return random.IntN(n) == 0 }
+	o := finalizingOf(podState(random.IntN(int(podFailed)+1)), lateBy(time.Duration(random.IntN(600))*time.Second))
+	o.bound, o.registered = o.bound && !chance(3), !chance(8)
+	o.mayHaveJob, o.completed, o.provisioning, o.unseen, o.forced = chance(2), chance(8), chance(8), chance(4), chance(4)
+	switch due := time.Duration(random.IntN(600)) * time.Second; random.IntN(4) {
+	case 0: // no call yet
+	case 1:
+		beingRemoved(o)
+	case 2:
+		removedOnGitHub(o)
+	default:
+		refused(failureKind(random.IntN(int(failureNotFound)+1)), due)(o)
+	}
+	return o
+}
+
+// mayEnd reports whether a runner that is being deleted has no job for certain, or GitHub has had its time to say whether it has
+// one that no report has spoken of.
+func mayEnd(o *finalizing) bool {
+	agreed := o.removal.known && !o.removal.running && o.removal.failure == nil
+	busy := o.mayHaveJob || o.removal.failure != nil && o.removal.failure.kind == failureBusy
+	late := !busy && !o.now.Before(noon.Add(answerTimeout))
+	return agreed || late || o.completed || !o.registered
+}
+
 // A finalization deletes nothing on a node that has not ended before GitHub has agreed or has had its time to answer, and no
-// job that GitHub or a report has spoken of at all.
+// job that GitHub or a report has spoken of at all. A pod without a node is deleted on condition that it has none still.
 func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
-		o := finalizingOf(podPending+podState(random.IntN(3)), lateBy(time.Duration(random.IntN(600))*time.Second))
-		o.hasJob, o.forced, o.unseen = random.IntN(2) == 0, random.IntN(4) == 0, random.IntN(4) == 0
-		kind := failureKind(random.IntN(int(failureBusy) + 1))
-		refused(kind, time.Duration(random.IntN(600))*time.Second)(o)
-		late := !o.now.Before(noon.Add(answerTimeout)) && !o.hasJob && kind != failureBusy
-		if f := planFinalization(o); (f.deleteChildren || f.removeFinalizers) && !late {
+		o := anyFinalizing(random)
+		f := planFinalization(o)
+		live := o.pod.state == podPending || o.pod.state == podBlocked || o.pod.state == podRunning
+		unbound := o.pod.state == podPending && !o.bound && !o.mayHaveJob && f.onlyUnbound
+		switch ends := f.deleteChildren || f.removeFinalizers; {
+		case ends && o.provisioning:
+			t.Fatalf("seed %d, observation %d: %+v while a pod may be made: %+v", seed, i, f, o)
+		case ends && live && !mayEnd(o) && !unbound, live && f.removeFinalizers:
 			t.Fatalf("seed %d, observation %d: %+v for a runner that may have a job: %+v", seed, i, f, o)
 		}
 	}
 }
 
-// From any observation on, a runner whose pods never start, whose cluster is quiet and whose GitHub answers, is failed, or
-// removed, after a bounded number of steps; and every wait has an end.
+// From any observation on plan reaches an end within 100 steps in the world of carryOut, where GitHub answers, every pod that is
+// made is rejected, one that is there ends, and the time comes that a decision waits for. That a decision waits for an event that
+// does come is what the simulations show.
 func TestAnyObservationConverges(t *testing.T) {
 	const seed = 4
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -179,16 +179,23 @@ func TestPlanOutcomes(t *testing.T) {
 		"runs, sidecar died":                   {given(podRunning, allReported, sidecarDied), stepReportSidecar, 0},
 		"runs, sidecar died, reported":         {given(podRunning, allReported, sidecarDied, func(o *observation) { o.sidecarReported = true }), stepWait, 0},
 		"runs on after its job":                {given(podRunning, allReported, completed), stepWait, 0},
-		"pending":                              {given(podPending), stepWait, defaultPendingTimeout},
+		"pending":                              {given(podPending, because(waitingForCreation)), stepWait, defaultPendingTimeout},
+		"init containers run":                  {given(podPending, because(waitingForInit), after(explainAfter)), stepWait, defaultPendingTimeout},
+		"a sidecar crashes":                    {given(podPending, because("CrashLoopBackOff")), stepWait, explainAfter},
+		"a sidecar crashes for half a minute":  {given(podPending, because("CrashLoopBackOff"), after(explainAfter)), stepReportPending, defaultPendingTimeout},
+		"a sidecar crashes, reported":          {given(podPending, after(explainAfter), because("Refused"), reported, reportedAt(noon)), stepWait, defaultPendingTimeout},
 		"pending too long":                     {given(podPending, after(defaultPendingTimeout)), stepDeregister, 0},
 		"pending too long, agreed":             {given(podPending, after(defaultPendingTimeout), agreed), stepRetryAnew, 0},
 		"pending too long, busy":               {given(podPending, after(defaultPendingTimeout), removalFailed(failureBusy, noon.Add(time.Hour)), reported), stepWait, time.Hour},
 		"pending too long, has a job":          {given(podPending, after(defaultPendingTimeout), withJob), stepWait, 0},
 		"unschedulable too long":               {given(podPending, after(defaultPendingTimeout), unbound), stepReportPending, 0},
-		"pending, timeout of its own":          {given(podPending, timeoutOf(time.Minute)), stepWait, time.Minute},
+		"pending, timeout of its own":          {given(podPending, because(waitingForCreation), timeoutOf(time.Minute)), stepWait, time.Minute},
+		"a sidecar crashes, shorter timeout":   {given(podPending, because("CrashLoopBackOff"), timeoutOf(time.Second)), stepWait, time.Second},
 		"pending too long, timeout of its own": {given(podPending, timeoutOf(time.Minute), after(time.Minute)), stepDeregister, 0},
 	})
 }
+
+func because(reason string) func(*observation) { return func(o *observation) { o.pod.reason = reason } }
 
 func timeoutOf(d time.Duration) func(*observation) {
 	return func(o *observation) { o.runner.Spec.PendingTimeout = &metav1.Duration{Duration: d} }

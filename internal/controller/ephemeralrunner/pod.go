@@ -62,12 +62,28 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 		},
 		Spec: *runner.Spec.PodSpec.DeepCopy(),
 	}
-	// A JIT config serves one start, so the kubelet must not start the container again, whatever the template says.
-	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	startOnce(&pod.Spec)
 	if container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName); container != nil {
 		container.Env = append(container.Env, runnerEnv(runner, version)...)
 	}
 	return pod
+}
+
+// startOnce keeps the kubelet from starting the runner container again, whatever the template says: a JIT config serves one
+// start. A container may have a restart policy of its own, and any container a rule that starts all of them again.
+func startOnce(spec *corev1.PodSpec) {
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
+		container.RestartPolicy, container.RestartPolicyRules = nil, nil
+	}
+	restartsAll := func(rule corev1.ContainerRestartRule) bool {
+		return rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			containers[i].RestartPolicyRules = slices.DeleteFunc(containers[i].RestartPolicyRules, restartsAll)
+		}
+	}
 }
 
 // runnerEnv returns what is added to the user's own environment of the runner container. Only this container gets it:

@@ -299,7 +299,8 @@ func TestAnySimulationWithStrangeStatusesEndsWell(t *testing.T) {
 			for range length {
 				s.happen()
 				s.lie()
-				s.pass()
+				s.show(s.chance(2), s.chance(2))
+				s.passesDue()
 			}
 			s.end()
 		})

@@ -10,6 +10,9 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
+// restartAll starts the runner container again as well.
+var restartAll = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestartAllContainers}
+
 // wholeRunner uses everything that has an influence on pod and Secret, and tries to override our labels and annotations.
 func wholeRunner(r *v1alpha1.EphemeralRunner) {
 	r.Annotations = map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "runner's"}
@@ -27,8 +30,11 @@ func wholeRunner(r *v1alpha1.EphemeralRunner) {
 	r.Spec.PodSpec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyAlways,
 		Containers: []corev1.Container{
-			{Name: "dind", Image: "docker:dind"},
-			{Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work", Env: []corev1.EnvVar{{Name: "MINE", Value: "1"}}},
+			{Name: "dind", Image: "docker:dind", RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule, restartAll}},
+			{
+				Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work", Env: []corev1.EnvVar{{Name: "MINE", Value: "1"}},
+				RestartPolicy: new(corev1.ContainerRestartPolicyOnFailure), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule},
+			},
 		},
 	}
 }
@@ -54,7 +60,7 @@ func TestNewPod(t *testing.T) {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{
-				{Name: "dind", Image: "docker:dind"},
+				{Name: "dind", Image: "docker:dind", RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule}},
 				{Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work", Env: []corev1.EnvVar{
 					{Name: "MINE", Value: "1"},
 					fromSecret("ACTIONS_RUNNER_INPUT_JITCONFIG", name, "jitToken"),

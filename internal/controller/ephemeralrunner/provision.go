@@ -89,7 +89,7 @@ func (c *Controller) register(ctx context.Context, shared *provisionMemory, runn
 	shared.noteAsked()
 	config, err := c.generate(ctx, github, runner)
 	if errors.Is(err, actions.ErrRunnerExists) {
-		if used, err := c.resolveConflict(ctx, github, runner); err != nil || used != nil {
+		if used, err := c.resolveConflict(ctx, github, runner, err); err != nil || used != nil {
 			return used, err
 		}
 		config, err = c.generate(ctx, github, runner)
@@ -113,12 +113,12 @@ func (c *Controller) generate(ctx context.Context, github GitHub, runner *v1alph
 // name is taken by the runner itself: the answer to an earlier call was lost, or the manager was restarted. The Secret
 // may be there then, but only GitHub can tell whether a container has started with it: a registration that it agrees
 // to remove has no job, and one that it does not has lost its pod.
-func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*registration, error) {
+func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, taken error) (*registration, error) {
 	holder, err := github.GetRunnerByName(ctx, runner.Name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
 		return nil, &failure{reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf(
-			"GitHub said that the name %s is taken, but knows no such runner: trying again", runner.Name)}
+			"%v; but GitHub knows no runner %s: trying again", taken, runner.Name)}
 	case err != nil:
 		return nil, notRegistered(err)
 	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
@@ -242,11 +242,11 @@ func whatToCheck(err error) string {
 
 // registrationFailure returns why a call about a runner's registration failed.
 func registrationFailure(err error) *failure {
-	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error()}
-	limited, isLimited := errors.AsType[*actions.RateLimitedError](err)
+	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error(), allowedAt: actions.RetryAt(err, time.Time{})}
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	switch {
-	case isLimited:
-		f.reason, f.allowedAt = v1alpha1.ReasonRateLimited, limited.Until
+	case limited:
+		f.reason = v1alpha1.ReasonRateLimited
 	case errors.Is(err, actions.ErrUnauthorized):
 		f.reason = v1alpha1.ReasonUnauthorized
 	case errors.Is(err, actions.ErrScaleSetNotFound):

@@ -2,6 +2,8 @@ package ephemeralrunner
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +110,17 @@ func TestNameTakenBySomebodyElse(t *testing.T) {
 	}, newRunner())
 }
 
+// What GitHub says of the name may be the only hint at what is wrong.
+func TestNameThatIsTakenByNobodyIsToldInGitHubsWords(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.jit = fmt.Errorf("%w: the pool has 10000 runners", actions.ErrRunnerExists)
+		f.settle()
+		if got := f.runner().Status.Message; !strings.Contains(got, "the pool has 10000 runners") || !strings.Contains(got, "knows no runner "+name) {
+			t.Errorf("message %q", got)
+		}
+	}, newRunner())
+}
+
 func TestPodNameTakenBySomebodyElse(t *testing.T) {
 	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	inBubble(t, func(f *fixture) {
@@ -124,6 +137,7 @@ func TestPodNameTakenBySomebodyElse(t *testing.T) {
 
 func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 	limited := &actions.RateLimitedError{Err: errGitHubAway}
+	maintained := &actions.Error{StatusCode: http.StatusServiceUnavailable}
 	for title, test := range map[string]struct {
 		failure error
 		pause   time.Duration
@@ -131,13 +145,14 @@ func TestRegistrationIsRepeatedWithPauses(t *testing.T) {
 	}{
 		"5xx":          {errGitHubAway, minRetryAfter, "RegistrationFailed"},
 		"429":          {limited, time.Hour, "RateLimited"},
+		"maintenance":  {maintained, 5 * time.Minute, "RegistrationFailed"},
 		"refused":      {actions.ErrUnauthorized, minRetryAfter, v1alpha1.ReasonUnauthorized},
 		"no scale set": {actions.ErrScaleSetNotFound, minRetryAfter, "ScaleSetNotFound"},
 		"no secret":    {&credentials.MissingError{Kind: "Secret", Name: "github"}, minRetryAfter, "CredentialsMissing"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				limited.Until = time.Now().Add(time.Hour)
+				limited.Until, maintained.RetryAt = time.Now().Add(time.Hour), time.Now().Add(5*time.Minute)
 				f.github.jit = test.failure
 				f.settle()
 				f.wantCalls("jit")

@@ -94,8 +94,17 @@ func (s *simulation) Create(_ context.Context, object client.Object, _ ...client
 func (s *simulation) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.fault(8) {
+		return errNoAnswer
+	}
+	if s.secret == nil || s.secret.UID != object.GetUID() {
+		return notFound()
+	}
 	s.secret = object.(*corev1.Secret)
 	s.write(object)
+	if s.fault(8) {
+		return errNoAnswer // though it was done
+	}
 	return nil
 }
 
@@ -105,7 +114,17 @@ func (s *simulation) Delete(_ context.Context, object client.Object, options ...
 	if s.fault(20) {
 		return errNoAnswer
 	}
-	wanted := (&client.DeleteOptions{}).ApplyOptions(options)
+	if s.fault(25) {
+		return apierrors.NewForbidden(schema.GroupResource{}, name, nil) // as an API server does that has just started
+	}
+	err := s.remove(object, (&client.DeleteOptions{}).ApplyOptions(options))
+	if err == nil && s.fault(20) {
+		return errNoAnswer // though it was done
+	}
+	return err
+}
+
+func (s *simulation) remove(object client.Object, wanted *client.DeleteOptions) error {
 	switch object.(type) {
 	case *corev1.Secret:
 		if s.secret != nil && wanted.Preconditions != nil && *wanted.Preconditions.UID == s.secret.UID {
@@ -119,7 +138,12 @@ func (s *simulation) Delete(_ context.Context, object client.Object, options ...
 	return nil
 }
 
+// deleteRunner deletes the runner, which stays for as long as it has finalizers.
 func (s *simulation) deleteRunner() {
+	if s.runner != nil && len(s.runner.Finalizers) == 0 {
+		s.runner = nil
+		return
+	}
 	if s.runner != nil && s.runner.DeletionTimestamp == nil {
 		now := metav1.Now()
 		s.runner.DeletionTimestamp = &now
@@ -152,6 +176,7 @@ func (s *simulation) terminate() {
 	if s.pod.DeletionTimestamp == nil {
 		due := metav1.NewTime(time.Now().Add(30 * time.Second))
 		s.pod.DeletionTimestamp = &due
+		s.pod.DeletionGracePeriodSeconds = new(int64(30))
 		s.write(s.pod)
 	}
 }
@@ -169,7 +194,16 @@ func (s *simulation) Patch(_ context.Context, object client.Object, _ client.Pat
 	if s.node.running && s.busy {
 		s.wrong("the runner of a running job is released")
 	}
-	s.runner = nil
+	if s.runner != nil && s.runner.DeletionTimestamp == nil {
+		s.runner.Finalizers = nil // it is deleted next
+		s.write(s.runner)
+		s.runner.DeepCopyInto(object.(*v1alpha1.EphemeralRunner))
+	} else {
+		s.runner = nil
+	}
+	if s.fault(20) {
+		return errNoAnswer // though it was done
+	}
 	return nil
 }
 
@@ -219,7 +253,7 @@ func (w simulatedStatus) Patch(_ context.Context, object client.Object, patch cl
 	return nil
 }
 
-// mergeStatus applies a merge patch to the fields of the status. None of the patches here removes a key of a map.
+// mergeStatus applies a merge patch to the fields of the status.
 func (s *simulation) mergeStatus(patch []byte) {
 	cleared := map[string]map[string]any{}
 	if err := json.Unmarshal(patch, &cleared); err != nil {
@@ -232,6 +266,12 @@ func (s *simulation) mergeStatus(patch []byte) {
 	}
 	if err := json.Unmarshal(patch, s.runner); err != nil {
 		s.Fatal(err)
+	}
+	failures, _ := cleared["status"]["failures"].(map[string]any)
+	for attempt, at := range failures {
+		if at == nil {
+			delete(s.runner.Status.Failures, attempt)
+		}
 	}
 }
 

@@ -6,19 +6,17 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/removals"
 )
 
 // simulation is the life of one runner with all that may happen to it: its controller as it is, an API server whose cache
@@ -51,6 +49,10 @@ type simulation struct {
 	late       int  // 1 while the report of a job's end is late, 2 when the manager has been replaced since, else 0
 	registered int  // how many registrations there have been
 	failed     int  // calls to GitHub in a row
+
+	turns      turns
+	removed    *removals.Memory
+	setRemoved bool // the set has had GitHub remove the registration
 }
 
 // node is what a kubelet knows of the pod's runner container.
@@ -60,6 +62,8 @@ type node struct {
 	ended    bool
 	code     int32
 	reported bool // the pod's status says all of this
+	kept     bool // somebody's finalizer keeps the pod
+	gone     bool // nothing but that keeps it
 }
 
 func newSimulation(t *testing.T, workers *pool.Pool, seed uint64) *simulation {
@@ -88,10 +92,13 @@ func (s *simulation) restart() {
 	if s.late > 0 {
 		s.late = (s.late + 1) % 3 // a report that is late by two managers is taken for that of the pod that the second one finds
 	}
+	s.removed, s.setRemoved = removals.New(clock.RealClock{}), false
 	s.controller = NewController(Options{
-		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s},
+		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s}, Removed: s.removed,
+		JobMetadata: true, JobProtection: true,
 		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },
 	})
+	s.turns.take(s.controller)
 	s.show(true, s.chance(2))
 }
 
@@ -108,11 +115,14 @@ func (l uncached) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 	return nil
 }
 
+// show has the watches show the runner, the pod, or both, as they are.
 func (s *simulation) show(runner, pod bool) {
 	if runner {
+		s.turns.event = s.turns.event || versionOf(s.seenRunner) != versionOf(s.runner)
 		s.seenRunner = s.runner.DeepCopy()
 	}
 	if pod {
+		s.turns.event = s.turns.event || versionOf(s.seenPod) != versionOf(s.pod)
 		s.seenPod = s.pod.DeepCopy()
 	}
 }
@@ -170,18 +180,4 @@ func (s *simulation) RemoveRunner(_ context.Context, id int) error {
 	}
 	s.runnerID = 0
 	return nil
-}
-
-// pass runs one reconciliation, and the calls that it has asked for.
-func (s *simulation) pass() {
-	result, err := s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey}) // what fails is tried again
-	if err != nil && result.RequeueAfter != 0 {
-		s.Errorf("a pass that failed asks for the next one in %s, which the queue ignores with a warning: %v", result.RequeueAfter, err)
-	}
-	synctest.Wait()
-}
-
-func (s *simulation) later(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
 }

@@ -26,7 +26,7 @@ func TestAnySimulationEndsWell(t *testing.T) {
 			s := newSimulation(t, workers, seed)
 			for range length {
 				s.happen()
-				s.pass()
+				s.passesDue()
 			}
 			s.end()
 		})
@@ -50,14 +50,68 @@ func (s *simulation) happen() {
 		s.finish()
 	case what == 21:
 		s.restart()
-	case what == 22 && s.chance(3):
-		s.deleteRunner()
-	case what == 23 && s.chance(2):
-		s.secret = nil // by hand
-	case what == 24 && s.chance(2):
-		s.befall()
+	default:
+		s.happenSeldom(what)
 	}
 	s.show(s.chance(2), s.chance(2))
+}
+
+// happenSeldom lets the thing of that number happen now and then.
+func (s *simulation) happenSeldom(what int) {
+	one := map[int]struct {
+		oneIn int
+		do    func()
+	}{
+		22: {3, s.deleteRunner},
+		23: {2, func() { s.secret = nil }}, // by hand
+		24: {2, s.befall},
+		25: {3, s.evict},
+		26: {3, func() { s.later(time.Duration(s.random.IntN(900)) * time.Second) }},
+		27: {4, s.removeBySet},
+		28: {1, s.keepOrRelease},
+		29: {3, s.callFailed},
+	}[what]
+	if s.chance(one.oneIn) {
+		one.do()
+	}
+}
+
+// evict has the pod evicted, or deleted by hand.
+func (s *simulation) evict() {
+	if s.pod != nil {
+		s.terminate()
+	}
+}
+
+// removeBySet has GitHub remove the registration of an idle runner at the request of its set, whose manager may be another by now.
+func (s *simulation) removeBySet() {
+	if s.busy || !s.node.running || s.runner == nil || s.runnerID == 0 || s.runner.Status.RunnerID != s.runnerID {
+		return
+	}
+	if s.chance(2) {
+		s.removed.Note(s.runner.UID, s.runnerID)
+	}
+	s.runnerID, s.setRemoved = 0, true
+}
+
+// keepOrRelease has somebody's finalizer keep the pod, or no longer; or has the set delete the runner that GitHub has removed.
+func (s *simulation) keepOrRelease() {
+	switch {
+	case s.pod != nil && s.chance(3) && s.node.kept:
+		s.release()
+	case s.pod != nil && s.chance(3):
+		s.node.kept = true
+	case s.setRemoved && s.chance(2):
+		s.deleteRunner()
+	}
+}
+
+// callFailed has the set call a runner failed that has exited without a job.
+func (s *simulation) callFailed() {
+	if s.runner != nil && s.runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !s.runner.Status.HadJob() {
+		s.runner.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
+		s.write(s.runner)
+	}
 }
 
 // kubelet binds, starts, reports, or ends the pod; what has lost its owner is collected.
@@ -74,7 +128,7 @@ func (s *simulation) kubelet() {
 		s.pod.Spec.NodeName = "node"
 		s.write(s.pod)
 	case s.pod.DeletionTimestamp != nil:
-		s.losePod()
+		s.endPod()
 	case !s.node.running && !s.node.ended && s.pod.Status.Phase == "":
 		s.start()
 	case !s.node.reported:
@@ -84,11 +138,42 @@ func (s *simulation) kubelet() {
 	}
 }
 
+// endPod takes a step in the graceful end of a pod: a runner ends when it is told to, one with a job later or not at all.
+func (s *simulation) endPod() {
+	switch {
+	case s.node.running && !s.busy:
+		s.stop(int32(143 * s.random.IntN(2)))
+	case s.node.running && time.Now().Before(s.pod.DeletionTimestamp.Time):
+		if s.chance(2) {
+			s.stop(143)
+		}
+	case s.node.ended && !s.node.reported && s.chance(2):
+		s.reportPod()
+	default:
+		s.losePod()
+	}
+}
+
+// endGracePeriod kills the container of a pod whose time is over.
+func (s *simulation) endGracePeriod() {
+	if s.pod == nil || s.node.lost || s.pod.DeletionTimestamp == nil || !time.Now().After(s.pod.DeletionTimestamp.Time) {
+		return
+	}
+	if s.node.running {
+		s.stop(137)
+	}
+	if s.node.ended && !s.node.reported {
+		s.reportPod()
+	}
+}
+
 // start: the container starts, or does not.
 func (s *simulation) start() {
 	switch {
 	case s.fault(8):
 		s.setStatus(corev1.PodFailed, corev1.ContainerState{})
+	case s.fault(5):
+		s.setStatus("", waitingFor("ImagePullBackOff"))
 	case s.secret == nil:
 		s.setStatus("", waitingFor("CreateContainerConfigError"))
 	default:
@@ -122,7 +207,26 @@ func (s *simulation) stop(code int32) {
 	s.node.running, s.node.ended, s.node.code, s.node.reported = false, true, code, false
 }
 
-func (s *simulation) losePod() { s.pod, s.node = nil, node{} }
+// losePod removes the pod, or begins to where a finalizer keeps it.
+func (s *simulation) losePod() {
+	if s.pod == nil || !s.node.kept {
+		s.pod, s.node = nil, node{}
+		return
+	}
+	if s.node.running {
+		s.stop(137)
+	}
+	s.terminate()
+	s.node.gone = true
+}
+
+// release removes the finalizer that keeps the pod.
+func (s *simulation) release() {
+	s.node.kept = false
+	if s.node.gone {
+		s.losePod()
+	}
+}
 
 // assign: GitHub gives a runner that listens its one job.
 func (s *simulation) assign() {
@@ -179,26 +283,36 @@ func (s *simulation) befall() {
 	}
 }
 
-// end: the set deletes the runner, and from now on everything goes well.
+// end: from now on everything goes well, so the runner ends, or waits for a job. Then the set deletes it.
 func (s *simulation) end() {
 	s.calm = true
-	for range 60 {
-		s.later(10 * time.Second)
-		s.kubelet()
-		s.finish()
-		s.show(true, true)
-		s.pass()
+	s.goOn(100)
+	s.release() // whoever keeps pods gives them up
+	s.goOn(60)
+	if s.runner != nil && !s.atRest() {
+		s.wrong("stuck: status %+v, pod %t, node %+v, registration %d", s.runner.Status, s.pod != nil, s.node, s.runnerID)
 	}
 	s.deleteRunner()
-	for range 60 {
-		s.later(10 * time.Second)
-		s.kubelet()
-		s.finish()
-		s.show(true, true)
-		s.pass()
-	}
+	s.goOn(60)
 	if s.runner != nil || s.pod != nil || s.secret != nil || s.runnerID != 0 {
 		s.wrong("left: runner %t, pod %t, Secret %t, registration %d",
 			s.runner != nil, s.pod != nil, s.secret != nil, s.runnerID)
+	}
+}
+
+// atRest reports whether the runner has ended, waits for a job, or for its set, which deletes it once its job is reported completed.
+func (s *simulation) atRest() bool {
+	waits := s.node.running && (s.busy || s.runnerID != 0)
+	return waits || s.runner.Status.Done() || s.runner.Status.JobCompleted()
+}
+
+// goOn lets everything take its course for n times ten seconds.
+func (s *simulation) goOn(n int) {
+	for range n {
+		s.later(10 * time.Second)
+		s.kubelet()
+		s.finish()
+		s.show(true, true)
+		s.passesDue()
 	}
 }

@@ -115,9 +115,9 @@ func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
 // registration.
 var jobByGitHub = kube.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
-// hasJob reports whether the runner has a job: its start was reported and its end was not, or GitHub has said so.
-func hasJob(p *pass) bool {
-	return p.Status.HasJob() && !p.Status.JobCompleted() || p.memory.busy ||
+// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub has spoken of one.
+func (p *pass) mayHaveJob() bool {
+	return p.Status.HadJob() && !p.Status.JobCompleted() || p.memory.busy ||
 		meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 }
 

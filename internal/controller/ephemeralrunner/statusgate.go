@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxStatusWrites is approximately how many passes may write at once what only reports something: looking and
-	// entering are two steps. An API server that gets as many of these writes as it can take delivers its watches late:
+	// maxStatusWrites is the limit of concurrent report-only writes; it is approximate, since check and enter are not atomic. An
+	// API server that gets as many of these writes as it can take delivers its watches late:
 	// with 32 at once on two cores the end of a pod was seen 5 s after it had ended.
 	maxStatusWrites = 4
 	// maxStatusDelay is how long after the start of a runner container the reports that it runs, and which job, may be

@@ -21,14 +21,14 @@ import (
 func (c *Controller) apply(ctx context.Context, p *pass) error {
 	s := p.state
 	asked := c.questions.ask(p.set, s.history, p.plan)
-	unregistered := s.withoutRecentlyDeleted(p.plan.deleteUnregistered, c.options.Clock.Now())
+	unregistered := s.withoutRecentlyDeleted(p.plan.those(actionDeleteUnregistered), c.options.Clock.Now())
 	create := s.createLimit(p.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
 	err := errors.Join(
 		c.failExitedIdle(ctx, p),
-		c.deleteRunners(ctx, p, p.plan.delete),
+		c.deleteRunners(ctx, p, p.plan.those(actionDelete)),
 		c.deleteUnchangedRunners(ctx, p, unregistered),
 	)
 	if create > 0 {
@@ -129,7 +129,7 @@ func (s *setState) withoutRecentlyDeleted(runners []*runnerView, now time.Time) 
 // failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. Conditions and
 // Event follow from the runner's own controller: this patch would replace its whole list of conditions.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.exitedIdle, func(ctx context.Context, r *runnerView) error {
+	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.those(actionCallFailed), func(ctx context.Context, r *runnerView) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed

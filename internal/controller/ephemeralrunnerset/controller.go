@@ -73,7 +73,7 @@ type setState struct {
 	uid types.UID
 	// scaleSet is the scale set whose runners these are: its name is that of the metrics. A set that ARC made has another name.
 	scaleSet types.NamespacedName
-	// recentlyDeleted has when a runner was deleted, for as long as the cache may show it without that.
+	// recentlyDeleted has the deletion times of runners that a late cache may still show as live.
 	recentlyDeleted map[types.UID]time.Time
 	// published are the states that have series, labels are those of the series that count runners as ARC does.
 	published map[stateAndReason]int
@@ -117,23 +117,26 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, ignoreConflict(err)
 	}
 
-	p.state, p.specHash = c.setStateOf(set), templateHash(set)
-	p.state.configURL = configURLOf(&set.Spec.EphemeralRunnerSpec)
-	over := p.state.note(p.views, set.Spec.PatchID, p.specHash, c.options.Clock.Now())
-	c.questions.forget(request.NamespacedName, over)
-	c.questions.note(ctx, p.state.history, request.NamespacedName, p.views)
-	lookErr := c.countUnseen(ctx, p)
-	p.plan = p.state.plan(p.views, demandOf(&set.Spec), p.unseen)
-	p.state.follow(p.plan)
-	p.state.creations.keep(p.plan.repeat)
-	p.requeueBy(p.plan.requeueAt)
-
-	err := errors.Join(lookErr, c.apply(ctx, p))
-	if err = errors.Join(err, c.report(ctx, p)); err != nil {
+	lookErr := c.observe(ctx, p)
+	p.makePlan()
+	applyErr := c.apply(ctx, p)
+	if err := errors.Join(lookErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
 	p.requeueBy(p.state.creations.lookDue())
 	return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
+}
+
+// observe brings what is remembered of the set up to date with its runners, and with what GitHub has answered about them. Its error
+// is that the API server did not say which runners there are that the watch has not shown; a plan can be made all the same.
+func (c *Controller) observe(ctx context.Context, p *pass) error {
+	key := client.ObjectKeyFromObject(p.set)
+	p.state, p.specHash = c.setStateOf(p.set), templateHash(p.set)
+	p.state.configURL = configURLOf(&p.set.Spec.EphemeralRunnerSpec)
+	over := p.state.note(p.views, p.set.Spec.PatchID, p.specHash, c.options.Clock.Now())
+	c.questions.forget(key, over)
+	c.questions.note(ctx, p.state.history, key, p.views)
+	return c.countUnseen(ctx, p)
 }
 
 // pass is one reconciliation of a set: what was observed and what is to be done.
@@ -149,6 +152,14 @@ type pass struct {
 	plan     *plan
 	// requeueAt is when to reconcile the set again even if nothing changes; zero is never.
 	requeueAt time.Time
+}
+
+// makePlan plans the pass, and remembers what follows from the plan alone.
+func (p *pass) makePlan() {
+	p.plan = p.state.plan(p.views, demandOf(&p.set.Spec), p.unseen)
+	p.state.follow(p.plan)
+	p.state.creations.keep(p.plan.repeat)
+	p.requeueBy(p.plan.requeueAt)
 }
 
 // requeueBy has the set reconciled again at t at the latest; zero is never.

@@ -70,8 +70,8 @@ type try struct {
 	err   error
 }
 
-// observe forgets the runners that the watch has shown, which are the given ones. They must be taken before: a name that is met
-// in between is of one that has been deleted since.
+// observe forgets the runners that the watch has shown, which are the given ones. Take the runners before Pending: a name met in
+// between belongs to a runner deleted since.
 func (c *creations) observe(runners []*runnerView) {
 	c.expected.Expect(c.set, c.unanswered...) // for as long as they are tried again
 	pending := c.expected.Pending(c.set)
@@ -82,8 +82,8 @@ func (c *creations) observe(runners []*runnerView) {
 	}
 }
 
-// overdue returns the names of the runners that should have been seen by now, if the API server may be asked about them: none
-// is given up, and made again under another name, because of what the watch does not show.
+// overdue returns the names of the runners that should have been seen by now, if the API server may be asked about them: a missing
+// watch event alone never makes us replace a runner.
 func (c *creations) overdue(now time.Time) []string {
 	if now.Before(c.lookAt) {
 		return nil
@@ -99,8 +99,8 @@ func (c *creations) overdue(now time.Time) []string {
 
 func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expectationTimeout)) }
 
-// looked takes in which runners the API server has, or why it did not say. Of the overdue ones those that it has are expected
-// on, and the others are forgotten; after an error nothing is.
+// looked takes in which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the others are
+// forgotten. An error changes nothing.
 func (c *creations) looked(overdue []string, existing sets.Set[string], err error, now time.Time) {
 	c.lookAt, c.lookErr = now.Add(lookPeriod), err
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *creations) looked(overdue []string, existing sets.Set[string], err erro
 	c.renew(names.Intersection(existing))
 }
 
-// forget has runners expected no longer that do not exist.
+// forget stops expecting runners that do not exist.
 func (c *creations) forget(names sets.Set[string]) {
 	for name := range names {
 		c.expected.Met(c.set, name)

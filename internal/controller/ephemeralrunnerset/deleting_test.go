@@ -42,7 +42,7 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 			}
 			s.pass()
 			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 || s.failures.count != 0 {
-				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.delete), s.failures.count)
+				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.those(actionDelete)), s.failures.count)
 			}
 		})
 	}

@@ -22,13 +22,13 @@ func (h *history) planExited(p *plan, r *runnerView, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
 	switch {
 	case past.recordRemoved(), !past.removedAt.IsZero(), h.superseded(r):
-		p.delete = append(p.delete, r)
+		p.decide(r, actionDelete)
 	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
-		p.exitedIdle = append(p.exitedIdle, r)
+		p.decide(r, actionCallFailed)
 	default:
 		p.unexplained = append(p.unexplained, r)
 		p.requeueBy(timeout)
-		h.ask(p, &p.lookUp, r, past.exitAskedAt(), askExitedAgainAfter)
+		h.ask(p, r, actionLookUp, past.exitAskedAt(), askExitedAgainAfter)
 	}
 }
 
@@ -50,7 +50,7 @@ func (past *runnerHistory) recordKept() bool {
 	return !past.registeredAt.Before(past.exitedAt.Add(removalLag))
 }
 
-// failedAt returns when a runner failed that is now seen to have.
+// failedAt returns when a runner that is now known to have failed did so.
 func (past *runnerHistory) failedAt(now time.Time) time.Time {
 	if past.exitedAt.IsZero() {
 		return now
@@ -63,7 +63,7 @@ func (past *runnerHistory) failedAt(now time.Time) time.Time {
 // answered.
 func (h *history) failuresAtWorst(p *plan) runnerFailures {
 	failures := h.failures
-	exited := slices.Concat(p.exitedIdle, p.unexplained)
+	exited := slices.Concat(p.those(actionCallFailed), p.unexplained)
 	slices.SortStableFunc(exited, func(a, b *runnerView) int { return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt) })
 	for _, r := range exited {
 		failures.failed(r, h.historyOf(r).exitedAt)

@@ -25,7 +25,7 @@ func (s *scenario) exitOne() *runnerView {
 func TestExitWithoutAKnownJobIsNoOutcomeWhileAReportMayCome(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, exited)
-	if p := s.later(settleAfterEnd).pass(); len(p.exitedIdle)+len(p.unexplained)+len(p.lookUp)+len(p.delete)+p.create != 0 {
+	if p := s.later(settleAfterEnd).pass(); len(p.those(actionCallFailed))+len(p.unexplained)+len(p.those(actionLookUp))+len(p.those(actionDelete))+p.create != 0 {
 		t.Errorf("before a newer figure: %+v", p)
 	}
 }
@@ -49,7 +49,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 		"GitHub is away":         {answers: []pool.Call[answer]{none, none, none, none, none}, want: "wait"},
 		"GitHub is back":         {answers: []pool.Call[answer]{none, none, none, answered(answerRegistered)}, want: "fail"},
 		"no recorded id":         {change: func(_ *scenario, r *runnerView) { r.registrationID = 0 }, want: "fail"},
-		"reported late":          {change: func(_ *scenario, r *runnerView) { r.hasJob = true }, want: "delete"},
+		"reported late":          {change: func(_ *scenario, r *runnerView) { r.hadJob = true }, want: "delete"},
 		"former template":        {change: func(_ *scenario, r *runnerView) { r.template = "former" }, want: "delete"},
 		"removed on our behalf":  {change: func(s *scenario, r *runnerView) { s.historyOf(r).removedAt = s.now }, want: "delete"},
 		"a later one took a job": {change: func(s *scenario, _ *runnerView) { s.add(1, busyOne).createdAt = s.now }, want: "delete"},
@@ -65,7 +65,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 				if i > 0 {
 					p = s.later(max(askExitedAgainAfter, s.historyOf(r).retryAt.Sub(s.now))).pass()
 				}
-				if len(p.lookUp) != 1 {
+				if len(p.those(actionLookUp)) != 1 {
 					t.Fatalf("question %d is not asked", i+1)
 				}
 				s.historyOf(r).askedAt = s.now
@@ -82,11 +82,11 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 // exitOutcome says what a plan has in mind for the one runner that exited.
 func exitOutcome(p *plan) string {
 	switch {
-	case len(p.delete) == 1:
+	case len(p.those(actionDelete)) == 1:
 		return "delete"
-	case len(p.exitedIdle) == 1:
+	case len(p.those(actionCallFailed)) == 1:
 		return "fail"
-	case len(p.unexplained) == 1 && len(p.lookUp) == 1:
+	case len(p.unexplained) == 1 && len(p.those(actionLookUp)) == 1:
 		return "ask"
 	case len(p.unexplained) == 1:
 		return "wait"
@@ -99,8 +99,8 @@ func TestExitThatGitHubNeverExplainsIsAFailure(t *testing.T) {
 	s := newScenario(1)
 	s.exitOne()
 	s.pass()
-	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.lookUp) != 0 {
-		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.lookUp))
+	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.those(actionLookUp)) != 0 {
+		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.those(actionLookUp)))
 	}
 }
 

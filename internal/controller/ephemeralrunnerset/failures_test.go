@@ -40,7 +40,7 @@ func TestDegradedSetTriesOneAtATime(t *testing.T) {
 	if p := s.pass(); p.create != 0 {
 		t.Errorf("create %d while the try is under way", p.create)
 	}
-	s.runners[len(s.runners)-1].hasJob = true
+	s.runners[len(s.runners)-1].hadJob = true
 	if p := s.pass(); p.create != 99 {
 		t.Errorf("create %d after a runner took a job, want the other 99", p.create)
 	}
@@ -76,11 +76,11 @@ func TestOutdatedSetStopsButForAProbe(t *testing.T) {
 func TestHistoryIsLimited(t *testing.T) {
 	s := newScenario(0)
 	s.add(5, failedOne)
-	if p := s.pass(); len(p.delete) != 2 {
-		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.delete))
+	if p := s.pass(); len(p.those(actionDelete)) != 2 {
+		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.those(actionDelete)))
 	}
-	if p := s.later(maxFailedHistoryAge).pass(); len(p.delete) != 5 {
-		t.Errorf("delete %v after an hour, want all", names(p.delete))
+	if p := s.later(maxFailedHistoryAge).pass(); len(p.those(actionDelete)) != 5 {
+		t.Errorf("delete %v after an hour, want all", names(p.those(actionDelete)))
 	}
 }
 
@@ -90,8 +90,8 @@ func TestHistoryEndsWhenALaterRunnerWorks(t *testing.T) {
 	s.pass()
 	s.later(time.Minute)
 	s.add(1, busyOne)
-	if p := s.pass(); len(p.delete) != 1 {
-		t.Errorf("delete %v, want the failed runner", names(p.delete))
+	if p := s.pass(); len(p.those(actionDelete)) != 1 {
+		t.Errorf("delete %v, want the failed runner", names(p.those(actionDelete)))
 	}
 }
 
@@ -99,8 +99,8 @@ func TestOutdatedEvidenceSurvivesEveryLimit(t *testing.T) {
 	s := newScenario(0)
 	s.want.failedHistoryLimit = 0
 	s.add(2, outdated)
-	if p := s.later(24 * time.Hour).pass(); len(p.delete) != 1 {
-		t.Errorf("delete %v, want all but the newest", names(p.delete))
+	if p := s.later(24 * time.Hour).pass(); len(p.those(actionDelete)) != 1 {
+		t.Errorf("delete %v, want all but the newest", names(p.those(actionDelete)))
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *scenario) outcomeOf() outcome {
 	for began := s.now; s.now.Sub(began) <= askWorkingPeriod+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
 		p := s.pass()
 		for what, list := range map[string][]*runnerView{
-			"delete": p.delete, "delete unregistered": p.deleteUnregistered, "deregister": p.deregister, "look up": p.lookUp,
+			"delete": p.those(actionDelete), "delete unregistered": p.those(actionDeleteUnregistered), "deregister": p.those(actionDeregister), "look up": p.those(actionLookUp),
 		} {
 			if len(list) == 1 {
 				return outcome{s.now.Sub(began), what}

@@ -59,13 +59,14 @@ type answers struct {
 	busy      bool      // GitHub refused to remove it because it has a job
 	removedAt time.Time // when GitHub first said that it is removed, or that it knows no such runner
 
+	removing      bool      // GitHub was asked to remove it, and has not answered yet
 	askedAt       time.Time // when GitHub was last asked about it
 	retryAt       time.Time // when to ask again after a question that got no answer
 	failures      int       // questions in a row that got no answer
 	missingSince  time.Time // when the first came of the answers in a row that it is not registered
 	missingByName bool      // GitHub itself said so, by the name of its exception
 	gone          bool      // two answers, far enough apart, said that it is not registered
-	// registeredAt is when GitHub was last asked of the times that it answered that it is registered.
+	// registeredAt is when the latest question was asked that GitHub answered with "registered".
 	registeredAt time.Time
 }
 
@@ -87,7 +88,7 @@ func (h *history) historyOf(r *runnerView) *runnerHistory {
 	return &runnerHistory{}
 }
 
-// follow has the clocks run that the plan has decided about.
+// follow stores the clocks that the plan decided on.
 func (h *history) follow(p *plan) { h.surplus, h.jobsWaitSince = p.surplus, p.jobsWaitSince }
 
 // note adds what this pass sees for the first time, forgets the runners that are gone, and returns the registrations that
@@ -155,7 +156,7 @@ func (h *history) noteAnswer(r *runnerView, call pool.Call[answer]) {
 func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
-	case r.hasJob, r.exitedIdle() && past.recordRemoved():
+	case r.hadJob, r.exitedIdle() && past.recordRemoved():
 		past.worked = true
 		h.failures.tookJob(r)
 	case past.counted, r.failedIdle() && r.deleting:

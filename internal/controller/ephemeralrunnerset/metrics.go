@@ -50,7 +50,7 @@ func stateOf(r *runnerView) stateAndReason {
 		return stateAndReason{stateFailed, r.reason}
 	case r.ended() || r.completed || r.deleting && !r.draining:
 		return stateAndReason{state: stateFinishing}
-	case r.hasJob || r.draining:
+	case r.hadJob || r.draining:
 		return stateAndReason{state: stateBusy}
 	case r.up():
 		return stateAndReason{state: stateIdle}

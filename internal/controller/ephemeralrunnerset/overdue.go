@@ -33,8 +33,8 @@ func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
 	return err
 }
 
-// existing returns the names of the set's runners that the API server has, those that are being deleted included. One that has
-// another owner, or a label by which the manager does not find it, is none that the watch would show.
+// existing returns the names of the set's runners that the API server has, those that are being deleted included. Runners with
+// another owner or label are left out: the watch would not show them.
 func (c *Controller) existing(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (sets.Set[string], error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -69,8 +69,8 @@ func (c *creations) blindness(namespace string) metav1.Condition {
 		len(c.late), namespace, expectationTimeout))
 }
 
-// blindnessLeft returns the condition for a set that is being deleted: it is the only cause of Degraded that such a set waits
-// for, and the only one of which it says that it is over.
+// blindnessLeft returns the condition for a set that is being deleted. Of the causes of Degraded a deleted set waits only for this
+// one, so only this one is set and cleared.
 func (c *creations) blindnessLeft(set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
 	if c.blind() {
 		return []metav1.Condition{c.blindness(set.Namespace)}

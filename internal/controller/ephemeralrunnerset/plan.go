@@ -61,19 +61,11 @@ type plan struct {
 	surplus []time.Time
 	// jobsWaitSince is what history.jobsWaitSince is to be.
 	jobsWaitSince time.Time
-	// delete are runners to delete without asking GitHub: it has answered, there is nothing to ask, or their own finalization
-	// asks.
-	delete []*runnerView
-	// deleteUnregistered are runners that were not registered when they were seen, to be deleted only if nobody has written to
-	// them since.
-	deleteUnregistered []*runnerView
-	// deregister are runners that GitHub is asked to remove; they are deleted when it has agreed.
-	deregister []*runnerView
-	// lookUp are runners about which GitHub is asked whether they are registered.
-	lookUp []*runnerView
-	// exitedIdle are runners that exited with code 0 without ever having had a job. unexplained are those of which GitHub has
-	// still to say whether they had one.
-	exitedIdle, unexplained []*runnerView
+	// decided is what is to be done about runners, and order has these runners in the order of the decisions.
+	decided map[*runnerView]action
+	order   []*runnerView
+	// unexplained are the runners that exited with code 0 of which GitHub has still to say whether they had a job.
+	unexplained []*runnerView
 	// requeueAt is when to plan anew even if nothing changes; zero means never.
 	requeueAt time.Time
 }
@@ -83,6 +75,53 @@ func (p *plan) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt
 
 // wantsRunners reports whether runners are to be created, now or when the pause after a failure is over.
 func (p *plan) wantsRunners() bool { return p.repeat+p.create > 0 }
+
+// action is what is to be done about a runner.
+type action int
+
+const (
+	actionNone action = iota
+	// actionDelete: delete it without asking GitHub: it has answered, there is nothing to ask, or the runner's own finalization asks.
+	actionDelete
+	// actionDeleteUnregistered: it was not registered when it was seen; delete it only if nobody has written to it since.
+	actionDeleteUnregistered
+	// actionDeregister: ask GitHub to remove it; it is deleted when GitHub has agreed.
+	actionDeregister
+	// actionLookUp: ask GitHub whether it is registered.
+	actionLookUp
+	// actionCallFailed: it exited with code 0 without ever having had a job.
+	actionCallFailed
+)
+
+// removes reports whether the runner is to go.
+func (a action) removes() bool {
+	return a == actionDelete || a == actionDeleteUnregistered || a == actionDeregister
+}
+
+// decide has something done about a runner. One thing is done in a pass: what was decided first stands, but whether a runner is
+// registered need not be asked where it is to be removed.
+func (p *plan) decide(r *runnerView, what action) {
+	if p.decided == nil {
+		p.decided = map[*runnerView]action{}
+	}
+	switch before := p.decided[r]; {
+	case before == actionNone:
+		p.order = append(p.order, r)
+	case before != actionLookUp || !what.removes():
+		return
+	}
+	p.decided[r] = what
+}
+
+// those returns the runners with which that is to be done.
+func (p *plan) those(what action) (runners []*runnerView) {
+	for _, r := range p.order {
+		if p.decided[r] == what {
+			runners = append(runners, r)
+		}
+	}
+	return runners
+}
 
 // plan decides what to do.
 func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
@@ -135,8 +174,8 @@ func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 	return allowed
 }
 
-// planSurplus picks a victim for each clock of surplus that has run out. Those of the expected runners that may not exist are
-// left out: a runner that is there would go in their place.
+// planSurplus picks a victim for each clock of surplus that has run out. Expected runners that may not exist don't count, or a real
+// one would be removed for them.
 func (h *history) planSurplus(p *plan, runners []*runnerView, want demand, expected int) {
 	t := &p.tally
 	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-want.replicas-len(h.completions)), h.now)
@@ -162,50 +201,29 @@ func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
 	return clocks
 }
 
-// pickVictims has as many waiting runners removed as are due, including those that are removed for another reason.
+// pickVictims has as many waiting runners removed as are due, including those that are removed for another reason, and those of
+// which GitHub has still to say whether it removes them. The best go first, of these the oldest; one with a job is never among them.
 func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 	if due == 0 {
 		return
 	}
-	going := p.going()
-	for r := range going {
-		if h.slotOf(r) == slotWaiting {
-			due--
-		}
-	}
-	for _, r := range h.candidates(going, runners) {
-		if due <= 0 {
-			return
-		}
-		h.planRemoval(p, r)
-		due--
-	}
-}
-
-// candidates returns the runners that can be removed, best first: not registered yet, registered but not up, idle; each
-// oldest first. One with a job is never among them.
-func (h *history) candidates(going map[*runnerView]bool, runners []*runnerView) []*runnerView {
 	var removable []*runnerView
 	for _, r := range runners {
-		if h.slotOf(r) == slotWaiting && !going[r] {
+		switch {
+		case h.slotOf(r) != slotWaiting:
+		case p.decided[r].removes() || h.historyOf(r).removing:
+			due--
+		default:
 			removable = append(removable, r)
 		}
 	}
 	slices.SortStableFunc(removable, func(a, b *runnerView) int { return rank(a) - rank(b) })
-	return removable
-}
-
-// going returns the runners that the plan removes so far.
-func (p *plan) going() map[*runnerView]bool {
-	going := make(map[*runnerView]bool, len(p.delete)+len(p.deleteUnregistered)+len(p.deregister))
-	for _, runners := range [][]*runnerView{p.delete, p.deleteUnregistered, p.deregister} {
-		for _, r := range runners {
-			going[r] = true
-		}
+	for _, r := range removable[:max(0, min(due, len(removable)))] {
+		h.planRemoval(p, r)
 	}
-	return going
 }
 
+// rank orders the runners that can be removed, best first: not registered yet, registered but not up, idle.
 func rank(r *runnerView) int {
 	switch {
 	case r.registrationID == 0:
@@ -222,19 +240,18 @@ func rank(r *runnerView) int {
 func (h *history) planRemoval(p *plan, r *runnerView) {
 	switch {
 	case r.registrationID == 0:
-		p.deleteUnregistered = append(p.deleteUnregistered, r)
+		p.decide(r, actionDeleteUnregistered)
 	case h.registeredElsewhere(r):
-		p.delete = append(p.delete, r)
+		p.decide(r, actionDelete)
 	default:
-		h.pick(p, &p.deregister, r, h.historyOf(r).retryAt)
+		h.decideAt(p, r, actionDeregister, h.historyOf(r).retryAt)
 	}
 }
 
 // planReplacement removes runners of an old template that have no job; those with one finish it.
 func (h *history) planReplacement(p *plan, runners []*runnerView) {
-	going := p.going()
 	for _, r := range runners {
-		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting && !going[r] {
+		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting {
 			h.planRemoval(p, r)
 		}
 	}
@@ -245,17 +262,18 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 	for _, r := range runners {
 		past := h.historyOf(r)
 		switch {
-		case r.deleting || r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
+		case r.ended() && h.slotOf(r) == slotHeld:
+			h.planHeld(p, r, past) // though it is being deleted, for its pod, and with it its slot, may be kept for long
+		case r.deleting:
 		case r.alive():
 			if !past.removedAt.IsZero() || past.gone {
-				p.delete = append(p.delete, r)
+				p.decide(r, actionDelete)
 			}
-		case h.slotOf(r) == slotHeld:
-			h.planHeld(p, r, past)
 		case r.exitedIdle() && !past.busy:
 			h.planExited(p, r, past)
 		default:
-			p.delete = append(p.delete, r)
+			p.decide(r, actionDelete)
 		}
 	}
 }
@@ -267,7 +285,7 @@ func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
 	}
 	p.requeueBy(past.endedAt.Add(heldTimeout))
 	if past.removedAt.IsZero() && h.askable(r) {
-		h.ask(p, &p.deregister, r, past.askedAt, askAgainAfter)
+		h.ask(p, r, actionDeregister, past.askedAt, askAgainAfter)
 	}
 }
 
@@ -282,7 +300,7 @@ func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
 			continue
 		}
 		if room[r.phase] == 0 || h.obsolete(p, r) {
-			p.delete = append(p.delete, r)
+			p.decide(r, actionDelete)
 			continue
 		}
 		room[r.phase]--

@@ -67,13 +67,13 @@ func TestSurplusWaitsForPatienceAndANewerFigure(t *testing.T) {
 	s := newScenario(0)
 	s.add(2, idle)
 	if p := s.pass(); len(p.going()) != 0 || p.requeueAt.Sub(s.now) != surplusPatience {
-		t.Fatalf("at once: deregister %v, again in %s", names(p.deregister), p.requeueAt.Sub(s.now))
+		t.Fatalf("at once: deregister %v, again in %s", names(p.those(actionDeregister)), p.requeueAt.Sub(s.now))
 	}
-	if p := s.later(surplusPatience).pass(); len(p.deregister) != 0 {
-		t.Errorf("without a newer figure: deregister %v", names(p.deregister))
+	if p := s.later(surplusPatience).pass(); len(p.those(actionDeregister)) != 0 {
+		t.Errorf("without a newer figure: deregister %v", names(p.those(actionDeregister)))
 	}
-	if p := s.publish(0).pass(); len(p.deregister) != 2 {
-		t.Errorf("with a newer figure: deregister %v, want both", names(p.deregister))
+	if p := s.publish(0).pass(); len(p.those(actionDeregister)) != 2 {
+		t.Errorf("with a newer figure: deregister %v, want both", names(p.those(actionDeregister)))
 	}
 }
 
@@ -82,13 +82,13 @@ func TestSurplusUnitsHaveTheirOwnClocks(t *testing.T) {
 	s.add(3, idle)
 	s.pass() // one too many
 	s.later(20 * time.Second).publish(1).pass()
-	if p := s.later(10 * time.Second).publish(1).pass(); len(p.deregister) != 1 {
-		t.Errorf("deregister %v, want the one that has been too many for 30 s", names(p.deregister))
+	if p := s.later(10 * time.Second).publish(1).pass(); len(p.those(actionDeregister)) != 1 {
+		t.Errorf("deregister %v, want the one that has been too many for 30 s", names(p.those(actionDeregister)))
 	}
 	// Demand that comes back stops the youngest clock.
 	s.publish(2).pass()
-	if p := s.later(19 * time.Second).publish(1).pass(); len(p.deregister) != 1 {
-		t.Errorf("deregister %v: the second's clock must have started anew", names(p.deregister))
+	if p := s.later(19 * time.Second).publish(1).pass(); len(p.those(actionDeregister)) != 1 {
+		t.Errorf("deregister %v: the second's clock must have started anew", names(p.those(actionDeregister)))
 	}
 }
 
@@ -146,17 +146,34 @@ func TestVictims(t *testing.T) {
 	s.pass()
 	s.later(surplusPatience).publish(1)
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.deleteUnregistered)); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.name}, names(p.those(actionDeleteUnregistered))); diff != "" {
 		t.Errorf("deleted if still unregistered (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{registered.name, up.name}, names(p.deregister)); diff != "" {
+	if diff := cmp.Diff([]string{registered.name, up.name}, names(p.those(actionDeregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
+	}
+}
+
+// A runner that GitHub has been asked to remove for another reason is one of the victims as long as there is no answer.
+func TestVictimWhoseRemovalIsUnderWayCounts(t *testing.T) {
+	s := newScenario(1)
+	first := s.add(2, idle)
+	s.pass()
+	s.later(surplusPatience).publish(1)
+	s.historyOf(first).askedAt, s.historyOf(first).removing = s.now, true
+	if p := s.pass(); len(p.going()) != 0 {
+		t.Errorf("removed %v, want none besides the one whose removal is under way", names(p.those(actionDeregister)))
+	}
+	s.answer(first, answerBusy)
+	s.want.replicas = 1
+	if p := s.pass(); len(p.those(actionDeregister)) != 1 || p.those(actionDeregister)[0] == first {
+		t.Errorf("removed %v; want the other one, as the first is busy", names(p.those(actionDeregister)))
 	}
 }
 
 func TestCompletionsOfTheLastSecondsAreNoSurplus(t *testing.T) {
 	s := newScenario(1)
-	s.add(1, runnerView{phase: busyOne.phase, hasJob: true, completed: true, jobPatchID: 1})
+	s.add(1, runnerView{phase: busyOne.phase, hadJob: true, completed: true, jobPatchID: 1})
 	s.add(2, idle)
 	s.pass()
 	if len(s.surplus) != 0 {
@@ -175,11 +192,26 @@ func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 	unregistered := s.add(1, old(starting))
 	up := s.add(1, old(idle))
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.deleteUnregistered)); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.name}, names(p.those(actionDeleteUnregistered))); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{up.name}, names(p.deregister)); diff != "" {
+	if diff := cmp.Diff([]string{up.name}, names(p.those(actionDeregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
+	}
+}
+
+// An idle runner of an old template is asked about once, though jobs wait as well.
+func TestOneThingIsDoneAboutARunner(t *testing.T) {
+	s := newScenario(2)
+	old := idle
+	old.template = "former"
+	r := s.add(1, old)
+
+	s.history.note(s.runners, s.patchID, "template", s.now)
+	s.historyOf(r).retryAt = s.now.Add(idlePatience)
+	s.pass()
+	if p := s.later(idlePatience).pass(); len(p.order) != 1 || p.decided[r] != actionDeregister {
+		t.Errorf("decided %v about %v, want it removed and nothing else", p.decided[r], names(p.order))
 	}
 }
 
@@ -188,7 +220,7 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.historyOf(r).removedAt = s.now
-	if p := s.pass(); len(p.delete) != 1 {
-		t.Errorf("delete %v, want the runner GitHub has removed", names(p.delete))
+	if p := s.pass(); len(p.those(actionDelete)) != 1 {
+		t.Errorf("delete %v, want the runner GitHub has removed", names(p.those(actionDelete)))
 	}
 }

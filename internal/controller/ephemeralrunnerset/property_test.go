@@ -5,6 +5,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 const (
@@ -18,9 +22,12 @@ func simulate(t *testing.T, seed uint64) *simulation {
 	sim := newSimulation(seed)
 	for range length {
 		sim.disturb()
-		sim.pass(t)
+		p := sim.pass(t)
 		if sim.chance(6) {
 			sim.passAgain(t)
+		}
+		if sim.chance(8) {
+			sim.rest(t, p)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -31,7 +38,8 @@ func simulate(t *testing.T, seed uint64) *simulation {
 
 // There are never more runners than maxRunners, no busy runner is removed but by its own finalization, GitHub is asked about a
 // runner only where it is registered, nothing is created twice though the cache is late and answers get lost, nor tried again
-// that nobody wants any more, and a repeated pass plans nothing: see pass, check and passAgain.
+// that nobody wants any more, a repeated pass plans nothing, and nothing becomes due before the pass that was asked for: see pass,
+// check, passAgain and rest.
 func TestAnyHistoryKeepsTheRules(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations, length, simulations-1)
 	for seed := range uint64(simulations) {
@@ -87,7 +95,7 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 			t.Errorf("seed %d: %d jobs wait still", seed, sim.jobs)
 		}
 		for _, r := range sim.runners {
-			if !r.failedIdle() {
+			if !r.failedIdle() && r.phase != v1alpha1.EphemeralRunnerPhaseOutdated {
 				t.Errorf("seed %d: %s is left: %+v", seed, r.name, r)
 			}
 		}
@@ -99,7 +107,7 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 
 // standStill ends everything that is under way, and all faults.
 func (sim *simulation) standStill() {
-	sim.calm, sim.frozen, sim.figures.maxRunners = true, false, max(10, sim.figures.maxRunners)
+	sim.calm, sim.frozen, sim.minRunners, sim.figures.maxRunners = true, false, 0, max(10, sim.figures.maxRunners)
 	sim.later(firstCreatePause)
 	for len(sim.inFlight) > 0 {
 		sim.answer()
@@ -114,7 +122,7 @@ func (sim *simulation) standStill() {
 
 // idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.repeat+p.create == 0 && len(p.delete)+len(p.deleteUnregistered)+len(p.deregister)+len(p.lookUp)+len(p.exitedIdle) == 0
+	return p.repeat+p.create == 0 && len(p.those(actionDelete))+len(p.those(actionDeleteUnregistered))+len(p.those(actionDeregister))+len(p.those(actionLookUp))+len(p.those(actionCallFailed)) == 0
 }
 
 // pass does what Reconcile does, up to the plan; then the plan is checked and carried out.
@@ -168,9 +176,9 @@ func (sim *simulation) planned() *plan {
 func (sim *simulation) passAgain(t *testing.T) {
 	t.Helper()
 	p, s := sim.planned(), sim.state
-	deletedAgain := append(s.withoutRecentlyDeleted(p.delete, sim.now()), s.withoutRecentlyDeleted(p.deleteUnregistered, sim.now())...)
+	deletedAgain := append(s.withoutRecentlyDeleted(p.those(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.those(actionDeleteUnregistered), sim.now())...)
 	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *runnerView) bool { return !sim.deletes(p, r) })
-	asked := slices.ContainsFunc(append(p.deregister, p.lookUp...), func(r *runnerView) bool { return sim.inFlight[r.uid] == nil })
+	asked := slices.ContainsFunc(append(p.those(actionDeregister), p.those(actionLookUp)...), func(r *runnerView) bool { return sim.inFlight[r.uid] == nil })
 	if create := s.createLimit(p); create > p.repeat || len(deletedAgain) != 0 || asked {
 		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
 	}
@@ -199,22 +207,35 @@ func (sim *simulation) alive() int {
 	return alive
 }
 
+// checkOrder fails the test where more than one thing is to be done about a runner.
+func (p *plan) checkOrder(t *testing.T) {
+	t.Helper()
+	seen := map[types.UID]bool{}
+	for _, r := range p.order {
+		if seen[r.uid] || p.decided[r] == actionNone {
+			t.Errorf("about %s more than one thing is decided, or none", r.name)
+		}
+		seen[r.uid] = true
+	}
+}
+
 // check fails the test where the plan breaks a rule.
 func (sim *simulation) check(t *testing.T, p *plan) {
 	t.Helper()
+	p.checkOrder(t)
 	alive := sim.alive()
 	for _, r := range sim.runners {
-		deleted := slices.ContainsFunc(p.delete, func(d *runnerView) bool { return d.uid == r.uid })
+		deleted := slices.ContainsFunc(p.those(actionDelete), func(d *runnerView) bool { return d.uid == r.uid })
 		if deleted && r.busy && r.up && !r.completed && r.configURL == sim.configURL {
 			t.Errorf("%s is deleted though it has a job: %+v", r.name, r)
 		}
 	}
-	for _, r := range append(slices.Clone(p.deregister), p.lookUp...) {
+	for _, r := range append(slices.Clone(p.those(actionDeregister)), p.those(actionLookUp)...) {
 		if r.configURL != sim.configURL {
 			t.Errorf("%s is asked about where it was never registered", r.name)
 		}
 	}
-	for _, r := range p.exitedIdle {
+	for _, r := range p.those(actionCallFailed) {
 		if is := sim.find(r); is != nil && !is.registered && sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.name, is)
 		}

@@ -67,17 +67,19 @@ func newQuestions(options Options, wake func(types.NamespacedName)) *questions {
 // ask asks what is planned, except about runners of which a question is under way already, and returns how many removals it
 // asked for.
 func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, h *history, p *plan) int {
-	if len(p.deregister)+len(p.lookUp) == 0 {
+	deregister, lookUp := p.those(actionDeregister), p.those(actionLookUp)
+	if len(deregister)+len(lookUp) == 0 {
 		return 0
 	}
 	set = set.DeepCopy() // the calls outlast the pass, which goes on to write the set's status
 	asked := 0
-	for _, r := range p.deregister {
+	for _, r := range deregister {
 		if q.askOne(set, h, r, deregisterRunner) {
+			h.historyOf(r).removing = true
 			asked++
 		}
 	}
-	for _, r := range p.lookUp {
+	for _, r := range lookUp {
 		q.askOne(set, h, r, lookUpRunner)
 	}
 	return asked
@@ -85,9 +87,9 @@ func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, h *history, p *plan) i
 
 // askOne reports whether it has asked: it does not while a question about the runner is under way.
 func (q *questions) askOne(
-	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(_ context.Context, _ GitHub, id int, hasJob bool) (answer, error),
+	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(_ context.Context, _ GitHub, id int, protected bool) (answer, error),
 ) bool {
-	hasJob := !r.completed && h.slotOf(r) == slotWorking
+	protected := !r.completed && h.slotOf(r) == slotWorking
 	key, reference := client.ObjectKeyFromObject(set), credentials.ForEphemeralRunnerSet(set)
 	asked := q.calls.Go(key.String(), questionAbout(key, r), func(ctx context.Context) (answer, error) {
 		ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(set), "runner", r.name)
@@ -95,7 +97,7 @@ func (q *questions) askOne(
 		if err != nil {
 			return answerNone, fmt.Errorf("ask GitHub about runner %s: %w", r.name, err)
 		}
-		said, err := do(ctx, github, r.registrationID, hasJob)
+		said, err := do(ctx, github, r.registrationID, protected)
 		if said == answerRemoved || said == answerMissing && r.ended() {
 			q.removed.Note(r.uid, r.registrationID)
 		}
@@ -107,11 +109,11 @@ func (q *questions) askOne(
 	return asked
 }
 
-func deregisterRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answer, error) {
+func deregisterRunner(ctx context.Context, github GitHub, id int, protected bool) (answer, error) {
 	switch err := github.RemoveRunner(ctx, id); {
 	case err == nil:
 		return answerRemoved, nil
-	case isGone(err, hasJob):
+	case isGone(err, protected):
 		return sureOr(err, answerRemoved, answerPerhapsRemoved), nil
 	case errors.Is(err, actions.ErrJobStillRunning):
 		return answerBusy, nil
@@ -120,11 +122,11 @@ func deregisterRunner(ctx context.Context, github GitHub, id int, hasJob bool) (
 	}
 }
 
-func lookUpRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answer, error) {
+func lookUpRunner(ctx context.Context, github GitHub, id int, protected bool) (answer, error) {
 	switch _, err := github.GetRunner(ctx, id); {
 	case err == nil:
 		return answerRegistered, nil
-	case isGone(err, hasJob):
+	case isGone(err, protected):
 		return sureOr(err, answerMissing, answerPerhapsMissing), nil
 	default:
 		return answerNone, err
@@ -133,8 +135,8 @@ func lookUpRunner(ctx context.Context, github GitHub, id int, hasJob bool) (answ
 
 // isGone reports whether the answer is that there is no such runner. Of one with a job it has to name GitHub's exception: a 404
 // without may come from a gateway on the way, and the job would be lost with the runner's pod.
-func isGone(err error, hasJob bool) bool {
-	return errors.Is(err, actions.ErrRunnerNotFound) && (!hasJob || actions.NamesException(err))
+func isGone(err error, protected bool) bool {
+	return errors.Is(err, actions.ErrRunnerNotFound) && (!protected || actions.NamesException(err))
 }
 
 func sureOr(err error, sure, perhaps answer) answer {
@@ -183,6 +185,7 @@ func (q *questions) forget(set types.NamespacedName, over []registration) {
 
 // note takes in GitHub's answer, or the error of the question.
 func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
+	past.removing = false
 	if call.Err != nil {
 		past.failures++
 		past.retryAt = retryQuestionAt(call.Err, past.failures, now)

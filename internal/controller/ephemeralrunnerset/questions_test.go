@@ -32,9 +32,11 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 			log.FromContext(ctx).Info("asked")
 			return nil, context.Canceled
 		}}, func(types.NamespacedName) {})
+		asked := &plan{}
+		asked.decide(&runnerView{name: "linux-x7k2p-runner-abcde", uid: "1"}, actionDeregister)
 		q.ask(&v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
 			v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
-		}}}, newHistory(creations{}), &plan{deregister: []*runnerView{{name: "linux-x7k2p-runner-abcde", uid: "1"}}})
+		}}}, newHistory(creations{}), asked)
 		synctest.Wait()
 		if all := strings.Join(logged, "\n"); !strings.Contains(all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`) {
 			t.Errorf("logged %s", all)
@@ -48,7 +50,7 @@ func TestNotFoundOfARunnerWithAJobHasToBeGitHubs(t *testing.T) {
 	unnamed := &actions.Error{Endpoint: actions.EndpointRemoveRunner, StatusCode: http.StatusNotFound}
 	for name, test := range map[string]struct {
 		err             error
-		hasJob          bool
+		protected       bool
 		removed, looked answer
 		fails           bool
 	}{
@@ -58,10 +60,10 @@ func TestNotFoundOfARunnerWithAJobHasToBeGitHubs(t *testing.T) {
 		"without a name, working": {unnamed, true, answerNone, answerNone, true},
 	} {
 		github := answering{test.err}
-		if removed, err := deregisterRunner(t.Context(), github, 1, test.hasJob); removed != test.removed || (err != nil) != test.fails {
+		if removed, err := deregisterRunner(t.Context(), github, 1, test.protected); removed != test.removed || (err != nil) != test.fails {
 			t.Errorf("%s: the removal is %v, %v", name, removed, err)
 		}
-		if looked, err := lookUpRunner(t.Context(), github, 1, test.hasJob); looked != test.looked || (err != nil) != test.fails {
+		if looked, err := lookUpRunner(t.Context(), github, 1, test.protected); looked != test.looked || (err != nil) != test.fails {
 			t.Errorf("%s: the question is %v, %v", name, looked, err)
 		}
 	}

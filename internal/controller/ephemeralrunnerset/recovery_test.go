@@ -61,7 +61,7 @@ func TestLateReportsOfJobsEndDegradation(t *testing.T) {
 	if !s.history.failures.isDegraded() {
 		t.Fatal("the set is not degraded by three runners that exited without a job")
 	}
-	ended.hasJob, ended.completed, ended.jobPatchID = true, true, s.patchID
+	ended.hadJob, ended.completed, ended.jobPatchID = true, true, s.patchID
 	s.pass()
 	if s.history.failures.isDegraded() || s.history.failures.count != 0 {
 		t.Errorf("%d failures after the report of a job, want none", s.history.failures.count)
@@ -78,8 +78,8 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	ended.phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	s.runners[0] = &ended
 	s.later(time.Second).pass()
-	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.exitedIdle) != 0 || len(p.delete) != 1 {
-		t.Errorf("taken for idle: %v, deleted: %v; want it deleted", names(p.exitedIdle), names(p.delete))
+	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.those(actionCallFailed)) != 0 || len(p.those(actionDelete)) != 1 {
+		t.Errorf("taken for idle: %v, deleted: %v; want it deleted", names(p.those(actionCallFailed)), names(p.those(actionDelete)))
 	}
 }
 

@@ -39,7 +39,7 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	r.registrationID++
 	s.later(askMissingAgainAfter).pass()
 	s.answer(r, answerMissing)
-	if p := s.pass(); len(p.delete) != 0 {
+	if p := s.pass(); len(p.those(actionDelete)) != 0 {
 		t.Errorf("deleted after one answer about its registration")
 	}
 }
@@ -52,10 +52,10 @@ func TestWaitForAJobBeginsWithThePod(t *testing.T) {
 	s.later(defaultRegistrationTimeout - time.Second).pass()
 	r.phase = v1alpha1.EphemeralRunnerPhaseRunning
 	s.later(time.Minute)
-	if p := s.pass(); len(p.deregister)+len(p.lookUp) != 0 {
-		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.deregister), names(p.lookUp))
+	if p := s.pass(); len(p.those(actionDeregister))+len(p.those(actionLookUp)) != 0 {
+		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.those(actionDeregister)), names(p.those(actionLookUp)))
 	}
-	if p := s.later(idlePatience).pass(); len(p.lookUp) != 1 {
+	if p := s.later(idlePatience).pass(); len(p.those(actionLookUp)) != 1 {
 		t.Error("want it asked about after 30 s")
 	}
 }

@@ -78,7 +78,7 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 				age := random.IntN(3)
 				view := runnerView{
 					name: name, uid: types.UID(fmt.Sprint(name, age)), createdAt: start.Add(time.Duration(age) * time.Second),
-					hasJob: random.IntN(2) == 0,
+					hadJob: random.IntN(2) == 0,
 				}
 				r.put(key, set, view)
 				model[key] = &member{set: set, view: &view}
@@ -104,9 +104,9 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 // A pass may read its views while the watch goes on.
 func TestViewsOfAPassDoNotChange(t *testing.T) {
 	r := newRoster()
-	put := func(i int, hasJob bool) {
+	put := func(i int, hadJob bool) {
 		name := fmt.Sprint(i)
-		r.put(runnerKey(name), owner{uid: "set"}, runnerView{name: name, uid: types.UID(name), hasJob: hasJob})
+		r.put(runnerKey(name), owner{uid: "set"}, runnerView{name: name, uid: types.UID(name), hadJob: hadJob})
 	}
 	const runners = 100
 	for i := range runners {
@@ -123,7 +123,7 @@ func TestViewsOfAPassDoNotChange(t *testing.T) {
 	for range runners {
 		r.of("set")
 		for _, view := range views {
-			if view.hasJob {
+			if view.hadJob {
 				t.Fatalf("runner %s has changed during a pass", view.name)
 			}
 		}

@@ -2,6 +2,7 @@ package ephemeralrunnerset
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -75,13 +76,18 @@ func (s *scenario) publish(replicas int) *scenario {
 var (
 	starting  = runnerView{}
 	idle      = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7}
-	busyOne   = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hasJob: true, jobPatchID: 1}
-	succeeded = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7, hasJob: true}
-	failedJob = runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, registrationID: 7, hasJob: true}
+	busyOne   = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hadJob: true, jobPatchID: 1}
+	succeeded = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7, hadJob: true}
+	failedJob = runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, registrationID: 7, hadJob: true}
 	failedOne = runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: "ErrImagePull", message: "no such image"}
 	outdated  = runnerView{phase: v1alpha1.EphemeralRunnerPhaseOutdated}
-	lingering = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hasJob: true, completed: true, jobPatchID: 1}
+	lingering = runnerView{phase: v1alpha1.EphemeralRunnerPhaseRunning, registrationID: 7, hadJob: true, completed: true, jobPatchID: 1}
 )
+
+// going returns the runners that the plan removes.
+func (p *plan) going() []*runnerView {
+	return slices.Concat(p.those(actionDelete), p.those(actionDeleteUnregistered), p.those(actionDeregister))
+}
 
 func names(runners []*runnerView) []string {
 	var all []string

@@ -14,7 +14,7 @@ import (
 // apply has the API server do what was planned, and GitHub asked. It returns how many runners were created.
 func (sim *simulation) apply(p *plan) int {
 	s := sim.state
-	for _, r := range append(s.withoutRecentlyDeleted(p.delete, sim.now()), s.withoutRecentlyDeleted(p.deleteUnregistered, sim.now())...) {
+	for _, r := range append(s.withoutRecentlyDeleted(p.those(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.those(actionDeleteUnregistered), sim.now())...) {
 		if is := sim.find(r); is != nil && sim.deletes(p, r) {
 			is.deleting = true
 			sim.write(is)
@@ -23,14 +23,16 @@ func (sim *simulation) apply(p *plan) int {
 			s.recentlyDeleted[r.uid] = sim.now()
 		}
 	}
-	for _, r := range p.exitedIdle {
+	for _, r := range p.those(actionCallFailed) {
 		if is := sim.find(r); is != nil {
 			is.phase = failedOne.phase
 			sim.write(is)
 		}
 	}
-	sim.ask(p.deregister, removeAnswer)
-	sim.ask(p.lookUp, lookUpAnswer)
+	for _, r := range sim.ask(p.those(actionDeregister), removeAnswer) {
+		s.historyOf(r).removing = true
+	}
+	sim.ask(p.those(actionLookUp), lookUpAnswer)
 	return sim.create(s.createLimit(p))
 }
 
@@ -46,16 +48,19 @@ func (sim *simulation) find(r *runnerView) *simulatedRunner {
 // must not have changed.
 func (sim *simulation) deletes(p *plan, r *runnerView) bool {
 	is := sim.find(r)
-	return is == nil || !slices.Contains(p.deleteUnregistered, r) || is.resourceVersion == r.resourceVersion
+	return is == nil || !slices.Contains(p.those(actionDeleteUnregistered), r) || is.resourceVersion == r.resourceVersion
 }
 
-func (sim *simulation) ask(about []*runnerView, ask func(*simulatedRunner) answer) {
+// ask asks about runners, except those of which a question is under way, and returns those that it has asked about.
+func (sim *simulation) ask(about []*runnerView, ask func(*simulatedRunner) answer) (asked []*runnerView) {
 	for _, r := range about {
 		if _, under := sim.inFlight[r.uid]; !under {
 			sim.inFlight[r.uid] = ask
 			sim.state.historyOf(r).askedAt = sim.now()
+			asked = append(asked, r)
 		}
 	}
+	return asked
 }
 
 // Outcomes of a creation.

@@ -39,17 +39,22 @@ func (sim *simulation) startUp(r *simulatedRunner) {
 		sim.write(r)
 		return
 	}
+	if !sim.calm && sim.chance(60) { // GitHub refuses its version
+		r.phase, r.reason, r.registrationID = v1alpha1.EphemeralRunnerPhaseOutdated, "Outdated", 7
+		sim.write(r)
+		return
+	}
 	r.up, r.registered = true, true
 }
 
 // work has a job reported, go on, end, or lose its pod.
 func (sim *simulation) work(r *simulatedRunner) {
 	switch {
-	case !r.hasJob && !r.silent:
-		r.hasJob, r.jobPatchID = true, sim.figures.patchID
+	case !r.hadJob && !r.silent:
+		r.hadJob, r.jobPatchID = true, sim.figures.patchID
 		sim.write(r)
 	case r.up && sim.chance(12): // a fault takes the pod, and GitHub does not know yet
-		if !r.hasJob {
+		if !r.hadJob {
 			r.draining = true // its own controller has asked GitHub
 		}
 		sim.exit(r, v1alpha1.EphemeralRunnerPhaseFailed)
@@ -68,7 +73,7 @@ func (sim *simulation) endJob(r *simulatedRunner) {
 		return
 	}
 	sim.publish()
-	r.hasJob, r.completed, r.jobPatchID = true, true, sim.figures.patchID
+	r.hadJob, r.completed, r.jobPatchID = true, true, sim.figures.patchID
 	sim.write(r)
 }
 

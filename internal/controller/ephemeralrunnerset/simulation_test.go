@@ -22,15 +22,16 @@ type simulation struct {
 	set    *v1alpha1.EphemeralRunnerSet
 
 	// How things are: jobs that GitHub has assigned, running ones included; the set's figures; its runners.
-	jobs      int
-	figures   figures
-	template  int
-	configURL configURL
-	runners   []*simulatedRunner
-	made      int
-	decided   map[string]bool // names under which a runner was made, or a creation refused
-	away      bool            // the API server seldom answers a creation
-	calm      bool            // nothing goes wrong
+	jobs       int
+	minRunners int
+	figures    figures
+	template   int
+	configURL  configURL
+	runners    []*simulatedRunner
+	made       int
+	decided    map[string]bool // names under which a runner was made, or a creation refused
+	away       bool            // the API server seldom answers a creation
+	calm       bool            // nothing goes wrong
 
 	// What the controller sees, and what it remembers.
 	seen       figures
@@ -88,13 +89,13 @@ func (sim *simulation) restartManager() {
 // publish has the listener write its figures.
 func (sim *simulation) publish() {
 	sim.figures.patchID++
-	sim.figures.replicas, sim.figures.assignedJobs = min(sim.jobs, sim.figures.maxRunners), sim.jobs
+	sim.figures.replicas, sim.figures.assignedJobs = min(sim.minRunners+sim.jobs, sim.figures.maxRunners), sim.jobs
 }
 
 // disturb has one thing happen.
 func (sim *simulation) disturb() {
 	sim.passTime()
-	switch sim.random.IntN(40) {
+	switch what := sim.random.IntN(40); what {
 	case 0, 1, 2:
 		sim.jobs = min(sim.jobs+sim.random.IntN(8), 40)
 	case 3: // cancelled before they started
@@ -104,6 +105,29 @@ func (sim *simulation) disturb() {
 		sim.publish()
 	case 5:
 		sim.restartManager()
+	case 6, 7, 15, 18:
+		sim.changeSpec(what)
+	case 16:
+		sim.away = !sim.away
+	case 17: // the watch breaks, or comes back
+		sim.frozen = !sim.frozen
+	case 8, 9, 10, 11:
+		sim.publish()
+	case 12, 13, 14:
+		sim.answer()
+	case 19:
+		sim.deleteByHand()
+	default:
+		if len(sim.runners) > 0 {
+			sim.step(sim.runners[sim.random.IntN(len(sim.runners))])
+		}
+	}
+	sim.show(sim.chance(3))
+}
+
+// changeSpec has the user change something.
+func (sim *simulation) changeSpec(what int) {
+	switch what {
 	case 6:
 		if sim.chance(4) {
 			sim.template++
@@ -113,20 +137,20 @@ func (sim *simulation) disturb() {
 		sim.figures.maxRunners = 10 + sim.random.IntN(15)
 	case 15: // drained, or fewer are allowed
 		sim.figures.maxRunners = sim.random.IntN(5)
-	case 16:
-		sim.away = !sim.away
-	case 17: // the watch breaks, or comes back
-		sim.frozen = !sim.frozen
-	case 8, 9, 10, 11:
-		sim.publish()
-	case 12, 13, 14:
-		sim.answer()
 	default:
-		if len(sim.runners) > 0 {
-			sim.step(sim.runners[sim.random.IntN(len(sim.runners))])
-		}
+		sim.minRunners = sim.random.IntN(6)
 	}
-	sim.show(sim.chance(3))
+}
+
+// deleteByHand has somebody delete a runner, now and then.
+func (sim *simulation) deleteByHand() {
+	if len(sim.runners) == 0 || !sim.chance(3) {
+		return
+	}
+	if r := sim.runners[sim.random.IntN(len(sim.runners))]; !r.deleting {
+		r.deleting = true
+		sim.write(r)
+	}
 }
 
 // passTime lets some seconds pass, and now and then, while the watch is frozen, so many that runners should have been seen.

@@ -43,7 +43,7 @@ func (h *history) slotOf(r *runnerView) slot {
 		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
 	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
-	case r.hasJob || r.draining || h.historyOf(r).busy:
+	case r.hadJob || r.draining || h.historyOf(r).busy:
 		return slotWorking
 	case r.deleting:
 		return slotFree

@@ -8,7 +8,7 @@ import (
 func TestSlots(t *testing.T) {
 	deleting := func(r runnerView) runnerView { r.deleting = true; return r }
 	completedAt := func(r runnerView, patchID int) runnerView {
-		r.hasJob, r.completed, r.jobPatchID = true, true, patchID
+		r.hadJob, r.completed, r.jobPatchID = true, true, patchID
 		return r
 	}
 	for name, test := range map[string]struct {
@@ -76,8 +76,8 @@ func TestHeldUntilFigureAfterEnd(t *testing.T) {
 func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, failedJob)
-	if p := s.pass(); len(p.deregister) != 1 {
-		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.deregister))
+	if p := s.pass(); len(p.those(actionDeregister)) != 1 {
+		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.those(actionDeregister)))
 	}
 	s.historyOf(r).removedAt = s.now
 	s.later(time.Minute).pass()
@@ -85,8 +85,24 @@ func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 		t.Errorf("agreed, no newer figure: slot %d, want held", got)
 	}
 	s.publish(1)
-	if p := s.pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.delete) != 1 {
-		t.Errorf("agreed, newer figure: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.delete))
+	if p := s.pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.those(actionDelete)) != 1 {
+		t.Errorf("agreed, newer figure: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.those(actionDelete)))
+	}
+}
+
+// A runner that failed with a job is being deleted, and somebody's finalizer keeps its pod: its slot is asked about all the same,
+// and becomes free without an event.
+func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
+	s := newScenario(1)
+	r := failedJob
+	r.deleting = true
+	s.add(1, r)
+	p := s.pass()
+	if len(p.those(actionDeregister)) != 1 || p.requeueAt.Sub(s.now) != heldTimeout {
+		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.those(actionDeregister)), p.requeueAt.Sub(s.now), heldTimeout)
+	}
+	if p = s.later(heldTimeout).pass(); p.create != 1 || len(p.those(actionDelete)) != 0 {
+		t.Errorf("create %d, delete %v after %s; want 1, and not to delete it again", p.create, names(p.those(actionDelete)), heldTimeout)
 	}
 }
 

@@ -197,6 +197,6 @@ func TestUnansweredCreationsAreNoSurplus(t *testing.T) {
 	s.out = unseen{expected: 5, uncertain: 5}
 	s.pass()
 	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
-		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.deregister))
+		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.those(actionDeregister)))
 	}
 }

@@ -33,9 +33,9 @@ func (h *history) planVerification(p *plan, runners []*runnerView, want demand) 
 		case !h.askable(r):
 			h.removeUnaskable(p, r)
 		case r.completed:
-			h.ask(p, &p.deregister, r, kube.LaterOf(past.completedAt, past.askedAt), lingerPatience)
+			h.ask(p, r, actionDeregister, kube.LaterOf(past.completedAt, past.askedAt), lingerPatience)
 		case h.slotOf(r) == slotWorking:
-			h.ask(p, &p.lookUp, r, kube.LaterOf(past.upAt, past.askedAt), h.pauseAfter(past, askWorkingPeriod))
+			h.ask(p, r, actionLookUp, kube.LaterOf(past.upAt, past.askedAt), h.pauseAfter(past, askWorkingPeriod))
 		case !p.jobsWaitSince.IsZero() && r.up():
 			h.verifyIdle(p, r, want)
 		}
@@ -62,9 +62,9 @@ func (h *history) askable(r *runnerView) bool {
 func (h *history) removeUnaskable(p *plan, r *runnerView) {
 	switch past := h.historyOf(r); {
 	case r.completed:
-		h.pick(p, &p.delete, r, past.completedAt.Add(lingerPatience))
+		h.decideAt(p, r, actionDelete, past.completedAt.Add(lingerPatience))
 	case h.registeredElsewhere(r) && h.slotOf(r) == slotWorking:
-		h.pick(p, &p.delete, r, past.upAt.Add(askWorkingPeriod))
+		h.decideAt(p, r, actionDelete, past.upAt.Add(askWorkingPeriod))
 	}
 }
 
@@ -75,11 +75,11 @@ func (h *history) verifyIdle(p *plan, r *runnerView, want demand) {
 	passedOverSince := kube.LaterOf(past.upAt, p.jobsWaitSince)
 	if !h.now.Before(passedOverSince.Add(want.registrationTimeout)) {
 		// So long without a job means that it never listened for one, whatever its registration says.
-		h.ask(p, &p.deregister, r, past.askedAt, askAgainAfter)
+		h.ask(p, r, actionDeregister, past.askedAt, askAgainAfter)
 		return
 	}
 	due := kube.LaterOf(passedOverSince.Add(idlePatience), past.askedAt.Add(h.pauseAfter(past, askAgainAfter)))
-	h.ask(p, &p.lookUp, r, due, 0)
+	h.ask(p, r, actionLookUp, due, 0)
 }
 
 // pauseAfter returns how long to wait after the last question: the usual pause, or a short one where the answer was that
@@ -91,16 +91,16 @@ func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Dura
 	return usual
 }
 
-// ask adds the runner to the questions if the pause since the last one is over, and so is the one that GitHub has asked for.
-func (h *history) ask(p *plan, questions *[]*runnerView, r *runnerView, last time.Time, pause time.Duration) {
-	h.pick(p, questions, r, kube.LaterOf(last.Add(pause), h.historyOf(r).retryAt))
+// ask decides on a question if the pause since the last one is over, and so is the one that GitHub has asked for.
+func (h *history) ask(p *plan, r *runnerView, question action, last time.Time, pause time.Duration) {
+	h.decideAt(p, r, question, kube.LaterOf(last.Add(pause), h.historyOf(r).retryAt))
 }
 
-// pick adds the runner to one of the plan's lists if that is due, or has the set planned anew when it is.
-func (h *history) pick(p *plan, list *[]*runnerView, r *runnerView, due time.Time) {
+// decideAt decides what is due, or has the set planned anew when it is.
+func (h *history) decideAt(p *plan, r *runnerView, what action, due time.Time) {
 	if h.now.Before(due) {
 		p.requeueBy(due)
 		return
 	}
-	*list = append(*list, r)
+	p.decide(r, what)
 }

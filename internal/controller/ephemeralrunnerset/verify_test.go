@@ -23,21 +23,21 @@ func (s *scenario) answer(r *runnerView, result answer) {
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
-	if p := s.pass(); len(p.lookUp) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Fatalf("asked at once about %v, again in %s", names(p.lookUp), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.those(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("asked at once about %v, again in %s", names(p.those(actionLookUp)), p.requeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.lookUp) != 1 {
+	if p := s.later(idlePatience).pass(); len(p.those(actionLookUp)) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
 	s.answer(r, answerMissing)
-	if p := s.later(askMissingAgainAfter - time.Second).pass(); len(p.lookUp) != 0 {
+	if p := s.later(askMissingAgainAfter - time.Second).pass(); len(p.those(actionLookUp)) != 0 {
 		t.Error("asked again too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.lookUp) != 1 {
+	if p := s.later(time.Second).pass(); len(p.those(actionLookUp)) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
 	s.answer(r, answerMissing)
-	if p := s.pass(); len(p.delete) != 1 {
+	if p := s.pass(); len(p.those(actionDelete)) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
 }
@@ -48,10 +48,10 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	s.pass()
 	s.later(idlePatience).pass()
 	s.answer(r, answerRegistered)
-	if p := s.later(askAgainAfter - time.Second).pass(); len(p.lookUp) != 0 {
+	if p := s.later(askAgainAfter - time.Second).pass(); len(p.those(actionLookUp)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.lookUp) != 1 {
+	if p := s.later(time.Second).pass(); len(p.those(actionLookUp)) != 1 {
 		t.Error("want it asked about again after a minute")
 	}
 }
@@ -61,7 +61,7 @@ func TestIdleRunnerIsNotAskedAboutWhileNoJobWaits(t *testing.T) {
 	s.want.assignedJobs = 0 // minRunners 1
 	s.add(1, idle)
 	s.pass()
-	if p := s.later(time.Hour).pass(); len(p.lookUp)+len(p.deregister) != 0 {
+	if p := s.later(time.Hour).pass(); len(p.those(actionLookUp))+len(p.those(actionDeregister)) != 0 {
 		t.Error("an idle runner that nobody waits for was asked about")
 	}
 }
@@ -74,14 +74,14 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s.pass()
 	s.later(time.Hour).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.lookUp)+len(p.deregister) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Fatalf("the job has just come: asked about %v, to be removed %v, again in %s", names(p.lookUp), names(p.deregister), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.those(actionLookUp))+len(p.those(actionDeregister)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("the job has just come: asked about %v, to be removed %v, again in %s", names(p.those(actionLookUp)), names(p.those(actionDeregister)), p.requeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.lookUp) != 5 || len(p.deregister) != 0 {
-		t.Errorf("the job has waited for 30 s: asked about %v, to be removed %v", names(p.lookUp), names(p.deregister))
+	if p := s.later(idlePatience).pass(); len(p.those(actionLookUp)) != 5 || len(p.those(actionDeregister)) != 0 {
+		t.Errorf("the job has waited for 30 s: asked about %v, to be removed %v", names(p.those(actionLookUp)), names(p.those(actionDeregister)))
 	}
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.deregister) != 5 {
-		t.Errorf("the job has waited for more than the registration timeout: to be removed %v", names(p.deregister))
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.those(actionDeregister)) != 5 {
+		t.Errorf("the job has waited for more than the registration timeout: to be removed %v", names(p.those(actionDeregister)))
 	}
 }
 
@@ -94,8 +94,8 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	s.want.assignedJobs = 0
 	s.later(time.Hour).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.lookUp) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Errorf("asked about %v, again in %s", names(p.lookUp), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.those(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Errorf("asked about %v, again in %s", names(p.those(actionLookUp)), p.requeueAt.Sub(s.now))
 	}
 }
 
@@ -104,7 +104,7 @@ func TestRegistrationTimeout(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.historyOf(r).askedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.deregister) != 1 {
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.those(actionDeregister)) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
 	}
 }
@@ -113,10 +113,10 @@ func TestWorkingRunnerIsAskedAboutEveryTenMinutes(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, busyOne)
 	s.pass()
-	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.lookUp) != 0 {
+	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.those(actionLookUp)) != 0 {
 		t.Error("asked too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.lookUp) != 1 {
+	if p := s.later(time.Second).pass(); len(p.those(actionLookUp)) != 1 {
 		t.Error("want a lost completion looked for")
 	}
 }
@@ -125,14 +125,14 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	s := newScenario(0)
 	r := s.add(1, lingering)
 	s.pass()
-	if p := s.later(lingerPatience).pass(); len(p.deregister) != 1 {
+	if p := s.later(lingerPatience).pass(); len(p.those(actionDeregister)) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
 	s.answer(r, answerBusy)
-	if p := s.later(lingerPatience - time.Second).pass(); len(p.deregister) != 0 {
+	if p := s.later(lingerPatience - time.Second).pass(); len(p.those(actionDeregister)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.deregister) != 1 {
+	if p := s.later(time.Second).pass(); len(p.those(actionDeregister)) != 1 {
 		t.Error("want GitHub asked again after a minute")
 	}
 }
@@ -152,10 +152,10 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 			s.pass()
 			p := s.later(lingerPatience - time.Second).pass()
 			if len(p.going()) != 0 || p.requeueAt.Sub(s.now) != time.Second {
-				t.Errorf("within the minute: delete %v, again in %s", names(p.delete), p.requeueAt.Sub(s.now))
+				t.Errorf("within the minute: delete %v, again in %s", names(p.those(actionDelete)), p.requeueAt.Sub(s.now))
 			}
-			if p := s.later(time.Second).pass(); len(p.delete) != 1 || len(p.deregister)+len(p.lookUp) != 0 {
-				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.delete), names(p.deregister), names(p.lookUp))
+			if p := s.later(time.Second).pass(); len(p.those(actionDelete)) != 1 || len(p.those(actionDeregister))+len(p.those(actionLookUp)) != 0 {
+				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.those(actionDelete)), names(p.those(actionDeregister)), names(p.those(actionLookUp)))
 			}
 		})
 	}
@@ -215,10 +215,10 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	s.pass()
 	s.later(surplusPatience).publish(0).pass()
 	s.historyOf(r).note(pool.Call[answer]{Err: errors.New("no answer")}, s.now)
-	if p := s.pass(); len(p.deregister) != 0 {
+	if p := s.pass(); len(p.those(actionDeregister)) != 0 {
 		t.Error("GitHub is asked again at once")
 	}
-	if p := s.later(retryQuestionAfter).pass(); len(p.deregister) != 1 {
+	if p := s.later(retryQuestionAfter).pass(); len(p.those(actionDeregister)) != 1 {
 		t.Error("want GitHub asked again")
 	}
 }

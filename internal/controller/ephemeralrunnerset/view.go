@@ -26,7 +26,7 @@ type runnerView struct {
 	deleting bool
 	draining bool // GitHub refused to remove it: it has, or had, a job
 
-	hasJob     bool
+	hadJob     bool // a job was reported to have started, and perhaps to have ended
 	completed  bool
 	proxied    bool // its pod takes the proxy from the set's Secret
 	jobPatchID int
@@ -66,12 +66,12 @@ func (r *runnerView) needsProxySecret() bool { return r.proxied && r.alive() }
 
 // failedIdle reports whether the runner failed and, as far as is known, never had a job.
 func (r *runnerView) failedIdle() bool {
-	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hasJob && !r.completed && !r.draining
+	return r.phase == v1alpha1.EphemeralRunnerPhaseFailed && !r.hadJob && !r.completed && !r.draining
 }
 
 // exitedIdle reports whether the runner exited with code 0 and, as far as is known, never had a job.
 func (r *runnerView) exitedIdle() bool {
-	return r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hasJob && !r.completed && !r.draining
+	return r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hadJob && !r.completed && !r.draining
 }
 
 // same reports whether nothing has changed that a decision needs. A runner's resourceVersion is needed while it may be
@@ -95,7 +95,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		phase:          status.Phase,
 		deleting:       !object.DeletionTimestamp.IsZero(),
 		draining:       meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining),
-		hasJob:         status.HasJob(),
+		hadJob:         status.HadJob(),
 		completed:      status.JobCompleted(),
 		proxied:        object.Spec.ProxySecretRef != "",
 		jobPatchID:     status.JobPatchID,

@@ -1,0 +1,59 @@
+package ephemeralrunnerset
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// longestRest is how long a simulation may rest where no pass was asked for.
+const longestRest = 2 * time.Hour
+
+// rest lets time pass in which nothing happens, until just before the pass that the controller has asked for at the latest. If
+// something was to be done then that the last pass had not begun, it would be done too late, or, without an event, never.
+func (sim *simulation) rest(t *testing.T, p *plan) {
+	t.Helper()
+	former := p
+	if sim.state.creations.err != nil && sim.now().Before(sim.state.creations.retryAt) {
+		former, p = p, sim.planned() // the error of the creations brings another pass at once
+	}
+	limit := longestRest
+	if due := kube.EarlierOf(p.requeueAt, sim.state.creations.lookDue()); !due.IsZero() {
+		limit = min(limit, due.Sub(sim.now())-time.Millisecond)
+	}
+	if limit <= 0 {
+		return
+	}
+	rested := time.Duration(sim.random.Int64N(int64(limit) + 1))
+	sim.later(rested)
+	if create, about := sim.newIn(sim.planned(), p, former); create > 0 || len(about) > 0 {
+		t.Errorf("%s into a rest of %s, for which no pass was asked: create %d, do something about %v", rested, limit, create, names(about))
+	}
+}
+
+// newIn returns how many runners a plan creates, and those that it deletes, asks about or calls failed, unless a former plan did so
+// already. While GitHub has a question to answer, whose answer brings a pass, other runners may be picked to be deleted.
+func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*runnerView) {
+	waiting := sim.state.withoutRecentlyDeleted(p.order, sim.now())
+	for _, r := range p.order {
+		what := p.decided[r]
+		began := slices.ContainsFunc(former, func(before *plan) bool { return before.does(r, what) })
+		switch what {
+		case actionDeregister, actionLookUp:
+			began = sim.inFlight[r.uid] != nil
+		case actionDelete, actionDeleteUnregistered:
+			began = began || len(sim.inFlight) > 0 || !slices.Contains(waiting, r)
+		}
+		if !began {
+			about = append(about, r)
+		}
+	}
+	return sim.state.createLimit(p), about
+}
+
+// does reports whether the plan does that with the runner, whose view may be a later one.
+func (p *plan) does(r *runnerView, what action) bool {
+	return slices.ContainsFunc(p.those(what), func(other *runnerView) bool { return other.uid == r.uid })
+}
