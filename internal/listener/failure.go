@@ -36,6 +36,8 @@ type failure struct {
 	firstAt, lastAt time.Time
 	// assumed is set for a rate limit whose end GitHub did not name.
 	assumed bool
+	// pause is how long what answered has asked to be left alone, zero where it named no time.
+	pause time.Duration
 }
 
 // next returns the failure after one more error: with the same reason it keeps the time when it came first. f may be nil.
@@ -43,6 +45,7 @@ func (f *failure) next(reason string, err error, now time.Time) *failure {
 	next := &failure{reason: reason, message: err.Error(), firstAt: now, lastAt: now}
 	limited, ok := errors.AsType[*actions.RateLimitedError](err)
 	next.assumed = ok && limited.Assumed
+	next.pause = untilAllowed(err, now)
 	if f == nil || f.reason != reason {
 		return next
 	}
@@ -53,10 +56,14 @@ func (f *failure) next(reason string, err error, now time.Time) *failure {
 	return next
 }
 
-// gracePeriod returns how long the failure has to last before the status shows it: 0 where waiting alone does not help.
+// gracePeriod returns how long the failure has to last before the status shows it: 0 where waiting alone does not help, or
+// where the next attempt comes after failureGracePeriod.
 func (f *failure) gracePeriod() time.Duration {
-	if f.assumed {
+	switch {
+	case f.assumed:
 		return failureGracePeriod
+	case f.pause > failureGracePeriod:
+		return 0
 	}
 	switch f.reason {
 	case v1alpha1.ReasonUnauthorized, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration,
@@ -103,8 +110,11 @@ func explain(err error) (reason string, explained error) {
 	case errors.Is(err, actions.ErrUnauthorized):
 		return v1alpha1.ReasonUnauthorized, err
 	case malformed:
-		return reasonMalformedMessage, fmt.Errorf("%w; it is asked for again without end, as it can't be deleted without its id; "+
+		return reasonMalformedMessage, fmt.Errorf("%w; it has no id and cannot be deleted, so the listener keeps asking for it; "+
 			"check the proxy or gateway on the way, and tell GitHub's support if it stays", err)
+	case actions.IsRejected(err) && !isNetworkError(err):
+		return v1alpha1.ReasonRefusedByGitHub, fmt.Errorf("%w; it is tried again without end; "+
+			"if the answer doesn't say what to correct, give its ids to GitHub's support", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return v1alpha1.ReasonTimeout, unreached(err)
 	}

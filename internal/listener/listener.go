@@ -133,24 +133,25 @@ func (o Options) withDefaults() Options {
 
 // listen reads the set, runs the loop, and shuts down.
 func listen(ctx context.Context, settings *config.Config, d dependencies, changed <-chan struct{}) {
-	set, err := readSet(ctx, d)
-	if err != nil {
-		return // asked to stop before there was anything to do
+	set := readSet(ctx, settings, d)
+	if set == nil {
+		return // there is nothing to shut down
 	}
 	l := newLoop(settings, set, d)
 	l.run(ctx, changed)
 	l.shutdown(context.WithoutCancel(ctx))
 }
 
-// readSet tries to read the set until it succeeds or ctx ends: its patchID and the last session's ID are needed to begin.
-func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
+// readSet tries to read the set: its patchID and the last session's ID are needed to begin. It returns nil once ctx has ended or
+// the configuration names another set, which a new process is to read.
+func readSet(ctx context.Context, settings *config.Config, d dependencies) *RunnerSet {
 	pauses := backoff{initial: initialPause, max: maxPause}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, kubernetesTimeout)
 		set, err := d.cluster.RunnerSet(attempt)
 		cancel()
 		if err == nil {
-			return set, nil
+			return set
 		}
 		pause := pauses.next()
 		d.log.Error(err, "The EphemeralRunnerSet can't be read, trying again", "after", pause)
@@ -158,7 +159,11 @@ func readSet(ctx context.Context, d dependencies) (*RunnerSet, error) {
 		case <-d.clock.After(pause):
 			d.health.turned(d.clock.Now())
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil
+		}
+		if read, err := d.read(); err == nil && needsNewProcess(settings, read) {
+			d.log.Info(startingAnew)
+			return nil
 		}
 	}
 }

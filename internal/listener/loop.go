@@ -94,6 +94,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) {
 			l.stopping = true
 		case <-deadline:
 			abandon()
+			l.reporter.dispatch(l.work) // gives up what is held back
 		}
 		l.rereadConfig(l.clock.Now())
 		if l.stopping && deadline == nil {
@@ -162,5 +163,12 @@ func (l *loop) finished() bool {
 	}
 	want := Publication{Desired: l.scaler.desired, SessionID: l.session.sessionID}
 	_, unpublished := l.publication.due(want)
-	return len(l.unsent) == 0 && (!l.scaler.known() || !unpublished) && (len(l.polls.unacked) == 0 || l.session.current == nil)
+	if l.session.current != nil {
+		for _, unacked := range l.polls.unacked {
+			if !l.keeps(unacked) { // what is kept is redelivered to the next process
+				return false
+			}
+		}
+	}
+	return len(l.unsent) == 0 && (!l.scaler.known() || !unpublished)
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// errDeletionsLimited is why GitHub is not even asked to delete a message.
-var errDeletionsLimited = errors.New("GitHub has limited the rate of deletions for longer than a message waits for its own")
+// errDeletionsPaused is why GitHub is not even asked to delete a message.
+var errDeletionsPaused = errors.New("GitHub takes no deletions for longer than a message waits for its own")
 
 // unackedMessage is a message that was received and not yet deleted. Deleting a message acknowledges it: a message that
 // is not deleted is delivered again in the next session.
@@ -56,14 +57,20 @@ func (l *loop) sendReports() {
 }
 
 // deleteMessages starts to delete the messages whose effects are in the API server: reports are done and the count is published.
+// Some stay because of their offers; see kept.
 func (l *loop) deleteMessages(now time.Time) {
 	session := l.session.current
+	kept := l.kept()
 	for messageID, unacked := range l.polls.unacked {
 		if session == nil || unacked.reportedAt.IsZero() || unacked.underWay {
 			continue
 		}
+		if slices.Contains(kept, messageID) {
+			unacked.reportedAt = now // it may be deleted from now on at the earliest
+			continue
+		}
 		if l.polls.deleteNotBefore.After(now) && l.deletionExpired(unacked, now) {
-			l.forgetMessage(messageID, unacked, errDeletionsLimited)
+			l.forgetMessage(messageID, unacked, errDeletionsPaused)
 			continue
 		}
 		if !l.publication.shows(unacked.patchID, l.scaler.desired) && l.mustWait(unacked.reportedAt.Add(reportTimeout), now) {
@@ -78,6 +85,28 @@ func (l *loop) deleteMessages(now time.Time) {
 			return func() { l.deleted(session, messageID, unacked, err) }
 		})
 	}
+}
+
+// kept returns the newest messages that stay because of their offers, at most maxKeptMessages. One that keeps polls waiting is
+// none of them.
+func (l *loop) kept() []int64 {
+	var kept []int64
+	for messageID, unacked := range l.polls.unacked {
+		if !unacked.underWay && messageID != l.polls.waitForID && l.keeps(unacked) {
+			kept = append(kept, messageID)
+		}
+	}
+	slices.Sort(kept)
+	return kept[max(0, len(kept)-maxKeptMessages):]
+}
+
+// keeps reports whether a message has offers that would be lost if it were deleted and this process were killed: they are being
+// acquired, or they wait and the service has not shown that it can list them.
+func (l *loop) keeps(unacked *unackedMessage) bool {
+	return slices.ContainsFunc(unacked.message.JobsAvailable, func(job actions.JobAvailable) bool {
+		id := job.RunnerRequestID
+		return slices.Contains(l.offers.underWay, id) || !l.offers.search.answered && slices.Contains(l.offers.waiting, id)
+	})
 }
 
 // deleted takes the result of a deletion. A message that could not be deleted within reportTimeout is forgotten as well: it
@@ -111,8 +140,17 @@ func (l *loop) deletionExpired(unacked *unackedMessage, now time.Time) bool {
 func (l *loop) forgetMessage(messageID int64, unacked *unackedMessage, err error) {
 	if err != nil {
 		l.log.Error(err, "Message could not be deleted and will come again", "messageID", messageID)
+		l.polls.forgotten = append(l.polls.forgotten, unacked)
+		l.polls.forgotten = l.polls.forgotten[max(0, len(l.polls.forgotten)-maxUnackedMessages):]
 	}
 	if l.polls.unacked[messageID] == unacked { // another message may have the same ID by now
 		delete(l.polls.unacked, messageID)
 	}
+}
+
+// recall reports whether message is a forgotten one that has come again, which then is forgotten no longer.
+func (p *polls) recall(message *actions.Message) bool {
+	before := len(p.forgotten)
+	p.forgotten = slices.DeleteFunc(p.forgotten, func(u *unackedMessage) bool { return u.isFor(message) })
+	return len(p.forgotten) < before
 }

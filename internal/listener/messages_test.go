@@ -1,6 +1,9 @@
 package listener
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -260,6 +263,32 @@ func TestADeletionIsRepeatedForAMinute(t *testing.T) {
 		s.pass(reportTimeout + maxPause + time.Second)
 		if got := len(s.polls.unacked); got != 0 {
 			t.Errorf("%d messages are still under way: one that can't be deleted has to make room", got)
+		}
+	})
+}
+
+// What could not be deleted for a minute comes again in the next session. Its jobs are counted once.
+func TestAMessageThatComesAgainIsNotCountedTwice(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onDelete = func(int64) error { return errBroken }
+		s.start()
+		s.send(message(1, 1, "start 1 a"))
+		for range 2 {
+			s.pass(reportTimeout + maxPause)
+			if got := len(s.polls.unacked); got != 0 {
+				t.Fatalf("%d messages are still under way", got)
+			}
+			s.github.evict()
+			s.pass(time.Second)
+			if _, again := s.polls.unacked[1]; !again {
+				t.Fatal("the message has not come again")
+			}
+		}
+		s.send(message(2, 1, "start 2 b"))
+		scraped := httptest.NewRecorder()
+		s.metrics.ServeHTTP(scraped, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+		if got := regexp.MustCompile(`gha_started_jobs_total.* (\d+)\n`).FindStringSubmatch(scraped.Body.String()); got == nil || got[1] != "2" {
+			t.Errorf("%v, want two jobs started", got)
 		}
 	})
 }

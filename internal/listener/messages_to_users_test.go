@@ -32,6 +32,10 @@ func TestFailuresNameTheNextStep(t *testing.T) {
 			"check the proxy or gateway on the way",
 		},
 		"a web page": {page, v1alpha1.ReasonGitHubUnavailable, "check proxy"},
+		"a refusal": {
+			&actions.Error{Endpoint: actions.EndpointCreateSession, StatusCode: http.StatusUnprocessableEntity},
+			v1alpha1.ReasonRefusedByGitHub, "give its ids to GitHub's support",
+		},
 	} {
 		reason, err := explain(fmt.Errorf("call: %w", test.err))
 		if reason != test.reason || !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.next) {

@@ -40,7 +40,9 @@ type search struct {
 	// prune is set when offers that wait and that the answer lacks are to be dropped.
 	prune    bool
 	underWay bool
-	// refused is set when the service refused the call itself and so will not answer in this session.
+	// answered is set once the service has said in this session which offers stand. refused is set when it refused the call
+	// itself and so will not answer in this session.
+	answered  bool
 	refused   bool
 	notBefore time.Time
 	backoff   backoff
@@ -251,6 +253,7 @@ func (l *loop) foundOffers(available []actions.JobAvailable, doubted []int64, er
 		l.offersNotFound(len(doubted) > 0, err)
 		return
 	}
+	s.answered = true
 	s.backoff.reset()
 	for _, job := range available {
 		if !l.scaler.has(job.RunnerRequestID) {

@@ -17,16 +17,20 @@ const (
 	// maxMessageEntries is the most entries a message has. After a full one the next is already waiting.
 	maxMessageEntries = 50
 	// maxUnackedMessages bounds what the service redelivers after a crash, and the memory that reports take: with 50 entries of
-	// 1 KiB each, 2.5 MiB. It is more than reports need that keep up, because offers and statistics wait as well once it is
-	// reached.
+	// 1 KiB each, 2.5 MiB. Once it is reached no poll goes out, and offers and statistics wait too. So it is more than reports need
+	// while the API server keeps up.
 	maxUnackedMessages = 50
-	// heldAtLeast is how long a poll lasts at least that the service holds. GitHub holds one for pollHoldPeriod; a proxy that
-	// ends it sooner gives it half a minute or more.
+	// maxKeptMessages is how many messages are kept until their offers are acquired. The other half is for messages whose reports
+	// take time, so that offers never keep polls waiting.
+	maxKeptMessages = maxUnackedMessages / 2
+	// heldAtLeast is the shortest time after which a poll counts as held by the service. GitHub holds one for pollHoldPeriod; a
+	// proxy that ends it sooner gives it half a minute or more.
 	heldAtLeast = 10 * time.Second
 	// pollTimeout ends a poll. It covers one attempt, a renewal of the queue token, and one more attempt.
 	pollTimeout = 2*actions.PollTimeout + actions.CallTimeout
-	// replaceSessionAfter is how long the polls of a session may get nothing but useless answers before a new session is
-	// tried: GitHub may have lost this one, and a new one costs two calls.
+	// replaceSessionAfter is how long the polls of a session may bring nothing but useless answers, or none while the service
+	// answers other calls, before a new session is tried: GitHub may have lost this one, or have moved its queue, whose address
+	// comes with the session. A new one costs two calls.
 	replaceSessionAfter = 2 * time.Minute
 )
 
@@ -38,23 +42,28 @@ type polls struct {
 	underWay bool
 	// stop ends the poll under way.
 	stop context.CancelFunc
-	// capacity is the one that the poll under way carries; renewed is set when that poll was ended because there is more.
+	// capacity is the one that the poll under way carries; renewed is set when that poll was ended because it has changed.
 	capacity int
 	renewed  bool
 	// notBefore is when the next poll may go out.
 	notBefore time.Time
 	// unacked holds the messages that were received and are not yet deleted, by ID.
 	unacked map[int64]*unackedMessage
+	// forgotten are the last messages that could not be deleted, at most maxUnackedMessages. They come again, and are handled
+	// again, but their jobs are counted already.
+	forgotten []*unackedMessage
 	// waitForID is an unacked message that the service redelivered although only later ones were asked for: until it is
 	// deleted, every poll would bring it again.
 	waitForID int64
-	// deleteNotBefore is the end of a rate limit of deletions.
+	// deleteNotBefore is until when GitHub wants no deletions.
 	deleteNotBefore time.Time
 	gathering       gathering
 	backoff         backoff
-	// unanswered is set when the last poll ended without an answer while it was held.
+	// unanswered is set when the last poll was held and then ended without an answer.
 	unanswered bool
-	// firstUselessAt is when the first of this session's useless answers in a row came, zero for none.
+	// unreached is set when the last poll did not reach the queue.
+	unreached bool
+	// firstUselessAt is when the first of this session's useless polls in a row ended, zero for none.
 	firstUselessAt time.Time
 	// doubted is set when a session was replaced because of useless answers, until a poll goes well.
 	doubted bool
@@ -87,8 +96,9 @@ func (p *polls) blocked() bool {
 func (l *loop) poll(now time.Time) {
 	p := &l.polls
 	session := l.session.current
-	if p.underWay && l.capacity() > p.capacity && !p.renewed {
-		// The service assigns no more jobs than the capacity of the poll allows, and may hold the poll for a minute.
+	if p.underWay && l.capacity() != p.capacity && !p.renewed {
+		// The service assigns as many jobs as the capacity of the poll allows, and may hold the poll for a minute. Capacity changes
+		// with maxRunners, and with the number of running jobs only in a set that is outdated or degraded.
 		p.renewed = true
 		p.cancel()
 	}
@@ -145,7 +155,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 
 func (l *loop) pollSucceeded(now time.Time) {
 	p := &l.polls
-	p.failure, p.unanswered = nil, false
+	p.failure, p.unanswered, p.unreached = nil, false, false
 	p.backoff.reset()
 	p.losses, p.firstUselessAt, p.doubted = 0, time.Time{}, false
 	l.health.polled(now)
@@ -157,7 +167,7 @@ func (l *loop) pollSucceeded(now time.Time) {
 func (l *loop) pollUnanswered(err error, now time.Time) {
 	p := &l.polls
 	reason, err := explain(err)
-	p.failure, p.unanswered = p.failure.next(reason, err, now), true
+	p.failure, p.unanswered, p.unreached = p.failure.next(reason, err, now), true, false
 	p.backoff.reset()
 	p.notBefore, p.firstUselessAt = now, time.Time{}
 	l.refreshing.dueAt = now
@@ -189,21 +199,22 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	p.failure, p.unanswered = p.failure.next(reason, err, now), false
 	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
 	p.noteUse(err, now)
+	if p.unreached {
+		l.refreshing.dueAt = now // tells whether anything can be reached
+	}
 	l.refreshing.otherPoll()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
 	switch reason {
 	case reasonSessionLost:
 		l.sessionLost(now)
-	case v1alpha1.ReasonScaleSetNotFound:
-		l.replaceSession(now)
+	case v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonRefusedByGitHub:
+		l.replaceSession(now) // what a service answers once it has ended a session is not documented, and a new one costs little
 	case v1alpha1.ReasonUnauthorized:
 		l.readConfig()        // there may be new credentials already
 		l.replaceSession(now) // a queue token refused after its renewal is a sign that the session is gone
-	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonSessionConflict, reasonMalformedMessage:
-		tooLong := !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter
-		p.doubted = p.doubted || tooLong
-		// What a service answers once it has ended a session is not documented, and a new one costs little.
-		if tooLong || actions.IsRejected(err) {
+	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, reasonMalformedMessage:
+		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter {
+			p.doubted = true
 			l.replaceSession(now)
 		}
 	}
@@ -219,10 +230,17 @@ func (l *loop) replaceSession(now time.Time) {
 	l.session.retryAt = l.polls.notBefore
 }
 
-// noteUse notes when the useless answers began.
+// noteUse notes a poll that failed. One that did not reach the queue is judged by the next read of the statistics.
 func (p *polls) noteUse(err error, now time.Time) {
+	if p.unreached = isNetworkError(err); !p.unreached {
+		p.noteUseless(useless(err), now)
+	}
+}
+
+// noteUseless notes when the useless polls began.
+func (p *polls) noteUseless(useless bool, now time.Time) {
 	switch {
-	case !useless(err):
+	case !useless:
 		p.firstUselessAt = time.Time{}
 	case p.firstUselessAt.IsZero():
 		p.firstUselessAt = now
@@ -276,7 +294,9 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 	if !redelivered {
 		l.scaler.remember(message, now)
 		l.offers.update(message)
-		l.metrics.Message(message)
+		if !p.recall(message) {
+			l.metrics.Message(message)
+		}
 	}
 	reflected := l.scaler.desired.PatchID + 1 // the patchID of the next statistics, this message's or later ones
 	if message.Statistics != nil {

@@ -89,13 +89,13 @@ func (l *loop) publish(now time.Time) {
 	}
 	epoch := l.status.epoch
 	l.runAsync(kubernetesTimeout, func(ctx context.Context) func() {
-		set, err := l.cluster.Publish(ctx, want)
-		return func() { l.published(want, epoch, set, err) }
+		runnerSet, err := l.cluster.Publish(ctx, want)
+		return func() { l.published(want, epoch, runnerSet, err) }
 	})
 }
 
 // published takes over what the answer says of the set. epoch is that of the status when the publication began.
-func (l *loop) published(wrote Publication, epoch int, set *RunnerSet, err error) {
+func (l *loop) published(wrote Publication, epoch int, runnerSet *RunnerSet, err error) {
 	now := l.clock.Now()
 	p := &l.publication
 	p.underWay = false
@@ -111,13 +111,13 @@ func (l *loop) published(wrote Publication, epoch int, set *RunnerSet, err error
 	l.reporter.hold(l.work, false)
 	p.last, p.lastAt, p.failure = wrote, now, nil
 	p.backoff.reset()
-	l.updateCapacity(set.Capacity)
-	l.statusSeen(set.Listener, epoch)
-	if p.uid != "" && set.UID != "" && p.uid != set.UID {
-		l.log.Info("The EphemeralRunnerSet was made anew, publishing afresh", "uid", set.UID)
+	l.updateCapacity(runnerSet.Capacity)
+	l.statusSeen(runnerSet.Listener, epoch)
+	if p.uid != "" && runnerSet.UID != "" && p.uid != runnerSet.UID {
+		l.log.Info("The EphemeralRunnerSet was made anew, publishing afresh", "uid", runnerSet.UID)
 		l.refreshing.dueAt = now
 	}
-	p.uid = cmp.Or(set.UID, p.uid)
+	p.uid = cmp.Or(runnerSet.UID, p.uid)
 }
 
 // updateCapacity takes over how many jobs the set can run according to the manager; the next poll tells GitHub.
@@ -144,7 +144,7 @@ type refreshState struct {
 	quiet bool
 	// lastAt is when the last read began.
 	lastAt time.Time
-	// notBefore is the end of a rate limit, which holds whatever makes a read due.
+	// notBefore is until when GitHub wants no reads, whatever makes one due.
 	notBefore time.Time
 	backoff   backoff
 }
@@ -188,11 +188,11 @@ func (l *loop) refresh(now time.Time) {
 	r.underWay, r.lastAt, r.dueAt = true, now, time.Time{}
 	client, scaleSetID, generation, patchID := l.session.client, l.config.RunnerScaleSetID, l.session.generation, l.scaler.desired.PatchID
 	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
-		set, err := client.GetRunnerScaleSetByID(ctx, scaleSetID)
+		scaleSet, err := client.GetRunnerScaleSetByID(ctx, scaleSetID)
 		return func() {
 			l.refreshing.underWay = false
 			if generation == l.session.generation {
-				l.refreshed(set, err, patchID)
+				l.refreshed(scaleSet, err, patchID)
 			}
 		}
 	})
@@ -202,19 +202,17 @@ func (l *loop) refresh(now time.Time) {
 // publishes nothing, except for a service without this call: there polls that brought nothing for a while mean "unchanged", as
 // does a scale set without statistics elsewhere, unless jobs that were asked for are not counted yet. Statistics of a message
 // that came meanwhile are newer and stand.
-func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
+func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
-	unchanged := err == nil && set.Statistics == nil
-	if err == nil && l.polls.unanswered {
-		l.pollSucceeded(now)
-	}
+	unchanged := err == nil && scaleSet.Statistics == nil
+	l.judgePolls(err, now)
 	if actions.LacksReadByID(err) && refusedForGood(err) && l.scaler.known() {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
-		unchanged, set, err = r.quiet, &actions.RunnerScaleSet{}, nil
+		unchanged, scaleSet, err = r.quiet, &actions.RunnerScaleSet{}, nil
 	}
 	switch {
-	case err != nil || set.Statistics != nil:
+	case err != nil || scaleSet.Statistics != nil:
 	case !l.scaler.known():
 		err = errNoStatistics
 	case !unchanged || l.scaler.awaits(now):
@@ -230,7 +228,18 @@ func (l *loop) refreshed(set *actions.RunnerScaleSet, err error, patchID int) {
 	r.backoff.reset()
 	l.publication.force = true
 	if patchID == l.scaler.desired.PatchID {
-		l.observe(set.Statistics, now)
+		l.observe(scaleSet.Statistics, now)
+	}
+}
+
+// judgePolls takes from a read of the statistics whether the last poll was of use. Where the service answers, a poll that was cut
+// off while it was held counts as an empty one, and one that did not reach the queue, whose host may be another, as useless.
+func (l *loop) judgePolls(err error, now time.Time) {
+	if l.polls.unreached {
+		l.polls.noteUseless(err == nil || actions.LacksReadByID(err), now)
+	}
+	if l.polls.unanswered && err == nil {
+		l.pollSucceeded(now)
 	}
 }
 

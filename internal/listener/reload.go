@@ -13,8 +13,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// watchFile returns a channel that receives a value after the directory of a file has changed. The directory is watched because
-// a mounted Secret changes by a link in it. Several changes may come as one value.
+// mountedData is the link by which the kubelet changes all files of a mounted Secret at once.
+const mountedData = "..data"
+
+// watchFile returns a channel that receives a value after a file has changed, or the link mountedData next to it. Several changes
+// may come as one value. Other files of the directory don't count: the log may be one of them, and grows with each change.
 func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct{}, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -33,7 +36,10 @@ func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct
 				return
 			case err := <-watcher.Errors:
 				log.Error(err, "Watching the configuration failed, a change may be seen late")
-			case <-watcher.Events:
+			case event := <-watcher.Events:
+				if !concerns(path, event.Name) {
+					continue
+				}
 			}
 			select {
 			case changed <- struct{}{}:
@@ -42,6 +48,12 @@ func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct
 		}
 	}()
 	return changed, nil
+}
+
+// concerns reports whether a change of the file called name, in the same directory, may be one of the file at path.
+func concerns(path, name string) bool {
+	base := filepath.Base(name)
+	return base == filepath.Base(path) || base == mountedData
 }
 
 // rereadConfigAfter is how long the file is taken to be unchanged: where the kernel has no watch left, and between the first read
@@ -72,8 +84,8 @@ func (l *loop) readConfig() {
 	}
 	now := l.clock.Now()
 	l.config = read
-	if l.needsNewProcess(before) {
-		l.log.Info("The configuration names another EphemeralRunnerSet or another place on GitHub, starting anew")
+	if needsNewProcess(before, read) {
+		l.log.Info(startingAnew)
 		l.stopping = true
 		return
 	}
@@ -90,11 +102,13 @@ func (l *loop) readConfig() {
 	}
 }
 
+const startingAnew = "The configuration names another EphemeralRunnerSet or another place on GitHub, starting anew"
+
 // needsNewProcess reports whether the configuration has changed in a way that leaves nothing of this process in use.
-func (l *loop) needsNewProcess(before *config.Config) bool {
-	return before.ConfigureURL != l.config.ConfigureURL ||
-		before.EphemeralRunnerSetNamespace != l.config.EphemeralRunnerSetNamespace ||
-		before.EphemeralRunnerSetName != l.config.EphemeralRunnerSetName
+func needsNewProcess(before, read *config.Config) bool {
+	return before.ConfigureURL != read.ConfigureURL ||
+		before.EphemeralRunnerSetNamespace != read.EphemeralRunnerSetNamespace ||
+		before.EphemeralRunnerSetName != read.EphemeralRunnerSetName
 }
 
 // sameAccess reports whether a client made from one configuration can be used with the other.

@@ -1,13 +1,16 @@
 package listener
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
@@ -33,24 +36,38 @@ func TestNewLimitsApplyAtOnce(t *testing.T) {
 	})
 }
 
-// The poll under way was sent with the old maximum, and GitHub assigns no more jobs than that until the next one.
-func TestGreaterMaximumReachesGitHubAtOnce(t *testing.T) {
+// The poll under way was sent with the old maximum, and GitHub assigns up to that many jobs until the next one.
+func TestAnotherMaximumReachesGitHubAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
-		polls := func() int { return len(s.github.pollTimes()) }
-		s.reload(func(c *config.Config) { c.MaxRunners = 20 })
-		s.pass(gatherPeriod)
-		if got := s.github.lastPollAt().capacity; got != 20 {
-			t.Errorf("capacity = %d, want the new maximum at once", got)
+		for _, maximum := range []int{20, 3, 0} {
+			s.reload(func(c *config.Config) { c.MaxRunners = maximum })
+			s.pass(gatherPeriod)
+			if got := s.github.lastPollAt().capacity; got != maximum {
+				t.Errorf("capacity = %d, want the new maximum %d at once", got, maximum)
+			}
 		}
 		if s.polls.failure != nil || s.github.noted("open 1") != 1 {
 			t.Errorf("the poll that was given up counts as failed: %v, or has cost the session", s.polls.failure)
 		}
-		after := polls()
-		s.reload(func(c *config.Config) { c.MaxRunners = 3 })
+		if got := len(s.github.pollTimes()); got != 4 {
+			t.Errorf("%d polls, want the first and one for each maximum", got)
+		}
+	})
+}
+
+// A set that can't run jobs any more gets none that GitHub would assign until the poll ends.
+func TestALowerCapacityOfTheSetReachesGitHubAtOnce(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.pass(refreshAfter)
+		running := 1
+		s.cluster.set.Capacity = &running
+		s.github.statistics = statistics(1)
+		s.reload(func(c *config.Config) { c.MinRunners = 1 }) // has the set published, and so its capacity read
 		s.pass(gatherPeriod)
-		if polls() != after {
-			t.Errorf("%d polls, then %d: a smaller maximum ends none", after, polls())
+		if got := s.github.lastPollAt().capacity; got != 1 {
+			t.Errorf("capacity = %d, want the 1 that the set allows", got)
 		}
 	})
 }
@@ -179,6 +196,35 @@ func TestAnotherPlaceNeedsANewProcess(t *testing.T) {
 	}
 }
 
+// absentSet is an API server that no longer has the set.
+type absentSet struct{ Cluster }
+
+func (absentSet) RunnerSet(context.Context) (*RunnerSet, error) { return nil, errBroken }
+
+// A process that was started for a set which is gone does not wait for it without end.
+func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScenario(t)
+		settings, changed := *s.file, *s.file
+		changed.EphemeralRunnerSetName = "other"
+		d := dependencies{
+			clock: clock.RealClock{}, log: s.log, cluster: absentSet{}, health: &health{clock: clock.RealClock{}},
+			read: func() (*config.Config, error) {
+				if time.Since(s.begun) < time.Minute {
+					return &settings, nil
+				}
+				return &changed, nil
+			},
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		listen(ctx, &settings, d, nil)
+		if took := time.Since(s.begun); took < time.Minute || took > time.Minute+maxPause {
+			t.Errorf("ended after %s, want it soon after the file has changed", took)
+		}
+	})
+}
+
 // The kubelet changes a mounted Secret by replacing a symbolic link in its directory.
 func TestAChangeOfAMountedSecretIsSeen(t *testing.T) {
 	directory := t.TempDir()
@@ -204,6 +250,15 @@ func TestAChangeOfAMountedSecretIsSeen(t *testing.T) {
 	case <-changed:
 	case <-time.After(time.Minute):
 		t.Error("the change was not seen")
+	}
+}
+
+// The log may be in the same directory: a line about a file that can't be used must not have that file read again.
+func TestOtherFilesNextToTheConfigurationAreNoChange(t *testing.T) {
+	for name, want := range map[string]bool{config.FileName: true, "..data": true, "listener.log": false, "..data_tmp": false} {
+		if got := concerns(config.FilePath, filepath.Join(config.MountPath, name)); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
 	}
 }
 

@@ -145,10 +145,11 @@ func (r *reporter) drain(ctx context.Context) {
 	r.dispatch(ctx)
 }
 
-// dispatch starts writing as many reports as the queue allows.
+// dispatch starts writing as many reports as the queue allows. Once ctx has ended none is held back, as each is given up at once.
 func (r *reporter) dispatch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.queue.holding = r.queue.holding && ctx.Err() == nil
 	now := r.clock.Now()
 	for next := r.queue.next(now); next != nil; next = r.queue.next(now) {
 		go r.write(ctx, next)

@@ -75,7 +75,8 @@ func (o *optionalHandler) ServeHTTP(answer http.ResponseWriter, request *http.Re
 	o.handler.ServeHTTP(answer, request)
 }
 
-// sameAddress reports whether only one server can listen at two addresses and serves at both. Port 0 means any free port.
+// sameAddress reports whether two addresses share a port, so that a second server can't listen and one serves both. Port 0, which
+// means any free port, is never shared.
 func sameAddress(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)

@@ -1,8 +1,11 @@
 package listener
 
 import (
+	"net"
 	"net/http"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,12 +56,47 @@ func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				now := failure
 				s.github.onPoll = func() error { return now }
+				s.github.onRead = func() error { return now }
 				s.start()
 				s.pass(10 * replaceSessionAfter)
 				now = &actions.Error{StatusCode: http.StatusInternalServerError}
 				s.pass(maxPause + time.Second)
 				if got := s.github.noted("open 1"); got != 1 {
 					t.Errorf("%d sessions, want the first", got)
+				}
+			})
+		})
+	}
+}
+
+// The queue's host may be another than the service's, and its address comes with the session.
+func TestASessionWhoseQueueIsOutOfReachIsReplaced(t *testing.T) {
+	lacksRead := &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound}
+	for name, test := range map[string]struct {
+		cause, read error
+	}{
+		"refused":                       {syscall.ECONNREFUSED, nil},
+		"timed out":                     {os.ErrDeadlineExceeded, nil},
+		"a service that can't be asked": {syscall.ECONNREFUSED, lacksRead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.github.onRead = func() error { return test.read }
+				s.github.onPoll = func() error {
+					if s.github.noted("open 1") == 1 {
+						return pollFailure(&net.OpError{Op: "dial", Err: test.cause})
+					}
+					return nil
+				}
+				s.start()
+				s.send(message(1, 1, "start 1 a"))
+				s.pass(replaceSessionAfter)
+				if got := s.github.noted("open 1"); got != 1 {
+					t.Errorf("%d sessions before %s are over", got, replaceSessionAfter)
+				}
+				s.pass(time.Minute)
+				if got := s.github.noted("open 1"); got != 2 || s.cluster.job("a").JobID == "" {
+					t.Errorf("%d sessions, the report was %+v; want the job by a second session", got, s.cluster.job("a"))
 				}
 			})
 		})

@@ -154,19 +154,19 @@ func (s *sessionState) pause(err error, now time.Time) time.Duration {
 	return max(s.backoff.next(), untilAllowed(err, now))
 }
 
-// untilAllowed returns how long a rate limit lasts, 0 unless err is one whose end GitHub itself has named.
+// untilAllowed returns how long GitHub, or a gateway before it, has asked to be left alone, 0 where it has named no time.
 func untilAllowed(err error, now time.Time) time.Duration {
-	if limited, ok := errors.AsType[*actions.RateLimitedError](err); ok && !limited.Assumed {
-		return limited.Until.Sub(now)
+	if limited, ok := errors.AsType[*actions.RateLimitedError](err); ok && limited.Assumed {
+		return 0
 	}
-	return 0
+	return actions.RetryAt(err, now).Sub(now)
 }
 
 // dropSession stops using the session: GitHub does not know it, or its polls are of no use, or its client is replaced.
 func (l *loop) dropSession(now time.Time) {
 	l.session.current = nil
 	l.session.retryAt = now
-	l.polls.unanswered = false // what is read from now on says nothing about the next session's polls
+	l.polls.unanswered, l.polls.unreached = false, false // what is read from now on says nothing about the next session's polls
 	l.health.lost()
 	l.metrics.SessionLost()
 	l.polls.cancel()

@@ -215,7 +215,7 @@ func TestNoFailedPollEndsTheListener(t *testing.T) {
 	}{
 		"401":               {&actions.Error{StatusCode: 401, Credential: actions.CredentialAdminToken}, "Retrying/Unauthorized"},
 		"404 of the set":    {actions.ErrScaleSetNotFound, "Retrying/ScaleSetNotFound"},
-		"409":               {&actions.Error{StatusCode: 409}, "Retrying/GitHubUnavailable"},
+		"409":               {&actions.Error{StatusCode: 409}, "Retrying/RefusedByGitHub"},
 		"429":               {limited, "Retrying/RateLimited"},
 		"500":               {&actions.Error{StatusCode: 500}, "Retrying/GitHubUnavailable"},
 		"hang":              {&actions.TimeoutError{After: time.Minute}, "Retrying/Timeout"},

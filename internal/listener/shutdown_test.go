@@ -3,6 +3,7 @@ package listener
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,21 +73,29 @@ func TestStoppingWritesWhatIsInHandInTime(t *testing.T) {
 }
 
 func TestStoppingEndsInTimeWhateverHangs(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.start()
-		s.cluster.onPublish = func() error { return errBroken }
-		s.cluster.onJob = func(string) error { return errBroken }
-		s.send(message(1, 1, "start 1 a"))
-		begun := time.Now()
-		s.stop()
-		<-s.ended
-		if took := time.Since(begun); took > stopTimeout+shutdownTimeout {
-			t.Errorf("stopping took %s of the pod's 60 s", took)
-		}
-		if got := s.github.waiting(); len(got) != 1 {
-			t.Errorf("messages left: %v, want the one whose report did not get through", got)
-		}
-	})
+	for _, entry := range []string{"start 1 a", "complete 1 a"} { // ends of jobs are held back while publications fail
+		t.Run(entry, func(t *testing.T) {
+			inBubble(t, func(s *scenario) {
+				s.start()
+				s.cluster.onPublish = func() error { return errBroken }
+				s.cluster.onJob = func(string) error { return errBroken }
+				s.send(message(1, 1, "assign 1"))
+				s.send(message(2, 1, entry))
+				begun := time.Now()
+				s.stop()
+				<-s.ended
+				if took := time.Since(begun); took > stopTimeout+shutdownTimeout {
+					t.Errorf("stopping took %s of the pod's 60 s", took)
+				}
+				if got := s.github.waiting(); !slices.Contains(got, 2) {
+					t.Errorf("messages left: %v, want the one whose report did not get through", got)
+				}
+				if got := s.github.noted("close session session-1"); got != 1 {
+					t.Errorf("calls of GitHub: %v, want the session closed", s.github.calls)
+				}
+			})
+		})
+	}
 }
 
 func TestStoppingClosesASessionThatWasGivenUp(t *testing.T) {

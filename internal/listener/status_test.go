@@ -98,6 +98,8 @@ func TestReasons(t *testing.T) {
 		"rate limit":         {&actions.RateLimitedError{Err: actions.ErrUnauthorized}, v1alpha1.ReasonRateLimited, 0},
 		"message":            {&actions.MalformedMessageError{Err: errBroken}, reasonMalformedMessage, failureGracePeriod},
 		"time is up":         {&actions.TimeoutError{}, v1alpha1.ReasonTimeout, failureGracePeriod},
+		"maintenance":        {&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Minute)}, v1alpha1.ReasonGitHubUnavailable, 0},
+		"short maintenance":  {&actions.Error{StatusCode: 503, RetryAt: noon.Add(time.Second)}, v1alpha1.ReasonGitHubUnavailable, failureGracePeriod},
 		"anything else":      {errBroken, v1alpha1.ReasonGitHubUnavailable, failureGracePeriod},
 	} {
 		t.Run(name, func(t *testing.T) {

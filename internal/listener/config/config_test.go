@@ -98,6 +98,8 @@ func TestEachWrongKeyIsNamed(t *testing.T) {
 		"maxRunners 0":          {func(c *Config) { c.MinRunners, c.MaxRunners = 0, 0 }, nil},
 		"no URL":                {func(c *Config) { c.ConfigureURL = "" }, []string{"configure_url"}},
 		"a URL without host":    {func(c *Config) { c.ConfigureURL = "github" }, []string{"configure_url"}},
+		"a URL without path":    {func(c *Config) { c.ConfigureURL = "https://github.com" }, []string{"configure_url"}},
+		"a URL of a file":       {func(c *Config) { c.ConfigureURL = "https://github.com/a/b/c" }, []string{"configure_url"}},
 		"no set":                {func(c *Config) { c.EphemeralRunnerSetName = "" }, []string{"ephemeral_runner_set_name"}},
 		"no namespace":          {func(c *Config) { c.EphemeralRunnerSetNamespace = "" }, []string{"ephemeral_runner_set_namespace"}},
 		"no scale set":          {func(c *Config) { c.RunnerScaleSetID = 0 }, []string{"runner_scale_set_id"}},

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // InvalidError says which key is wrong, why, and what to do. Validate joins one for every wrong key.
@@ -26,8 +28,8 @@ func (c *Config) Validate() error {
 			wrong = append(wrong, &InvalidError{Key: key, Cause: cause, Next: next})
 		}
 	}
-	parsed, err := url.Parse(c.ConfigureURL)
-	check(err == nil && parsed.Host != "", "configure_url", "is no absolute URL", "set githubConfigUrl of the AutoscalingRunnerSet")
+	_, err := actions.ParseConfigURL(c.ConfigureURL)
+	check(err == nil, "configure_url", fmt.Sprintf("can't be used: %v", err), "correct githubConfigUrl of the AutoscalingRunnerSet")
 	check(c.EphemeralRunnerSetNamespace != "", "ephemeral_runner_set_namespace", "is empty", managed)
 	check(c.EphemeralRunnerSetName != "", "ephemeral_runner_set_name", "is empty", managed)
 	check(c.RunnerScaleSetID > 0, "runner_scale_set_id", "is not a positive number", managed)

@@ -93,7 +93,7 @@ var help = map[string]string{
 	busyRunners:          "Registered runners that run a job.",
 	idleRunners:          "Registered runners that run no job.",
 	minRunners:           "Fewest runners of the scale set.",
-	maxRunners:           "Most runners of the scale set.",
+	maxRunners:           "Most runners of the scale set; 2147483647 where it has no maxRunners.",
 	desiredRunners:       "Runners that the listener asks for.",
 	startedJobs:          "Jobs started since the listener started.",
 	completedJobs:        "Jobs completed since the listener started.",

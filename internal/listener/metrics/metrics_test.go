@@ -110,8 +110,8 @@ func seriesOf(t *testing.T, m *Metrics, kinds int, results ...string) (series in
 // However many jobs, repositories and events there are, a set has the same number of series; with ARC's labels each of them
 // costs what docs/observability.md says.
 func TestSeriesOfAScaleSet(t *testing.T) {
-	// Gauges, two counts of scale decisions, session, last poll, expiry.
-	const fixed = 10 + 5
+	// Gauges, two counts of scale decisions, session, last poll, expiry, reasons of dropped reports.
+	const fixed = 10 + 5 + 9
 	ofARC := settings(nil)
 	ofARC.MetricsLabels = config.MetricsLabelsARC
 	all := []string{"succeeded", "failed", "canceled"}
@@ -165,13 +165,21 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// increase() of a counter that begins with its first event misses that one.
+func TestDroppedReportsAreCountedFromZero(t *testing.T) {
+	scraped := scrape(t, New(settings(nil), logr.Discard()), "/metrics")
+	for _, reason := range []string{"NotFound", "Forbidden", "Timeout", "Invalid", "BadRequest", "RequestEntityTooLarge", "OfferRefused", "MalformedMessage", "UnknownType"} {
+		expect(t, scraped, `gha_listener_dropped_reports_total{name="set",namespace="ns",reason="`+reason+`"} 0`)
+	}
+}
+
 func TestOwnMetrics(t *testing.T) {
 	m := New(settings(nil), logr.Discard())
 	for _, desired := range []int{0, 5, 2, 2} {
 		m.Statistics(statistics(), desired)
 	}
 	m.Request(actions.RequestInfo{Endpoint: "registration_token", StatusCode: 201,
-		RateLimit: &actions.RateLimit{Resource: "core", Remaining: 12}, TokenExpires: time.Unix(1700000000, 0)})
+		RateLimit: &actions.RateLimit{Resource: "core", Remaining: 12, Reset: time.Unix(1650000000, 0)}, TokenExpires: time.Unix(1700000000, 0)})
 	m.Request(actions.RequestInfo{Endpoint: "get_message"})
 	m.Polled(time.Unix(1600000000, 0))
 	const set = `name="set",namespace="ns"`
@@ -179,6 +187,7 @@ func TestOwnMetrics(t *testing.T) {
 		`gha_listener_scale_decisions_total{direction="up",`+set+`} 1`, `gha_listener_scale_decisions_total{direction="down",`+set+`} 1`,
 		`gha_listener_github_requests_total{endpoint="get_message",`+set+`,status="none"} 1`,
 		`gha_listener_github_rate_limit_remaining{`+set+`,resource="core"} 12`,
+		`gha_listener_github_rate_limit_reset_timestamp_seconds{`+set+`,resource="core"} 1.65e+09`,
 		`gha_listener_credential_expiry_timestamp_seconds{`+set+`} 1.7e+09`,
 		`gha_listener_session_up{`+set+`} 1`, `gha_listener_last_poll_timestamp_seconds{`+set+`} 1.6e+09`)
 	m.SessionLost()

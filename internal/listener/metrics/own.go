@@ -15,6 +15,7 @@ type own struct {
 	requests  *prometheus.CounterVec
 	decisions *prometheus.CounterVec
 	remaining *prometheus.GaugeVec
+	reset     *prometheus.GaugeVec
 	expires   prometheus.Gauge
 	session   prometheus.Gauge
 	polled    prometheus.Gauge
@@ -25,6 +26,12 @@ const (
 	directionUp   = "up"
 	directionDown = "down"
 )
+
+// dropReasons are the reasons why something is given up that are known before it happens. Their series begin with the process, at
+// 0: a counter that begins with its first event has not increased by that.
+var dropReasons = []string{
+	"NotFound", "Forbidden", "Timeout", "Invalid", "BadRequest", "RequestEntityTooLarge", "OfferRefused", "MalformedMessage", "UnknownType",
+}
 
 func newOwn() *own {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -45,17 +52,24 @@ func newOwn() *own {
 			Subsystem: "gha_listener", Name: "github_rate_limit_remaining",
 			Help: "Requests that GitHub's REST API still allows until its limit is reset, by resource.",
 		}, []string{"resource"}),
+		reset: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Subsystem: "gha_listener", Name: "github_rate_limit_reset_timestamp_seconds",
+			Help: "Unix time at which the limit of GitHub's REST API is reset, by resource; what remains was said before.",
+		}, []string{"resource"}),
 		expires: gauge("credential_expiry_timestamp_seconds",
 			"Unix time at which the token expires, as GitHub says; 0 where it has not said or the token does not expire."),
 	}
 	for _, direction := range []string{directionUp, directionDown} {
 		o.decisions.WithLabelValues(direction)
 	}
+	for _, reason := range dropReasons {
+		o.dropped.WithLabelValues(reason)
+	}
 	return o
 }
 
 func (o *own) register(registry prometheus.Registerer) {
-	registry.MustRegister(o.dropped, o.requests, o.decisions, o.remaining, o.expires, o.session, o.polled)
+	registry.MustRegister(o.dropped, o.requests, o.decisions, o.remaining, o.reset, o.expires, o.session, o.polled)
 }
 
 func (o *own) decided(before, now int) {
@@ -75,6 +89,7 @@ func (m *Metrics) Request(request actions.RequestInfo) {
 	m.own.requests.WithLabelValues(request.Endpoint, request.Status()).Inc()
 	if limit := request.RateLimit; limit != nil {
 		m.own.remaining.WithLabelValues(limit.Resource).Set(float64(limit.Remaining))
+		m.own.reset.WithLabelValues(limit.Resource).Set(float64(limit.Reset.Unix()))
 	}
 	switch {
 	case !request.TokenExpires.IsZero():
