@@ -33,7 +33,7 @@ build: preflight ## Compile manager and listener into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ghalistener ./cmd/listener
 
 .PHONY: generate
-generate: preflight ## Write deep copies, CRDs and the chart's copies of them from the API types
+generate: preflight ## Write what is generated: deep copies, CRDs, the chart's copies of them, and pages of docs/
 	hack/generate.sh
 
 .PHONY: lint

@@ -24,6 +24,7 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"githubConfigSecret: ''", "Values.githubConfigSecret is required for setting auth with GitHub server."},
 		{"githubConfigSecret: null", "Values.githubConfigSecret is required for setting auth with GitHub server."},
 		{"githubConfigSecret: {github_token: ''}", auth + "github_token or .Values.githubConfigSecret.github_app_id."},
+		{"githubConfigSecret: {github_token: null}", auth + "github_token or .Values.githubConfigSecret.github_app_id."},
 		{"githubConfigSecret: {github_token: '', github_app_id: 1}", auth + "github_app_installation_id and .Values.githubConfigSecret.github_app_private_key."},
 		{"githubConfigSecret: {github_app_id: 1, github_app_installation_id: 2}", "provide .Values.githubConfigSecret.github_app_installation_id and"},
 		{

@@ -7,8 +7,8 @@ An address as it was given, refused where the controller would end on it. Takes 
 */}}
 {{- define "gha-runner-scale-set-controller.address" -}}
 {{- $address := include "gha-runner-scale-set-controller.scalar" .address }}
-{{- if not (regexMatch "^(0|.*:[1-9][0-9]*)?$" $address) }}
-{{- fail (printf "Values.%s must end with a numeric port after a colon, as in :8080, or be 0 for no server" .key) }}
+{{- if not (regexMatch "^(0|([^:/\\s]*|\\[[^\\]/\\s]+\\]):[1-9][0-9]{0,4})?$" $address) }}
+{{- fail (printf "Values.%s must end with a numeric port after a colon, as in :8080 or [::1]:8080, and have no other colon; or be 0 for no server" .key) }}
 {{- end }}
 {{- $address }}
 {{- end }}

@@ -30,7 +30,7 @@ actions-runner-controller where it has one.
 
 {{/* Takes githubConfigSecret: the name of a Secret, or the data of one. */}}
 {{- define "gha-runner-scale-set.validate-secret" -}}
-{{- if not . }}
+{{- if not (or . (kindIs "map" .)) }}
 {{- fail "Values.githubConfigSecret is required for setting auth with GitHub server." }}
 {{- end }}
 {{- if kindIs "map" . }}
