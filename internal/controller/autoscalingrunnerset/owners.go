@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -64,7 +65,7 @@ func (c *Controller) giveWay(ctx context.Context, p *pass) error {
 // who may write it could have another set's listener and runners deleted.
 func (c *Controller) isProvenOwner(p *pass, owner types.NamespacedName, id int) bool {
 	last, _ := c.syncs.Last(owner)
-	return last.Result.set != nil && last.Result.set.ID == id && sameURL(last.Result.desired.URL, p.desired.URL)
+	return last.Result.set != nil && last.Result.set.ID == id && shared(*last.Result.registration(), p.desired.registration(id))
 }
 
 // giveUp deletes what works for the registered scale set, and forgets the registration.
@@ -97,7 +98,7 @@ func (c *Controller) owners(ctx context.Context, p *pass, ids ...int) (owners, e
 	for i := range sets.Items {
 		other := &sets.Items[i]
 		theirs := registrationOf(other)
-		if other.UID == p.set.UID || theirs == nil || len(ids) > 0 && !slices.Contains(ids, theirs.ID) || !sameURL(theirs.URL, p.desired.URL) {
+		if other.UID == p.set.UID || theirs == nil || len(ids) > 0 && !slices.Contains(ids, theirs.ID) || !shared(*theirs, p.desired.registration(theirs.ID)) {
 			continue
 		}
 		if !p.holdsHere() || p.registration.ID != theirs.ID || p.loses(other) {
@@ -141,8 +142,14 @@ func (c *Controller) heldByNobodyElse(
 // holds reports whether a scale set is the other's to use or to delete. Where both are being deleted, or have it as a former one,
 // exactly one of them deletes it.
 func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
-	if held := registrationOf(other); held != nil && sameScaleSet(*held, r) {
+	if held := registrationOf(other); held != nil && shared(*held, r) {
 		return other.DeletionTimestamp == nil || set.DeletionTimestamp == nil || precedes(other, set)
 	}
-	return precedes(other, set) && isFormer(other, r)
+	return precedes(other, set) && slices.ContainsFunc(registrationsOf(formerOf(other)), func(former v1alpha1.ScaleSetRegistration) bool { return shared(former, r) })
+}
+
+// shared reports whether registrations of two AutoscalingRunnerSets are of one scale set. Ids begin at 1 everywhere. Where scheme
+// or host differ the names must be equal too: http:// and https:// of one host may be two servers, each behind its own proxy.
+func shared(a, b v1alpha1.ScaleSetRegistration) bool {
+	return sameScaleSet(a, b) && (sameSpelling(a.URL, b.URL) || strings.EqualFold(a.Name, b.Name))
 }

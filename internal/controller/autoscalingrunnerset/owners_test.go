@@ -231,3 +231,25 @@ func TestSetThatIsBeingDeletedTakesNoScaleSetAway(t *testing.T) {
 		}
 	})
 }
+
+// TestOneHostMayBeTwoServers: behind proxies, http:// and https:// of one host need not lead to one GitHub, and ids begin at 1 on each.
+func TestOneHostMayBeTwoServers(t *testing.T) {
+	const other = "http://github.com/my-org"
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.github.nextID = 1
+		twin := newTwin()
+		twin.Spec.GitHubConfigUrl, twin.Spec.RunnerScaleSetName = other, twin.Name
+		f.create(twin)
+		f.settleBoth()
+		if first, second := f.set().Status.Registration, f.twin().Status.Registration; first == nil || second == nil || first.ID != second.ID {
+			t.Fatalf("registrations %+v and %+v, want one of the same id on each", first, second)
+		}
+		f.delete()
+		f.settleBoth()
+		if len(f.github.sets[address]) > 0 || len(f.github.sets[other]) != 1 || !f.gone() {
+			t.Errorf("gone %t, scale sets %+v, want only the twin's", f.gone(), f.github.sets)
+		}
+	})
+}

@@ -68,6 +68,11 @@ func (d desiredScaleSet) scaleSet(groupID int) *actions.RunnerScaleSet {
 	return set
 }
 
+// registration returns how the scale set is recorded once GitHub has given it the id.
+func (d desiredScaleSet) registration(id int) v1alpha1.ScaleSetRegistration {
+	return v1alpha1.ScaleSetRegistration{URL: d.URL, Group: d.Group, Name: d.Name, ID: id}
+}
+
 // inUseError is returned when the scale set on GitHub belongs to another AutoscalingRunnerSet of this cluster. Two listeners
 // can't share one: GitHub grants a scale set a single session.
 type inUseError struct {
