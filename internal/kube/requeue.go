@@ -22,31 +22,6 @@ func (r *Requeue) After(d time.Duration) {
 	}
 }
 
-// LaterOf returns the later of two moments.
-func LaterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// SetIfZero sets a time that is not set yet, and reports whether it did.
-func SetIfZero(t *time.Time, now time.Time) bool {
-	if !t.IsZero() {
-		return false
-	}
-	*t = now
-	return true
-}
-
-// EarlierOf returns the earlier of two moments, of which zero is never.
-func EarlierOf(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // RequeueAt returns a result that reconciles the object again at the given time, at once if that has passed. Zero means
 // never.
 func RequeueAt(moment, now time.Time) reconcile.Result {
@@ -55,15 +30,6 @@ func RequeueAt(moment, now time.Time) reconcile.Result {
 		requeue.After(moment.Sub(now))
 	}
 	return reconcile.Result{RequeueAfter: requeue.after}
-}
-
-// ExponentialBackoff returns first·2ⁿ⁻¹ after n failures in a row, capped at longest; 0 for n = 0.
-func ExponentialBackoff(first, longest time.Duration, failures int) time.Duration {
-	if failures <= 0 {
-		return 0
-	}
-	const doublings = 20 // a million times a minute is 2⁵⁶ ns: it fits
-	return min(first<<min(failures-1, doublings), longest)
 }
 
 // Result ends the pass. A request that was refused because the cache was behind is repeated quietly. One that was

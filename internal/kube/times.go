@@ -1,0 +1,37 @@
+package kube
+
+import "time"
+
+// LaterOf returns the later of two moments.
+func LaterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// EarlierOf returns the earlier of two moments, of which zero is never.
+func EarlierOf(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// SetIfZero sets a time that is not set yet, and reports whether it did.
+func SetIfZero(t *time.Time, now time.Time) bool {
+	if !t.IsZero() {
+		return false
+	}
+	*t = now
+	return true
+}
+
+// ExponentialBackoff returns first·2ⁿ⁻¹ after n failures in a row, capped at longest; 0 for n = 0.
+func ExponentialBackoff(first, longest time.Duration, failures int) time.Duration {
+	if failures <= 0 {
+		return 0
+	}
+	const doublings = 20 // a million times a minute is 2⁵⁶ ns: it fits
+	return min(first<<min(failures-1, doublings), longest)
+}

@@ -1,0 +1,31 @@
+package kube
+
+import (
+	"testing"
+	"time"
+)
+
+func TestEarlierOfTwoMoments(t *testing.T) {
+	var never time.Time
+	soon := time.Now()
+	late := soon.Add(time.Second)
+	for name, test := range map[string]struct{ a, b, want time.Time }{
+		"the first":          {soon, late, soon},
+		"the second":         {late, soon, soon},
+		"never is no moment": {never, late, late},
+		"on either side":     {late, never, late},
+		"never at all":       {never, never, never},
+	} {
+		if got := EarlierOf(test.a, test.b); !got.Equal(test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestExponentialBackoff(t *testing.T) {
+	for failures, want := range map[int]time.Duration{-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second, 1 << 30: 10 * time.Second} {
+		if got := ExponentialBackoff(time.Second, 10*time.Second, failures); got != want {
+			t.Errorf("ExponentialBackoff() after %d failures = %s, want %s", failures, got, want)
+		}
+	}
+}
