@@ -3,18 +3,33 @@ package kube
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestMemoriesAreOfOneObjectUntilItIsForgotten(t *testing.T) {
+func TestMemoriesAreOfOneObjectUntilItIsForgottenOrRecreated(t *testing.T) {
 	var m Memories[int]
-	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
-	*m.Of(a) = 1
-	if *m.Of(a) != 1 || *m.Of(b) != 0 {
-		t.Errorf("a remembers %d, b %d; want 1 and 0", *m.Of(a), *m.Of(b))
+	object := func(name string, uid types.UID) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
 	}
-	m.Forget(a)
-	if *m.Of(a) != 0 {
-		t.Errorf("a new a remembers %d", *m.Of(a))
+	want := func(of *corev1.Pod, number int, fresh bool) {
+		t.Helper()
+		if got, isFresh := m.Of(of); *got != number || isFresh != fresh {
+			t.Errorf("%s with UID %s remembers %d, fresh: %t; want %d, %t", of.Name, of.UID, *got, isFresh, number, fresh)
+		}
 	}
+	a, b := object("a", "1"), object("b", "2")
+	want(a, 0, true)
+	memory, _ := m.Of(a)
+	*memory = 1
+	want(a, 1, false)
+	want(b, 0, true)
+	want(object("a", "3"), 0, true)
+	want(object("a", "3"), 0, false)
+	memory, _ = m.Of(b)
+	*memory = 2
+	m.Forget(client.ObjectKeyFromObject(b))
+	want(b, 0, true)
 }

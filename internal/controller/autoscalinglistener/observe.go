@@ -15,7 +15,8 @@ import (
 // observe reads the objects of the listener, all of them from the cache.
 func (c *Controller) observe(ctx context.Context, listener *v1alpha1.AutoscalingListener) (*pass, error) {
 	own := client.ObjectKeyFromObject(listener)
-	p := &pass{key: own, listener: listener, memory: c.memories.Of(own), now: c.options.Clock.Now()}
+	memory, _ := c.memories.Of(listener)
+	p := &pass{key: own, listener: listener, memory: memory, now: c.options.Clock.Now()}
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	key := client.ObjectKey{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName}
 	switch err := c.options.Client.Get(ctx, key, set); {

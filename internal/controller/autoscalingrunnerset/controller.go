@@ -123,12 +123,17 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// forget drops everything that is remembered of a set that is gone. A new one of the same name starts afresh.
+// forget drops everything that is remembered of a set that is gone.
 func (c *Controller) forget(key types.NamespacedName) {
+	c.memories.Forget(key)
+	c.forgetCalls(key)
+}
+
+// forgetCalls drops what GitHub answered, and the metrics of what the answers said.
+func (c *Controller) forgetCalls(key types.NamespacedName) {
 	c.syncs.Forget(key)
 	c.deregistrations.Forget(key)
 	c.searches.Forget(key)
-	c.memories.Forget(key)
 	unpublish(key)
 }
 

@@ -17,7 +17,11 @@ import (
 // observe reads the objects of the set, all of them from the cache.
 func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (*pass, error) {
 	key := client.ObjectKeyFromObject(set)
-	p := &pass{key: key, set: set, memory: c.memories.Of(key), now: c.options.Clock.Now(), registration: registrationOf(set)}
+	memory, fresh := c.memories.Of(set)
+	if fresh {
+		c.forgetCalls(key) // their answers may be about a former set of this name
+	}
+	p := &pass{key: key, set: set, memory: memory, now: c.options.Clock.Now(), registration: registrationOf(set)}
 	p.unconfirmed = p.registration != nil && set.Status.Registration == nil
 	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace}
 
