@@ -29,7 +29,7 @@ func TestPodIsReplacedWithItsServiceAccount(t *testing.T) {
 	}
 	f.made(f.account(), f.clock.Now().Add(time.Second))
 	f.reconcile()
-	if told := controllertest.CountTold(f.recorder, reasonReplacing); told != 1 {
+	if told := controllertest.CountEvents(f.recorder, reasonReplacing); told != 1 {
 		t.Errorf("the pod's replacement was told %d times", told)
 	}
 	f.reconcile()

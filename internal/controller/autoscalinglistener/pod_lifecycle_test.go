@@ -179,7 +179,7 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 		f.elapse(pause)
 		f.reconcile()
 	}
-	if told := controllertest.CountTold(f.recorder, reasonNameTaken); told != 1 {
+	if told := controllertest.CountEvents(f.recorder, reasonNameTaken); told != 1 {
 		t.Errorf("it was told %d times", told)
 	}
 	if err := f.client.Delete(t.Context(), f.pod()); err != nil {
@@ -200,7 +200,7 @@ func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
 	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != time.Second {
 		t.Errorf("next look after %s", requeueAfter)
 	}
-	if told := controllertest.CountTold(f.recorder, reasonNameTaken); told != 0 {
+	if told := controllertest.CountEvents(f.recorder, reasonNameTaken); told != 0 {
 		t.Error("the listener's own pod was taken for somebody else's")
 	}
 }

@@ -181,4 +181,4 @@ func (f *fixture) wantCondition(conditionType string, status metav1.ConditionSta
 }
 
 // events returns the Events recorded since it was last called.
-func (f *fixture) events() []string { return controllertest.Told(f.recorder) }
+func (f *fixture) events() []string { return controllertest.Events(f.recorder) }

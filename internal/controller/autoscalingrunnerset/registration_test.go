@@ -212,7 +212,7 @@ func TestDroppedLabelsAreSaidOnce(t *testing.T) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"linux"} }))
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, v1alpha1.ReasonLabelsDropped)
-		if told := controllertest.CountTold(f.recorder, v1alpha1.ReasonLabelsDropped); told != 1 {
+		if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonLabelsDropped); told != 1 {
 			t.Errorf("it was told %d times", told)
 		}
 		f.github.made()

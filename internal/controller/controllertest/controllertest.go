@@ -74,22 +74,22 @@ func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Obj
 }
 
 // Told returns the Events recorded since the last call, as "TYPE REASON NOTE".
-func Told(recorder *events.FakeRecorder) []string {
-	var told []string
+func Events(recorder *events.FakeRecorder) []string {
+	var recorded []string
 	for {
 		select {
 		case event := <-recorder.Events:
-			told = append(told, event)
+			recorded = append(recorded, event)
 		default:
-			return told
+			return recorded
 		}
 	}
 }
 
-// CountTold counts the Events with a reason among those recorded since the last call, and drops the others.
-func CountTold(recorder *events.FakeRecorder, reason string) int {
+// CountEvents counts the Events with a reason among those recorded since the last call, and drops the others.
+func CountEvents(recorder *events.FakeRecorder, reason string) int {
 	count := 0
-	for _, event := range Told(recorder) {
+	for _, event := range Events(recorder) {
 		if strings.Contains(event, " "+reason+" ") {
 			count++
 		}

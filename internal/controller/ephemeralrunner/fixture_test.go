@@ -184,7 +184,7 @@ func (f *fixture) wantCalls(want ...string) {
 // wantEvent fails unless one Event, and only one, has the reason.
 func (f *fixture) wantEvent(reason string) {
 	f.Helper()
-	if count := controllertest.CountTold(f.recorder, reason); count != 1 {
+	if count := controllertest.CountEvents(f.recorder, reason); count != 1 {
 		f.Errorf("%d Events %s, want 1", count, reason)
 	}
 }

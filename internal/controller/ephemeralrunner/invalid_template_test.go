@@ -65,7 +65,7 @@ func TestImpossibleTemplatesAreExplained(t *testing.T) {
 				if status := f.runner().Status; status.Phase != test.phase || status.Reason != test.reason || len(status.Failures) > 1 {
 					t.Errorf("status %+v, want %s for %s", status, test.phase, test.reason)
 				}
-				recorded := controllertest.Told(f.recorder)
+				recorded := controllertest.Events(f.recorder)
 				if len(recorded) != 1 {
 					t.Fatalf("Events %q, want one", recorded)
 				}

@@ -204,7 +204,7 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want another try after a pause", got)
 				}
-				told := controllertest.Told(f.recorder)
+				told := controllertest.Events(f.recorder)
 				if len(told) != 1 || !strings.Contains(told[0], "PodMetadataForbidden") || !strings.Contains(told[0], policy) {
 					t.Errorf("Events %q, want one that quotes the refusal", told)
 				}

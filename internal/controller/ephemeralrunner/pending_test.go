@@ -82,7 +82,7 @@ func TestConditionsAreResolvedWhenTheRunnerRuns(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Pod": apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q"))}
 		f.settle()
-		if recorded := controllertest.CountTold(f.recorder, v1alpha1.ConditionQuotaExceeded); recorded != 1 {
+		if recorded := controllertest.CountEvents(f.recorder, v1alpha1.ConditionQuotaExceeded); recorded != 1 {
 			t.Errorf("%d Events for the quota, want 1", recorded)
 		}
 		f.api.refuse = nil

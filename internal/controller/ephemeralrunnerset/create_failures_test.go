@@ -63,7 +63,7 @@ func TestRunnersThatCannotBeMadeAreACondition(t *testing.T) {
 						t.Errorf("message %q does not say %q", degraded.Message, words)
 					}
 				}
-				if recorded := controllertest.CountTold(f.recorder, v1alpha1.ConditionDegraded); recorded != 1 {
+				if recorded := controllertest.CountEvents(f.recorder, v1alpha1.ConditionDegraded); recorded != 1 {
 					t.Errorf("%d Events, want 1", recorded)
 				}
 				f.heal()

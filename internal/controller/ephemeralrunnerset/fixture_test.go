@@ -243,7 +243,9 @@ func (f *fixture) publish(replicas int) {
 }
 
 // event reports whether an Event with the reason was recorded.
-func (f *fixture) event(reason string) bool { return controllertest.CountTold(f.recorder, reason) > 0 }
+func (f *fixture) event(reason string) bool {
+	return controllertest.CountEvents(f.recorder, reason) > 0
+}
 
 // makeSurplus brings the set's runners up, then has none of them wanted until that is acted on.
 func (f *fixture) makeSurplus() {
