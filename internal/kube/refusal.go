@@ -1,8 +1,6 @@
 package kube
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -13,7 +11,7 @@ import (
 // came to the rejected request keeps the message of the previous condition.
 func Refusal(failure error, cutShort bool, previous *metav1.Condition) string {
 	switch {
-	case apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause):
+	case IsNamespaceTerminating(failure):
 		return "" // the whole namespace is being deleted
 	case IsRefused(failure):
 		return WithAdvice(failure)

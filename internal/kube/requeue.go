@@ -41,10 +41,15 @@ func (r *Requeue) Result(err error) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: r.after}, nil
 	case IsBehind(err):
 		return reconcile.Result{RequeueAfter: behindPause}, nil
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case IsNamespaceTerminating(err):
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, err
+}
+
+// IsNamespaceTerminating reports whether a request was refused because its namespace is being deleted.
+func IsNamespaceTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // IsBehind reports whether a request was refused because it was made from an old state.

@@ -159,10 +159,6 @@ func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
 // errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be made there any more.
 var errNamespaceClosed = &failure{kind: failureClosed, reason: "NamespaceTerminating", message: "the namespace is being deleted"}
 
-func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-}
-
 // createPod creates the pod. Trying again does not help where the API server calls the pod invalid; what it forbids (a
 // quota, a policy) may be allowed later.
 func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
@@ -174,7 +170,7 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return c.checkExistingPod(ctx, runner)
-	case isTerminating(err):
+	case kube.IsNamespaceTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidPod, message: fmt.Sprintf(

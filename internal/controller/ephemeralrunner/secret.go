@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // The runner's Secret has the runner's name, which somebody else's Secret may have already. That one is neither overwritten
@@ -109,7 +110,7 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	switch {
 	case isKnown:
 		return known
-	case isTerminating(err):
+	case kube.IsNamespaceTerminating(err):
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err):
 		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidSecret, message: fmt.Sprintf(
