@@ -117,13 +117,13 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, ignoreConflict(err)
 	}
 
-	lookErr := c.observe(ctx, p)
+	listErr := c.observe(ctx, p)
 	p.makePlan()
 	applyErr := c.apply(ctx, p)
-	if err := errors.Join(lookErr, applyErr, c.report(ctx, p)); err != nil {
+	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // the next pass comes by itself, soon
 	}
-	p.requeueBy(p.state.creations.lookDue())
+	p.requeueBy(p.state.creations.listDueAt())
 	return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
 }
 

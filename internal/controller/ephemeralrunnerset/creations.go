@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -25,9 +24,9 @@ const (
 	// expectationTimeout is how long a runner that was created may stay unseen until the API server is asked about it. Watches
 	// deliver within seconds: one that is not seen for longer was deleted before it could be, or the watch is broken.
 	expectationTimeout = time.Minute
-	// lookPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute, so that a
+	// listPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute, so that a
 	// scale set whose runners are replaced, which has two sets, stays within four.
-	lookPeriod = 30 * time.Second
+	listPeriod = 30 * time.Second
 )
 
 // creations are a set's runners that were asked for and that the watch has not shown yet. A pass observes them, keeps those that
@@ -46,10 +45,10 @@ type creations struct {
 	retryAt  time.Time
 	// closed is set when the namespace is being deleted, so that nothing can be created in it any more.
 	closed bool
-	// lookAt is when the API server may be asked again about overdue runners, and lookErr is what the last question failed
+	// listAt is when the API server may be asked again about overdue runners, and listErr is what the last question failed
 	// with, for as long as there are any. late are the names that it has though the watch does not show them.
-	lookAt  time.Time
-	lookErr error
+	listAt  time.Time
+	listErr error
 	late    []string
 }
 
@@ -85,7 +84,7 @@ func (c *creations) observe(runners []*runnerView) {
 // overdue returns the names of the runners that should have been seen by now, if the API server may be asked about them: a missing
 // watch event alone never makes us replace a runner.
 func (c *creations) overdue(now time.Time) []string {
-	if now.Before(c.lookAt) {
+	if now.Before(c.listAt) {
 		return nil
 	}
 	var names []string
@@ -99,10 +98,10 @@ func (c *creations) overdue(now time.Time) []string {
 
 func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expectationTimeout)) }
 
-// looked takes in which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the others are
+// noteListed takes in which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the others are
 // forgotten. An error changes nothing.
-func (c *creations) looked(overdue []string, existing sets.Set[string], err error, now time.Time) {
-	c.lookAt, c.lookErr = now.Add(lookPeriod), err
+func (c *creations) noteListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
+	c.listAt, c.listErr = now.Add(listPeriod), err
 	if err != nil {
 		return
 	}
@@ -127,14 +126,14 @@ func (c *creations) renew(names sets.Set[string]) {
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
-// unseen counts the runners that are expected after observe and looked, and drops what is remembered of others.
+// unseen counts the runners that are expected after observe and noteListed, and drops what is remembered of others.
 func (c *creations) unseen(now time.Time) unseen {
 	pending, overdue := c.expected.Pending(c.set), false
 	for _, since := range pending {
 		overdue = overdue || isOverdue(since, now)
 	}
 	if !overdue {
-		c.lookErr = nil
+		c.listErr = nil
 	}
 	over := func(name string) bool { _, still := pending[name]; return !still }
 	c.unanswered, c.shelved = slices.DeleteFunc(c.unanswered, over), slices.DeleteFunc(c.shelved, over)
@@ -142,9 +141,9 @@ func (c *creations) unseen(now time.Time) unseen {
 	return unseen{expected: len(pending), uncertain: len(c.unanswered) + len(c.shelved)}
 }
 
-// lookDue returns when the API server is to be asked about the runners that have not been seen until then; zero where none is
+// listDueAt returns when the API server is to be asked about the runners that have not been seen until then; zero where none is
 // expected.
-func (c *creations) lookDue() time.Time {
+func (c *creations) listDueAt() time.Time {
 	var oldest time.Time
 	for _, since := range c.expected.Pending(c.set) {
 		oldest = kube.EarlierOf(oldest, since)
@@ -152,7 +151,7 @@ func (c *creations) lookDue() time.Time {
 	if oldest.IsZero() {
 		return time.Time{}
 	}
-	return kube.LaterOf(oldest.Add(expectationTimeout), c.lookAt)
+	return kube.LaterOf(oldest.Add(expectationTimeout), c.listAt)
 }
 
 // keep has so many of the creations without an answer repeated, and shelves the others.
@@ -224,7 +223,7 @@ func (c *creations) end(tries []*try) {
 
 // settle notes how the creations of a pass went, after end. After an error the next ones wait, longer after each in a row.
 func (c *creations) settle(err error, now time.Time) {
-	c.closed = apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	c.closed = kube.IsNamespaceTerminating(err)
 	switch {
 	case c.closed:
 	case err == nil:

@@ -149,7 +149,7 @@ func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
 	c.keep(2)
 	c.wantUnseen(unseen{expected: 3, uncertain: 3})
 	c.wantOverdue(expectationTimeout, "c")
-	c.looked([]string{"c"}, sets.New("a"), nil, c.clock.Now())
+	c.noteListed([]string{"c"}, sets.New("a"), nil, c.clock.Now())
 	c.wantUnseen(unseen{expected: 2, uncertain: 2})
 	c.wantUnseen(unseen{expected: 1, uncertain: 1}, &runnerView{name: "a"})
 	c.abandon()
@@ -163,18 +163,18 @@ func TestRunnersThatExistAreExpectedOn(t *testing.T) {
 	c.wantUnseen(unseen{expected: 2, uncertain: 2})
 	c.keep(0)
 	c.wantOverdue(expectationTimeout, "not there", "there")
-	c.looked([]string{"there", "not there"}, sets.New("there", "another"), nil, c.clock.Now())
+	c.noteListed([]string{"there", "not there"}, sets.New("there", "another"), nil, c.clock.Now())
 	c.wantUnseen(unseen{expected: 1})
-	if !c.blind() || !slices.Equal(c.late, []string{"there"}) {
+	if !c.hasUnseen() || !slices.Equal(c.late, []string{"there"}) {
 		t.Errorf("late are %v", c.late)
 	}
 	c.wantOverdue(2*expectationTimeout - 1)
 	c.wantOverdue(2*expectationTimeout, "there")
-	c.looked([]string{"there"}, sets.New("there"), nil, c.clock.Now())
+	c.noteListed([]string{"there"}, sets.New("there"), nil, c.clock.Now())
 	if len(c.late) != 1 {
 		t.Errorf("late are %v", c.late)
 	}
-	if c.wantUnseen(unseen{}, &runnerView{name: "there"}); c.blind() {
+	if c.wantUnseen(unseen{}, &runnerView{name: "there"}); c.hasUnseen() {
 		t.Errorf("late are %v though it was seen", c.late)
 	}
 }
@@ -184,17 +184,17 @@ func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) 
 	c := newLateCreations(t, "a")
 	c.observe(nil)
 	c.keep(0)
-	for after := expectationTimeout; after <= 10*expectationTimeout; after += lookPeriod {
+	for after := expectationTimeout; after <= 10*expectationTimeout; after += listPeriod {
 		c.wantOverdue(after, "a")
-		c.looked([]string{"a"}, nil, errNoAnswer, c.clock.Now())
+		c.noteListed([]string{"a"}, nil, errNoAnswer, c.clock.Now())
 		c.wantUnseen(unseen{expected: 1, uncertain: 1})
-		if due := start.Add(after + lookPeriod); !c.blind() || !c.lookDue().Equal(due) {
-			t.Fatalf("after %s: blind %t, next look at %s, want it at %s", after, c.blind(), c.lookDue(), due)
+		if due := start.Add(after + listPeriod); !c.hasUnseen() || !c.listDueAt().Equal(due) {
+			t.Fatalf("after %s: blind %t, next look at %s, want it at %s", after, c.hasUnseen(), c.listDueAt(), due)
 		}
-		c.wantOverdue(after + lookPeriod - 1)
+		c.wantOverdue(after + listPeriod - 1)
 	}
-	if c.wantUnseen(unseen{}, &runnerView{name: "a"}); c.blind() || !c.lookDue().IsZero() {
-		t.Errorf("blind %t, next look at %s, though it was seen", c.blind(), c.lookDue())
+	if c.wantUnseen(unseen{}, &runnerView{name: "a"}); c.hasUnseen() || !c.listDueAt().IsZero() {
+		t.Errorf("blind %t, next look at %s, though it was seen", c.hasUnseen(), c.listDueAt())
 	}
 }
 
@@ -205,8 +205,8 @@ func TestRunnerThatIsDeletedDuringTheLookIsNotExpected(t *testing.T) {
 	c.abandon()
 	c.wantOverdue(expectationTimeout, "a")
 	c.expected.Met(setKey, "a")
-	c.looked([]string{"a"}, sets.New("a"), nil, c.clock.Now())
-	if c.wantUnseen(unseen{}); c.blind() {
+	c.noteListed([]string{"a"}, sets.New("a"), nil, c.clock.Now())
+	if c.wantUnseen(unseen{}); c.hasUnseen() {
 		t.Errorf("late are %v", c.late)
 	}
 }

@@ -22,21 +22,21 @@ const unseenPause = time.Second
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
 	p.state.creations.abandon()
-	lookErr := c.countUnseen(ctx, p)
+	listErr := c.countUnseen(ctx, p)
 	switch {
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })
 		err := c.deleteRunners(ctx, p, remaining)
 		requeueAt, reportErr := c.reportLeft(ctx, p)
-		if err = errors.Join(lookErr, err, reportErr); err != nil {
+		if err = errors.Join(listErr, err, reportErr); err != nil {
 			return ctrl.Result{}, err // the next pass comes by itself, soon
 		}
 		p.requeueBy(requeueAt)
-		p.requeueBy(p.state.creations.lookDue())
+		p.requeueBy(p.state.creations.listDueAt())
 		return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
 	case p.unseen.expected > 0:
 		_, reportErr := c.reportLeft(ctx, p)
-		if err := errors.Join(lookErr, reportErr); err != nil {
+		if err := errors.Join(listErr, reportErr); err != nil {
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{RequeueAfter: unseenPause}, nil
@@ -56,7 +56,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	before := p.set.DeepCopy()
 	countWithDeleting(&p.set.Status, p.views)
 	p.set.Status.Capacity = new(0) // no more runners are created: jobs stay on GitHub until some can be
-	kube.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.blindnessLeft(p.set)...)
+	kube.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.unseenWhileDeleted(p.set)...)
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {

@@ -167,7 +167,7 @@ func (sim *simulation) unseen() unseen {
 	creations.observe(sim.cache)
 	if overdue := creations.overdue(sim.now()); len(overdue) > 0 {
 		existing, err := sim.list()
-		creations.looked(overdue, existing, err, sim.now())
+		creations.noteListed(overdue, existing, err, sim.now())
 	}
 	return creations.unseen(sim.now())
 }

@@ -20,7 +20,7 @@ func (sim *simulation) rest(t *testing.T, p *plan) {
 		former, p = p, sim.planned() // the error of the creations brings another pass at once
 	}
 	limit := longestRest
-	if due := kube.EarlierOf(p.requeueAt, sim.state.creations.lookDue()); !due.IsZero() {
+	if due := kube.EarlierOf(p.requeueAt, sim.state.creations.listDueAt()); !due.IsZero() {
 		limit = min(limit, due.Sub(sim.now())-time.Millisecond)
 	}
 	if limit <= 0 {

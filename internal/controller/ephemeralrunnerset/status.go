@@ -135,8 +135,8 @@ func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Con
 		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server does not take the set's runners, which is tried again: %s: correct what it names in the AutoscalingRunnerSet, or what refuses it in namespace %s",
 			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
-	case !f.isDegraded() && h.creations.blind():
-		return h.creations.blindness(set.Namespace)
+	case !f.isDegraded() && h.creations.hasUnseen():
+		return h.creations.unseenCondition(set.Namespace)
 	case !f.isDegraded():
 		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
 	}

@@ -19,10 +19,10 @@ import (
 func (f *fixture) passesFor(during time.Duration) int {
 	f.Helper()
 	before := f.requests["list"]
-	for range during / lookPeriod {
-		controllertest.Elapse(lookPeriod / 2)
+	for range during / listPeriod {
+		controllertest.Elapse(listPeriod / 2)
 		_, _ = f.pass()
-		controllertest.Elapse(lookPeriod / 2)
+		controllertest.Elapse(listPeriod / 2)
 		_, _ = f.pass()
 	}
 	return f.requests["list"] - before
@@ -70,8 +70,8 @@ func TestNothingIsMadeAgainWhileRunnersCannotBeListed(t *testing.T) {
 		if _, err := f.pass(); !apierrors.IsForbidden(err) {
 			t.Errorf("the pass has the error %v", err)
 		}
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > lookPeriod {
-			t.Errorf("again in %s, want at most %s", requeueAfter, lookPeriod)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter <= 0 || requeueAfter > listPeriod {
+			t.Errorf("again in %s, want at most %s", requeueAfter, listPeriod)
 		}
 		if lists := f.passesFor(10 * time.Minute); lists == 0 || lists > 10*2 {
 			t.Errorf("%d lists in ten minutes, want no more than two a minute", lists)
