@@ -52,9 +52,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 // noteBusy remembers, for mayHaveJob, that GitHub has refused to remove the registration because of a job: the call that was refused
 // is replaced by the next.
 func (c *Controller) noteBusy(p *pass) {
-	if failure := c.removal(p).failure; failure != nil && failure.kind == failureBusy {
-		p.memory.busy = true
-	}
+	p.memory.busy = p.memory.busy || c.removal(p).busy()
 }
 
 // observeFinalizing gathers what a finalization depends on.
@@ -71,7 +69,7 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 	return &finalizing{
 		pod: pod, bound: p.pod != nil && p.pod.Spec.NodeName != "", mayHaveJob: p.mayHaveJob(), completed: p.spent() && !p.died(),
 		registered: !c.unregistered(p), provisioning: provisioning.running,
-		unseen: provisioning.known && provisioning.failure == nil && !p.hadPod() &&
+		unseen: provisioning.succeeded() && !p.hadPod() &&
 			now.Before(provisioning.finishedAt.Add(unseenFinalizingTimeout)),
 		removal: removal, podDueAt: p.podDueAt(now), keptReported: p.keptReported(), deletion: p.memory.deletion, now: now,
 	}
@@ -100,7 +98,7 @@ func isOurs(finalizer string) bool {
 
 // reportUnanswered says once, by an Event, that the deletion waits for GitHub, and why it does not answer.
 func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *finalizing) {
-	if failure := o.removal.failure; failure != nil && failure.kind != failureBusy && !p.memory.unansweredReported {
+	if failure := o.removal.failure; failure != nil && !o.removal.busy() && !p.memory.unansweredReported {
 		p.memory.unansweredReported = true
 		c.record(ctx, p, removalUnanswered(o.mayHaveJob, failure.message))
 	}

@@ -146,37 +146,61 @@ func recordedRunnerID(status *v1alpha1.EphemeralRunnerStatus) int {
 	return 0
 }
 
-// see notes what this pass sees for the first time. A pod whose failure is noted says nothing about the present attempt.
+// see notes what this pass sees for the first time.
 func (m *memory) see(p *pass, now time.Time) {
 	m.pod.see(p.pod, now)
-	if p.pod != nil {
-		if !failureNoted(p.EphemeralRunner, p.pod.UID) && !kube.IsStale(p.EphemeralRunner, m.writtenVersion) {
-			// A pod that names none is ARC's, which writes the status before it makes the pod.
-			m.runnerID = runnerIDOf(p.pod, cmp.Or(m.runnerID, p.Status.RunnerID))
-			m.noteStart(p.pod, now)
-		}
-	}
+	m.seeStart(p, now)
 	p.outcome = outcomeOf(p.pod, m.apiServerTime(p.pod, now))
-	if p.outcome.over() && m.ending != podSucceeded {
-		m.ending = p.outcome.state
+	m.seeEnd(p.outcome, now)
+	if !p.DeletionTimestamp.IsZero() {
+		m.shared.abandon()
+		m.deletion.see(p.outcome.state == podRunning, p.pod == nil || m.pod.left, now)
 	}
-	if !m.startedAt.IsZero() && (p.outcome.over() || p.outcome.state == podMissing) {
-		kube.SetIfZero(&m.endedAt, now)
-	}
-	if p.DeletionTimestamp.IsZero() {
+}
+
+// seeStart notes what the pod says about the start of the present attempt: nothing once its failure is noted.
+func (m *memory) seeStart(p *pass, now time.Time) {
+	if p.pod == nil || failureNoted(p.EphemeralRunner, p.pod.UID) || kube.IsStale(p.EphemeralRunner, m.writtenVersion) {
 		return
 	}
-	m.shared.abandon()
-	kube.SetIfZero(&m.deletingAt, now)
-	if p.outcome.state != podRunning {
-		kube.SetIfZero(&m.stoppedAt, now)
-	} else {
-		m.stoppedAt = time.Time{} // it was about to start
+	// A pod without the annotation is ARC's, which writes the status before it creates the pod.
+	m.runnerID = runnerIDOf(p.pod, cmp.Or(m.runnerID, p.Status.RunnerID))
+	status := runnerStatus(p.pod)
+	if isRunning(p.pod, status) {
+		kube.SetIfZero(&m.startedAt, now)
+		return
 	}
-	if p.pod == nil || m.pod.left {
-		kube.SetIfZero(&m.podGoneAt, now)
-	} else {
-		m.podGoneAt = time.Time{}
+	_, found := blocked(p.pod, status)
+	m.blockedAt = since(m.blockedAt, found, now) // a container that is blocked later gets the full time to recover
+}
+
+// seeEnd notes how and when the present attempt ended. That the runner exited with 0 is never overwritten.
+func (a *attempt) seeEnd(o outcome, now time.Time) {
+	if o.over() && a.ending != podSucceeded {
+		a.ending = o.state
+	}
+	if !a.startedAt.IsZero() && (o.over() || o.state == podMissing) {
+		kube.SetIfZero(&a.endedAt, now)
+	}
+}
+
+// see notes since when the runner is being deleted, its container does not run, and its pod is gone. The container may have
+// been about to start, and a pod may appear late.
+func (d *deletion) see(running, gone bool, now time.Time) {
+	kube.SetIfZero(&d.deletingAt, now)
+	d.stoppedAt = since(d.stoppedAt, !running, now)
+	d.podGoneAt = since(d.podGoneAt, gone, now)
+}
+
+// since returns when a condition that holds began: now if it is new. It returns zero if the condition does not hold.
+func since(began time.Time, holds bool, now time.Time) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case began.IsZero():
+		return now
+	default:
+		return began
 	}
 }
 
@@ -204,19 +228,6 @@ func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 		deletingAt = m.pod.deletingAt
 	}
 	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - kube.GracePeriod(pod))
-}
-
-func (m *memory) noteStart(pod *corev1.Pod, now time.Time) {
-	status := runnerStatus(pod)
-	if isRunning(pod, status) {
-		kube.SetIfZero(&m.startedAt, now)
-		return
-	}
-	if _, found := blocked(pod, status); found {
-		kube.SetIfZero(&m.blockedAt, now)
-	} else {
-		m.blockedAt = time.Time{} // what blocks another container later has its own time to pass
-	}
 }
 
 // newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.

@@ -69,7 +69,7 @@ func (o *observation) withPod(pod outcome) *observation {
 
 // deregistered reports whether GitHub has removed the registration at our request, which proves that there is no job.
 func (o *observation) deregistered() bool {
-	return !o.runner.Status.HadJob() && o.removal.known && !o.removal.running && o.removal.failure == nil
+	return !o.runner.Status.HadJob() && o.removal.succeeded()
 }
 
 // observe gathers what a decision depends on.
@@ -143,11 +143,11 @@ func (p *pass) podDueAt(now time.Time) time.Time {
 		return time.Time{}
 	}
 	deleting := p.memory.pod.deletingAt
-	since := deleting
+	start := deleting
 	if noted, known := p.Status.Failures[string(p.pod.UID)]; known && !noted.After(now) {
-		since = noted.Time
+		start = noted.Time
 	}
-	return kube.LaterOf(since.Add(pendingTimeout(p.EphemeralRunner)), deleting.Add(kube.GracePeriod(p.pod)+stuckAfter))
+	return kube.LaterOf(start.Add(pendingTimeout(p.EphemeralRunner)), deleting.Add(kube.GracePeriod(p.pod)+stuckAfter))
 }
 
 // progressOf returns what became of a call.
@@ -160,7 +160,7 @@ func progressOf[R any](call pool.Call[R], known bool) progress {
 		p.failure = &failure{reason: "CallFailed", message: call.Err.Error()}
 	}
 	p.retryAt = call.Finished.Add(kube.ExponentialBackoff(minRetryAfter, maxRetryAfter, call.Failures))
-	if p.failure.kind == failureBusy {
+	if p.busy() {
 		p.retryAt = call.Finished.Add(busyRetryAfter)
 	}
 	if p.failure.allowedAt.After(p.retryAt) {

@@ -79,6 +79,11 @@ type decision struct {
 	requeueAt  time.Time
 }
 
+// decide returns the decision to take a step because of what became of the pod.
+func (o outcome) decide(s step) decision {
+	return decision{step: s, reason: o.reason, message: o.message}
+}
+
 // progress is how far a call has got.
 type progress struct {
 	known, running bool
@@ -87,10 +92,16 @@ type progress struct {
 	retryAt        time.Time // when it may be repeated after a failure
 }
 
+// busy reports whether GitHub refused because the runner has a job.
+func (p progress) busy() bool { return p.failure != nil && p.failure.kind == failureBusy }
+
+// succeeded reports whether the call has ended well.
+func (p progress) succeeded() bool { return p.known && !p.running && p.failure == nil }
+
 // askAgain reports whether the call is to be made now, and otherwise when: zero where it is under way or has succeeded.
 func (p progress) askAgain(now time.Time) (ask bool, at time.Time) {
 	switch {
-	case p.running || p.known && p.failure == nil:
+	case p.running || p.succeeded():
 		return false, time.Time{}
 	case now.Before(p.retryAt):
 		return false, p.retryAt
@@ -142,7 +153,7 @@ func plan(o *observation) decision {
 	case podSucceeded:
 		return planSucceeded(o)
 	case podOutdated:
-		return decision{step: stepOutdate, reason: o.pod.reason, message: o.pod.message}
+		return o.pod.decide(stepOutdate)
 	case podNeverStarted:
 		return planEnded(o)
 	case podFailed:
@@ -309,9 +320,9 @@ func planExited(o *observation) decision {
 func planFailed(o *observation) decision {
 	switch {
 	case o.runner.Status.HadJob():
-		return decision{step: stepFail, reason: o.pod.reason, message: o.pod.message}
-	case o.removal.failure != nil && o.removal.failure.kind == failureBusy:
-		return decision{step: stepFailBusy, reason: o.pod.reason, message: o.pod.message}
+		return o.pod.decide(stepFail)
+	case o.removal.busy():
+		return o.pod.decide(stepFailBusy)
 	default:
 		return planDeregistered(o)
 	}
@@ -335,9 +346,11 @@ func planDeregistered(o *observation) decision {
 func planRetry(o *observation, how step) decision {
 	firstInRow := o.wasUp() && o.pod.disrupted
 	if !firstInRow && len(o.runner.Status.Failures) >= len(retryBackoff) {
-		return decision{step: stepFail, reason: o.pod.reason, message: o.pod.message}
+		return o.pod.decide(stepFail)
 	}
-	return decision{step: how, reason: o.pod.reason, message: o.pod.message, firstInRow: firstInRow}
+	d := o.pod.decide(how)
+	d.firstInRow = firstInRow
+	return d
 }
 
 // wasUp reports whether the present attempt has shown that the runner works as it is written. Idle runners may live for weeks,

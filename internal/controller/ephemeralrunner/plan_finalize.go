@@ -2,6 +2,8 @@ package ephemeralrunner
 
 import (
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -93,7 +95,7 @@ func (o *finalizing) nothingLeft() bool {
 
 // noMoreJobs reports whether the runner can't get a job any more, or has had its own.
 func (o *finalizing) noMoreJobs() bool {
-	return o.completed || !o.registered || o.removal.known && !o.removal.running && o.removal.failure == nil
+	return o.completed || !o.registered || o.removal.succeeded()
 }
 
 // mayRun reports whether the runner may be at work, whatever its pod's status says: a kubelet reports a start some
@@ -129,41 +131,28 @@ func (f *finalization) planRemoveFinalizers(o *finalizing, noMoreJobs bool) {
 func planDraining(o *finalizing) finalization {
 	var f finalization
 	f.planDeregister(o)
-	if o.removal.failure != nil && o.removal.failure.kind == failureBusy {
+	switch deadline := o.deletingAt.Add(answerTimeout); {
+	case o.removal.busy() || o.mayHaveJob:
 		f.reportDraining = true
-		return f
-	}
-	deadline := o.deletingAt.Add(answerTimeout)
-	if o.mayHaveJob {
-		f.reportDraining = true
-		return f
-	}
-	if !o.now.Before(deadline) {
+	case o.now.Before(deadline):
+		f.requeueBy(deadline)
+	default:
 		f.deleteChildren, f.forced = true, true
-		return f
 	}
-	f.requeueBy(deadline)
 	return f
 }
 
 // planDeregister has GitHub asked to remove the registration, unless that is under way or it is too early to ask
 // again. That the runner was busy while it ran says nothing once its container has stopped.
 func (f *finalization) planDeregister(o *finalizing) {
-	wasBusy := o.removal.failure != nil && o.removal.failure.kind == failureBusy
-	if wasBusy && o.removal.finishedAt.Before(o.stoppedAt) {
+	if o.removal.busy() && o.removal.finishedAt.Before(o.stoppedAt) {
 		f.deregister = true
 		return
 	}
 	ask, at := o.removal.askAgain(o.now)
 	f.deregister = ask
-	if !at.IsZero() {
-		f.requeueBy(at)
-	}
+	f.requeueBy(at)
 }
 
-// requeueBy has the runner reconciled again at t at the latest.
-func (f *finalization) requeueBy(t time.Time) {
-	if f.requeueAt.IsZero() || t.Before(f.requeueAt) {
-		f.requeueAt = t
-	}
-}
+// requeueBy has the runner reconciled again at t at the latest; zero is never.
+func (f *finalization) requeueBy(t time.Time) { f.requeueAt = kube.EarlierOf(f.requeueAt, t) }

@@ -66,11 +66,7 @@ func planStarting(o *observation, due time.Time) decision {
 // planUnbound: an unschedulable pod stays, for as long as it takes: node autoscalers would start over with a new one.
 // The status says early why it waits.
 func planUnbound(o *observation, due time.Time) decision {
-	early := o.startableAt.Add(explainAfter)
-	if due.Before(early) {
-		early = due
-	}
-	if o.now.Before(early) {
+	if early := kube.EarlierOf(o.startableAt.Add(explainAfter), due); o.now.Before(early) {
 		return decision{requeueAt: early}
 	}
 	return planReport(o, &failure{reason: o.pod.reason, message: o.pod.message}, time.Time{})
