@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxMessageLength bounds what of a foreign text goes into an error, and so into logs and conditions.
+// maxMessageLength is how many bytes of a foreign text an error quotes, and with it logs and conditions.
 const maxMessageLength = 512
 
-// Headers that name a call in GitHub's logs: the Actions service sends the first, the REST API the second.
+// Headers that identify a call in GitHub's logs. The Actions service sends the first, the REST API the second.
 const (
 	headerActivityID = "ActivityId"
 	headerRequestID  = "X-GitHub-Request-Id"
@@ -50,8 +50,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// isSecondaryLimit reports whether a 403 is the REST API's secondary limit, which need not have a header that says so: GitHub's
-// documentation asks for a minute's pause then, and its own clients recognize it by the page that it links to, or by its text.
+// isSecondaryLimit reports whether an answer is a 403 for the REST API's secondary limit, which may come without any header that
+// says so. GitHub's documentation then asks for a pause of a minute. GitHub's own clients recognize the limit by the page that the
+// answer links to, or by its text.
 func isSecondaryLimit(answer *response) bool {
 	var body errorBody
 	if answer.status != http.StatusForbidden || json.Unmarshal(answer.body, &body) != nil {
@@ -65,7 +66,7 @@ func isSecondaryLimit(answer *response) bool {
 // answer describes the last answer.
 func (x *exchange) answer() *Error {
 	message, typeName := explain(x.last)
-	// Redacted first: of a credential that is cut, the rest would stay.
+	// Redacted before it is shortened: a credential that was cut would not be found.
 	quote := func(text string) string { return shorten(x.redact(text)) }
 	failure := &Error{
 		Endpoint:   x.request.endpoint,
@@ -83,10 +84,11 @@ func (x *exchange) answer() *Error {
 	return failure
 }
 
-// hasMarkup reports whether the body is a page. Its Content-Type says nothing: some frameworks call every text, even none, HTML.
+// hasMarkup reports whether the body is markup. Its Content-Type says nothing: some frameworks declare every text HTML, even an
+// empty one.
 func (r *response) hasMarkup() bool { return bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("<")) }
 
-// redact takes the request's credential out of a foreign text: a proxy's or debugging server's error page may echo it.
+// redact removes the request's credential from a foreign text: the error page of a proxy or debugging server may echo it.
 func (x *exchange) redact(text string) string {
 	if _, secret, ok := strings.Cut(x.request.header.Get("Authorization"), " "); ok && secret != "" {
 		text = strings.ReplaceAll(text, secret, "[redacted]")
@@ -94,24 +96,24 @@ func (x *exchange) redact(text string) string {
 	return text
 }
 
-// errorBody has the keys of the service's, the REST API's and the wrapped form of errors.
+// errorBody has the keys of three forms of errors: the Actions service's, the REST API's, and the former wrapped.
 type errorBody struct {
 	Message textOrJSON `json:"message"`
 	// TypeName is the full name of the service's exception, TypeKey the short one.
 	TypeName textOrNone `json:"typeName"`
 	TypeKey  textOrNone `json:"typeKey"`
-	// Error and Details are set instead when a component in between wrapped the service's answer.
+	// Error and Details replace them if a component in between has wrapped the service's answer.
 	Error   textOrJSON `json:"error"`
 	Details textOrJSON `json:"details"`
 	// DocumentationURL is the REST API's link to the page about the failure.
 	DocumentationURL textOrNone `json:"documentation_url"`
 }
 
-// Fields of an error are decoded into these: one of an unexpected type must not hide the others.
+// The types of errorBody's fields, so that a field of an unexpected type does not hide the others.
 type (
-	// textOrNone is empty where a field is no text.
+	// textOrNone is empty if the field is not a text.
 	textOrNone string
-	// textOrJSON is the field's JSON where it is no text.
+	// textOrJSON is the field's JSON if it is not a text.
 	textOrJSON string
 )
 
@@ -134,7 +136,7 @@ func (t *textOrJSON) UnmarshalJSON(value []byte) error {
 // exception returns the name of the service's exception.
 func (b *errorBody) exception() string { return string(cmp.Or(b.TypeName, b.TypeKey)) }
 
-// explain reads what an answer says about its failure.
+// explain returns what an answer says about its failure.
 func explain(answer *response) (message, typeName string) {
 	text := strings.TrimSpace(string(answer.body))
 	if text == "" {
@@ -145,7 +147,7 @@ func explain(answer *response) (message, typeName string) {
 		return text, ""
 	}
 	if mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type")); mediaType == "text/plain" {
-		// The text is the message; but a server that names no type sends JSON as text, too, and what it means must not be lost.
+		// The text is the message. But a server that sets no Content-Type sends JSON as text too, and its meaning must not be lost.
 		return text, body.exception()
 	}
 	if body.Details != "" && body.exception() == "" {
@@ -156,7 +158,7 @@ func explain(answer *response) (message, typeName string) {
 
 var exceptionName = regexp.MustCompile(`[\w.]+Exception`)
 
-// unwrap looks for the service's own error in the details: JSON somewhere in a text, or at least an exception's name.
+// unwrap looks in Details for the service's own error: JSON somewhere in a text, or at least an exception's name.
 func (b *errorBody) unwrap() {
 	details := string(b.Details)
 	if start := strings.Index(details, "{"); start >= 0 {
@@ -172,7 +174,7 @@ func (b *errorBody) unwrap() {
 	}
 }
 
-// shortError is an error whose text may quote what is foreign. Its cause stays as it is.
+// shortError shortens the text of its cause, which may quote foreign text.
 type shortError struct{ cause error }
 
 func (e *shortError) Error() string { return shorten(e.cause.Error()) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Whatever GitHub answers to a registration, there is a usable JIT config or an error that says what was asked.
+// Whatever GitHub answers to a registration, the caller gets a usable JIT config or an error that names the call.
 func FuzzJITAnswer(f *testing.F) {
 	f.Add(`{"runner":{"id":5,"name":"r","runnerScaleSetId":7},"encodedJITConfig":"eyJ"}`)
 	f.Add(`{"runner":null,"encodedJITConfig":""}`)
@@ -29,7 +29,7 @@ func FuzzJITAnswer(f *testing.F) {
 	})
 }
 
-// A token that says nothing readable about its end is believed for a while; none makes the client panic or wait forever.
+// A token without a readable expiry is used for a while; no token makes the client panic or wait forever.
 func FuzzTokenExpiry(f *testing.F) {
 	f.Add("")
 	f.Add("a.b.c")
@@ -45,7 +45,7 @@ func FuzzTokenExpiry(f *testing.F) {
 	})
 }
 
-// Tokens are refused or kept, and never shown.
+// Tokens are refused or accepted, and never shown.
 func FuzzCredentials(f *testing.F) {
 	f.Add("ghp_abc", "", int64(0), "")
 	f.Add("", "1", int64(2), "-----BEGIN RSA PRIVATE KEY-----\n-----END RSA PRIVATE KEY-----")

@@ -14,27 +14,29 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options of a Client. All may be left out.
+// Options configure a [Client]. The zero value works.
 type Options struct {
+	// UserAgent identifies the calling program in every request.
 	UserAgent UserAgent
-	// RootCAs are the certificate authorities to trust, system's and own together, as from CertPool; nil means the system's.
+	// RootCAs are all certificate authorities to trust; [CertPool] adds some to the system's. nil means the system's.
 	RootCAs *x509.CertPool
-	// Proxy chooses the proxy for a request; nil means HTTP_PROXY, HTTPS_PROXY and NO_PROXY as they are now.
+	// Proxy returns the proxy for a request, or nil if it needs none. A nil function means HTTP_PROXY, HTTPS_PROXY and NO_PROXY, which
+	// NewClient reads once.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Logger gets renewals at info, answers and repetitions at V(1); a call whose context has a logger uses that one for the
-	// latter. No credential is ever logged.
+	// Logger receives renewals at info, and answers and repetitions at V(1). The latter go to the logger in the call's context
+	// if there is one. No credential is ever logged.
 	Logger logr.Logger
-	// Clock is for expiry and pauses; nil means the real one. Deadlines always run in real time, as contexts do.
+	// Clock tells the time for expiry and pauses; nil means the real clock. Deadlines always run in real time, as contexts do.
 	Clock clock.WithTicker
-	// OnRequest is called after every attempt, concurrently, and must not block.
+	// OnRequest is called after every attempt unless it is nil. Calls may be concurrent, and it must not block.
 	OnRequest func(RequestInfo)
 }
 
-// ErrNoCertificate says that a text holds no certificate in PEM form.
+// ErrNoCertificate is a text without a certificate in PEM form.
 var ErrNoCertificate = errors.New("no certificate in PEM form")
 
-// CertPool returns the system's certificates with those in pem added; nil, which means the system's alone, for an empty pem. It
-// fails with ErrNoCertificate.
+// CertPool returns a pool of the system's certificates and those in pem, for [Options]. If pem is empty, it returns nil: the
+// system's certificates only. It fails with ErrNoCertificate if pem is not empty and has no certificate that can be parsed.
 func CertPool(pem string) (*x509.CertPool, error) {
 	if pem == "" {
 		return nil, nil
@@ -53,17 +55,20 @@ func CertPool(pem string) (*x509.CertPool, error) {
 type RequestInfo struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
-	// StatusCode is 0 when no complete answer came; then Err says why.
+	// StatusCode is the answer's HTTP status, or 0 if no complete answer came.
 	StatusCode int
-	Duration   time.Duration
-	Err        error
-	// RateLimit is what the answer said of the credential's limit; nil where it said nothing, as the Actions service does.
+	// Duration is how long the attempt took, reading the answer included.
+	Duration time.Duration
+	// Err says why no complete answer came; nil if one did, whatever its status.
+	Err error
+	// RateLimit is the credential's limit according to the answer. It is nil if the answer has none, as those of the Actions service.
 	RateLimit *RateLimit
-	// TokenExpires is when the personal access token of the request expires; zero where the answer did not say.
+	// TokenExpires is when the request's personal access token expires (header GitHub-Authentication-Token-Expiration); zero if
+	// the answer does not say.
 	TokenExpires time.Time
 }
 
-// Status is the HTTP status as a metric's label, "none" where no complete answer came.
+// Status returns the HTTP status as a metric's label, or "none" if no complete answer came.
 func (i RequestInfo) Status() string {
 	if i.StatusCode == 0 {
 		return "none"
@@ -71,20 +76,23 @@ func (i RequestInfo) Status() string {
 	return strconv.Itoa(i.StatusCode)
 }
 
-// ShowsExpiry reports whether GitHub has accepted the credential itself, as it does once an hour: a zero TokenExpires then
-// means that it does not expire, or that GitHub keeps that to itself.
+// ShowsExpiry reports whether the attempt obtained a registration token, about once an hour: only this call carries the personal
+// access token. A zero TokenExpires then means that the token does not expire, or that GitHub does not say when.
 func (i RequestInfo) ShowsExpiry() bool {
 	return i.Endpoint == EndpointRegistrationToken && i.StatusCode >= 200 && i.StatusCode < 300
 }
 
-// RateLimit is how often a resource of the REST API may still be asked until Reset.
+// RateLimit is how many requests for a resource of the REST API are left (headers X-RateLimit-…).
 type RateLimit struct {
-	Resource  string
+	// Resource is GitHub's name for what is limited, such as "core"; "other" if GitHub's documentation does not have the name.
+	Resource string
+	// Remaining is how many requests GitHub accepts until Reset.
 	Remaining int
-	Reset     time.Time
+	// Reset is when the limit starts over, on GitHub's clock; zero if the answer does not say.
+	Reset time.Time
 }
 
-// Client talks to GitHub on behalf of one config URL with one set of credentials. It is safe for concurrent use.
+// Client talks to GitHub about one config URL, with one set of credentials. It is safe for concurrent use.
 type Client struct {
 	config     *ConfigURL
 	source     credentialSource
@@ -95,21 +103,21 @@ type Client struct {
 	observe    func(RequestInfo)
 	deadlines  deadlines
 	connection *shared[connection]
-	// renewFrom is set when the renewal of a connection that is still good has failed: the next one is tried at this time at
-	// the earliest, in Unix nanoseconds. Zero sets no limit.
+	// renewFrom is the earliest time, in Unix nanoseconds, to renew a connection that is still good. It is set when a renewal has
+	// failed; zero sets no limit.
 	renewFrom atomic.Int64
-	// reconnectFrom is set when a registration has failed: a connection that is only suspected to be outdated is replaced at
-	// this time at the earliest. As renewFrom.
+	// reconnectFrom is the earliest time to replace a connection that is only suspected to be outdated, in the same unit. It is
+	// set when a registration has failed.
 	reconnectFrom atomic.Int64
 }
 
-// deadlines are fields because tests shorten them.
+// deadlines are a field of Client because tests shorten them.
 type deadlines struct {
 	call, attempt, poll time.Duration
 }
 
-// NewClient checks its arguments and makes a client; it doesn't talk to GitHub yet. It fails with
-// *InvalidConfigURLError or ErrInvalidCredentials.
+// NewClient returns a client for the organization, repository or enterprise at configURL. It checks its arguments and does not
+// talk to GitHub yet. It fails with *InvalidConfigURLError or ErrInvalidCredentials.
 func NewClient(configURL string, credentials Credentials, options Options) (*Client, error) {
 	config, err := ParseConfigURL(configURL)
 	if err != nil {
@@ -136,5 +144,5 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 	return client, nil
 }
 
-// CloseIdleConnections lets go of connections that carry no call. Use it when a client is replaced.
+// CloseIdleConnections closes the connections that no call is using. Call it when the client is replaced.
 func (c *Client) CloseIdleConnections() { c.transport.CloseIdleConnections() }

@@ -19,42 +19,43 @@ const (
 	ScopeEnterprise   Scope = "enterprise"
 )
 
-// forceGHESVariable makes every host count as GitHub Enterprise Server. Being present is enough,
-// whatever its value: that is how users of ARC set it.
+// forceGHESVariable makes every host count as GitHub Enterprise Server. As in GitHub's own clients, its presence
+// is enough, whatever its value.
 const forceGHESVariable = "GITHUB_ACTIONS_FORCE_GHES"
 
-// ConfigURL says where runners register: the web address of an organization, repository or
-// enterprise, taken apart.
+// ConfigURL is the parsed web address of the organization, repository or enterprise at which runners register.
 type ConfigURL struct {
 	// URL is the address as configured, without leading and trailing slashes.
 	URL *url.URL
 	// Scope says which of the three names below are set.
 	Scope Scope
-	// Enterprise is set for ScopeEnterprise.
+	// Enterprise is set if Scope is ScopeEnterprise.
 	Enterprise string
-	// Organization is set for ScopeOrganization, and for ScopeRepository to the repository's owner.
+	// Organization is set if Scope is ScopeOrganization, and to the repository's owner if it is ScopeRepository.
 	Organization string
-	// Repository is set for ScopeRepository.
+	// Repository is set if Scope is ScopeRepository.
 	Repository string
-	// Hosted tells github.com and *.ghe.com from GitHub Enterprise Server: their REST addresses differ.
+	// Hosted is true for github.com and *.ghe.com, and false for GitHub Enterprise Server, whose REST API is below /api/v3. It is
+	// also false if the environment variable GITHUB_ACTIONS_FORCE_GHES is present.
 	Hosted bool
 }
 
-// InvalidConfigURLError says why a config URL can't be used.
+// InvalidConfigURLError is a config URL that can't be used.
 type InvalidConfigURLError struct {
 	// URL is the text that was given, without a user name or password.
 	URL string
-	// Reason names what is wrong with it.
+	// Reason says what is wrong with it.
 	Reason string
 }
 
-// Error implements error.
+// Error returns the reason and the valid forms.
 func (e *InvalidConfigURLError) Error() string {
 	return fmt.Sprintf("invalid config URL %q: %s; use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE",
 		e.URL, e.Reason)
 }
 
-// ParseConfigURL takes a config URL apart. It fails with *InvalidConfigURLError.
+// ParseConfigURL parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE. It
+// accepts http:// too, and ignores white space and slashes around the address. It fails with *InvalidConfigURLError.
 func ParseConfigURL(in string) (*ConfigURL, error) {
 	trimmed := strings.Trim(strings.TrimSpace(in), "/")
 	parsed, err := url.Parse(trimmed)
@@ -88,8 +89,8 @@ func problemOfAddress(u *url.URL) string {
 	return ""
 }
 
-// setScope fills in scope and names from the parts of the path and returns what is wrong with them.
-// An organization called "enterprises" can't have its repositories expressed; GitHub reserves the name.
+// setScope sets Scope and the names from the parts of the path, or returns what is wrong with them.
+// A repository of an organization called "enterprises" can't be expressed; GitHub reserves that name.
 func (c *ConfigURL) setScope(parts []string) (problem string) {
 	if slices.ContainsFunc(parts, func(part string) bool { return part == "" || part == "." || part == ".." }) {
 		return "its path has an empty or relative part"
@@ -107,8 +108,8 @@ func (c *ConfigURL) setScope(parts []string) (problem string) {
 	return ""
 }
 
-// isHosted compares the host including its port, so that github.localhost is hosted and
-// github.localhost:8080 is not: this is how a test server is told from the real thing.
+// isHosted compares the host including its port, as GitHub's own clients do: github.localhost is hosted,
+// github.localhost:8080 is not.
 func isHosted(host string) bool {
 	if _, forced := os.LookupEnv(forceGHESVariable); forced {
 		return false
@@ -118,7 +119,7 @@ func isHosted(host string) bool {
 		strings.HasSuffix(host, ".ghe.com")
 }
 
-// restURL returns the address of a call to GitHub's REST API; parts are escaped.
+// restURL returns the address of a call to GitHub's REST API. It escapes each of the path's parts.
 func (c *ConfigURL) restURL(parts ...string) *url.URL {
 	base := &url.URL{Scheme: c.URL.Scheme, Host: c.URL.Host, Path: "/api/v3"}
 	if c.Hosted {
@@ -144,7 +145,7 @@ func (c *ConfigURL) registrationTokenURL() *url.URL {
 	return c.restURL(append(owner, "actions", "runners", "registration-token")...)
 }
 
-// userinfo takes in more than a parser would: passwords that were not escaped hold slashes, too.
+// userinfo matches more than a parser would, because a password that is not escaped may contain slashes.
 var userinfo = regexp.MustCompile(`(?s)^([A-Za-z][A-Za-z0-9+.-]*://)?.*@`)
 
 func withoutUserinfo(address string) string {

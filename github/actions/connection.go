@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// renewBefore is how long before its end a token is replaced: longer than any one attempt lasts. One that lives less
-	// than twice as long is replaced in the middle of its life, or each call would get its own.
+	// renewBefore is how long before its expiry a token is renewed, as in GitHub's own client. It is longer than any attempt. A token
+	// with a lifetime of less than twice that is renewed after half of it; otherwise each call would renew it.
 	renewBefore = time.Minute
-	// unknownLifetime is assumed of an admin token that doesn't say when it ends. Hosted tokens last about an hour;
-	// a wrong guess costs one renewal more or one 401, which renews too.
+	// unknownLifetime is the assumed lifetime of an admin token that does not state its own. GitHub.com's tokens last about an
+	// hour. A wrong guess costs one renewal too many, or one 401, which also leads to a renewal.
 	unknownLifetime = 5 * time.Minute
-	// longestLifetime bounds what is believed of a token.
+	// longestLifetime is the longest lifetime that a token is believed to have.
 	longestLifetime = 24 * time.Hour
-	// renewalPause is how long a still valid token is used before a failed renewal is retried: else each call of that minute
-	// would wait for one of its own.
+	// renewalPause is how long a token that is still valid is used after its renewal has failed. Otherwise each call of its last
+	// minute would wait for a renewal of its own.
 	renewalPause = 10 * time.Second
 )
 
-// connection is where the Actions service is and the admin token for it. A renewal may change both.
+// connection is the address of the Actions service and the admin token for it. A renewal may change both.
 type connection struct {
 	serviceURL *url.URL
 	token      string
@@ -35,13 +35,13 @@ type connection struct {
 	expires time.Time
 }
 
-// renewAt is when the admin token should be replaced.
+// renewAt returns when the admin token should be renewed.
 func (c *connection) renewAt() time.Time {
 	return c.expires.Add(-min(renewBefore, c.expires.Sub(c.since)/2))
 }
 
-// currentConnection returns a connection that is good for another minute, or for half of its token's life. When the renewal
-// fails, the one there is does until its token ends.
+// currentConnection returns a connection whose token is good for another minute, or for half of its lifetime. If the renewal fails,
+// it returns the present connection until its token expires.
 func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
 	current, now := c.connection.get(), c.clock.Now()
 	switch {
@@ -50,7 +50,7 @@ func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
 	case !now.After(current.renewAt()) || now.UnixNano() < c.renewFrom.Load():
 		return current, nil
 	}
-	// A renewal that hangs goes on for others; half of the call's time is left for the call itself.
+	// The wait for a renewal that hangs leaves half of the call's time for the call itself. The renewal goes on for others.
 	limit := c.deadlines.call
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end))
@@ -62,14 +62,14 @@ func (c *Client) currentConnection(ctx context.Context) (*connection, error) {
 		return fresh, err
 	}
 	if next := now.Add(renewalPause).UnixNano(); c.renewFrom.Swap(next) < now.UnixNano() {
-		c.log.Info("The admin token could not be renewed and is used on", "expires", current.expires, "cause", err.Error())
+		c.log.Info("The admin token could not be renewed, using it until it expires", "expires", current.expires, "cause", err.Error())
 	}
 	return current, nil
 }
 
-// connectUnlessLimited returns the function that walks the chain of credentials, except while GitHub wants to be left
-// alone: every runner's call would ask again otherwise, and GitHub extends the limit of those who do. Its state needs
-// no lock because it never runs twice at a time.
+// connectUnlessLimited returns the function that walks the chain of credentials, except while GitHub is rate limiting us:
+// otherwise every runner's call would try again, and GitHub extends the limit of clients that do. The function's state
+// needs no lock because it never runs twice at a time.
 func (c *Client) connectUnlessLimited() func(context.Context, *connection) (*connection, error) {
 	var failure error
 	return func(ctx context.Context, _ *connection) (*connection, error) {
@@ -84,8 +84,8 @@ func (c *Client) connectUnlessLimited() func(context.Context, *connection) (*con
 	}
 }
 
-// connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed as
-// often as the admin token, which lasts as long.
+// connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed only to
+// renew the admin token, which lasts as long.
 func (c *Client) connect(ctx context.Context) (*connection, error) {
 	token, kind, err := c.restCredential(ctx)
 	if err != nil {
@@ -103,12 +103,12 @@ func (c *Client) connect(ctx context.Context) (*connection, error) {
 	return fresh, nil
 }
 
-// tokenAnswer is what GitHub's REST API answers where it makes tokens.
+// tokenAnswer is the REST API's answer to a request for a token.
 type tokenAnswer struct {
 	Token string `json:"token"`
 }
 
-// restCredential returns the bearer token for GitHub's REST API and what it is called.
+// restCredential returns the bearer token for GitHub's REST API, and which credential it is.
 func (c *Client) restCredential(ctx context.Context) (token, kind string, err error) {
 	if !c.source.isApp() {
 		return c.source.token, CredentialPersonalAccessToken, nil
@@ -146,8 +146,8 @@ func (c *Client) createToken(ctx context.Context, r request) (string, error) {
 	return answer.Token, nil
 }
 
-// register exchanges a registration token for the address of the Actions service and an admin token. A registration
-// token is not known to all of GitHub's replicas at once, so that 401 and 403 are worth repeating here and nowhere else.
+// register exchanges a registration token for the address of the Actions service and an admin token. GitHub's replicas do not
+// all know a new registration token at once, so 401 and 403 are worth repeating here, as GitHub's own clients do.
 func (c *Client) register(ctx context.Context, registrationToken string) (*connection, error) {
 	body, err := encode(struct {
 		URL         string `json:"url"`
@@ -182,7 +182,7 @@ func (c *Client) register(ctx context.Context, registrationToken string) (*conne
 	return &connection{serviceURL: service, token: answer.Token, since: now, expires: expiry(answer.Token, given.header, now)}, nil
 }
 
-// callREST makes a POST to GitHub's REST API.
+// callREST sends a POST to GitHub's REST API.
 func (c *Client) callREST(ctx context.Context, r request, result any) (*response, error) {
 	r.method, r.timeout, r.retries = http.MethodPost, c.deadlines.attempt, maxRetries
 	answer, err := c.exchange(ctx, r)
@@ -200,7 +200,7 @@ func (c *Client) restHeader(authorization, contentType string) http.Header {
 	}
 }
 
-// expiryClaim reads no other claim: one of an unexpected type would hide this one.
+// expiryClaim has no other claim, because one of an unexpected type would hide this one.
 type expiryClaim struct {
 	ExpiresAt *jwt.NumericDate `json:"exp"`
 }
@@ -208,8 +208,8 @@ type expiryClaim struct {
 // Valid implements jwt.Claims.
 func (expiryClaim) Valid() error { return nil }
 
-// expiry reads when a token ends that came with this header, without verifying it: that is GitHub's business. Tokens that
-// don't say so, or are no JWT at all, get unknownLifetime.
+// expiry returns when a token expires that came in an answer with this header. It does not verify the token; that is up to GitHub.
+// A token that is not a JWT or has no expiry gets unknownLifetime.
 func expiry(token string, header http.Header, now time.Time) time.Time {
 	var claims expiryClaim
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil {

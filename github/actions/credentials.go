@@ -9,7 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// Credentials authenticate to GitHub's REST API: a personal access token or a GitHub App, exactly one of them.
+// Credentials authenticate to GitHub's REST API. Exactly one of the fields must be set. Printing or logging them shows no secret.
 type Credentials struct {
 	// Token is a personal access token, classic or fine-grained.
 	Token string
@@ -17,24 +17,30 @@ type Credentials struct {
 	App *AppCredentials
 }
 
-// AppCredentials are those of a GitHub App.
+// AppCredentials are the credentials of a GitHub App.
 type AppCredentials struct {
-	// ID is the app's numeric id or its client id.
+	// ID is the app's numeric ID or its client ID.
 	ID string
-	// InstallationID is that of the app's installation in the organization or repository.
+	// InstallationID is the ID of the app's installation in the organization or repository.
 	InstallationID int64
-	// PrivateKey is an RSA key in PEM form, PKCS#1 or PKCS#8.
+	// PrivateKey is the app's RSA key in PEM form, PKCS#1 or PKCS#8.
 	PrivateKey string
 }
 
-// Names of the credentials in the chain, as Error.Credential has them.
+// Names of the credentials in the chain, for [Error.Credential].
 const (
+	// CredentialPersonalAccessToken is [Credentials.Token].
 	CredentialPersonalAccessToken = "personal access token"
-	CredentialApp                 = "GitHub App key"
-	CredentialInstallationToken   = "installation access token"
-	CredentialRegistrationToken   = "registration token"
-	CredentialAdminToken          = "admin token"
-	CredentialQueueToken          = "message queue token"
+	// CredentialApp is the JWT that the key of [Credentials.App] signs. It is exchanged for an installation access token.
+	CredentialApp = "GitHub App key"
+	// CredentialInstallationToken is what an app uses in place of a personal access token. GitHub lets it live for an hour.
+	CredentialInstallationToken = "installation access token"
+	// CredentialRegistrationToken is exchanged for the address of the Actions service and an admin token.
+	CredentialRegistrationToken = "registration token"
+	// CredentialAdminToken authorizes calls to the Actions service. It is a JWT, and its claim exp says how long it lives.
+	CredentialAdminToken = "admin token"
+	// CredentialQueueToken authorizes a session's polls, deletions and acquisitions. Observed to live for 50 to 60 min.
+	CredentialQueueToken = "message queue token"
 )
 
 var credentialAdvice = map[string]string{
@@ -43,13 +49,13 @@ var credentialAdvice = map[string]string{
 	CredentialApp: "check the app's id, the installation id, that the private key belongs to the app, and this machine's clock",
 	CredentialInstallationToken: "check that the app is installed there and may write self-hosted runners (organization) " +
 		"or administration (repository); also check the config URL",
-	CredentialRegistrationToken: "GitHub issued it a moment ago; if this lasts, check that the config URL names what the token was made for " +
+	CredentialRegistrationToken: "GitHub issued it a moment ago; if this persists, check that the config URL names what the token was made for " +
 		"and that self-hosted runners are allowed there",
 	CredentialAdminToken: "check that the personal access token or GitHub App was not revoked",
 	CredentialQueueToken: "the session may be gone",
 }
 
-// Validate says whether the credentials are complete and well-formed. It fails with ErrInvalidCredentials.
+// Validate checks that the credentials are complete and well-formed, without asking GitHub. It fails with ErrInvalidCredentials.
 func (c Credentials) Validate() error {
 	_, err := c.source()
 	return err
@@ -57,7 +63,7 @@ func (c Credentials) Validate() error {
 
 // source checks the credentials and prepares them for use.
 func (c Credentials) source() (credentialSource, error) {
-	token := strings.TrimSpace(c.Token) // files and Secrets like to end in a newline
+	token := strings.TrimSpace(c.Token) // files and Secrets often end in a newline
 	switch {
 	case token != "" && c.App != nil:
 		return credentialSource{}, fmt.Errorf("%w: both a personal access token and a GitHub App are given; give one", ErrInvalidCredentials)
@@ -66,7 +72,7 @@ func (c Credentials) source() (credentialSource, error) {
 	case token == "":
 		return credentialSource{}, fmt.Errorf("%w: give a personal access token or a GitHub App", ErrInvalidCredentials)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return credentialSource{}, fmt.Errorf("%w: the personal access token holds white space or other characters that no token has; copy it again", ErrInvalidCredentials)
+		return credentialSource{}, fmt.Errorf("%w: the personal access token contains white space or other characters that no token has; copy it again", ErrInvalidCredentials)
 	}
 	return credentialSource{token: token}, nil
 }
@@ -87,7 +93,7 @@ func (a *AppCredentials) source() (credentialSource, error) {
 	return credentialSource{appID: id, installationID: a.InstallationID, appKey: key}, nil
 }
 
-// credentialSource is what the chain of credentials begins with: token, or the three others.
+// credentialSource is the first link of the chain of credentials: either token, or the three other fields.
 type credentialSource struct {
 	token          string
 	appID          string
@@ -97,8 +103,8 @@ type credentialSource struct {
 
 func (s credentialSource) isApp() bool { return s.appKey != nil }
 
-// appToken signs the token that authenticates as the app. It is dated back 60 s because GitHub refuses tokens from
-// the future, and ends 9 min after that: GitHub allows 10.
+// appToken returns the JWT that authenticates as the app. It is backdated by 60 s because GitHub refuses tokens from
+// the future, and expires 9 min after that, because GitHub allows at most 10.
 func (s credentialSource) appToken(now time.Time) (string, error) {
 	issued := now.Add(-time.Minute)
 	claims := jwt.RegisteredClaims{

@@ -9,36 +9,41 @@ import (
 	"time"
 )
 
-// What callers decide by. Those that end in NotFound also match ErrNotFound.
+// Sentinel errors, to be matched with errors.Is.
 var (
-	// ErrNotFound is any answer that says that the thing in question does not exist.
-	ErrNotFound            = errors.New("not found")
-	ErrRunnerNotFound      = fmt.Errorf("runner %w", ErrNotFound)
-	ErrScaleSetNotFound    = fmt.Errorf("scale set %w", ErrNotFound)
+	// ErrNotFound is any answer that says that something does not exist. All errors whose names end in NotFound match it.
+	ErrNotFound = errors.New("not found")
+	// ErrRunnerNotFound is a runner that is not registered, or no longer.
+	ErrRunnerNotFound = fmt.Errorf("runner %w", ErrNotFound)
+	// ErrScaleSetNotFound is a scale set that does not exist. GitHub was observed to delete those unused for some days.
+	ErrScaleSetNotFound = fmt.Errorf("scale set %w", ErrNotFound)
+	// ErrRunnerGroupNotFound is a runner group that does not exist, or that the credentials can't see.
 	ErrRunnerGroupNotFound = fmt.Errorf("runner group %w", ErrNotFound)
 	// ErrSessionNotFound is a session that expired or was evicted: create a new one.
 	ErrSessionNotFound = fmt.Errorf("session %w", ErrNotFound)
 
-	ErrRunnerExists   = errors.New("runner name is taken")
+	// ErrRunnerExists is a runner's name that is already registered in its organization, repository or enterprise.
+	ErrRunnerExists = errors.New("runner name is taken")
+	// ErrScaleSetExists is a scale set's name that is already used in its runner group.
 	ErrScaleSetExists = errors.New("scale set name is taken")
-	// ErrSessionConflict says that the scale set has a session already, be it of the same owner. There is no taking
-	// over; an abandoned session was seen to free itself between 60 and 91 s.
+	// ErrSessionConflict is a scale set that already has a session, even one of the same owner. A session can't be taken over.
+	// GitHub was observed to end an abandoned one after 60 to 91 s.
 	ErrSessionConflict = errors.New("another session of the scale set is open")
-	// ErrJobStillRunning says that a runner has a job and was not removed.
+	// ErrJobStillRunning is a runner that was not removed because it has a job.
 	ErrJobStillRunning = errors.New("the runner has a job")
-	// ErrUnauthorized is a refused credential; Error.Credential says which.
+	// ErrUnauthorized is a refused credential; [Error.Credential] says which.
 	ErrUnauthorized = errors.New("credential refused")
-	// ErrInvalidCredentials are credentials that can't work, found without asking GitHub.
+	// ErrInvalidCredentials is a set of credentials that can't work, which is known without asking GitHub.
 	ErrInvalidCredentials = errors.New("invalid credentials")
-	// ErrForeignAnswer is an answer in markup, which neither the Actions service nor the REST API gives: it is that of a proxy,
+	// ErrForeignAnswer is an answer in markup. Neither the Actions service nor the REST API sends any, so it comes from a proxy,
 	// gateway or firewall on the way and says nothing about what was asked for.
-	ErrForeignAnswer = errors.New("the answer is not of GitHub's API")
-	// ErrTruncated is an answer that broke off.
+	ErrForeignAnswer = errors.New("the answer did not come from GitHub's API")
+	// ErrTruncated is an answer that ends too early.
 	ErrTruncated = errors.New("the answer was cut short")
 )
 
-// exceptions maps the service's exception names to what they mean. Names are matched by substring because the
-// service sends them with a namespace and an assembly that changed over time; status codes differ between versions.
+// exceptions maps the service's exception names to what they mean. Names are matched by substring because the service sends them
+// with a namespace and an assembly, which have changed over time. Their status codes differ between versions.
 var exceptions = []struct {
 	name    string
 	meaning error
@@ -52,38 +57,39 @@ var exceptions = []struct {
 	{"RunnerScaleSetExistsException", ErrScaleSetExists},
 }
 
-// Error is an unsuccessful answer from GitHub. errors.Is matches it with the sentinels above.
+// Error is an unsuccessful answer from GitHub. errors.Is matches it with the sentinels above, by its exception or else its status.
 type Error struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
 	// StatusCode is the HTTP status of the last attempt.
 	StatusCode int
-	// TypeName is the name of the service's exception, empty when it gave none.
+	// TypeName is the name of the Actions service's exception, such as GitHub.DistributedTask.WebApi.TaskAgentNotFoundException. It
+	// is empty if the answer names none.
 	TypeName string
-	// Message is GitHub's own explanation, at most maxMessageLength bytes of it.
+	// Message is GitHub's own explanation, cut after 512 bytes.
 	Message string
 	// ActivityID and RequestID identify the call in GitHub's logs (headers ActivityId and X-GitHub-Request-Id).
 	ActivityID string
 	RequestID  string
-	// Credential names the credential that the call carried, one of the Credential… constants.
+	// Credential is the credential that the call carried, one of the Credential… constants.
 	Credential string
-	// RetryAt is when the answer, which speaks of no rate limit, wants the call to be repeated, at most a minute ahead; zero where
-	// it does not say.
+	// RetryAt is when to repeat the call according to an answer that is not a rate limit, at most a minute ahead. It is zero if the
+	// answer does not say.
 	RetryAt time.Time
 
-	// rateLimited keeps a 403 that means "later" from being taken for a refused credential.
+	// rateLimited keeps a 403 that means "later" from being treated as a refused credential.
 	rateLimited bool
-	// webPage is an answer in markup.
+	// webPage is set if the answer is markup.
 	webPage bool
-	// renewed is set when the credential was renewed before the call, because GitHub had refused the one before.
+	// renewed is set if the credential was renewed for this call, because GitHub had refused the previous one.
 	renewed bool
-	// redirect is where the answer wanted the call to go on as a GET, empty where it did not.
+	// redirect is the address that the answer redirects to with a GET, empty if it does not.
 	redirect string
 }
 
-const webPageAdvice = "; a web page is no answer of GitHub's API: check the proxy or gateway on the way and the config URL"
+const webPageAdvice = "; a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the config URL"
 
-// Error names the call, the answer, GitHub's reason, the ids to quote to GitHub's support, and what to check.
+// Error names the call, the answer, GitHub's reason, the IDs to quote to GitHub's support, and what to check.
 func (e *Error) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: GitHub answered %d %s: %s", describe(e.Endpoint), e.StatusCode, http.StatusText(e.StatusCode), e.Message)
@@ -107,7 +113,7 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// Is reports whether the answer means target.
+// Is reports whether the answer means target, one of the sentinels.
 func (e *Error) Is(target error) bool {
 	meaning := e.meaning()
 	return meaning != nil && errors.Is(meaning, target)
@@ -124,7 +130,7 @@ func (e *Error) meaning() error {
 	}
 	switch {
 	case e.StatusCode == http.StatusUnauthorized:
-		return ErrUnauthorized // renewing the credential costs little, whoever has refused it
+		return ErrUnauthorized // whoever refused the credential: renewing it costs little
 	case e.webPage:
 		return ErrForeignAnswer
 	}
@@ -153,19 +159,21 @@ func (e *Error) advice() string {
 	return advice
 }
 
-// RateLimitedError says that GitHub wants to be left alone until a moment that lies beyond the call's deadline, or
-// still did after the last repetition. It wraps the answer's *Error.
+// RateLimitedError says that GitHub is rate limiting the caller: the limit ends after the call's deadline, or still held at the last
+// attempt. It wraps the answer's *Error. By GitHub's documentation a limit is a 429, or a 403 with Retry-After, with
+// X-RateLimit-Remaining: 0 or with the text of the secondary limit.
 type RateLimitedError struct {
+	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
-	// Until is the earliest moment at which asking again makes sense.
+	// Until is the earliest time at which it makes sense to repeat the call.
 	Until time.Time
-	// Assumed is set when GitHub did not say when that is: a caller with back-off of its own may go by that instead.
+	// Assumed is set if GitHub did not name that time and Until is a minute ahead. A caller may follow its own back-off instead.
 	Assumed bool
-	// Err is the answer, with status and request ids.
+	// Err is the answer, with its status and request IDs.
 	Err error
 }
 
-// Error implements error.
+// Error says until when GitHub limits the caller, if it said so, and what it answered.
 func (e *RateLimitedError) Error() string {
 	if e.Assumed {
 		return fmt.Sprintf("rate limited by GitHub, which did not say until when: %v", e.Err)
@@ -176,58 +184,61 @@ func (e *RateLimitedError) Error() string {
 // Unwrap returns the answer.
 func (e *RateLimitedError) Unwrap() error { return e.Err }
 
-// RetryAt is when a call that failed with err may be repeated: at the time that suits the caller, or when GitHub, or a gateway that
-// answers 503 in its place, wants to be asked again, whichever is later. That of a gateway is at most a minute ahead.
-func RetryAt(err error, suits time.Time) time.Time {
-	if limited, ok := errors.AsType[*RateLimitedError](err); ok && limited.Until.After(suits) {
+// RetryAt returns when a call that failed with err may be repeated: at earliest, or later if GitHub said so, or a gateway that
+// answered 503 in its place. A gateway is believed for at most a minute.
+func RetryAt(err error, earliest time.Time) time.Time {
+	if limited, ok := errors.AsType[*RateLimitedError](err); ok && limited.Until.After(earliest) {
 		return limited.Until
 	}
-	if answer, ok := errors.AsType[*Error](err); ok && answer.RetryAt.After(suits) {
+	if answer, ok := errors.AsType[*Error](err); ok && answer.RetryAt.After(earliest) {
 		return answer.RetryAt
 	}
-	return suits
+	return earliest
 }
 
-// NamesException reports whether an answer named an exception of the service, which nobody on the way to it does.
+// NamesException reports whether err is an answer that names an exception of the Actions service. Such an answer comes from the
+// service itself, never from a proxy or gateway on the way.
 func NamesException(err error) bool {
 	answer, ok := errors.AsType[*Error](err)
 	return ok && answer.TypeName != ""
 }
 
-// LacksReadByID reports whether GetRunnerScaleSetByID failed as it does at a service that doesn't have this call, which ARC never
-// makes. GitHub, which has it, names the exception where it lacks the scale set.
+// LacksReadByID reports whether [Client.GetRunnerScaleSetByID] failed because the service does not have this call. ARC never makes
+// it, so a server that stands in for GitHub may lack it. GitHub has it, and names an exception if it lacks the scale set.
 func LacksReadByID(err error) bool {
 	answer, ok := errors.AsType[*Error](err)
 	return ok && answer.Endpoint == EndpointGetScaleSet && answer.TypeName == "" &&
 		slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, answer.StatusCode)
 }
 
-// IsRejected reports whether GitHub refused the call itself, so that repeating it is of no use. 408 does not count: a proxy
-// sends it about a poll that was held.
+// IsRejected reports whether GitHub refused the call itself (4xx), so that repeating it is useless. 408 does not count, because
+// proxies send it about a poll that is held; nor does ErrForeignAnswer.
 func IsRejected(err error) bool {
 	answer, ok := errors.AsType[*Error](err)
 	return ok && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusRequestTimeout && !errors.Is(err, ErrForeignAnswer)
 }
 
-// NetworkError says that no complete answer came: GitHub, a proxy or the network between is at fault, or the call's
-// time was up. It wraps the cause, and the last complete answer if an earlier attempt had one.
+// NetworkError says that no complete answer came, because of GitHub, a proxy, the network in between, or the end of the call's
+// time. It wraps the cause, and the last complete answer if an earlier attempt had one.
 type NetworkError struct {
+	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
-	Method   string
-	// URL has no query and no user name or password.
+	// Method is the HTTP method.
+	Method string
+	// URL is the address without its query, user name and password.
 	URL string
-	// Attempts that were made, 1 and up.
+	// Attempts is how many attempts were made, at least 1.
 	Attempts int
 	// Err is the cause.
 	Err error
-	// LastAnswer is nil unless an earlier attempt was answered.
+	// LastAnswer is the answer to an earlier attempt, nil if there was none.
 	LastAnswer *Error
 
 	// text is the cause's text without secrets.
 	text string
 }
 
-// Error implements error.
+// Error names the call, the last attempt and its cause, and the last answer if there was one.
 func (e *NetworkError) Error() string {
 	text := fmt.Sprintf("%s: %s %s: attempt %d: %s", describe(e.Endpoint), e.Method, e.URL, e.Attempts, e.text)
 	if e.LastAnswer != nil {
@@ -244,19 +255,21 @@ func (e *NetworkError) Unwrap() []error {
 	return []error{e.Err, e.LastAnswer}
 }
 
-// TimeoutError says which of this client's deadlines passed. It matches context.DeadlineExceeded.
+// TimeoutError says that one of this client's deadlines passed. It matches context.DeadlineExceeded.
 type TimeoutError struct {
 	// After is the time that was allowed.
 	After time.Duration
 }
 
-// UnexpectedResponseError is a success that lacks what the protocol promises. It matches ErrForeignAnswer where it is a web page.
+// UnexpectedResponseError is a success that lacks what the protocol promises. It matches ErrForeignAnswer if it is a web page.
 type UnexpectedResponseError struct {
+	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
-	Err      error
+	// Err says what is wrong with the answer.
+	Err error
 }
 
-// Error implements error. A web page, which says itself what to check, is not called GitHub's.
+// Error names the call and what is wrong with its answer. It does not blame GitHub for a web page.
 func (e *UnexpectedResponseError) Error() string {
 	if errors.Is(e.Err, ErrForeignAnswer) {
 		return fmt.Sprintf("%s: %v", describe(e.Endpoint), e.Err)
@@ -280,7 +293,7 @@ func unexpected(endpoint string, err error) error {
 	return &UnexpectedResponseError{Endpoint: endpoint, Err: err}
 }
 
-// ignore returns err, or nil when it means harmless.
+// ignore returns err, or nil if it matches harmless.
 func ignore(harmless, err error) error {
 	if errors.Is(err, harmless) {
 		return nil

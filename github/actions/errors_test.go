@@ -67,7 +67,7 @@ var sorted = cmp.Transformer("set", func(names []string) map[string]bool {
 	return set
 })
 
-// A 409 may have another reason than the name: what GitHub says goes with the error, for whoever finds nothing of that name.
+// A 409 may have another cause than the name, so the error carries what GitHub said.
 func TestATakenNameKeepsWhatGitHubSaid(t *testing.T) {
 	s := newServer(t)
 	answer := reply{status: 409, body: exception("QuotaException", "too many runners"), header: map[string]string{headerActivityID: "activity"}}
@@ -128,7 +128,7 @@ func TestLongMessageIsShortenedBetweenRunes(t *testing.T) {
 	}
 }
 
-// A gateway on the way may write anything of any length, be it in a header.
+// A gateway on the way may write anything of any length, even in a header.
 func TestNoErrorQuotesALongAnswer(t *testing.T) {
 	const updateCall = "PATCH " + scaleSetsURL + "/7"
 	long := strings.Repeat("7", 100_000)
@@ -149,7 +149,7 @@ func TestNoErrorQuotesALongAnswer(t *testing.T) {
 	}
 }
 
-// The address of a queue is GitHub's, too.
+// The address of a queue comes from GitHub as well.
 func TestNoErrorQuotesALongAddress(t *testing.T) {
 	s := newServer(t)
 	path := "/queue/" + strings.Repeat("x", 100_000)
@@ -165,7 +165,7 @@ func TestNoErrorQuotesALongAddress(t *testing.T) {
 	}
 }
 
-// A credential that is cut is recognized no more: its beginning would be shown.
+// A credential that was cut would not be recognized, and its beginning would be shown.
 func TestCredentialIsRedactedBeforeAMessageIsShortened(t *testing.T) {
 	const shown = 10 // bytes of the token that are within the limit
 	s := newServer(t)

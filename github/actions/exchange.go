@@ -15,44 +15,44 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// maxResponseBytes bounds what one answer may take of memory. 50 job messages are about 100 KB.
+// maxResponseBytes bounds the memory that an answer takes. A message with 50 entries is about 100 KB.
 const maxResponseBytes = 16 << 20
 
 var (
 	errTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxResponseBytes)
-	// byteOrderMark precedes the JSON of some of GitHub's answers.
+	// byteOrderMark comes before the JSON in some of GitHub's answers.
 	byteOrderMark = []byte("\xef\xbb\xbf")
 )
 
-// request is a call that is ready to be sent, any number of times.
+// request is a call that is ready to be sent. It can be sent any number of times.
 type request struct {
 	endpoint string
 	method   string
 	url      *url.URL
 	header   http.Header
 	body     []byte
-	// credential is what the Authorization header carries.
+	// credential is the credential in the Authorization header, one of the Credential… constants.
 	credential string
 	// timeout ends one attempt.
 	timeout time.Duration
-	// retries is how often a failed attempt is repeated.
+	// retries is how often a failed attempt is repeated at most.
 	retries int
 	// repeatWhenForbidden makes 401 and 403 worth repeating.
 	repeatWhenForbidden bool
 }
 
-// response is an answer that was read to its end, so that its connection is free for the next call.
+// response is an answer that was read to its end, which makes its connection available to the next call.
 type response struct {
 	status int
 	header http.Header
 	body   []byte
-	// whole is set when the answer told where its body ends, so that none means none: one that ends with its connection
-	// may have been cut anywhere.
+	// whole is set if the answer said where its body ends, so that an empty body is really empty. A body that ends with its
+	// connection may have been cut anywhere.
 	whole bool
 }
 
-// exchange is one call with its repetitions. It is the transport under the retry layer: there it reads each answer
-// within the attempt's deadline, so that a body cut short is repeated like any network error, and keeps the last
+// exchange is one call with its repetitions. It is the transport below the retry layer: there it reads each answer
+// within the attempt's deadline, so that a truncated body is repeated like any network error, and keeps the last
 // answer, which the retry layer would lose.
 type exchange struct {
 	client  *Client
@@ -60,11 +60,11 @@ type exchange struct {
 	attempt int
 	pause   time.Duration
 	last    *response
-	// redirect is where the last answer wanted the call to go on as another, nil where it did not.
+	// redirect is the address that the last answer redirected to with another method, nil if it did not.
 	redirect *url.URL
 }
 
-// exchange makes a call. It returns an answer with a 2xx status, or *Error, *RateLimitedError or *NetworkError.
+// exchange makes a call. It returns an answer with a 2xx status, or fails with *Error, *RateLimitedError or *NetworkError.
 func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
 	x := &exchange{client: c, request: r}
 	var body any
@@ -77,13 +77,13 @@ func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
 	}
 	outgoing.Header = r.header
 	layer := retryablehttp.Client{
-		// The transport has no CloseIdleConnections on purpose: after a failure the retry layer would use it to close
+		// The transport deliberately lacks CloseIdleConnections: after a failure the retry layer would call it and close
 		// the connections of all other calls.
 		HTTPClient:     &http.Client{Transport: x, CheckRedirect: x.followRedirect},
 		RetryMax:       r.retries,
 		RequestLogHook: func(_ retryablehttp.Logger, _ *http.Request, repetition int) { x.attempt = repetition + 1 },
 		CheckRetry:     x.shouldRepeat,
-		// The retry layer's own pause can't be injected; x.wait makes it instead.
+		// The retry layer can't pause on an injected clock, so x.wait pauses in its place.
 		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 },
 		PrepareRetry: x.wait,
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
@@ -97,11 +97,11 @@ func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
 	return nil, x.answerError()
 }
 
-// mostRedirects are followed, as many as net/http follows by itself.
+// mostRedirects is how many redirects are followed, as many as net/http follows by default.
 const mostRedirects = 10
 
-// followRedirect is asked before a redirect is followed. 301, 302 and 303 would turn any call into a GET, whose success
-// says nothing about the deletion, say, that was asked for: such an answer is the call's last.
+// followRedirect decides whether a redirect is followed. 301, 302 and 303 turn any call into a GET, whose success says
+// nothing about, say, the deletion that the call asked for. Such a redirect ends the call.
 func (x *exchange) followRedirect(next *http.Request, before []*http.Request) error {
 	switch {
 	case next.Method != before[len(before)-1].Method:
@@ -135,8 +135,8 @@ func (x *exchange) RoundTrip(outgoing *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// log is for lines about one attempt, at debug: the caller's logger if the context has one, which says for whom GitHub was
-// asked, with what GitHub's support asks for. An answer that is given up on has that in its error.
+// log returns the logger for lines about one attempt, at debug: the one in the call's context if there is one, because it says on
+// whose behalf the call is made. Lines have the IDs that GitHub's support asks for; a call's final error has them too.
 func (x *exchange) log(ctx context.Context, answer *http.Response) logr.Logger {
 	log, err := logr.FromContext(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
 	case len(body) > maxResponseBytes:
 		return nil, &tooLargeError{messageID: messageIDIn(body)}
-	case answer.StatusCode/100 == 2 && isCutJSON(body): // of a failure, the status matters more
+	case answer.StatusCode/100 == 2 && isCutJSON(body): // if the call failed, its status matters more
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
 	}
 	x.last = &response{
@@ -185,14 +185,14 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// tooLargeError is errTooLarge with what a message has to be deleted by: the queue would stay at it forever.
+// tooLargeError is errTooLarge with the ID of the message. The message must be deleted: the queue would never get past it.
 type tooLargeError struct{ messageID int64 }
 
 func (*tooLargeError) Error() string { return errTooLarge.Error() }
 
 func (*tooLargeError) Unwrap() error { return errTooLarge }
 
-// messageIDIn returns the id of the message whose beginning it is given, 0 where that has none.
+// messageIDIn returns the ID in the beginning of a message, or 0 if there is none.
 func messageIDIn(beginning []byte) int64 {
 	var id int64
 	fields := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(beginning, byteOrderMark)))
@@ -212,14 +212,15 @@ func messageIDIn(beginning []byte) int64 {
 	return 0
 }
 
-// isCutJSON finds what the transport can't: an answer whose length is given by the connection's end.
+// isCutJSON reports whether a body is JSON that ends too early. The transport does not notice that if the end of the body is the
+// end of the connection.
 func isCutJSON(body []byte) bool {
 	var value json.RawMessage
 	err := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, byteOrderMark))).Decode(&value)
 	return errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// causeOf prefers the reason for which a context ended over the transport's account of it.
+// causeOf returns the reason why ctx ended if it has, in place of the transport's own description.
 func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -227,8 +228,8 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// networkError describes why no complete answer came. The cause loses the URL that net/http wraps around it: it has a
-// query, and for a proxy a password.
+// networkError returns the error for a call without a complete answer. It drops the URL that net/http adds to the cause: it has
+// the query, and a proxy's may have a password.
 func (x *exchange) networkError(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
@@ -247,7 +248,7 @@ func (x *exchange) networkError(err error) error {
 	return failure
 }
 
-// bare is an address for an error, shortened and without what may be secret in it: query, user name and password.
+// bare returns an address as errors show it: shortened, and without query, user name and password, which may be secret.
 func bare(address *url.URL) string {
 	return shorten((&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String())
 }

@@ -36,7 +36,7 @@ const (
 // epoch is when the tests' clock starts.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// quickClock is a fake clock on which every pause ends at once and moves the time on by its length.
+// quickClock is a fake clock on which every pause ends at once and advances the time by its length.
 type quickClock struct {
 	*clocktesting.FakeClock
 	mu     sync.Mutex
@@ -57,7 +57,7 @@ func (c *quickClock) NewTimer(d time.Duration) clock.Timer {
 	return timer
 }
 
-// seen is a request as the server got it.
+// seen is a request as the server received it.
 type seen struct {
 	method, path string
 	query        url.Values
@@ -116,7 +116,7 @@ func (s *server) register(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"url":%q,"token":%q,"token_schema":"OAuthAccessToken"}`, s.URL+servicePath, token)
 }
 
-// revoke makes the newest admin token as bad as the others.
+// revoke makes the newest admin token as invalid as the others.
 func (s *server) revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (a reply) write(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, a.body)
 }
 
-// after is a reply that takes so long on the tests' clock.
+// after returns a reply that takes that long on the tests' clock.
 func (s *server) after(delay time.Duration, then reply) reply {
 	return reply{do: func(w http.ResponseWriter, r *http.Request) {
 		s.clock.Step(delay)
@@ -206,7 +206,7 @@ func (s *server) logText() string {
 	return s.logged.String()
 }
 
-// client makes a client of the organization acme on the server.
+// client returns a client for the organization acme on the server.
 func (s *server) client(options ...func(*Options)) *Client {
 	s.t.Helper()
 	settings := Options{

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// tokenExpiryLayouts are the forms in which GitHub says when a personal access token expires.
+// tokenExpiryLayouts are the formats in which GitHub sends the expiry of a personal access token.
 var tokenExpiryLayouts = []string{"2006-01-02 15:04:05 MST", "2006-01-02 15:04:05 -0700"}
 
 const (
-	// resourceCore is what GitHub calls the REST API; older servers don't name it.
+	// resourceCore is GitHub's name for the REST API. Older servers don't send it.
 	resourceCore = "core"
-	// resourceOther stands for a name that GitHub's documentation doesn't have. A server may be anybody's: its words become
-	// the label of a metric, which has to be valid UTF-8, and each new one would be a new series.
+	// resourceOther replaces names that GitHub's documentation does not have. The name becomes a label of a metric: it must be
+	// valid UTF-8, each new one creates a series, and the server may be anybody's.
 	resourceOther = "other"
 )
 
-// resources are GitHub's names of what it limits ("REST API endpoints for rate limits").
+// resources are GitHub's names for what it limits, from its documentation of "REST API endpoints for rate limits".
 var resources = []string{
 	resourceCore, "search", "code_search", "graphql", "integration_manifest", "source_import", "dependency_snapshots", "dependency_sbom",
 	"code_scanning_upload", "code_scanning_autofix", "actions_runner_registration", "scim", "audit_log", "audit_log_streaming",
 }
 
-// rateLimitOf reads the limit that an answer of the REST API speaks of, nil where it speaks of none.
+// rateLimitOf returns the limit that an answer of the REST API reports, or nil if it reports none.
 func rateLimitOf(header http.Header) *RateLimit {
 	remaining, err := strconv.Atoi(header.Get("X-Ratelimit-Remaining"))
 	if err != nil {
@@ -41,8 +41,8 @@ func rateLimitOf(header http.Header) *RateLimit {
 	return limit
 }
 
-// tokenExpiryOf reads when the token expires, zero where the answer does not say or can't be read: it is for telling
-// people in time, not for deciding anything.
+// tokenExpiryOf returns when the token expires, or zero if the answer does not say or its format is unknown. It only serves to
+// warn people in time; no decision depends on it.
 func tokenExpiryOf(header http.Header) time.Time {
 	text := header.Get("Github-Authentication-Token-Expiration")
 	for _, layout := range tokenExpiryLayouts {

@@ -10,7 +10,8 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// Calls that hang, whose callers leave, that are repeated, and renewals that many wait for leave no goroutine behind.
+// No goroutine is left behind by calls that hang, are repeated or are abandoned by their callers, or by renewals that many
+// callers wait for.
 func TestNothingRunsOnAfterTheCalls(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s := newServer(t)

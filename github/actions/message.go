@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxEntries bounds what a message may take of memory: 20 times the 50 entries that the service puts in one.
+	// maxEntries bounds the memory that a message takes: 20 times the 50 entries that the service puts in one.
 	maxEntries = 1000
 	// maxProblems bounds the text that says what is wrong with a message.
 	maxProblems = 50
@@ -22,34 +22,47 @@ const (
 // messageTypeJobs is the only type of envelope that exists.
 const messageTypeJobs = "RunnerScaleSetJobMessages"
 
-// Message is one message of a scale set's queue: up to 50 entries about jobs, sorted by kind, in the order they came.
+// Message is a message from a scale set's queue: up to 50 entries about jobs, by kind, each kind in the order of the message.
 type Message struct {
-	// ID ascends within a scale set. It is neither small nor dense.
+	// ID is the message's ID. IDs ascend within a scale set, with gaps. GitHub's were observed to begin at about 100,000,000.
 	ID int64
-	// Statistics are current when the message is handed out, not when it was written; nil when it came without.
-	Statistics    *Statistics
+	// Statistics are current as of the delivery of the message, not of its creation. They are nil if the message has none.
+	Statistics *Statistics
+	// JobsAvailable are the jobs on offer, at services that do not assign jobs by themselves.
 	JobsAvailable []JobAvailable
-	JobsAssigned  []JobAssigned
-	JobsStarted   []JobStarted
+	// JobsAssigned are the jobs that are now the scale set's.
+	JobsAssigned []JobAssigned
+	// JobsStarted are the jobs that runners have taken.
+	JobsStarted []JobStarted
+	// JobsCompleted are the jobs that have ended or were withdrawn.
 	JobsCompleted []JobCompleted
-	// Entries counts all elements of the message, including unknown ones.
+	// Entries counts all entries of the message, including those of unknown types.
 	Entries int
-	// Unknown lists the types of elements that this client doesn't know, shortened. They are no error.
+	// Unknown lists the types of the entries that this client does not know, cut after 512 bytes. They are not an error.
 	Unknown []string
 }
 
-// JobMessageBase is what all entries about jobs have; not all of it has a reader in this module. Times are zero (IsZero) until
-// they are known.
+// JobMessageBase has what all entries about jobs have in common. A time is zero (IsZero) as long as it is not known.
 type JobMessageBase struct {
-	RunnerRequestID    int64     `json:"runnerRequestId"`
-	RepositoryName     string    `json:"repositoryName"`
-	OwnerName          string    `json:"ownerName"`
-	JobID              string    `json:"jobId"`
-	JobWorkflowRef     string    `json:"jobWorkflowRef"`
-	JobDisplayName     string    `json:"jobDisplayName"`
-	WorkflowRunID      int64     `json:"workflowRunId"`
-	EventName          string    `json:"eventName"`
-	RequestLabels      []string  `json:"requestLabels"`
+	// RunnerRequestID identifies the job in [Session.AcquireJobs]. It is 0 at services that assign jobs by themselves.
+	RunnerRequestID int64 `json:"runnerRequestId"`
+	// RepositoryName and OwnerName are the job's repository, without its owner, and that owner.
+	RepositoryName string `json:"repositoryName"`
+	OwnerName      string `json:"ownerName"`
+	// JobID identifies the job. It is empty if the server does not send it.
+	JobID string `json:"jobId"`
+	// JobWorkflowRef is the job's workflow: OWNER/REPOSITORY/PATH@REF.
+	JobWorkflowRef string `json:"jobWorkflowRef"`
+	// JobDisplayName is the job's name. Whoever writes workflows chooses it, at any length.
+	JobDisplayName string `json:"jobDisplayName"`
+	// WorkflowRunID identifies the run of the workflow, as in its address on GitHub.
+	WorkflowRunID int64 `json:"workflowRunId"`
+	// EventName is the event that started the run, such as push.
+	EventName string `json:"eventName"`
+	// RequestLabels are the labels that the job asks for in runs-on.
+	RequestLabels []string `json:"requestLabels"`
+	// QueueTime is when the job was queued, ScaleSetAssignTime when it was assigned to the scale set, RunnerAssignTime when a runner
+	// took it, and FinishTime when it ended.
 	QueueTime          time.Time `json:"queueTime"`
 	ScaleSetAssignTime time.Time `json:"scaleSetAssignTime"`
 	RunnerAssignTime   time.Time `json:"runnerAssignTime"`
@@ -61,7 +74,7 @@ type JobAvailable struct {
 	JobMessageBase
 }
 
-// JobAssigned says that a job was given to the scale set.
+// JobAssigned says that a job was assigned to the scale set.
 type JobAssigned struct {
 	JobMessageBase
 }
@@ -69,42 +82,45 @@ type JobAssigned struct {
 // JobStarted says that a runner took a job.
 type JobStarted struct {
 	JobMessageBase
+	// RunnerID and RunnerName identify the runner; see [RunnerReference].
 	RunnerID   int    `json:"runnerId"`
 	RunnerName string `json:"runnerName"`
 }
 
-// JobCompleted says that a job ended, or was taken back before a runner had it (RunnerID 0).
+// JobCompleted says that a job ended, or was withdrawn before a runner had it. GitHub was observed to withdraw a job that is not
+// taken in time with the result canceled, and to assign it again up to three times.
 type JobCompleted struct {
 	JobMessageBase
-	// Result is succeeded, failed, canceled or another word of GitHub's.
-	Result     string `json:"result"`
+	// Result is succeeded, failed, canceled or another of GitHub's words.
+	Result string `json:"result"`
+	// RunnerID and RunnerName identify the runner. They are 0 and empty if the job was withdrawn.
 	RunnerID   int    `json:"runnerId"`
 	RunnerName string `json:"runnerName"`
 }
 
-// MalformedMessageError is a message that breaks the protocol. It can't become right by asking again: log it, use
-// what could be read, and delete it.
+// MalformedMessageError is a message that breaks the protocol. The next delivery would be no better: log it, use what could be
+// read, and delete it.
 type MalformedMessageError struct {
-	// MessageID is 0 when not even the id could be read; such a message can't be deleted.
+	// MessageID is the message's ID, or 0 if not even that could be read. Such a message can't be deleted.
 	MessageID int64
-	// MessageType is the type of the envelope, as far as it could be read, shortened.
+	// MessageType is the type of the envelope as far as it could be read, cut after 512 bytes.
 	MessageType string
-	// Message is what could be read; never nil. Its Statistics are nil unless all of them could be read.
+	// Message is what could be read, and never nil. Its Statistics are nil unless all of them could be read.
 	Message *Message
-	// Err lists all that is wrong.
+	// Err lists everything that is wrong.
 	Err error
 }
 
-// Error implements error.
+// Error names the message and lists what is wrong with it, in one line.
 func (e *MalformedMessageError) Error() string {
-	problems := strings.ReplaceAll(e.Err.Error(), "\n", "; ") // conditions show it in a line
+	problems := strings.ReplaceAll(e.Err.Error(), "\n", "; ") // conditions show it in one line
 	return fmt.Sprintf("message %d (type %q) breaks the protocol: %s", e.MessageID, e.MessageType, problems)
 }
 
 // Unwrap returns what is wrong.
 func (e *MalformedMessageError) Unwrap() error { return e.Err }
 
-// envelope leaves each field undecoded: one that is wrong must not hide the others.
+// envelope leaves each field undecoded, so that one that is wrong does not hide the others.
 type envelope struct {
 	MessageID   json.RawMessage `json:"messageId"`
 	MessageType json.RawMessage `json:"messageType"`
@@ -112,8 +128,8 @@ type envelope struct {
 	Statistics  json.RawMessage `json:"statistics"`
 }
 
-// parseMessage decodes a message. It fails with ErrTruncated when the text ends too early, else with
-// *MalformedMessageError.
+// parseMessage decodes a message. It fails with ErrTruncated if the text ends too early, and with
+// *MalformedMessageError if anything else is wrong.
 func parseMessage(text []byte) (*Message, error) {
 	var outer envelope
 	err := json.NewDecoder(bytes.NewReader(text)).Decode(&outer)
@@ -128,7 +144,7 @@ func parseMessage(text []byte) (*Message, error) {
 		decodeField("messageId", outer.MessageID, &message.ID),
 		decodeField("messageType", outer.MessageType, &kind),
 	}
-	if outer.Statistics != nil { // without them the last ones hold
+	if outer.Statistics != nil { // if there are none, the last ones still hold
 		problems = append(problems, decodeOptional("statistics", outer.Statistics, &message.Statistics))
 	}
 	if kind == messageTypeJobs {
@@ -150,8 +166,7 @@ func decodeField[T any](name string, text json.RawMessage, into *T) error {
 	return decodeOptional(name, text, into)
 }
 
-// decodeOptional leaves into as it is where the field can't be read: statistics that are read in part would say that there are
-// no jobs.
+// decodeOptional leaves into as it is if the field can't be read: statistics read in part would say that there are no jobs.
 func decodeOptional[T any](name string, text json.RawMessage, into *T) error {
 	var value T
 	if err := json.Unmarshal(text, &value); err != nil {
@@ -161,10 +176,10 @@ func decodeOptional[T any](name string, text json.RawMessage, into *T) error {
 	return nil
 }
 
-// problem says what is wrong with a part of a message. The cause may quote all of it: a number that is out of range, a time.
+// problem says what is wrong with a part of a message. It shortens the cause, which may quote all of that part.
 func problem(part string, err error) error { return fmt.Errorf("%s: %w", part, &shortError{err}) }
 
-// addBody decodes the entries: an array inside a string. An empty or missing string has none.
+// addBody decodes the entries, which are an array inside a string. An empty or missing string has none.
 func (m *Message) addBody(text json.RawMessage) error {
 	var body string
 	if len(text) > 0 {
@@ -183,7 +198,7 @@ func (m *Message) addBody(text json.RawMessage) error {
 	case opening == nil: // null
 		return nil
 	case opening != json.Delim('['):
-		return errors.New("body: it is no array of entries")
+		return errors.New("body: it is not an array of entries")
 	}
 	return m.addEntries(entries)
 }
@@ -193,7 +208,7 @@ func (m *Message) addEntries(entries *json.Decoder) error {
 	var problems []error
 	for ; entries.More(); m.Entries++ {
 		if m.Entries == maxEntries || len(problems) == maxProblems {
-			return errors.Join(append(problems, fmt.Errorf("body: it goes on after entry %d, that is ignored", m.Entries))...)
+			return errors.Join(append(problems, fmt.Errorf("body: entries after the first %d are ignored", m.Entries))...)
 		}
 		var entry json.RawMessage
 		if err := entries.Decode(&entry); err != nil {
@@ -230,8 +245,8 @@ func (m *Message) addEntry(text json.RawMessage) error {
 	return nil
 }
 
-// appendDecoded appends the entry even where a time in it can't be read, which is zero then: times are for metrics, and must
-// not cost a job.
+// appendDecoded appends the entry even if a time in it can't be read, which is left zero: times serve metrics only, and must
+// not cost a job. It still returns the problem.
 func appendDecoded[T any](to *[]T, text json.RawMessage) error {
 	var entry T
 	problem := json.Unmarshal(text, &entry)
@@ -245,7 +260,7 @@ func appendDecoded[T any](to *[]T, text json.RawMessage) error {
 	return problem
 }
 
-// withoutUnreadableTimes returns an entry without those of its times that can't be decoded.
+// withoutUnreadableTimes returns an entry without the times that can't be decoded.
 func withoutUnreadableTimes(entry json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(entry, &fields) != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Both flows' entries are told apart.
+// The entries of both flows are distinguished.
 func TestAllKindsOfEntries(t *testing.T) {
 	entry := func(kind string, more map[string]any) map[string]any {
 		fields := map[string]any{
@@ -74,7 +74,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// An empty body has no entries, unknown inner types are no error.
+// An empty body has no entries, and unknown inner types are not an error.
 func TestBodiesThatAreFine(t *testing.T) {
 	for body, entries := range map[string]int{`""`: 0, `"[]"`: 0, `"null"`: 0, `null`: 0, `"[{\"messageType\":\"New\"},{}]"`: 2} {
 		got, err := parseMessage([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":` + body + `}`))
@@ -88,7 +88,7 @@ func TestBodiesThatAreFine(t *testing.T) {
 	}
 }
 
-// What is wrong is said, what can be read is returned, nothing crashes.
+// The error says what is wrong, what can be read is returned, and nothing crashes.
 func TestMalformedMessages(t *testing.T) {
 	const good = `[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]`
 	for name, test := range map[string]struct {
@@ -134,7 +134,7 @@ func TestMalformedMessages(t *testing.T) {
 	}
 }
 
-// An answer of megabytes is refused where it can be told, and otherwise read as far as a message may go.
+// An answer of megabytes is refused if its size is known, and otherwise read up to the largest size of a message.
 func TestNoMessageTakesMuchMemory(t *testing.T) {
 	for name, entry := range map[string]string{
 		"entries": `{}`, "problems": `7`, "nesting": strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),
@@ -149,7 +149,7 @@ func TestNoMessageTakesMuchMemory(t *testing.T) {
 	}
 }
 
-// Errors go into logs and a status: what they quote of a message is shortened, wherever it stands in it.
+// Errors go into logs and a status, so whatever part of a message they quote is shortened.
 func TestNoErrorQuotesALongMessage(t *testing.T) {
 	const size = 1 << 20
 	long, digits := strings.Repeat("x", size), strings.Repeat("7", size)
@@ -195,7 +195,7 @@ func TestMalformedMessageComesOutOfTheQueue(t *testing.T) {
 	}
 }
 
-// Without statistics the last ones hold.
+// If a message has no statistics, the last ones still hold.
 func TestMessageWithoutStatistics(t *testing.T) {
 	for _, statistics := range []string{"", `,"statistics":null`} {
 		got, err := parseMessage([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","body":"[{\"messageType\":\"JobStarted\"}]"` + statistics + `}`))

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// removeRunner has a client remove runner 1, whose service answers 404 without a reason from then on, twice: with an
-// address that GitHub has just named, and with one that is old.
+// removeRunner has a client remove runner 1 twice, from a service that answers 404 without a reason: first with an
+// address that GitHub has just given, then with an old one.
 func removeRunner(t *testing.T, s *server) (young, old error) {
 	t.Helper()
 	client := s.client()
@@ -22,7 +22,7 @@ func removeRunner(t *testing.T, s *server) (young, old error) {
 	return young, client.RemoveRunner(t.Context(), 1)
 }
 
-// A busy runner would be deleted if the 404 of an address that the service has left passed for "no such runner".
+// A busy runner would be deleted if a 404 from the service's former address passed for "no such runner".
 func TestServiceThatHasMovedIsFollowed(t *testing.T) {
 	s := newServer(t)
 	s.on("DELETE /elsewhere/_apis/distributedtask/pools/0/agents/1", reply{
@@ -54,8 +54,8 @@ func TestNotFoundProvesNothingWhileTheAddressIsInDoubt(t *testing.T) {
 	}
 }
 
-// A gateway whose GitHub is away says "404 Not Found", too. Nobody may take that for a runner or scale set that is gone, nor
-// 403 for a credential to be replaced.
+// A gateway whose GitHub is down also answers "404 Not Found". That must not be read as a runner or scale set that is gone, nor
+// its 403 as a credential to be replaced.
 func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
 	for status, wrong := range map[int]error{http.StatusNotFound: ErrNotFound, http.StatusForbidden: ErrUnauthorized} {
 		for name, page := range map[string]reply{
@@ -68,7 +68,7 @@ func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
 			removal := s.client().RemoveRunner(t.Context(), 1)
 			_, reading := s.client().GetRunnerScaleSetByID(t.Context(), 7)
 			for _, err := range []error{removal, reading} {
-				if !errors.Is(err, ErrForeignAnswer) || errors.Is(err, wrong) || !strings.Contains(err.Error(), "a web page is no answer of GitHub's API") {
+				if !errors.Is(err, ErrForeignAnswer) || errors.Is(err, wrong) || !strings.Contains(err.Error(), "a web page is not an answer of GitHub's API") {
 					t.Errorf("%s, status %d: got %v, want an error that says whose answer it may be", name, status, err)
 				}
 			}

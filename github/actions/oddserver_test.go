@@ -18,7 +18,7 @@ func inPieces(body string) reply {
 	}}
 }
 
-// redirected sends a call elsewhere with a status that keeps method and body.
+// redirected redirects a call with a status that keeps method and body.
 func redirected(to string) reply {
 	return reply{status: http.StatusTemporaryRedirect, header: map[string]string{"Location": to}}
 }
@@ -60,7 +60,7 @@ func TestAnswersOfOddServersToAPoll(t *testing.T) {
 	}
 }
 
-// A call that is sent on arrives as it was: method, body and credential.
+// A call that is redirected keeps its method, body and credential.
 func TestARedirectKeepsTheCall(t *testing.T) {
 	s := newServer(t)
 	s.on(jitCall, redirected("/moved"))
@@ -74,7 +74,7 @@ func TestARedirectKeepsTheCall(t *testing.T) {
 	}
 }
 
-// A credential is for whom it was made: another host that a redirect names does not get it.
+// A credential is not sent to another host that a redirect names.
 func TestARedirectToAnotherHostGetsNoCredential(t *testing.T) {
 	s, other := newServer(t), newServer(t)
 	session := s.session()

@@ -11,7 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// elsewhere registers clients at an address where nobody listens, with a token that lasts a day.
+// elsewhere registers clients at an address where nothing listens, with a token that lasts a day.
 func (s *server) elsewhere() reply {
 	s.t.Helper()
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -36,12 +36,12 @@ func TestAServiceThatIsAwayIsFollowed(t *testing.T) {
 	}
 }
 
-// Neither an outage of the service, nor one of all of GitHub, nor a permission that is missing makes each call register.
+// Neither an outage of the service or of all of GitHub nor a missing permission makes each call register.
 func TestADoubtfulConnectionIsReplacedOnceInAWhile(t *testing.T) {
 	forbidden := reply{status: http.StatusForbidden}
 	for name, test := range map[string]struct {
 		service func(*server) reply // the registration that comes first
-		then    func(*server) reply // those that follow
+		then    func(*server) reply // to all later calls
 	}{
 		"service away":                 {(*server).elsewhere, (*server).elsewhere},
 		"all away":                     {(*server).elsewhere, func(*server) reply { return reply{status: http.StatusNotImplemented} }},
@@ -70,7 +70,7 @@ func TestADoubtfulConnectionIsReplacedOnceInAWhile(t *testing.T) {
 	}
 }
 
-// A service may say 403 of a token that was revoked.
+// A service may answer 403 to a token that was revoked.
 func TestATokenThatIsForbiddenIsRenewed(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{status: http.StatusForbidden}, reply{status: http.StatusForbidden}, reply{body: `{"id":7}`})
@@ -84,7 +84,7 @@ func TestATokenThatIsForbiddenIsRenewed(t *testing.T) {
 	}
 }
 
-// What says nothing about the connection does not replace it, however old it is.
+// Answers that say nothing about the connection do not replace it, however old it is.
 func TestAConnectionIsNotDoubtedForNothing(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	for name, answer := range map[string]reply{

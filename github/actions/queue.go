@@ -12,31 +12,32 @@ import (
 )
 
 const (
-	// heldAtLeast tells a poll whose token ended while it was held from one whose token was refused. It is a guess: a refusal
-	// takes milliseconds, but more than this where the way to GitHub is slow.
+	// heldAtLeast distinguishes a token that expired during a poll from one that was refused at its beginning. It is a guess: a
+	// refusal takes milliseconds, but may take longer than this over a slow network.
 	heldAtLeast = time.Second
-	// mostRefusedLate bounds how often in a row the guess may be "ended while held": that many refusals without a success are
-	// an error. A token that is only short-lived then costs a new session, which is cheap.
+	// mostRefusedLate is how many refusals in a row, without a success, are an error even if each looks like an expiry. If the
+	// tokens are only short-lived, that costs a new session, which is cheap.
 	mostRefusedLate = 3
 )
 
-// GetMessage waits for a message: up to PollTimeout, one attempt, about 50 s by GitHub's own choice. It returns nil, nil when none
-// came; then the last known statistics still hold. lastMessageID is the id of the last message received, 0 for none.
-// maxCapacity is how many jobs the scale set may have in total, running ones included; with 0 none is assigned.
+// GetMessage polls for a message. GitHub holds a poll for about 50 s if there is none; an attempt ends after PollTimeout at the
+// latest, and is repeated only as described below. GetMessage returns nil, nil if no message came: the last known statistics then
+// still hold. lastMessageID is the ID of the last message received, 0 if there was none; GitHub answers with a later message.
+// maxCapacity is how many jobs the scale set may have in total, running ones included; with 0, GitHub assigns none.
 //
-// A refused queue token is renewed once and the poll repeated once; where the renewed one ends while the poll is held, no
-// message came, unless that happens to mostRefusedLate polls in a row: the last of these and those that follow fail with
-// ErrUnauthorized until GitHub takes a token. Other failures: ErrSessionNotFound (create a new session),
+// A refused queue token is renewed once, and the poll is repeated once. If the renewed token is refused only after the poll was
+// held for a second, it is treated as having expired during the poll, and GetMessage returns nil, nil. After three such polls in a
+// row it fails with ErrUnauthorized, until GitHub accepts a token again. Other errors: ErrSessionNotFound (create a new session),
 // *MalformedMessageError, ErrTruncated, *UnexpectedResponseError, *RateLimitedError, *NetworkError, *Error.
 func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapacity int) (*Message, error) {
-	var held time.Duration // the last attempt
+	var held time.Duration // by the last attempt
 	answer, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {
 		sent := s.client.clock.Now()
 		defer func() { held = s.client.clock.Since(sent) }()
 		return s.poll(ctx, state, lastMessageID, maxCapacity)
 	})
 	if isRefused(err, CredentialQueueToken) && held >= heldAtLeast && s.refusedLate.Add(1) < mostRefusedLate {
-		return nil, nil // probably GitHub took the renewed token and had no message while it was good; the next poll renews it
+		return nil, nil // GitHub probably accepted the token, and it expired before a message came; the next poll renews it
 	}
 	if err := asMalformedMessage(err); err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 	return parseMessage(answer.body)
 }
 
-// asMalformedMessage returns err, or *MalformedMessageError where a message was too large and its id could be read.
+// asMalformedMessage returns err, or *MalformedMessageError if a message was too large and its ID could be read.
 func asMalformedMessage(err error) error {
 	if large, ok := errors.AsType[*tooLargeError](err); ok && large.messageID != 0 {
 		return &MalformedMessageError{MessageID: large.messageID, Message: &Message{ID: large.messageID}, Err: large}
@@ -59,7 +60,7 @@ func asMalformedMessage(err error) error {
 	return err
 }
 
-// poll makes one attempt.
+// poll makes one attempt. X-ScaleSetMaxCapacity has been sent by ARC since 0.9.1.
 func (s *Session) poll(ctx context.Context, state *sessionState, lastMessageID int64, maxCapacity int) (*response, error) {
 	return s.client.exchange(ctx, request{
 		endpoint: EndpointGetMessage,
@@ -74,7 +75,7 @@ func (s *Session) poll(ctx context.Context, state *sessionState, lastMessageID i
 	})
 }
 
-// holdsNothing reports whether a poll brought no message: by the status for that, or by a success that is empty on purpose.
+// holdsNothing reports whether a poll brought no message: GitHub says so with 202, other servers with 204 or an empty body.
 func (r *response) holdsNothing() bool {
 	switch r.status {
 	case http.StatusAccepted, http.StatusNoContent:
@@ -84,7 +85,8 @@ func (r *response) holdsNothing() bool {
 	return text == "null" || text == "" && r.whole
 }
 
-// DeleteMessage acknowledges a message. A message that is not deleted comes again, also in another session.
+// DeleteMessage acknowledges a message. A message that is not deleted is delivered again, also in another session. It succeeds if
+// the message does not exist any longer, and fails with ErrSessionNotFound if the session does not.
 func (s *Session) DeleteMessage(ctx context.Context, messageID int64) error {
 	ctx, cancel := withTimeout(ctx, s.client.deadlines.call)
 	defer cancel()
@@ -108,8 +110,10 @@ func (s *Session) DeleteMessage(ctx context.Context, messageID int64) error {
 	return answer.acknowledge(EndpointDeleteMessage)
 }
 
-// AcquireJobs takes jobs that were offered, by their runner request ids, and returns the ids that this call acquired.
-// "Not in the list" doesn't mean "not ours": an answer may have been lost and the call repeated.
+// AcquireJobs accepts offered jobs, given by their RunnerRequestID, and returns the IDs of the jobs that this call acquired. A job
+// that is missing from the result may still be the scale set's: if an answer is lost, the call is repeated, and the repetition does
+// not return jobs acquired before. It fails with ErrUnauthorized if the queue token is refused even after its renewal, and with
+// ErrScaleSetNotFound.
 func (s *Session) AcquireJobs(ctx context.Context, runnerRequestIDs []int64) ([]int64, error) {
 	if len(runnerRequestIDs) == 0 {
 		return nil, nil
@@ -121,7 +125,7 @@ func (s *Session) AcquireJobs(ctx context.Context, runnerRequestIDs []int64) ([]
 		path: scaleSetPath(s.scaleSetID) + "/acquirejobs", body: runnerRequestIDs,
 	}
 	answer, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {
-		// The address comes with the admin token, which is renewed if due; the token that is sent is the queue's.
+		// The call goes to the service, whose address comes with the admin token, but it carries the queue token.
 		connection, err := s.client.currentConnection(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", describe(call.endpoint), err)
@@ -138,8 +142,8 @@ func (s *Session) AcquireJobs(ctx context.Context, runnerRequestIDs []int64) ([]
 	return acquired.Value, nil
 }
 
-// withQueueToken makes a call that the queue token authorizes. A refused token is renewed once, together with all
-// others that need it, and the call repeated once.
+// withQueueToken makes a call that the queue token authorizes. A refused token is renewed once, for all callers that
+// need it, and the call is repeated once.
 func (s *Session) withQueueToken(ctx context.Context, call func(*sessionState) (*response, error)) (*response, error) {
 	return withRenewal(ctx, s.state, s.state.get(), CredentialQueueToken, call)
 }
@@ -150,7 +154,7 @@ func (s *Session) header(state *sessionState, header http.Header) http.Header {
 	return header
 }
 
-// pollURL adds the last message's id to the queue's query, which is left as GitHub wrote it.
+// pollURL adds the last message's ID to the queue's query, which otherwise stays as GitHub wrote it.
 func pollURL(queue *url.URL, lastMessageID int64) *url.URL {
 	if lastMessageID <= 0 {
 		return queue

@@ -27,7 +27,7 @@ func message(t *testing.T, id int64, entries ...map[string]any) string {
 	})
 }
 
-// The queue URL has a query; lastMessageId is added to it when above 0.
+// The queue URL has a query, to which lastMessageId is added if it is above 0.
 func TestQueueURLKeepsItsQuery(t *testing.T) {
 	for id, want := range map[int64]string{0: "b=%2F&a=1;x", -1: "b=%2F&a=1;x", 100000007: "b=%2F&a=1;x&lastMessageId=100000007"} {
 		s := newServer(t)
@@ -69,7 +69,7 @@ func TestQueueURLWithoutQuery(t *testing.T) {
 	}
 }
 
-// The capacity header is the total the caller gives, up to 2147483647, never negative.
+// The capacity header is the total that the caller gives, up to 2147483647 and never negative.
 func TestCapacityHeader(t *testing.T) {
 	for capacity, want := range map[int]string{0: "0", 10: "10", math.MaxInt32: "2147483647", -5: "0"} {
 		s := newServer(t)
@@ -94,7 +94,7 @@ func TestCapacityHeader(t *testing.T) {
 	}
 }
 
-// 202 is no message and no error.
+// 202 is neither a message nor an error.
 func TestNoMessage(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
@@ -133,7 +133,7 @@ func TestMessageIDs(t *testing.T) {
 	}
 }
 
-// A queue token that lives for less than a poll ends while the poll is held, again and again: no session is lost by that.
+// A queue token with a lifetime shorter than a poll expires during each poll. That costs no session.
 func TestQueueTokenThatEndsWhileAPollIsHeld(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
@@ -156,7 +156,7 @@ func TestQueueTokenThatEndsWhileAPollIsHeld(t *testing.T) {
 	}
 }
 
-// Where a refusal takes as long as a held poll, it passes for "no message" only so often, and anew after each success.
+// A refusal that takes as long as a held poll counts as "no message" only so often. Each success resets the count.
 func TestRefusalsThatComeLate(t *testing.T) {
 	late := reply{status: http.StatusUnauthorized}
 	for name, test := range map[string]struct {
@@ -269,7 +269,7 @@ func TestAcquireJobsRenewsTheQueueToken(t *testing.T) {
 	session := s.session()
 	s.on(acquireCall, reply{status: 401}, reply{body: `{"count":1,"value":[11]}`})
 	s.on(refreshSessionCall, reply{body: s.sessionBody("second-token", nil)})
-	s.clock.Step(59*time.Minute + time.Second) // the admin token is due, too
+	s.clock.Step(59*time.Minute + time.Second) // the admin token is due as well
 	if _, err := session.AcquireJobs(t.Context(), []int64{11}); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestAcquireJobsRenewsTheQueueToken(t *testing.T) {
 	}
 }
 
-// The answer is lost, the repetition acquires nothing; that is no error.
+// The answer is lost and the repetition acquires nothing: that is not an error.
 func TestLostAnswerOfAcquireJobs(t *testing.T) {
 	s := newServer(t)
 	session := s.session()

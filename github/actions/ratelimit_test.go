@@ -52,7 +52,7 @@ func TestLongLimitReturnsAtOnce(t *testing.T) {
 	}
 }
 
-// Where nothing is available, or a gateway answers, no limit of GitHub's is reached. What it wishes holds for five minutes at most.
+// A 503 and a gateway's answer are not GitHub's rate limit. The pause that they ask for is kept for a minute at most.
 func TestUnavailabilityIsNoRateLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer reply
@@ -120,8 +120,8 @@ func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
 	}
 }
 
-// What a server says by its own clock is reckoned by ours from now on: neither a clock that differs nor one that is set
-// makes a pause, or a token's life, longer or shorter.
+// Times on a server's clock are converted to ours: neither a clock that differs nor one that is changed makes a pause, or a
+// token's lifetime, longer or shorter.
 func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
 	now := time.Now()
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
@@ -134,7 +134,7 @@ func TestTimesOfTheServerAreReckonedByOurClock(t *testing.T) {
 		} {
 			maps.Copy(header, date)
 			until, limited := limitedUntil(http.StatusTooManyRequests, header, now)
-			// With ==, so that it holds by the clock that nobody sets, too.
+			// With ==, so that the monotonic clock, which nobody sets, is compared as well.
 			if want := now.Add(2 * time.Minute); !limited || until != want {
 				t.Errorf("server %s ahead, %s: got %s, %t; want %s", ahead, name, until, limited, want)
 			}

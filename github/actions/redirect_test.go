@@ -14,7 +14,7 @@ const (
 	deleteMessageCall = "DELETE /queue/5"
 )
 
-// callsWithoutResult are those whose success is all that is asked for.
+// callsWithoutResult are the calls that return nothing but their success.
 func callsWithoutResult(s *server) map[string]func() error {
 	client, session := s.client(), s.session()
 	return map[string]func() error{
@@ -25,7 +25,7 @@ func callsWithoutResult(s *server) map[string]func() error {
 	}
 }
 
-// A redirect makes a GET of a DELETE: its 200 is no deletion, and a runner that is taken to be removed may have a job.
+// A redirect turns a DELETE into a GET: its 200 is not a deletion, and a runner that is wrongly considered removed may have a job.
 func TestADeletionThatIsRedirectedIsNone(t *testing.T) {
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
 		s := newServer(t)
@@ -63,7 +63,7 @@ func TestARegistrationThatIsRedirectedNamesTheConfigURL(t *testing.T) {
 	}
 }
 
-// What is a GET before and after is followed.
+// A GET that stays a GET is followed.
 func TestAReadingCallFollowsEachRedirect(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{status: http.StatusMovedPermanently, header: map[string]string{"Location": "/elsewhere"}})

@@ -93,7 +93,7 @@ func TestRenewsAMinuteBeforeExpiry(t *testing.T) {
 	}
 }
 
-// A token without exp, or that is no JWT, must not crash; it lasts five minutes.
+// A token without exp, or that is not a JWT, must not crash the client; it lasts five minutes.
 func TestTokenWithoutExpiry(t *testing.T) {
 	for name, token := range map[string]string{
 		"no exp":        adminToken(t, jwt.MapClaims{"sub": "x"}),
@@ -118,7 +118,7 @@ func TestTokenWithoutExpiry(t *testing.T) {
 	}
 }
 
-// With a minute to spare each call would register anew: two calls more for each, on the REST API's limit.
+// With a minute to spare each call would register again: two more calls each time, on the REST API's limit.
 func TestTokenShorterThanAMinuteIsRenewedInTheMiddleOfItsLife(t *testing.T) {
 	s := newServer(t)
 	token := adminToken(t, jwt.MapClaims{"exp": epoch.Add(30 * time.Second).Unix()})
@@ -139,7 +139,7 @@ func TestTokenShorterThanAMinuteIsRenewedInTheMiddleOfItsLife(t *testing.T) {
 	}
 }
 
-// A token that has ended by this machine's clock is one of a service with another idea of the time.
+// A token that has expired by this machine's clock comes from a service whose clock differs.
 func TestTokenThatHasEndedIsRenewedForEveryCall(t *testing.T) {
 	s := newServer(t)
 	token := adminToken(t, jwt.MapClaims{"exp": epoch.Add(-time.Hour).Unix()})

@@ -149,7 +149,7 @@ func TestRateLimitedRenewalIsNotRepeatedBeforeItsTime(t *testing.T) {
 	}
 }
 
-// Without a connection every runner's call would ask what is unavailable, and says so.
+// Without a connection every runner's call would try to get one. Each fails with the same error instead.
 func TestUnavailableRegistrationIsLeftAloneForAWhile(t *testing.T) {
 	s := newServer(t)
 	s.on(registrationTokenCall, reply{status: http.StatusServiceUnavailable, header: map[string]string{"Retry-After": "86400"}})
@@ -168,7 +168,7 @@ func TestUnavailableRegistrationIsLeftAloneForAWhile(t *testing.T) {
 	}
 }
 
-// In the minute before its end a token is as good as ever: that it can't be renewed fails no call, and not each call tries.
+// In its last minute a token is as good as ever: a failed renewal fails no call, and not every call tries again.
 func TestFailedRenewalFailsNoCallWhileTheTokenIsGood(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: `{"id":7}`})
@@ -196,7 +196,7 @@ func TestFailedRenewalFailsNoCallWhileTheTokenIsGood(t *testing.T) {
 	}
 	s.clock.Step(49 * time.Second)
 	if err := get(); err == nil {
-		t.Error("a token that has ended is used on")
+		t.Error("a token is used after it has expired")
 	}
 	s.on(registrationTokenCall, reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
 	if err := get(); err != nil || s.registrations() != 2 {
@@ -204,7 +204,7 @@ func TestFailedRenewalFailsNoCallWhileTheTokenIsGood(t *testing.T) {
 	}
 }
 
-// A renewal that hangs takes half of a call's time, and none of those that follow.
+// A renewal that hangs takes half of a call's time, and none of the next calls'.
 func TestHangingRenewalLeavesTimeForTheCall(t *testing.T) {
 	t.Parallel() // it waits
 	s := newServer(t)
@@ -227,7 +227,7 @@ func TestHangingRenewalLeavesTimeForTheCall(t *testing.T) {
 	}
 }
 
-// A value that was fetched after the caller got its own counts as the renewal the caller wants.
+// A value fetched after the caller got its own counts as the renewal that the caller wants.
 func TestReplaceTakesAValueThatIsNewerThanTheCallers(t *testing.T) {
 	var fetches atomic.Int32
 	first := new(int)

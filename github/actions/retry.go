@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// maxRetries makes five attempts of a call.
+	// maxRetries allows five attempts of a call.
 	maxRetries = 4
 	// firstPause is doubled after each attempt: 1, 2, 4, 8 s, 15 s in all, half of CallTimeout.
 	firstPause = time.Second
-	// limitedPause is how long to keep away after a limit that doesn't say; GitHub's documentation asks for a minute.
+	// limitedPause is the pause after a rate limit that names no time, as GitHub's documentation asks.
 	limitedPause = time.Minute
-	// unavailablePause bounds what is believed of an answer that nothing is available: it may be a gateway's, which knows nothing of
-	// GitHub's limits, and one call a minute does no harm to what is overloaded or being maintained. Callers that give up after some
-	// minutes must have several attempts.
+	// unavailablePause is the longest pause that a 503 or a web page can ask for. Both may come from a gateway, which knows nothing
+	// about GitHub's limits, and one call a minute does no harm to a server that is overloaded or in maintenance. Callers that give
+	// up after some minutes must have several attempts.
 	unavailablePause = time.Minute
-	// longestPause bounds what is believed of a server's wish: a limit lasts an hour, a wrong date must not last forever.
+	// longestPause is the longest pause that a server can ask for. A limit lasts an hour; a wrong date must not last forever.
 	longestPause = 24 * time.Hour
 )
 
-// shouldRepeat is the retry layer's policy. A complete answer counts even if the context ended meanwhile, and a pause
-// that can't end before the deadline is not begun: the caller has more use of the time.
+// shouldRepeat is the retry layer's policy. A complete answer counts even if the context has ended in the meantime. A pause
+// that would not end before the deadline is not begun: the caller can make better use of the time.
 func (x *exchange) shouldRepeat(ctx context.Context, answer *http.Response, err error) (bool, error) {
 	if err == nil && !x.worthRepeating(answer) {
 		return false, nil
@@ -61,7 +61,7 @@ func (x *exchange) worthRepeating(answer *http.Response) bool {
 	}
 }
 
-// worthRepeatingError asks the retry layer, which knows certificate errors and the like to last.
+// worthRepeatingError asks the retry layer's own policy, which knows that certificate errors and the like do not pass.
 func worthRepeatingError(ctx context.Context, err error) bool {
 	if errors.Is(err, errProxy) || errors.Is(err, errTooLarge) {
 		return false
@@ -70,8 +70,8 @@ func worthRepeatingError(ctx context.Context, err error) bool {
 	return repeat
 }
 
-// pauseAfter is what GitHub asked for, else exponential. The exponential pause is spread by ±20 %: runners of a burst
-// that failed together must not come back together.
+// pauseAfter returns the pause that GitHub asked for, or else an exponential one. The latter varies by ±20 %: the calls of a
+// burst that failed together must not be repeated together.
 func (x *exchange) pauseAfter(answer *http.Response) time.Duration {
 	now := x.client.clock.Now()
 	if answer != nil {
@@ -83,7 +83,7 @@ func (x *exchange) pauseAfter(answer *http.Response) time.Duration {
 	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
 }
 
-// wait is called by the retry layer before each repetition.
+// wait pauses. The retry layer calls it before each repetition.
 func (x *exchange) wait(outgoing *http.Request) error {
 	timer := x.client.clock.NewTimer(x.pause)
 	defer timer.Stop()
@@ -104,8 +104,8 @@ func (x *exchange) logRepetition(ctx context.Context, answer *http.Response, err
 	log.Info("Call to GitHub failed and will be repeated", "status", answer.StatusCode)
 }
 
-// limitedUntil reads how long GitHub wants to be left alone, if it says so: Retry-After (seconds or a date), or a used
-// up primary limit and the second at which it is refilled. Only some statuses make these headers mean that.
+// limitedUntil returns until when GitHub is rate limiting us, if it says so: by Retry-After (seconds or a date), or by a primary
+// limit that is used up and the time of its reset. These headers mean that only together with some statuses.
 func limitedUntil(status int, header http.Header, now time.Time) (until time.Time, limited bool) {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable:
@@ -133,8 +133,8 @@ func parseRetryAfter(header http.Header, now time.Time) (time.Time, bool) {
 	return onOurClock(date, header, now), err == nil
 }
 
-// onOurClock converts a time on the server's clock, which the answer's Date header shows, to ours. It counts from now, so that
-// the result stays right when our clock is set.
+// onOurClock converts a time on the server's clock, which the answer's Date header shows, to our clock. The result is relative to
+// now, so it stays right if our clock is changed.
 func onOurClock(at time.Time, header http.Header, now time.Time) time.Time {
 	sent, err := http.ParseTime(header.Get("Date"))
 	if err != nil {

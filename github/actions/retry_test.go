@@ -24,7 +24,7 @@ func (s *server) connected(options ...func(*Options)) *Client {
 	return client
 }
 
-// Network errors, 429 and 5xx except 501 are repeated, POSTs too, and nothing else.
+// Network errors, 429, and 5xx except 501 are repeated, also for a POST, and nothing else is.
 func TestWhatIsRepeated(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply    reply
@@ -133,7 +133,7 @@ func TestAnswerBeforeANetworkErrorSurvives(t *testing.T) {
 	}
 }
 
-// A BOM is dropped, of successes and of errors.
+// A BOM is removed from successes and errors.
 func TestByteOrderMarkIsDropped(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: "\xef\xbb\xbf" + `{"id":7}`},
@@ -167,7 +167,7 @@ func TestHangingAttemptIsRepeated(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{do: hang}, reply{body: `{"id":7}`})
 	client := s.connected()
-	client.deadlines.attempt = 10 * time.Second // enough for the second one where processors are busy
+	client.deadlines.attempt = 10 * time.Second // enough for the second attempt on busy processors
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Error(err)
 	}
@@ -233,7 +233,7 @@ func TestEveryAttemptIsReported(t *testing.T) {
 	}
 }
 
-// The queue would stay at it forever.
+// A message that is too large is deleted: the queue would never get past it.
 func TestMessageTooLargeCanBeDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string

@@ -12,34 +12,38 @@ import (
 
 const runnersPath = "_apis/distributedtask/pools/0/agents"
 
-// JITConfigRequest asks for the registration of one runner.
+// JITConfigRequest describes a runner to be registered.
 type JITConfigRequest struct {
-	// Name of the runner, unique in its organization, repository or enterprise whatever the case of letters.
+	// Name is the runner's name. It is unique in its organization, repository or enterprise, regardless of case.
 	Name string `json:"name"`
-	// WorkFolder is where jobs run, the runner's default when empty.
+	// WorkFolder is the directory in which the runner runs jobs. If it is empty, the runner uses its default.
 	WorkFolder string `json:"workFolder"`
 }
 
-// JITConfig is a runner's registration and the secret that it connects with.
+// JITConfig is a new registration of a runner. Printing or logging it shows no secret.
 type JITConfig struct {
+	// Runner is the runner that was registered.
 	Runner RunnerReference `json:"runner"`
-	// EncodedJITConfig is a secret, a few KB, good for one start of a runner.
+	// EncodedJITConfig is what the runner is started with (--jitconfig): a secret of a few KB, good for one start.
 	EncodedJITConfig string `json:"encodedJITConfig"`
 }
 
-// RunnerReference names a registered runner.
+// RunnerReference is a registered runner.
 type RunnerReference struct {
-	ID   int    `json:"id"`
+	// ID identifies the registration. A runner that is registered again gets another one.
+	ID int `json:"id"`
+	// Name is the runner's name.
 	Name string `json:"name"`
-	// RunnerScaleSetID tells ours from somebody else's.
+	// RunnerScaleSetID is the scale set that the runner belongs to. Check it before removing a runner that was found by name.
 	RunnerScaleSetID int `json:"runnerScaleSetId"`
 }
 
 func (r RunnerReference) identity() (int, string) { return r.ID, r.Name }
 
-// GenerateJITConfig registers a runner. It fails with ErrRunnerExists when the name is taken, be it by the same call
-// whose answer was lost: look the runner up by name, remove it if its RunnerScaleSetID is ours, and ask again. Any 409 is taken
-// for that; the error's text has what GitHub said.
+// GenerateJITConfig registers a runner of a scale set and returns what to start it with. It fails with ErrScaleSetNotFound, and with
+// ErrRunnerExists if the name is taken. The runner may be the caller's own, if the answer to a first attempt was lost: look it up by
+// name, remove it if its RunnerScaleSetID is the caller's, and try again. Any 409 is treated as ErrRunnerExists; the error's text
+// says what GitHub answered.
 func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request JITConfigRequest) (*JITConfig, error) {
 	var answer JITConfig
 	err := c.callService(ctx, serviceRequest{
@@ -55,7 +59,7 @@ func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request 
 	return &answer, nil
 }
 
-// GetRunner reads a runner's registration. It fails with ErrRunnerNotFound when it is gone.
+// GetRunner returns the runner with the given ID. It fails with ErrRunnerNotFound if there is none.
 func (c *Client) GetRunner(ctx context.Context, id int) (*RunnerReference, error) {
 	var answer RunnerReference
 	err := c.callService(ctx, serviceRequest{
@@ -70,7 +74,7 @@ func (c *Client) GetRunner(ctx context.Context, id int) (*RunnerReference, error
 	return &answer, nil
 }
 
-// GetRunnerByName finds a runner's registration. It fails with ErrRunnerNotFound when there is none.
+// GetRunnerByName returns the runner with the given name, regardless of case. It fails with ErrRunnerNotFound if there is none.
 func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerReference, error) {
 	found, err := findNamed[RunnerReference](ctx, c, serviceRequest{
 		endpoint: EndpointFindRunner, method: http.MethodGet, path: runnersPath, query: url.Values{"agentName": {name}},
@@ -84,9 +88,9 @@ func (c *Client) GetRunnerByName(ctx context.Context, name string) (*RunnerRefer
 	return &found[0], nil
 }
 
-// RemoveRunner removes a runner's registration; one that GitHub says is gone already counts as removed. Success proves that the
-// runner takes no job any more. It fails with ErrJobStillRunning when the runner has one, and with ErrRunnerNotFound where a
-// 404 names no exception: GitHub's names one, so this may be the word of a gateway on the way.
+// RemoveRunner removes a runner's registration. It succeeds if GitHub says that there is none. Success proves that the runner will
+// not take a job any more; nothing else does. It fails with ErrJobStillRunning if the runner has a job, and with ErrRunnerNotFound
+// if a 404 names no exception: GitHub's does, so this one may come from a gateway on the way.
 func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 	err := c.callService(ctx, serviceRequest{
 		endpoint: EndpointRemoveRunner, method: http.MethodDelete, path: runnersPath + "/" + strconv.Itoa(id),
@@ -97,9 +101,9 @@ func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 	return ignore(ErrRunnerNotFound, err)
 }
 
-// GetAcquirableJobs lists the jobs that are on offer to a scale set. None is an empty list. One that can't be read
-// is logged and left out; if only its times can't be read, it is not left out. A service that doesn't know the question answers
-// with an error that matches ErrNotFound.
+// GetAcquirableJobs returns the jobs on offer to a scale set, which may be none. A job that can't be decoded is logged and left
+// out, unless only its times can't be. If the service does not have this call, which ARC made until 0.13.1 and
+// github.com/actions/scaleset lacks, it fails with ErrNotFound or another answer that [IsRejected].
 func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAvailable, error) {
 	var found list[json.RawMessage]
 	err := c.callService(ctx, serviceRequest{

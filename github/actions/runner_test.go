@@ -80,8 +80,8 @@ func TestRunnerThatIsGone(t *testing.T) {
 	}
 }
 
-// A runner of which GitHub says that it is gone counts as removed, one that is busy (or whose record lingers) not. Whether a
-// 404 without an exception's name is believed is for the caller to decide.
+// A runner counts as removed if GitHub says that it is gone, but not if it is busy or its record lingers. The caller decides
+// whether to believe a 404 that names no exception.
 func TestRemoveRunner(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply reply
@@ -108,7 +108,7 @@ func TestRemoveRunner(t *testing.T) {
 	}
 }
 
-// A removal that was never asked for must not look like one: here the organization is hidden from the credential.
+// A removal that never reached the service must not count as one: here the organization is hidden from the credential.
 func TestRemovalFailsWhenRegistrationAnswers404(t *testing.T) {
 	s := newServer(t)
 	s.on(registrationTokenCall, reply{status: 404, body: `{"message":"Not Found"}`})
@@ -117,7 +117,7 @@ func TestRemovalFailsWhenRegistrationAnswers404(t *testing.T) {
 	}
 }
 
-// The acquire flow's offers can be listed; services that don't know the question answer 404.
+// The acquire flow's offers can be listed; services without this call answer 404.
 func TestAcquirableJobs(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply  reply

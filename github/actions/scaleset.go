@@ -15,78 +15,88 @@ import (
 // labelTypeSystem is the type of labels that decide which jobs a scale set gets.
 const labelTypeSystem = "System"
 
-// RunnerScaleSet is a scale set as GitHub keeps it. In a request, zero values mean "unchanged" or
-// "the default", and what only GitHub sets (id, creation time, statistics) is not sent.
+// RunnerScaleSet is a scale set. In a request, a zero field means "unchanged" or "the default", and the fields that only GitHub
+// sets (ID, CreatedOn, RunnerJITConfigURL, Statistics) are not sent.
 type RunnerScaleSet struct {
-	ID                 int           `json:"id,omitempty"`
-	Name               string        `json:"name,omitempty"`
-	RunnerGroupID      int           `json:"runnerGroupId,omitempty"`
-	RunnerGroupName    string        `json:"runnerGroupName,omitempty"`
-	Labels             []Label       `json:"labels,omitempty"`
-	RunnerSetting      RunnerSetting `json:"RunnerSetting,omitzero"`
-	CreatedOn          time.Time     `json:"createdOn,omitzero"`
-	RunnerJITConfigURL string        `json:"runnerJitConfigUrl,omitempty"`
-	// Statistics is nil when GitHub sent none.
+	// ID identifies the scale set in all other calls.
+	ID int `json:"id,omitempty"`
+	// Name is the scale set's name, unique in its runner group.
+	Name string `json:"name,omitempty"`
+	// RunnerGroupID is the scale set's runner group. The default group has the ID 1.
+	RunnerGroupID int `json:"runnerGroupId,omitempty"`
+	// RunnerGroupName is the name of that group.
+	RunnerGroupName string `json:"runnerGroupName,omitempty"`
+	// Labels decide which jobs the scale set gets. GitHub Enterprise Server before 3.21 was observed to drop all but the name,
+	// unless a feature flag is set (3.18 and later).
+	Labels []Label `json:"labels,omitempty"`
+	// RunnerSetting applies to all its runners.
+	RunnerSetting RunnerSetting `json:"RunnerSetting,omitzero"`
+	// CreatedOn is when the scale set was created.
+	CreatedOn time.Time `json:"createdOn,omitzero"`
+	// RunnerJITConfigURL is where GitHub registers runners of the scale set. This client does not use it.
+	RunnerJITConfigURL string `json:"runnerJitConfigUrl,omitempty"`
+	// Statistics are current as of the answer. They are nil if GitHub sent none.
 	Statistics *Statistics `json:"statistics,omitempty"`
 }
 
-// Label is a label of a scale set, matched by `runs-on`.
+// Label is a label of a scale set. A job's runs-on must match a scale set's labels.
 type Label struct {
-	// Type is "System" when empty.
+	// Type is the label's type; "System" if it is empty.
 	Type string `json:"type"`
+	// Name is the text that runs-on has.
 	Name string `json:"name"`
 }
 
-// RunnerSetting holds what applies to all runners of a scale set.
+// RunnerSetting has the settings that apply to all runners of a scale set.
 type RunnerSetting struct {
-	// DisableUpdate keeps runners from replacing their own software.
+	// DisableUpdate keeps runners from updating their own software.
 	DisableUpdate bool `json:"disableUpdate,omitempty"`
 }
 
-// Statistics counts jobs and runners of a scale set at the moment of the answer that carries it.
+// Statistics counts the jobs and runners of a scale set at the time of the answer that carries it.
 type Statistics struct {
-	// TotalAvailableJobs match the scale set and were acquired by nobody.
+	// TotalAvailableJobs are jobs that match the scale set and that nobody has acquired.
 	TotalAvailableJobs int `json:"totalAvailableJobs"`
-	// TotalAcquiredJobs were acquired and are not assigned yet.
+	// TotalAcquiredJobs are jobs that were acquired and are not assigned yet.
 	TotalAcquiredJobs int `json:"totalAcquiredJobs"`
-	// TotalAssignedJobs were assigned to the scale set, including those that run. Scale by this number.
+	// TotalAssignedJobs are jobs assigned to the scale set, running ones included. Scale by this number.
 	TotalAssignedJobs int `json:"totalAssignedJobs"`
-	// TotalRunningJobs run.
+	// TotalRunningJobs are jobs that run.
 	TotalRunningJobs int `json:"totalRunningJobs"`
-	// TotalRegisteredRunners counts all registrations, also of runners that are not connected.
+	// TotalRegisteredRunners are all registered runners, connected or not.
 	TotalRegisteredRunners int `json:"totalRegisteredRunners"`
-	// TotalBusyRunners run a job.
+	// TotalBusyRunners are runners that run a job.
 	TotalBusyRunners int `json:"totalBusyRunners"`
-	// TotalIdleRunners are connected and run no job.
+	// TotalIdleRunners are connected runners that run no job.
 	TotalIdleRunners int `json:"totalIdleRunners"`
 }
 
-// RunnerGroup is a group of runners that an organization or enterprise grants to repositories.
+// RunnerGroup is a group of runners. An organization or enterprise decides which repositories may use it.
 type RunnerGroup struct {
 	ID   int    `json:"id"`
 	Name string `json:"name"`
 }
 
-// list is the envelope of answers that hold any number of things. Its count repeats len(value).
+// list is the envelope of answers with any number of items. Its count repeats len(value).
 type list[T any] struct {
 	Value []T `json:"value"`
 }
 
-// named is a thing that is looked up by its name.
+// named is an item that is looked up by its name.
 type named interface{ identity() (id int, name string) }
 
 func (s RunnerScaleSet) identity() (int, string) { return s.ID, s.Name }
 
 func (g RunnerGroup) identity() (int, string) { return g.ID, g.Name }
 
-// findNamed returns what has an id and the name that was asked for: a service that ignores the filter must not hand out a
-// stranger's scale set or runner, which might be changed or removed.
+// findNamed returns the items of the answer that have an ID and the given name. If a service ignores the filter, a caller must not
+// get somebody else's scale set or runner and change or remove it.
 func findNamed[T named](ctx context.Context, c *Client, r serviceRequest, name string) ([]T, error) {
 	var found list[T]
 	err := c.callService(ctx, r, &found)
-	return slices.DeleteFunc(found.Value, func(thing T) bool {
-		id, its := thing.identity()
-		return id <= 0 || !strings.EqualFold(its, name)
+	return slices.DeleteFunc(found.Value, func(item T) bool {
+		id, actual := item.identity()
+		return id <= 0 || !strings.EqualFold(actual, name)
 	}), err
 }
 
@@ -94,7 +104,8 @@ func scaleSetPath(id int) string {
 	return "_apis/runtime/runnerscalesets/" + strconv.Itoa(id)
 }
 
-// GetRunnerScaleSet finds a scale set by its group and name. It fails with ErrScaleSetNotFound when there is none.
+// GetRunnerScaleSet returns the scale set with the given name, regardless of case, in a runner group. It fails with
+// ErrScaleSetNotFound if there is none, and with *UnexpectedResponseError if there are several.
 func (c *Client) GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name string) (*RunnerScaleSet, error) {
 	found, err := findNamed[RunnerScaleSet](ctx, c, serviceRequest{
 		endpoint: EndpointFindScaleSet,
@@ -114,16 +125,17 @@ func (c *Client) GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name 
 	return nil, unexpected(EndpointFindScaleSet, fmt.Errorf("%d scale sets are named %q in runner group %d", len(found), name, runnerGroupID))
 }
 
-// GetRunnerScaleSetByID reads a scale set with its statistics. It fails with ErrScaleSetNotFound when there is none.
+// GetRunnerScaleSetByID returns a scale set with its statistics. It fails with ErrScaleSetNotFound if there is none; see also
+// [LacksReadByID].
 func (c *Client) GetRunnerScaleSetByID(ctx context.Context, id int) (*RunnerScaleSet, error) {
 	return c.scaleSetCall(ctx, serviceRequest{
 		endpoint: EndpointGetScaleSet, method: http.MethodGet, path: scaleSetPath(id), scaleSetID: id,
 	})
 }
 
-// CreateRunnerScaleSet creates a scale set. Without labels it gets one, its name. It fails with
-// ErrScaleSetExists when the name is taken, which is also what a lost answer followed by a repetition looks like. Any 409 is
-// taken for that; the error's text has what GitHub said.
+// CreateRunnerScaleSet creates a scale set and returns it as GitHub has it. If set has no labels, its name becomes the only one. It
+// fails with ErrScaleSetExists if the name is taken, possibly by the caller's own scale set, if the answer to a first attempt was
+// lost. Any 409 is treated as that; the error's text says what GitHub answered.
 func (c *Client) CreateRunnerScaleSet(ctx context.Context, set *RunnerScaleSet) (*RunnerScaleSet, error) {
 	body := set.requestBody()
 	if len(body.Labels) == 0 {
@@ -137,8 +149,8 @@ func (c *Client) CreateRunnerScaleSet(ctx context.Context, set *RunnerScaleSet) 
 	})
 }
 
-// UpdateRunnerScaleSet changes the fields of a scale set that are not zero. It fails with ErrScaleSetNotFound
-// when there is no such scale set, with ErrScaleSetExists when the new name is taken.
+// UpdateRunnerScaleSet changes the fields of a scale set that are not zero in set, and returns the result. It fails with
+// ErrScaleSetNotFound, and with ErrScaleSetExists if the new name is taken.
 func (c *Client) UpdateRunnerScaleSet(ctx context.Context, id int, set *RunnerScaleSet) (*RunnerScaleSet, error) {
 	return c.scaleSetCall(ctx, serviceRequest{
 		endpoint: EndpointUpdateScaleSet, method: http.MethodPatch, path: scaleSetPath(id), scaleSetID: id,
@@ -146,14 +158,15 @@ func (c *Client) UpdateRunnerScaleSet(ctx context.Context, id int, set *RunnerSc
 	})
 }
 
-// DeleteRunnerScaleSet deletes a scale set. One that is gone already counts as deleted.
+// DeleteRunnerScaleSet deletes a scale set. It succeeds if there is none.
 func (c *Client) DeleteRunnerScaleSet(ctx context.Context, id int) error {
 	return ignore(ErrScaleSetNotFound, c.callService(ctx, serviceRequest{
 		endpoint: EndpointDeleteScaleSet, method: http.MethodDelete, path: scaleSetPath(id), scaleSetID: id,
 	}, nil))
 }
 
-// GetRunnerGroupByName finds a runner group. It fails with ErrRunnerGroupNotFound when there is none.
+// GetRunnerGroupByName returns the runner group with the given name, regardless of case. It fails with ErrRunnerGroupNotFound if
+// there is none, and with *UnexpectedResponseError if there are several.
 func (c *Client) GetRunnerGroupByName(ctx context.Context, name string) (*RunnerGroup, error) {
 	found, err := findNamed[RunnerGroup](ctx, c, serviceRequest{
 		endpoint: EndpointFindRunnerGroup,
@@ -184,7 +197,7 @@ func (c *Client) scaleSetCall(ctx context.Context, r serviceRequest) (*RunnerSca
 	return &answer, nil
 }
 
-// requestBody returns a copy without what only GitHub sets, and with the type of each label.
+// requestBody returns a copy without the fields that only GitHub sets, and with the type of each label.
 func (s *RunnerScaleSet) requestBody() *RunnerScaleSet {
 	body := *s
 	body.ID, body.CreatedOn, body.RunnerJITConfigURL, body.Statistics = 0, time.Time{}, "", nil

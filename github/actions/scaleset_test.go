@@ -41,7 +41,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	}
 }
 
-// Whatever a service makes of the filter, only what has the name is found: a stranger's scale set would be changed, then deleted.
+// Whatever a service does with the filter, only a scale set with the name is found: a stranger's would be changed, then deleted.
 func TestWhatALookUpFinds(t *testing.T) {
 	const missing, broken = 0, -1
 	answers := map[string]int{
@@ -89,7 +89,7 @@ func TestWhatALookUpFinds(t *testing.T) {
 	}
 }
 
-// Only what is set is sent; labels are of type System and the name is the first by default.
+// Only fields that are set are sent. Labels have the type System, and the name is the first by default.
 func TestRequestBodies(t *testing.T) {
 	full := &RunnerScaleSet{
 		ID: 9, Name: "big", RunnerGroupID: 3, Labels: []Label{{Name: "big"}, {Name: "gpu", Type: "System"}},
@@ -168,7 +168,7 @@ func TestDeletingAScaleSetThatIsGone(t *testing.T) {
 	}
 }
 
-// A taken name answers 400.
+// GitHub answers 400 if the name is taken.
 func TestTakenScaleSetName(t *testing.T) {
 	s := newServer(t)
 	s.on("POST "+scaleSetsURL, reply{status: 400, body: exception("RunnerScaleSetExistsException", "taken")})

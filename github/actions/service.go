@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// apiVersion is the only version of the Actions service's interface that knows scale sets.
+// apiVersion is the version of the Actions service's API that GitHub's own clients ask for.
 const apiVersion = "6.0-preview"
 
-// serviceRequest is a call to the Actions service before address and token are known.
+// serviceRequest is a call to the Actions service whose address and token are not known yet.
 type serviceRequest struct {
 	endpoint string
 	method   string
-	// path is relative to the service's address and holds no unescaped text of users.
+	// path is relative to the service's address and has no unescaped text of users.
 	path  string
 	query url.Values
-	// body is sent as JSON unless nil.
+	// body is sent as JSON unless it is nil.
 	body any
-	// scaleSetID is named in the User-Agent, 0 when the call is about none.
+	// scaleSetID goes into the User-Agent. It is 0 if the call is not about a scale set.
 	scaleSetID int
 }
 
-// callService calls the Actions service with the admin token, renewing it when due and once when it is refused, and
-// decodes the answer into result unless the answer is 204. Where result is nil the answer only has to be GitHub's own. A
-// service that has moved is followed, and a token that is refused with 403 renewed.
+// callService calls the Actions service with the admin token and decodes the answer into result, unless it is 204. If result is
+// nil, the answer only has to be GitHub's own. The token is renewed when due, and once if it is refused. If the service has moved,
+// or refuses the token with 403, the client may register again; see isOutdated.
 func (c *Client) callService(ctx context.Context, r serviceRequest, result any) error {
 	ctx, cancel := withTimeout(ctx, c.deadlines.call)
 	defer cancel()
@@ -58,20 +58,19 @@ func (c *Client) callService(ctx context.Context, r serviceRequest, result any) 
 	return answer.decode(r.endpoint, result)
 }
 
-// connectionTrust is how long a connection is taken to be right once GitHub has given it. It also keeps a service that is away,
-// a permission that is missing, or what is not there, such as runners that GitHub has removed itself, from causing more than
-// one registration in that time.
+// connectionTrust is how long a connection is trusted after GitHub has given it. In that time, a service that is down, a missing
+// permission, or things that don't exist, such as runners that GitHub itself has removed, cause at most one registration.
 const connectionTrust = 5 * time.Minute
 
-// isOutdated reports whether a call may have failed because GitHub would give another connection by now: the service has left
-// the address, or the admin token was revoked.
+// isOutdated reports whether a call may have failed because the connection is outdated: the service has left its address, or the
+// admin token was revoked.
 func (c *Client) isOutdated(used *connection, endpoint string, err error) bool {
 	now := c.clock.Now()
 	if now.Sub(used.since) < connectionTrust {
 		return false
 	}
 	mayAsk := now.UnixNano() >= c.reconnectFrom.Load()
-	if unreached, ok := errors.AsType[*NetworkError](err); ok { // and not left by its caller
+	if unreached, ok := errors.AsType[*NetworkError](err); ok { // and the caller has not given up
 		return mayAsk && unreached.Endpoint == endpoint && unreached.LastAnswer == nil && !errors.Is(err, context.Canceled)
 	}
 	answer, ok := errors.AsType[*Error](err)
@@ -79,15 +78,14 @@ func (c *Client) isOutdated(used *connection, endpoint string, err error) bool {
 	case !ok || answer.Credential != CredentialAdminToken:
 		return false
 	case answer.StatusCode == http.StatusNotFound:
-		// It may be that of whoever is at the old address. Taken at its word it would mean that a runner is gone, and so idle:
-		// GitHub is asked each time until it answers.
+		// It may come from somebody else at the old address. Believing it would mean that a runner is gone, and so idle. So GitHub
+		// is asked each time until it answers.
 		return answer.TypeName == ""
 	}
 	return mayAsk && answer.StatusCode == http.StatusForbidden && errors.Is(answer, ErrUnauthorized)
 }
 
-// reconnect registers anew, and repeats the call if the service is elsewhere by now or the token was refused; if not, failure
-// stands.
+// reconnect registers again. It repeats the call if the service has moved or the token was refused; otherwise it returns failure.
 func (c *Client) reconnect(ctx context.Context, used *connection, failure error, call func(*connection) (*response, error)) (*response, error) {
 	current, err := c.connection.replace(ctx, used)
 	switch {
@@ -103,7 +101,7 @@ func (c *Client) reconnect(ctx context.Context, used *connection, failure error,
 	return answer, noteRenewal(err, CredentialAdminToken)
 }
 
-// sendToService makes one call with a token of the given kind.
+// sendToService makes one call with a token, which is of the given kind, one of the Credential… constants.
 func (c *Client) sendToService(ctx context.Context, r serviceRequest, service *url.URL, token, kind string) (*response, error) {
 	var body []byte
 	if r.body != nil {
@@ -128,7 +126,7 @@ func (c *Client) sendToService(ctx context.Context, r serviceRequest, service *u
 	})
 }
 
-// serviceAddress joins the service's address, which has a path and may end in a slash, with a call's path and query.
+// serviceAddress adds a call's path and query to the service's address, which has a path of its own and may end in a slash.
 func serviceAddress(service *url.URL, path string, query url.Values) *url.URL {
 	address := service.JoinPath(path)
 	all := address.Query()
@@ -142,7 +140,7 @@ func serviceAddress(service *url.URL, path string, query url.Values) *url.URL {
 	return address
 }
 
-// encode writes JSON as GitHub's own clients do: & < > as they are, a newline at the end.
+// encode encodes JSON as GitHub's own clients do: without escaping & < >, and with a newline at the end.
 func encode(value any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -153,8 +151,8 @@ func encode(value any) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// acknowledge takes a success for one unless it is a page that a proxy or a gateway shows instead, with status 200: that
-// must not pass for a deletion. GitHub answers 204 where there is no result; a server that says "ok" is believed.
+// acknowledge fails if a success is a page that a proxy or gateway shows in GitHub's place, with status 200: that must not pass
+// for, say, a deletion. GitHub answers 204 if there is no result; a server that says "ok" is believed.
 func (r *response) acknowledge(endpoint string) error {
 	if r.hasMarkup() {
 		return unexpected(endpoint, &webPageError{r.status})
@@ -162,7 +160,7 @@ func (r *response) acknowledge(endpoint string) error {
 	return nil
 }
 
-// decode reads a success's JSON into result.
+// decode decodes the JSON of a success into result.
 func (r *response) decode(endpoint string, result any) error {
 	if err := r.acknowledge(endpoint); err != nil {
 		return err

@@ -10,18 +10,18 @@ import (
 	"sync/atomic"
 )
 
-// Session is the right to a scale set's message queue. A scale set has one at a time. Its methods may be called
-// concurrently; a poll in flight holds up nothing.
+// Session is an open message session, which gives access to the message queue of a scale set. A scale set has at most one
+// session. Methods may be called concurrently, and a poll in flight does not delay the other calls.
 type Session struct {
 	client     *Client
 	scaleSetID int
 	state      *shared[sessionState]
 	// refusedLate counts the polls since the last success whose renewed token was refused after heldAtLeast. It is atomic
-	// because nothing keeps callers from polling concurrently; such polls only reach mostRefusedLate sooner.
+	// because callers may poll concurrently; such polls only reach mostRefusedLate sooner.
 	refusedLate atomic.Int32
 }
 
-// sessionState is what one answer of GitHub said about a session. It is replaced as a whole, never changed.
+// sessionState is a session as one answer from GitHub describes it. It is replaced as a whole and never changed.
 type sessionState struct {
 	ID         string      `json:"sessionId"`
 	QueueURL   string      `json:"messageQueueUrl"`
@@ -31,9 +31,10 @@ type sessionState struct {
 	queue *url.URL
 }
 
-// CreateSession opens the message queue of a scale set. Owner is shown to whoever is refused after us; host and pod
-// name are good ones. It fails with ErrSessionConflict while another session is open, also when that is our own whose
-// creation was repeated after a lost answer.
+// CreateSession opens the session of a scale set. GitHub shows owner, such as the name of the host, to those that find the scale
+// set's session taken. It fails with ErrSessionConflict while another session is open, which may be the caller's own if the answer
+// to a first attempt was lost; with ErrScaleSetNotFound; and with *UnexpectedResponseError if the answer lacks the queue's address
+// or token.
 func (c *Client) CreateSession(ctx context.Context, scaleSetID int, owner string) (*Session, error) {
 	session := &Session{client: c, scaleSetID: scaleSetID}
 	state, err := session.stateCall(ctx, serviceRequest{
@@ -54,11 +55,12 @@ func (c *Client) CreateSession(ctx context.Context, scaleSetID int, owner string
 	return session, nil
 }
 
-// sessionIDPattern fits UUIDs. An id comes from where people can write; one like ".." would delete something else.
+// sessionIDPattern matches UUIDs. Callers may read an ID from where people can write, and one like ".." would delete something
+// else.
 var sessionIDPattern = regexp.MustCompile(`^[0-9A-Za-z-]+$`)
 
-// DeleteSession closes a session that may have been opened by another process. One that is gone counts as closed, and
-// so does an id that no session can have.
+// DeleteSession closes a session, which another process may have opened. It succeeds if the session or the scale set does not
+// exist (any longer), or if sessionID can't be the ID of a session.
 func (c *Client) DeleteSession(ctx context.Context, scaleSetID int, sessionID string) error {
 	if !sessionIDPattern.MatchString(sessionID) {
 		return nil
@@ -70,13 +72,13 @@ func (c *Client) DeleteSession(ctx context.Context, scaleSetID int, sessionID st
 	return ignore(ErrSessionNotFound, ignore(ErrScaleSetNotFound, err))
 }
 
-// ID returns the session's id, a UUID.
+// ID returns the session's ID, a UUID.
 func (s *Session) ID() string { return s.state.get().ID }
 
-// Statistics returns those that came with the session's creation or last renewal, nil when there were none.
+// Statistics returns the statistics that came with the session or with the last renewal of its token; nil if there were none.
 func (s *Session) Statistics() *Statistics { return s.state.get().Statistics }
 
-// Close deletes the session on GitHub. It is an ordinary call: give it a context that is not cancelled yet.
+// Close deletes the session on GitHub as DeleteSession does. It needs a context that has not ended.
 func (s *Session) Close(ctx context.Context) error {
 	return s.client.DeleteSession(ctx, s.scaleSetID, s.ID())
 }
@@ -97,8 +99,8 @@ func (s *Session) refresh(ctx context.Context, stale *sessionState) (*sessionSta
 	return state, err
 }
 
-// stateCall makes a call whose answer describes a session. What the answer leaves out stays as it was known, except
-// the token: an answer without a new one is useless.
+// stateCall makes a call whose answer describes a session. Fields that the answer leaves out keep their known values, except
+// the token: an answer without a token is useless.
 func (s *Session) stateCall(ctx context.Context, r serviceRequest, known *sessionState) (*sessionState, error) {
 	state := &sessionState{}
 	if err := s.client.callService(ctx, r, state); err != nil {

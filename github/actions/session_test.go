@@ -55,7 +55,7 @@ func TestSessionOfAScaleSetThatIsGone(t *testing.T) {
 	}
 }
 
-// Missing statistics must not crash; what a session can't do without is an error.
+// Missing statistics must not crash the client. A missing field that a session needs is an error.
 func TestIncompleteSession(t *testing.T) {
 	s := newServer(t)
 	s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{"statistics": nil, "runnerScaleSet": nil})})
@@ -95,7 +95,7 @@ func TestClosingASession(t *testing.T) {
 	}
 }
 
-// An id that was written down by somebody else must not reach anything but a session.
+// An ID that somebody else has written must not reach anything but a session.
 func TestDeletingASessionThatCannotExist(t *testing.T) {
 	s := newServer(t)
 	client := s.client()
@@ -109,7 +109,7 @@ func TestDeletingASessionThatCannotExist(t *testing.T) {
 	}
 }
 
-// On 401 one PATCH, one repetition; the answer replaces the whole session.
+// A 401 leads to one PATCH and one repetition; the answer replaces the whole session.
 func TestRefusedQueueTokenIsRenewedOnce(t *testing.T) {
 	s := newServer(t)
 	session := s.session()
@@ -135,7 +135,7 @@ func TestRefusedQueueTokenIsRenewedOnce(t *testing.T) {
 	}
 }
 
-// What the answer leaves out stays.
+// Fields that the answer leaves out stay.
 func TestRefreshThatLeavesThingsOut(t *testing.T) {
 	s := newServer(t)
 	session := s.session()

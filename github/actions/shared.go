@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// shared holds a value that many callers read and that is replaced as a whole, by one fetch for all who ask at the
-// same time. Its lock is never held during a fetch: readers go on with the old value.
+// shared is a value that many callers read. It is replaced as a whole, by one fetch for all callers that need it at the
+// same time. Its lock is not held during a fetch, so readers can use the old value.
 type shared[T any] struct {
-	// fetch makes a new value; stale is the one to be replaced, nil at first. It never runs twice at a time.
+	// fetch returns a new value. stale is the value to be replaced, nil at first. It never runs twice at a time.
 	fetch func(ctx context.Context, stale *T) (*T, error)
 	// limit is how long a fetch may take.
 	limit time.Duration
@@ -35,15 +35,15 @@ func (s *shared[T]) set(value *T) {
 	s.current = value
 }
 
-// replace returns a value other than stale: the current one if it is another already, else a fetched one. A caller
-// whose context ends leaves at once; the fetch goes on for the others.
+// replace returns a value other than stale: the current one if it has been replaced already, or else a fetched one. If a
+// caller's context ends, the caller leaves at once and the fetch goes on for the others.
 func (s *shared[T]) replace(ctx context.Context, stale *T) (*T, error) {
 	if current := s.get(); current != stale {
 		return current, nil
 	}
 	fetched := s.flight.DoChan("", func() (any, error) {
 		if current := s.get(); current != stale {
-			return current, nil // another fetch ended between the look above and here
+			return current, nil // another fetch has ended since the check above
 		}
 		ctx, cancel := withTimeout(context.WithoutCancel(ctx), s.limit)
 		defer cancel()
@@ -65,8 +65,8 @@ func (s *shared[T]) replace(ctx context.Context, stale *T) (*T, error) {
 	}
 }
 
-// withRenewal makes a call with a shared value. When GitHub refuses the credential in it, the value is replaced once
-// and the call repeated once. Another credential that was refused on the way (a renewal's own) is not ours to renew.
+// withRenewal makes a call with a shared value. If GitHub refuses the credential in it, the value is replaced once and
+// the call is repeated once. A refusal of another credential, such as one that a renewal used, changes nothing.
 func withRenewal[T any](ctx context.Context, values *shared[T], value *T, credential string,
 	call func(*T) (*response, error),
 ) (*response, error) {
@@ -82,7 +82,7 @@ func withRenewal[T any](ctx context.Context, values *shared[T], value *T, creden
 	return answer, noteRenewal(err, credential)
 }
 
-// noteRenewal has the failure of a call say that its credential was renewed before.
+// noteRenewal marks a call's error: the refused credential had been renewed just before.
 func noteRenewal(err error, credential string) error {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Credential == credential {
 		refused.renewed = true

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// The environment's proxy applies when none is set. github.localhost is a hosted name that proxies
-// get to see, so this is also the hosted flow.
+// The environment's proxy is used if none is set. github.localhost is a hosted name for which Go uses
+// proxies, so this also tests the hosted flow.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	s := newServer(t)
 	s.on("POST /orgs/acme/actions/runners/registration-token", reply{status: 201, body: `{"token":"` + testRegistration + `"}`})
@@ -41,7 +41,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// A proxy that is set beats the environment.
+// A proxy that is set takes precedence over the environment's.
 func TestProxyThatIsSet(t *testing.T) {
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	s := newServer(t)
@@ -111,7 +111,7 @@ func TestProxyTroubleHidesItsPassword(t *testing.T) {
 	}
 }
 
-// Certificate authorities are those that are given; a certificate they don't know is not tried again.
+// Only the given certificate authorities are trusted, and a call that fails because of an unknown one is not repeated.
 func TestCertificateAuthorities(t *testing.T) {
 	s := newServer(t)
 	secure := httptest.NewUnstartedServer(s)

@@ -9,16 +9,20 @@ import (
 // modulePath is where this package's version is found in a program's build information.
 const modulePath = "github.com/harrier-ci/harrier"
 
-// UserAgent describes the program to GitHub.
+// UserAgent identifies the calling program to GitHub. The header is a JSON object, as in github.com/actions/scaleset.
 type UserAgent struct {
-	System     string
-	Version    string
-	CommitSHA  string
+	// System is the program's name, such as "actions-runner-controller".
+	System string
+	// Version and CommitSHA identify its build.
+	Version   string
+	CommitSHA string
+	// ScaleSetID is the scale set that all calls are about. If it is 0, each call names its own.
 	ScaleSetID int
-	Subsystem  string
+	// Subsystem is the part of the program that makes the calls.
+	Subsystem string
 }
 
-// userAgentHeader is what GitHub's own client sends: the header's value is a JSON object with its keys in this order.
+// userAgentHeader has the fields that GitHub's own client sends, in the same order.
 type userAgentHeader struct {
 	System         string `json:"system"`
 	Version        string `json:"version"`
@@ -30,14 +34,14 @@ type userAgentHeader struct {
 	Kind           string `json:"kind"`
 }
 
-// header returns the value of the User-Agent header for a call about a scale set. A client that serves several sets
-// has no scale set of its own; then the call's is named.
+// header returns the value of the User-Agent header. scaleSetID is what the call is about, 0 if it is not about a scale set. A
+// client of one scale set always names that one.
 func (u UserAgent) header(scaleSetID int) string {
 	if u.ScaleSetID != 0 {
 		scaleSetID = u.ScaleSetID
 	}
 	version, commit := build()
-	// The error is dropped because strings and numbers always encode.
+	// Strings and numbers can always be encoded, so there is no error.
 	text, _ := json.Marshal(userAgentHeader{
 		System: u.System, Version: u.Version, CommitSHA: u.CommitSHA, ScaleSetID: scaleSetID, Subsystem: u.Subsystem,
 		BuildVersion: version, BuildCommitSHA: commit, Kind: "scaleset",
@@ -45,7 +49,7 @@ func (u UserAgent) header(scaleSetID int) string {
 	return string(text)
 }
 
-// build returns version and commit of this module as the Go tool recorded them, "unknown" where it did not.
+// build returns version and commit of this module as the Go tool recorded them, or "unknown" if it did not.
 var build = sync.OnceValues(func() (version, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

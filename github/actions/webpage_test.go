@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A proxy that wants a login shows its page with status 200: it is no success, says nothing of what was asked for, and is
-// neither a message nor GitHub's.
+// A proxy that asks for a login shows its page with status 200. It is not a success, says nothing about what was asked for, and
+// is neither a message nor GitHub's.
 func TestAWebPageInPlaceOfAResult(t *testing.T) {
 	for name, page := range map[string]reply{
 		"as HTML":  {body: "<html>please log in</html>", header: map[string]string{"Content-Type": "text/html"}},
@@ -53,7 +53,7 @@ func wantWebPage(t *testing.T, err error) {
 	}
 }
 
-// Servers whose framework calls every text HTML mean what they say: Flask's `return "", 404`, Express' `send("…")`.
+// Some frameworks declare every text HTML. Their servers mean what they say: Flask's `return "", 404`, Express's `send("…")`.
 func TestATextThatIsCalledHTMLIsNoWebPage(t *testing.T) {
 	for _, text := range []string{"", "no"} {
 		s := newServer(t)
@@ -75,7 +75,7 @@ func TestATextThatIsCalledHTMLIsNoWebPage(t *testing.T) {
 	}
 }
 
-// Only after 401 a token is renewed, so only then the error may say that it was.
+// A token is renewed only after a 401, so only then may the error say that it was.
 func TestRenewalIsToldWhereThereWasOne(t *testing.T) {
 	const told = "it was renewed and refused again"
 	for name, test := range map[string]struct {

@@ -13,7 +13,7 @@ const (
 	ReasonInvalidConfigURL = "InvalidConfigURL"
 	// ReasonUnauthorized: GitHub refused the credentials.
 	ReasonUnauthorized = "Unauthorized"
-	// ReasonRateLimited: GitHub wants to be left alone for a while; the message says until when.
+	// ReasonRateLimited: GitHub is rate limiting us; the message says until when.
 	ReasonRateLimited = "RateLimited"
 	// ReasonGitHubUnavailable: GitHub can't be reached, or fails itself.
 	ReasonGitHubUnavailable = "GitHubUnavailable"
