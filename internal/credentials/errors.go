@@ -67,11 +67,14 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s is not supported by this version; %s", e.Feature, e.Instead)
 }
 
-// IsVerdict reports whether the credentials themselves are at fault, which only a user can mend, and not the attempt to read them.
-func IsVerdict(err error) bool { return Reason(err) != "" }
+// Reasons are all that Reason returns for a user's error.
+var Reasons = []string{v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported}
 
-// Reason returns the reason of a condition that tells a verdict, which is the same word on every kind and in the doctor's
-// findings. It is empty for what is none.
+// IsUserError reports whether the credentials themselves are wrong, which only a user can fix, rather than the attempt to read them.
+func IsUserError(err error) bool { return Reason(err) != "" }
+
+// Reason returns the reason that conditions of every kind and the doctor's findings give for a user's error, and "" for any
+// other error.
 func Reason(err error) string {
 	if _, missing := errors.AsType[*MissingError](err); missing {
 		return v1alpha1.ReasonCredentialsMissing

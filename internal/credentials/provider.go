@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -158,10 +159,10 @@ func (p *Provider) ClientOfListener(ctx context.Context, reference Reference, li
 }
 
 // Gone reports whether what a reference names is gone or may no longer be read, as happens when a scale set is uninstalled.
-func Gone(err error) bool { return isMissing(err) || isForbidden(err) }
+func Gone(err error) bool { return isMissing(err) || apierrors.IsForbidden(err) }
 
 // Unusable reports whether what a reference names is Gone or can't be used as it is: the time for ClientOfListener.
-func Unusable(err error) bool { return Gone(err) || IsVerdict(err) }
+func Unusable(err error) bool { return Gone(err) || IsUserError(err) }
 
 func isMissing(err error) bool {
 	_, ok := errors.AsType[*MissingError](err)

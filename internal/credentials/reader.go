@@ -116,5 +116,3 @@ func (r reader) get(ctx context.Context, kind, namespace, name string, into clie
 	}
 	return true, nil
 }
-
-func isForbidden(err error) bool { return apierrors.IsForbidden(err) }

@@ -73,7 +73,7 @@ func (e *result) outcome(now time.Time) (*Resolved, error) {
 	if e.err == nil {
 		return e.resolved, nil
 	}
-	if e.resolved == nil || now.Sub(e.goodAt) >= keepFor || IsVerdict(e.err) {
+	if e.resolved == nil || now.Sub(e.goodAt) >= keepFor || IsUserError(e.err) {
 		return nil, e.err
 	}
 	return e.resolved, nil

@@ -225,7 +225,7 @@ func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRu
 	_, err := credentials.New(g.cluster, credentials.Options{}).Resolve(ctx, credentials.ForAutoscalingRunnerSet(set))
 	var status apierrors.APIStatus
 	switch {
-	case credentials.IsVerdict(err):
+	case credentials.IsUserError(err):
 		return err
 	case errors.As(err, &status):
 		g.note("Secrets", err)

@@ -66,7 +66,7 @@ func (p *pass) refused() bool {
 
 // obstruct sets the obstacle where only a user can remove the cause, and returns failure for everything else.
 func (p *pass) obstruct(cause, failure error) error {
-	if _, invalid := errors.AsType[*config.InvalidError](cause); invalid || credentials.IsVerdict(cause) {
+	if _, invalid := errors.AsType[*config.InvalidError](cause); invalid || credentials.IsUserError(cause) {
 		p.obstacle = cause
 		return nil
 	}

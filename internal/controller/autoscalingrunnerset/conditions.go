@@ -55,7 +55,7 @@ func credentialsCondition(p *pass) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionCredentialsValid
 	var condition metav1.Condition
 	switch {
-	case credentials.IsVerdict(p.obstacle):
+	case credentials.IsUserError(p.obstacle):
 		condition = kube.False(conditionType, credentials.Reason(p.obstacle), p.obstacle.Error())
 	case p.answered() && errors.Is(p.lastSync.Err, actions.ErrUnauthorized):
 		condition = kube.False(conditionType, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
@@ -80,8 +80,7 @@ func rejectsDesired(err error) bool {
 // they are.
 func (p *pass) unreadBefore() bool {
 	previous := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
-	return previous != nil && slices.Contains([]string{
-		v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported}, previous.Reason)
+	return previous != nil && slices.Contains(credentials.Reasons, previous.Reason)
 }
 
 // registeredCondition returns nil while a registration stands and nothing new is known about it.

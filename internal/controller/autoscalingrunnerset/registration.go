@@ -66,7 +66,7 @@ func (c *Controller) resolve(ctx context.Context, p *pass) error {
 	switch {
 	case err == nil:
 		p.requestHash = requestHashOf(p.desired, resolved)
-	case credentials.IsVerdict(err):
+	case credentials.IsUserError(err):
 		p.obstacle = err
 	default:
 		return fmt.Errorf("read the credentials: %w", err)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -198,8 +199,8 @@ func (p *pass) progressingSummary(reason, message string) []metav1.Condition {
 
 // needsUser reports whether only a user can end what the reason names.
 func needsUser(reason string) bool {
-	return slices.Contains([]string{
-		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported, v1alpha1.ReasonUnauthorized,
-		v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong,
+	return slices.Contains(credentials.Reasons, reason) || slices.Contains([]string{
+		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRunnerGroupNotFound,
+		v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong,
 	}, reason)
 }
