@@ -9,25 +9,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// Requests of one configuration share HTTP/2 connections, on each of which an API server serves 100 requests at a time and
-// writes answers and events of watches one after the other. In a burst two hundred writes are under way. What is to be
-// heard, or kept, in spite of them has a connection of its own: the watches, and the leader's Lease.
+// Requests with the same configuration share HTTP/2 connections. On each connection an API server serves 100 requests at a
+// time, and writes responses and watch events one after another. A burst has two hundred writes in flight. Watches and the
+// renewal of the leader's Lease must not wait for them, so each of the two has its own connection.
 
-// apart returns a copy of the configuration whose requests share no connection with those of others.
-func apart(cluster *rest.Config) *rest.Config {
-	cluster = rest.CopyConfig(cluster)
-	// client-go keeps connections by dialer among others. The times are those of its own one.
-	cluster.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	return cluster
+// withOwnConnection returns a copy of the configuration whose requests share no connection with others.
+func withOwnConnection(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	// client-go caches connections by dialer, among other things. The durations are those of its own dialer.
+	config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	return config
 }
 
-// newCache returns a cache that watches on a connection of its own.
-func newCache(cluster *rest.Config, options cache.Options) (cache.Cache, error) {
-	cluster = apart(cluster)
-	client, err := rest.HTTPClientFor(cluster)
+// newCache returns a cache whose watches have their own connection.
+func newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	config = withOwnConnection(config)
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("set up the connection of watches: %w", err)
+		return nil, fmt.Errorf("set up the connection for watches: %w", err)
 	}
 	options.HTTPClient = client
-	return cache.New(cluster, options)
+	return cache.New(config, options)
 }

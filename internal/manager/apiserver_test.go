@@ -11,15 +11,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A burst's writes fill the streams of a connection; watches and the Lease must not stand in line behind them.
+// A burst's writes fill the streams of a connection. Watches and the Lease must not queue behind them.
 func TestWatchesAndTheLeaseHaveConnectionsOfTheirOwn(t *testing.T) {
-	cluster := serveRemoteAddresses(t)
-	writes := remoteAddress(t, cluster)
-	if again := remoteAddress(t, rest.CopyConfig(cluster)); again != writes {
+	config := serveRemoteAddresses(t)
+	writes := remoteAddress(t, config)
+	if again := remoteAddress(t, rest.CopyConfig(config)); again != writes {
 		t.Fatalf("two requests of one configuration came from %s and %s, want one connection", writes, again)
 	}
-	watches := remoteAddress(t, apart(cluster))
-	lease := remoteAddress(t, managerOptions(cluster, defaults(), logr.Discard()).LeaderElectionConfig)
+	watches := remoteAddress(t, withOwnConnection(config))
+	lease := remoteAddress(t, managerOptions(config, defaults(), logr.Discard()).LeaderElectionConfig)
 	if watches == writes || lease == writes || watches == lease {
 		t.Errorf("writes, watches and Lease come from %s, %s and %s, want three connections", writes, watches, lease)
 	}
@@ -38,14 +38,14 @@ func serveRemoteAddresses(t *testing.T) *rest.Config {
 	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
 }
 
-func remoteAddress(t *testing.T, cluster *rest.Config) string {
+func remoteAddress(t *testing.T, config *rest.Config) string {
 	t.Helper()
-	client, err := rest.HTTPClientFor(cluster)
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(client.CloseIdleConnections) // so that it is held until then: client-go forgets the connection of one that is garbage
-	response, err := client.Get(cluster.Host)
+	t.Cleanup(client.CloseIdleConnections) // keeps the client reachable until then: client-go drops the connection of a collected one
+	response, err := client.Get(config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,8 +20,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// cacheOptions say what is kept in memory: only objects of scale sets, without managedFields, which are half of a small object. Of
-// pods, the entries of server-side apply stay.
+// cacheOptions returns what the cache holds: only objects of scale sets, without managedFields, which make up half of a small
+// object. Pods keep the entries of server-side apply.
 func (o Options) cacheOptions() cache.Options {
 	ours := cache.ByObject{Label: scaleSetSelector()}
 	options := cache.Options{
@@ -42,38 +41,38 @@ func (o Options) cacheOptions() cache.Options {
 		for _, namespace := range watched {
 			options.DefaultNamespaces[namespace] = cache.Config{}
 		}
-		o.leaveOutOthers(options.ByObject)
+		o.restrictToWatchedNamespace(options.ByObject)
 	}
 	return options
 }
 
-// leaveOutOthers is for a manager that is restricted to a namespace. Its own may hold the listeners of another manager, which
-// watches a third one, and the scale sets and runners of one that watches this one: two managers that reconcile a runner take
-// its registration from each other.
-func (o Options) leaveOutOthers(kinds map[client.Object]cache.ByObject) {
-	kinds[&v1alpha1.AutoscalingListener{}] = cache.ByObject{Label: o.ofWatchedSets()}
+// restrictToWatchedNamespace keeps the objects of other managers out of the cache. A restricted manager's own namespace may hold
+// listeners of another manager, which watches a third namespace, and scale sets and runners of a manager that watches this one.
+// Two managers that reconcile the same runner take its registration from each other.
+func (o Options) restrictToWatchedNamespace(kinds map[client.Object]cache.ByObject) {
+	kinds[&v1alpha1.AutoscalingListener{}] = cache.ByObject{Label: o.watchedSetSelector()}
 	watched := cache.ByObject{Namespaces: map[string]cache.Config{o.WatchNamespace: {}}}
 	kinds[&v1alpha1.AutoscalingRunnerSet{}] = watched
 	kinds[&v1alpha1.EphemeralRunnerSet{}] = watched
 	kinds[&v1alpha1.EphemeralRunner{}] = watched
 }
 
-// pods of the manager's own namespace are listeners, and may be runners of which only another manager knows.
+// pods selects the pods to cache. In the manager's own namespace these are listeners; runners there belong to another manager.
 func (o Options) pods() cache.ByObject {
 	pods := cache.ByObject{Label: scaleSetSelector(), Transform: stripPod}
 	if o.WatchNamespace != "" && o.WatchNamespace != o.Namespace {
-		pods.Namespaces = map[string]cache.Config{o.WatchNamespace: {}, o.Namespace: {LabelSelector: o.ofWatchedSets()}}
+		pods.Namespaces = map[string]cache.Config{o.WatchNamespace: {}, o.Namespace: {LabelSelector: o.watchedSetSelector()}}
 	}
 	return pods
 }
 
-// ofWatchedSets selects what belongs to scale sets of the watched namespace, wherever it is.
-func (o Options) ofWatchedSets() labels.Selector {
+// watchedSetSelector selects objects of scale sets in the watched namespace, wherever the objects themselves are.
+func (o Options) watchedSetSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{v1alpha1.LabelScaleSetNamespace: o.WatchNamespace})
 }
 
-// bindingCacheOptions are those of a cache that holds the RoleBinding of the manager in the namespace that it watches. It is
-// no part of a scale set, so the manager's cache doesn't have it, and that selects a kind by one set of labels only.
+// bindingCacheOptions returns the options of a second cache, for the manager's own RoleBinding in the watched namespace. That
+// RoleBinding is not part of a scale set, and the manager's cache can select each kind by one set of labels only.
 func (o Options) bindingCacheOptions() cache.Options {
 	options := o.cacheOptions()
 	options.DefaultNamespaces = map[string]cache.Config{o.WatchNamespace: {}}
@@ -81,9 +80,9 @@ func (o Options) bindingCacheOptions() cache.Options {
 	return options
 }
 
-// stripPod drops what no controller reads of a runner's pod: nearly all of its spec, which is most of its size. The spec is made
-// from the runner's template and not compared with it afterwards. A listener's pod keeps its spec. Of managedFields, both
-// keep only who has applied something.
+// stripPod drops what no controller reads in a runner's pod: nearly all of its spec, which is most of its size. The spec is
+// built from the runner's template and never compared with it later. A listener's pod keeps its spec. The managedFields of both
+// keep only who applied something.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -100,7 +99,7 @@ func stripPod(object any) (any, error) {
 	return pod, nil
 }
 
-// applied returns the entries of server-side apply without what they are about.
+// applied returns the entries of server-side apply, without their fields.
 func applied(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEntry) {
 	for _, entry := range entries {
 		if kube.IsApplied(entry) {
@@ -110,7 +109,7 @@ func applied(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEn
 	return left
 }
 
-// stripContainers keeps images, which messages name, and what says whether an init container that has failed is started again.
+// stripContainers keeps images, which messages name, and the fields that decide whether a failed init container is restarted.
 func stripContainers(containers []corev1.Container) []corev1.Container {
 	stripped := make([]corev1.Container, 0, len(containers))
 	for i := range containers {
@@ -122,8 +121,8 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 	return stripped
 }
 
-// newInformer returns an informer that resumes as soon as the API server is back, and that an object that can't be decoded does
-// not stop: the fields that can't be read keep the values that the informer has.
+// newInformer returns an informer that resumes as soon as the API server is back. An object that can't be decoded doesn't stop
+// it: the fields that can't be read keep the values that the informer has.
 func newInformer(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	var shared toolscache.SharedIndexInformer
 	last := func(key string) (any, bool) {
@@ -144,15 +143,7 @@ func scaleSetSelector() labels.Selector {
 	return selector
 }
 
-// strictManager hands out a client that refuses what the cache has of objects that can't be decoded.
-type strictManager struct{ ctrl.Manager }
-
-// GetClient returns the client of the controllers.
-func (m strictManager) GetClient() client.Client {
-	return informer.RefuseUnreadable(m.Manager.GetClient())
-}
-
-// clientOptions keep Secrets and ConfigMaps out of the cache: to cache them is to list and watch every one of them.
+// clientOptions keeps Secrets and ConfigMaps out of the cache: caching them would mean listing and watching every one of them.
 func clientOptions() client.Options {
 	return client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// Several managers may be in one namespace, with each watching another or one of them this one. None may touch what is
-// another's: of two that reconcile a runner, one takes the registration of the other away.
+// Several managers may run in one namespace, each watching another namespace, or one of them its own. None may touch the objects
+// of another: two managers that reconcile the same runner take its registration from each other.
 func TestCacheOfARestrictedManager(t *testing.T) {
 	const ofRunners = v1alpha1.LabelScaleSetNamespace + "=runners"
 	for name, test := range map[string]struct {
@@ -81,7 +81,7 @@ func listedByCache(t *testing.T, options Options) []string {
 	return lists.seen()
 }
 
-// emptyLists is an API server that has nothing.
+// emptyLists is an API server without objects.
 type emptyLists struct {
 	mu    sync.Mutex
 	lists []string

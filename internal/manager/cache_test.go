@@ -45,7 +45,7 @@ func TestCacheSelectsWhatIsOurs(t *testing.T) {
 	}
 }
 
-// The RoleBinding that outlives the watched namespace bears no label of a scale set, and is looked for there only.
+// The manager's own RoleBinding has no scale set's label, and is cached in the watched namespace only.
 func TestCacheOfTheManagersOwnRoleBinding(t *testing.T) {
 	options := Options{Namespace: "harrier", WatchNamespace: "runners"}.bindingCacheOptions()
 	if got := slices.Collect(maps.Keys(options.DefaultNamespaces)); !slices.Equal(got, []string{"runners"}) {
@@ -85,7 +85,7 @@ func TestCacheKeepsWhoHasAppliedSomethingToAPod(t *testing.T) {
 	}
 }
 
-// What is kept of a runner's pod is what its controller reads; a listener's is compared as a whole.
+// A runner's pod keeps only what its controller reads. A listener's keeps all, because it is compared as a whole.
 func TestCacheKeepsOfARunnersPodWhatIsRead(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	rules := []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}

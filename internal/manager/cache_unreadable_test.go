@@ -23,7 +23,7 @@ const (
 		`"spec":{"pendingTimeout":"%s","runnerGroup":"%s"}}`
 )
 
-// What can't be read of an object stays in the cache as it was, until it can be.
+// Fields of an object that can't be read keep their value in the cache until they can be read again.
 func TestCacheKeepsWhatCouldBeRead(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(serveSets))
 	t.Cleanup(server.Close)
@@ -43,7 +43,7 @@ func TestCacheKeepsWhatCouldBeRead(t *testing.T) {
 	}
 }
 
-// serveSets has one set, which can't be read for a version.
+// serveSets serves one set, one version of which can't be read.
 func serveSets(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch query := request.URL.Query(); {

@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -30,34 +31,42 @@ const recorderName = "gha-runner-scale-set-controller"
 
 // dependencies are what the controllers share.
 type dependencies struct {
-	manager  ctrl.Manager
-	options  Options
+	mgr     ctrl.Manager
+	options Options
+	// client refuses objects that can't be decoded.
+	client   client.Client
 	pool     *pool.Pool
 	removed  *removals.Memory
 	provider *credentials.Provider
 	clients  githubClients
 	clock    clock.RealClock
-	// recorder is shared, so that limits hold for all.
+	// recorder is shared, so that its limits apply to all controllers together.
 	recorder events.EventRecorder
 }
 
-// addControllers adds the four controllers, the pool of their slow calls, and the caches that all of them stand on. A manager
-// that is restricted to a namespace gets a fifth.
-func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
-		return err
-	}
-	d := dependencies{manager: strictManager{mgr}, options: options}
+// newDependencies makes what the controllers share. The manager doesn't run the pool yet.
+func newDependencies(mgr ctrl.Manager, options Options) dependencies {
+	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
 	d.recorder = kube.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
 	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
-	if err := mgr.Add(d.pool); err != nil {
-		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
-	}
 	d.provider = credentials.New(mgr.GetAPIReader(), credentials.Options{
 		Clock: d.clock, Logger: mgr.GetLogger().WithName("github"), UserAgent: userAgent(),
 		OnRequest: observeGitHub, OnUnused: forgetGitHub,
 	})
-	d.clients = githubClients{provider: d.provider, listeners: mgr.GetClient(), namespace: options.Namespace}
+	d.clients = githubClients{provider: d.provider, listeners: d.client, namespace: options.Namespace}
+	return d
+}
+
+// addControllers adds the four controllers, the pool that runs their calls to GitHub, and the caches that all of them read. A
+// manager that is restricted to a namespace gets a fifth controller.
+func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	d := newDependencies(mgr, options)
+	if err := mgr.Add(d.pool); err != nil {
+		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
+	}
 	for _, c := range []struct {
 		name       string
 		controller interface{ SetupWithManager(ctrl.Manager) error }
@@ -74,35 +83,35 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 	return d.addWatchedNamespace(ctx)
 }
 
-// addWatchedNamespace has a manager that is restricted to a namespace keep its rights there until the last scale set is gone.
-// Its own namespace takes the manager itself along.
+// addWatchedNamespace makes a manager that is restricted to a namespace keep its permissions there until the last scale set is
+// gone. If that is the manager's own namespace it does nothing: deleting that one deletes the manager too.
 func (d dependencies) addWatchedNamespace(ctx context.Context) error {
 	if d.options.WatchNamespace == "" || d.options.WatchNamespace == d.options.Namespace {
 		return nil
 	}
 	options := d.options.bindingCacheOptions()
-	options.Scheme, options.Mapper = d.manager.GetScheme(), d.manager.GetRESTMapper()
-	bindings, err := newCache(d.manager.GetConfig(), options)
+	options.Scheme, options.Mapper = d.mgr.GetScheme(), d.mgr.GetRESTMapper()
+	bindings, err := newCache(d.mgr.GetConfig(), options)
 	if err != nil {
 		return fmt.Errorf("set up the cache of the manager's own RoleBinding: %w", err)
 	}
-	if err := d.manager.Add(bindings); err != nil {
+	if err := d.mgr.Add(bindings); err != nil {
 		return fmt.Errorf("add the cache of the manager's own RoleBinding: %w", err)
 	}
 	if _, err := bindings.GetInformer(ctx, &rbacv1.RoleBinding{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch the manager's own RoleBinding: %w", err)
 	}
 	err = watchednamespace.NewController(watchednamespace.Options{
-		Client: d.manager.GetClient(), Bindings: bindings, Namespace: d.options.WatchNamespace,
-	}).SetupWithManager(d.manager)
+		Client: d.client, Bindings: bindings, Namespace: d.options.WatchNamespace,
+	}).SetupWithManager(d.mgr)
 	if err != nil {
 		return fmt.Errorf("set up the controller of the watched namespace: %w", err)
 	}
 	return nil
 }
 
-// fillCaches asks for all kinds that controllers watch, so that a manager counts as ready only with them, and has them while
-// it stands by: it acts as soon as it leads.
+// fillCaches requests informers for all kinds that controllers watch. A manager is ready only once they are filled, and a
+// standby has them filled, too, so it can act as soon as it leads.
 func fillCaches(ctx context.Context, informers cache.Cache) error {
 	for _, kind := range []client.Object{
 		&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
@@ -118,7 +127,7 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 
 func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 	return autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
-		Client:                   d.manager.GetClient(),
+		Client:                   d.client,
 		Connections:              autoscalingrunnerset.ConnectionsOf(d.provider),
 		Pool:                     d.pool,
 		Recorder:                 d.recorder,
@@ -134,8 +143,8 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
 	level, format := d.options.listenerLogging()
 	options := autoscalinglistener.Options{
-		Client:          d.manager.GetClient(),
-		Reader:          d.manager.GetAPIReader(),
+		Client:          d.client,
+		Reader:          d.mgr.GetAPIReader(),
 		Credentials:     d.provider,
 		Recorder:        d.recorder,
 		Clock:           d.clock,
@@ -154,8 +163,8 @@ func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
 
 func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	return ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
-		Client: d.manager.GetClient(),
-		Reader: d.manager.GetAPIReader(),
+		Client: d.client,
+		Reader: d.mgr.GetAPIReader(),
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunnerset.GitHub, error) {
 			return d.clients.client(ctx, reference)
 		},
@@ -171,8 +180,8 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 
 func (d dependencies) ephemeralRunner() *ephemeralrunner.Controller {
 	return ephemeralrunner.NewController(ephemeralrunner.Options{
-		Client: d.manager.GetClient(),
-		Reader: d.manager.GetAPIReader(),
+		Client: d.client,
+		Reader: d.mgr.GetAPIReader(),
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunner.GitHub, error) {
 			return d.clients.client(ctx, reference)
 		},

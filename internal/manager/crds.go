@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// Outdated CRDs are looked at again after crdPause, doubled each time up to crdMaxPause. The API server takes a second or
-	// two to publish a new one, so the first pauses are short: manager and CRDs often arrive together.
+	// Outdated CRDs are checked again after crdPause, doubled each time up to crdMaxPause. The first pauses are short, because
+	// manager and CRDs are often installed together, and the API server takes a second or two to publish a new CRD.
 	crdPause    = time.Second
 	crdMaxPause = 30 * time.Second
 )
 
-// awaitCRDs returns when the CRDs have what we need, or with the context's error. The reason for waiting is logged
-// when it changes, and told to report for /readyz.
+// awaitCRDs waits until the CRDs have the fields we need. It fails only with the context's error. The reason for waiting is
+// logged when it changes, and passed to report for /readyz.
 func awaitCRDs(ctx context.Context, check func(context.Context) error, clk clock.Clock, log logr.Logger, report func(error)) error {
 	logged := ""
 	for pause := crdPause; ; pause = min(2*pause, crdMaxPause) {
@@ -28,7 +28,7 @@ func awaitCRDs(ctx context.Context, check func(context.Context) error, clk clock
 		}
 		report(err)
 		if text := err.Error(); text != logged {
-			log.Error(err, "Not starting before the CustomResourceDefinitions are right; they are looked at again", "atLeastEvery", crdMaxPause.String())
+			log.Error(err, "Waiting for the CustomResourceDefinitions to be upgraded before starting", "recheckAtLeastEvery", crdMaxPause.String())
 			logged = text
 		}
 		select {
@@ -39,5 +39,5 @@ func awaitCRDs(ctx context.Context, check func(context.Context) error, clk clock
 	}
 }
 
-// crdsUnreadable reports whether this cluster tells nobody like us about schemas. Then nothing is known against the CRDs.
+// crdsUnreadable reports whether we may not read schemas in this cluster. The CRDs are then assumed to be right.
 func crdsUnreadable(err error) bool { return apierrors.IsForbidden(err) }

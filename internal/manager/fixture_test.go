@@ -112,8 +112,8 @@ func bind(t *testing.T, cluster client.Client, role, binding client.Object, name
 	awaitRole(t, cluster, namespace)
 }
 
-// awaitRole returns when the API server heeds the role of the namespace, of which it learns by watches of its own: what it
-// refused before would be in a manager's log. Only the role for the cluster lists pods, only the others create them.
+// awaitRole returns when the API server applies the role of the namespace, which reaches it by watches of its own: anything that
+// it refused before would be in a manager's log. Only the role for the cluster lists pods, and only the others create them.
 func awaitRole(t *testing.T, cluster client.Client, namespace string) {
 	t.Helper()
 	allowed := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"}

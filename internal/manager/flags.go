@@ -20,8 +20,8 @@ const (
 	watchSingleNamespaceFlag = "watch-single-namespace"
 )
 
-// ParseOptions makes options from the command line and the environment. Usage goes to output. It fails with
-// flag.ErrHelp when help was asked for, otherwise with everything that is wrong at once.
+// ParseOptions parses the command line and the environment. If help was asked for it writes the usage to output and fails with
+// flag.ErrHelp. Otherwise its error lists everything that is wrong.
 func ParseOptions(arguments []string, environment func(string) string, output io.Writer) (Options, error) {
 	options := Options{
 		Namespace:          environment(envNamespace),
@@ -29,7 +29,7 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 		ListenerEntrypoint: environment(envListenerEntrypoint),
 	}
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the usage is for those who ask for it; who is wrong is told so, once
+	flags.SetOutput(io.Discard) // usage is printed only on request, and the caller prints the error
 	singleNamespace := options.register(flags)
 	registerIgnored(flags)
 	switch err := flags.Parse(arguments); {
@@ -49,11 +49,11 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 	return options, errors.Join(wrong, options.validate())
 }
 
-// printUsage says what the program can do besides running the controllers, then lists the flags of that.
+// printUsage lists the program's commands, then the flags for running the controllers.
 func printUsage(flags *flag.FlagSet, output io.Writer) {
 	fmt.Fprint(output, `Usage:
   manager [flags]             run the controllers
-  manager doctor [flags]      say why jobs wait; manager doctor --help lists its flags
+  manager doctor [flags]      explain why jobs wait; manager doctor --help lists its flags
   manager validate [flags]    check values and manifests before they are applied
 
 Flags:
@@ -62,13 +62,13 @@ Flags:
 	flags.PrintDefaults()
 }
 
-// checkNamespaces refuses what no namespace is called: the caches of such a one would never be filled.
+// checkNamespaces refuses values that can't be the name of a namespace: their caches would never be filled.
 func checkNamespaces(flags *flag.FlagSet) error {
 	var wrong []error
 	for _, name := range []string{watchNamespaceFlag, watchSingleNamespaceFlag} {
 		value := flags.Lookup(name).Value.String()
 		if problems := validation.IsDNS1123Label(value); value != "" && len(problems) > 0 {
-			wrong = append(wrong, fmt.Errorf("--%s=%q is no namespace: %s; name the one of the scale sets",
+			wrong = append(wrong, fmt.Errorf("--%s=%q is not a namespace name: %s; use the namespace of the scale sets",
 				name, value, strings.Join(problems, ", ")))
 		}
 	}
@@ -78,8 +78,8 @@ func checkNamespaces(flags *flag.FlagSet) error {
 // register defines the flags. It returns the value of --watch-single-namespace, which wins over --watch-namespace.
 func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.WatchNamespace, watchNamespaceFlag, "", "watch scale sets of this namespace only")
-	singleNamespace = flags.String(watchSingleNamespaceFlag, "", "the same as --watch-namespace, and wins over it")
-	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "take part in the election of a leader; needed from two replicas on")
+	singleNamespace = flags.String(watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it")
+	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "elect a leader; required with two or more replicas")
 	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the leader holds")
 	o.registerMetricsServer(flags)
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", "", "address of /healthz and /readyz; empty turns them off")
@@ -87,30 +87,30 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080", "address of each listener's metrics server; 0 turns it off")
 	flags.StringVar(&o.ListenerMetricsEndpoint, "listener-metrics-endpoint", "/metrics", "path of the listeners' metrics")
 	flags.StringVar(&o.ListenerMetricsLabels, "listener-metrics-labels", config.MetricsLabelsFew,
-		"labels and buckets of the listeners' metrics of jobs: few (scale set and result, 10 buckets) or arc (job, event and repository, 46)")
+		"labels and buckets of the listeners' job metrics: few (scale set and result, 10 buckets) or arc (job, event and repository, 46 buckets)")
 	flags.Var((*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets", "Secret to pull the listener's image with; may be repeated")
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
-		"beginning of labels that aren't passed on from an AutoscalingRunnerSet; may be repeated")
+		"prefix of labels that are not copied from an AutoscalingRunnerSet; may be repeated")
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
-		"workers that look at runners, 24 at least whatever is given; calls to GitHub run beside them, so this doesn't limit a burst")
+		"EphemeralRunners reconciled at once; values below 24 count as 24. Calls to GitHub don't occupy these workers")
 	flags.BoolVar(&o.JobPodMetadata, "job-pod-metadata", true,
-		"write repository, workflow, run, id and name of a job on its pod when it starts")
+		"write repository, workflow, run, id and name of a job to its pod, as annotations and labels, when it starts")
 	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,
 		"ask node autoscalers not to evict a pod while its job runs; part of --job-pod-metadata")
 	flags.Var(rateLimiter{}, "workqueue-rate-limiter",
-		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts, failing objects back off from 50 ms to 30 s with either")
-	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is looked at although nothing changed")
-	flags.IntVar(&o.QPS, "k8s-client-rate-limiter-qps", defaultQPS, "requests to the API server a second")
-	flags.IntVar(&o.Burst, "k8s-client-rate-limiter-burst", defaultBurst, "requests to the API server at once")
+		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts: with either, failing objects back off from 50 ms to 30 s")
+	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is reconciled even if nothing changed")
+	flags.IntVar(&o.QPS, "k8s-client-rate-limiter-qps", defaultQPS, "sustained requests per second to the API server")
+	flags.IntVar(&o.Burst, "k8s-client-rate-limiter-burst", defaultBurst, "requests to the API server that may exceed the rate in a burst")
 	flags.StringVar(&o.LogLevel, "log-level", levelDebug, "debug, info, warn, error, or a zap level such as -2")
 	flags.StringVar(&o.LogFormat, "log-format", formatText, "text or json")
-	flags.BoolVar(&o.CheckUninstall, "check-uninstall", false, "fail if there are scale sets, instead of running; for the chart's uninstall check")
-	kubeconfig.RegisterFlags(flags) // --kubeconfig, for a manager outside of a cluster
+	flags.BoolVar(&o.CheckUninstall, "check-uninstall", false, "check that no scale set is left, then exit; used by the chart's uninstall hook")
+	kubeconfig.RegisterFlags(flags) // --kubeconfig, for a manager outside the cluster
 	flags.Bool("auto-scaling-runner-set-only", true, "accepted for ARC's charts; there is no other mode")
 	return singleNamespace
 }
 
-// ignoredFlags are those of ARC that mean nothing here: most of them belong to its legacy mode, which is not built.
+// ignoredFlags are flags of ARC that mean nothing here: most of them belong to its legacy mode, which does not exist here.
 // They are accepted so that a command line written for ARC works.
 var ignoredFlags = []string{
 	"update-strategy", "port",
@@ -126,16 +126,16 @@ func registerIgnored(flags *flag.FlagSet) {
 	for _, name := range ignoredFlags {
 		flags.Var(ignored{}, name, ignoredUsage)
 	}
-	flags.Bool("runner-status-update-hook", false, ignoredUsage) // takes no argument of its own
+	flags.Bool("runner-status-update-hook", false, ignoredUsage) // may be given without a value
 }
 
-// ignored takes any value and forgets it: some of the flags hold secrets.
+// ignored accepts any value and discards it: some of the flags hold secrets.
 type ignored struct{}
 
 func (ignored) String() string   { return "" }
 func (ignored) Set(string) error { return nil }
 
-// rateLimiter checks a choice that makes no difference: both of ARC's values back off per object up to 1000 s.
+// rateLimiter checks a choice that makes no difference: in ARC, both values back off per object, up to 1000 s.
 type rateLimiter struct{}
 
 func (rateLimiter) String() string { return "" }

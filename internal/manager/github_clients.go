@@ -11,8 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// userAgent is how the manager introduces itself to GitHub. System and subsystem are ARC's: what GitHub makes of others
-// is not known.
+// userAgent identifies the manager to GitHub. System and subsystem are ARC's, because we don't know what GitHub makes of other
+// values.
 func userAgent() actions.UserAgent {
 	return actions.UserAgent{
 		System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
@@ -20,17 +20,17 @@ func userAgent() actions.UserAgent {
 	}
 }
 
-// githubClients lead runners and their sets to GitHub. Runners outlive the credential Secret when a scale set is
-// uninstalled, so what the scale set's listener was given is used where the Secret is gone or no longer valid. The
-// AutoscalingRunnerSet controller does so on deletion only: it is the one to tell the user what is wrong with the Secret.
+// githubClients provides GitHub clients for runners and their sets. Runners outlive the credential Secret when a scale set is
+// uninstalled. So if the Secret is gone or no longer valid, the credentials in the listener's Secrets are used. The
+// AutoscalingRunnerSet controller uses those on deletion only, because it reports to the user what is wrong with the Secret.
 type githubClients struct {
 	provider *credentials.Provider
-	// listeners is a cache of AutoscalingListeners, namespace where they are.
+	// listeners reads AutoscalingListeners from the cache; namespace is where they are.
 	listeners client.Reader
 	namespace string
 }
 
-// client returns the client for the reference. It fails as credentials.Provider.Client does.
+// client returns the client for the reference. Its errors are those of credentials.Provider.Client.
 func (c githubClients) client(ctx context.Context, reference credentials.Reference) (*actions.Client, error) {
 	made, err := c.provider.Client(ctx, reference)
 	if err == nil || !credentials.Unusable(err) {
@@ -59,7 +59,7 @@ func (c githubClients) listenerOf(ctx context.Context, reference credentials.Ref
 	return client.ObjectKey{}, false, nil
 }
 
-// proxy returns the data of the Secret that gives pods their proxy, nil where there is none.
+// proxy returns the data of the Secret that gives pods their proxy, or nil if none is configured.
 func (c githubClients) proxy(ctx context.Context, reference credentials.Reference) (map[string][]byte, error) {
 	resolved, err := c.provider.Resolve(ctx, reference)
 	if err != nil || resolved.Proxy == nil {

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// stuckAfter is the longest a reconcile may run. reconcileTimeout ends its context long before, so one that runs
-	// on ignores it, and only a restart frees its worker.
+	// stuckAfter is how long a reconcile may run. reconcileTimeout ends its context long before that, so a reconcile that is
+	// still running ignores its context, and only a restart frees its worker.
 	stuckAfter = 5 * time.Minute
-	// longestReconcile is controller-runtime's metric of the longest reconcile under way, in seconds, by controller.
+	// longestReconcile is controller-runtime's metric of the longest reconcile now running, in seconds, by controller.
 	longestReconcile = metrics.WorkQueueSubsystem + "_" + metrics.LongestRunningProcessorKey
 
-	// syncProbe is how long /readyz waits for caches; kubelet gives a probe 1 s unless told otherwise.
+	// syncProbe is how long /readyz waits for caches. By default the kubelet gives a probe 1 s.
 	syncProbe = 500 * time.Millisecond
-	// headerTimeout and shutdownTimeout keep a stalled prober from holding anything.
+	// headerTimeout and shutdownTimeout keep a stalled client from blocking the server or its shutdown.
 	headerTimeout   = 5 * time.Second
 	shutdownTimeout = time.Second
 )
 
 var errStarting = errors.New("the manager is starting")
 
-// health answers the kubelet. It is served by a server of its own rather than by controller-runtime's, because it has
-// to say "not ready" while the manager still waits for its CRDs.
+// health answers the kubelet's probes. It has its own server instead of controller-runtime's, because it must already say "not
+// ready" while the manager waits for its CRDs.
 type health struct {
 	gatherer prometheus.Gatherer
 
 	mu sync.Mutex
-	// blocked is why the manager has not started, nil once it has; synced then tells whether caches are filled.
+	// blocked is why the manager has not started, nil once it has. synced then reports whether the caches are filled.
 	blocked error
 	synced  func(context.Context) bool
 }
@@ -46,7 +46,7 @@ func newHealth(gatherer prometheus.Gatherer) *health {
 	return &health{gatherer: gatherer, blocked: errStarting}
 }
 
-// block says why the manager has not started; nil means that it is about to.
+// block records why the manager has not started; nil means that it is about to.
 func (h *health) block(reason error) {
 	if reason == nil {
 		reason = errStarting
@@ -56,7 +56,7 @@ func (h *health) block(reason error) {
 	h.blocked = reason
 }
 
-// started makes readiness a matter of filled caches. A manager that stands by for the leader is as ready as the leader.
+// started makes readiness depend on filled caches alone. A standby is as ready as the leader.
 func (h *health) started(synced func(context.Context) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *health) alive(*http.Request) error {
 	return nil
 }
 
-// serve answers at the address until stop is called. An address that means no server is served by nobody.
+// serve answers at the address until stop is called. It does nothing if the address turns the server off.
 func (h *health) serve(address string, log logr.Logger) (stop func(), err error) {
 	if !serves(address) {
 		return func() {}, nil
@@ -107,7 +107,7 @@ func (h *health) serve(address string, log logr.Logger) (stop func(), err error)
 	if err != nil {
 		return nil, fmt.Errorf("serve health checks; change --health-probe-bind-address: %w", err)
 	}
-	// What was bound, not what was asked for: port 0 is any that is free.
+	// Log the bound address, not the configured one: port 0 means any free port.
 	log.Info("Serving health checks", "address", listener.Addr().String())
 	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: headerTimeout}
 	done := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/internal/apiaccess"
@@ -27,87 +27,88 @@ import (
 )
 
 const (
-	// shutdownGrace lets reconciles end and the Lease be released within the 10 s that the chart gives the pod.
+	// shutdownGrace is the time to finish reconciles and release the Lease, within the 10 s that the chart gives the pod.
 	shutdownGrace = 8 * time.Second
-	// stopLimit ends a manager that has not ended by itself, still within those 10 s.
+	// stopLimit terminates a manager that has not stopped by itself, still within those 10 s.
 	stopLimit = shutdownGrace + time.Second
-	// reconcileTimeout ends the context of a reconcile. None waits for GitHub; one that creates a thousand objects takes
-	// some seconds.
+	// reconcileTimeout ends the context of a reconcile. No reconcile waits for GitHub; creating a thousand objects takes a few
+	// seconds.
 	reconcileTimeout = time.Minute
-	// setWorkers reconcile EphemeralRunnerSets, so that a burst in one scale set leaves seven for others.
+	// setWorkers is how many EphemeralRunnerSets are reconciled at once: a burst in one scale set leaves seven workers for others.
 	setWorkers = 8
 	// garbagePercent lets the heap grow by half between collections instead of doubling. The cache of 1,000 runners is
-	// about 20 MiB, so that saves 10 MiB for less than 1 ms of CPU per runner. The environment variable GOGC wins.
+	// about 20 MiB, so this saves 10 MiB for less than 1 ms of CPU per runner. The environment variable GOGC takes precedence.
 	garbagePercent = 50
 )
 
-// errNotStopped is the end of a manager whose caches were never filled.
-var errNotStopped = fmt.Errorf("the manager has not ended within %s of being asked to, and is ended now: "+
+// errNotStopped is returned for a manager that ignores the end of its context.
+var errNotStopped = fmt.Errorf("the manager did not stop within %s of being asked to and is terminated: "+
 	"most often its caches could not be filled; the lines above say what the API server answered", stopLimit)
 
-// Run runs the manager, or the check that --check-uninstall asks for, until the context ends. The cluster is the one
-// that KUBECONFIG names or the pod is in. It returns nil after an ordinary end.
+// Run runs the manager until the context ends, or the check that --check-uninstall asks for. The cluster is the one that
+// KUBECONFIG names, or the one that the pod is in. Run returns nil after an orderly stop.
 func Run(ctx context.Context, options Options, log logr.Logger) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
-	cluster, err := ctrl.GetConfig()
+	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w; use --kubeconfig FILE or set KUBECONFIG", err)
 	}
-	cluster = apiaccess.WithoutProxy(cluster)
+	config = apiaccess.WithoutProxy(config)
 	if options.CheckUninstall {
-		return askBeforeUninstall(ctx, cluster, options.WatchNamespace)
+		return askBeforeUninstall(ctx, config, options.WatchNamespace)
 	}
-	return run(ctx, cluster, options, log)
+	return run(ctx, config, options, log)
 }
 
-// askBeforeUninstall makes the check of --check-uninstall on the cluster.
-func askBeforeUninstall(ctx context.Context, cluster *rest.Config, namespace string) error {
-	reader, err := client.New(cluster, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
+// askBeforeUninstall runs the check of --check-uninstall against the cluster.
+func askBeforeUninstall(ctx context.Context, config *rest.Config, namespace string) error {
+	reader, err := client.New(config, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
 	err = checkUninstall(ctx, reader, namespace)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the API server at %s has not answered in time: %w; see that it runs and is reached from here "+
-			"(NetworkPolicy, or the server that KUBECONFIG names), then repeat", cluster.Host, err)
+		return fmt.Errorf("the API server at %s did not answer in time: %w; check that it runs and can be reached from here "+
+			"(NetworkPolicy, or the server that KUBECONFIG names), then try again", config.Host, err)
 	}
 	return err
 }
 
 // run runs the manager on the cluster.
-func run(ctx context.Context, cluster *rest.Config, options Options, log logr.Logger) error {
+func run(ctx context.Context, config *rest.Config, options Options, log logr.Logger) error {
 	log.Info("Starting", "version", build.Version, "commit", build.CommitSHA, "options", options)
-	cluster = clientConfig(cluster, options)
+	config = clientConfig(config, options)
 	health := newHealth(metrics.Registry)
 	stop, err := health.serve(options.HealthAddress, log)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	crds, err := crdcheck.New(cluster)
+	crds, err := crdcheck.New(config)
 	if err != nil {
 		return err
 	}
 	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, health.block); err != nil {
 		return ignoreCanceled(err)
 	}
-	manager, err := newManager(cluster, options, log)
+	mgr, err := newManager(config, options, log)
 	if err != nil {
 		return err
 	}
-	if err := addControllers(ctx, manager, options); err != nil {
+	if err := addControllers(ctx, mgr, options); err != nil {
 		return err
 	}
-	health.started(manager.GetCache().WaitForCacheSync)
-	return runUntilStopped(ctx, manager.Start)
+	health.started(mgr.GetCache().WaitForCacheSync)
+	return runUntilStopped(ctx, mgr.Start)
 }
 
-// runUntilStopped runs start until it returns, or for stopLimit after the context has ended. While caches can't be filled,
-// controller-runtime's Start does not heed its context and keeps a processor busy; nothing is led then, so nothing is lost.
+// runUntilStopped calls start and waits until it returns, but no longer than stopLimit after the context has ended. While caches
+// can't be filled, controller-runtime's Start ignores its context and keeps a CPU busy. Such a manager leads nothing yet, so
+// nothing is lost.
 func runUntilStopped(ctx context.Context, start func(context.Context) error) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -130,25 +131,25 @@ func runUntilStopped(ctx context.Context, start func(context.Context) error) err
 	}
 }
 
-// clientConfig returns a copy of the configuration with our rate limits and user agent, and with what mends the answers that
-// caches could not decode.
-func clientConfig(cluster *rest.Config, options Options) *rest.Config {
-	cluster = rest.CopyConfig(cluster)
-	cluster.QPS, cluster.Burst = float32(options.QPS), options.Burst
-	cluster.UserAgent = "harrier-manager/" + build.Version
-	cluster.Wrap(informer.MendAnswers) // of the caches: see newInformer
-	return cluster
+// clientConfig returns a copy of the configuration with our rate limits and user agent, and with the transport that repairs
+// answers that caches could not decode.
+func clientConfig(config *rest.Config, options Options) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = float32(options.QPS), options.Burst
+	config.UserAgent = "harrier-manager/" + build.Version
+	config.Wrap(informer.MendAnswers) // for the caches: see newInformer
+	return config
 }
 
-func newManager(cluster *rest.Config, options Options, log logr.Logger) (ctrl.Manager, error) {
-	manager, err := ctrl.NewManager(cluster, managerOptions(cluster, options, log))
+func newManager(config *rest.Config, options Options, log logr.Logger) (ctrl.Manager, error) {
+	mgr, err := ctrl.NewManager(config, managerOptions(config, options, log))
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}
-	return manager, nil
+	return mgr, nil
 }
 
-func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl.Options {
+func managerOptions(config *rest.Config, options Options, log logr.Logger) ctrl.Options {
 	return ctrl.Options{
 		Scheme:         kinds.Scheme(),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds.Mapper(), nil },
@@ -160,11 +161,11 @@ func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl
 		LeaderElection:          options.LeaderElection,
 		LeaderElectionID:        options.LeaderElectionID,
 		LeaderElectionNamespace: options.Namespace,
-		LeaderElectionConfig:    apart(cluster),
+		LeaderElectionConfig:    withOwnConnection(config),
 		LeaseDuration:           new(leaseDuration),
 		RenewDeadline:           new(leaseRenewDeadline),
 		RetryPeriod:             new(leaseRetryPeriod),
-		// The process ends right after, so the next leader needn't wait for the Lease to run out.
+		// The process ends right after that, so the next leader needn't wait for the Lease to expire.
 		LeaderElectionReleaseOnCancel: true,
 
 		Metrics:                 options.metricsServer(),
@@ -172,12 +173,12 @@ func managerOptions(cluster *rest.Config, options Options, log logr.Logger) ctrl
 		HealthProbeBindAddress:  disabledAddress,
 		GracefulShutdownTimeout: new(shutdownGrace),
 
-		Controller: config.Controller{
+		Controller: ctrlconfig.Controller{
 			ReconciliationTimeout: reconcileTimeout,
-			// A manager that stands by fills its caches: see fillCaches. Controllers begin when it leads, and are told what is
-			// there. One begun before would queue, without anybody to work on it, every runner that ever lived meanwhile.
+			// A standby fills its caches (see fillCaches), but its controllers start only when it leads, and then get all objects
+			// that exist. Started earlier, they would queue every runner that ever existed in the meantime, with no worker running.
 			EnableWarmup: new(false),
-			// Names are constants of different packages. Tests run several managers in one process.
+			// The names are constants in different packages. Only tests reuse them: they run several managers in one process.
 			SkipNameValidation: new(true),
 		},
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/build"
 )
 
-// What the manager exports besides controller-runtime's metrics and those of its controllers. Endpoints are a fixed
-// list of about 20 names, so these are some hundred series however many scale sets there are.
+// The manager's own metrics, in addition to those of controller-runtime and of the controllers. Endpoints are a fixed list of
+// about 20 names, so these are a few hundred series, however many scale sets there are.
 var (
 	buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_build_info",
@@ -18,30 +18,30 @@ var (
 
 	githubRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "gha_controller_github_requests_total",
-		Help: "Requests to GitHub by endpoint and HTTP status; status none means that no complete answer came.",
+		Help: "Requests to GitHub by endpoint and HTTP status; status none means that no complete response arrived.",
 	}, []string{"endpoint", "status"})
 
 	githubDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "gha_controller_github_request_duration_seconds",
 		Help: "Duration of single requests to GitHub by endpoint.",
-		// Doubling from the fastest answer to the 15 s after which an attempt is given up.
+		// Doubling from the fastest response to the 15 s after which an attempt is given up.
 		Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15},
 	}, []string{"endpoint"})
 
-	// Limits are those of credentials: one series for each config URL, which scale sets share.
+	// Rate limits belong to credentials: there is one series per config URL, and scale sets share it.
 	rateLimit = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_github_rate_limit_remaining",
-		Help: "Requests that GitHub's REST API still allows with the credentials for a config URL until its limit is reset.",
+		Help: "Requests that GitHub's REST API still allows with the credentials for a config URL until the limit is reset.",
 	}, []string{"github_config_url", "resource"})
 
 	rateLimitReset = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_github_rate_limit_reset_timestamp_seconds",
-		Help: "Unix time at which the limit of GitHub's REST API is reset; what remains was said before.",
+		Help: "Unix time at which the limit of GitHub's REST API is reset; from then on gha_controller_github_rate_limit_remaining is out of date.",
 	}, []string{"github_config_url", "resource"})
 
 	credentialExpiry = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_credential_expiry_timestamp_seconds",
-		Help: "Unix time at which the token for a config URL expires, as GitHub says; no series where it has not said or the token does not expire.",
+		Help: "Unix time at which the token for a config URL expires, as reported by GitHub; no series if GitHub has not reported it or the token does not expire.",
 	}, []string{"github_config_url"})
 )
 
@@ -50,7 +50,7 @@ func init() {
 	buildInfo.WithLabelValues(build.Version, build.CommitSHA).Set(1)
 }
 
-// observeGitHub counts one attempt of a call with the credentials for a config URL.
+// observeGitHub records one attempt of a call with the credentials for a config URL.
 func observeGitHub(configURL string, info actions.RequestInfo) {
 	githubRequests.WithLabelValues(info.Endpoint, info.Status()).Inc()
 	githubDuration.WithLabelValues(info.Endpoint).Observe(info.Duration.Seconds())
@@ -66,7 +66,7 @@ func observeGitHub(configURL string, info actions.RequestInfo) {
 	}
 }
 
-// forgetGitHub ends the series of credentials that nobody uses any more.
+// forgetGitHub deletes the series of credentials that are no longer used.
 func forgetGitHub(configURL string) {
 	for _, vector := range []*prometheus.GaugeVec{rateLimit, rateLimitReset} {
 		vector.DeletePartialMatch(prometheus.Labels{"github_config_url": configURL})

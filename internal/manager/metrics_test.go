@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// What remains is shown together with the time until which that holds.
+// The remaining requests are exported together with the time until which the figure is valid.
 func TestRateLimitIsShownWithItsReset(t *testing.T) {
 	const url = "https://github.com/limit-test"
 	limit := &actions.RateLimit{Resource: "core", Remaining: 12, Reset: time.Unix(1700000000, 0)}
@@ -29,7 +29,7 @@ func TestCredentialExpiryGoesWithTheCredential(t *testing.T) {
 	t.Cleanup(func() { forgetGitHub(url) })
 	asked := actions.RequestInfo{Endpoint: actions.EndpointRegistrationToken, StatusCode: 201, TokenExpires: time.Unix(1700000000, 0)}
 	observeGitHub(url, asked)
-	observeGitHub(url, actions.RequestInfo{Endpoint: actions.EndpointGenerateJITConfig, StatusCode: 200}) // says nothing of it
+	observeGitHub(url, actions.RequestInfo{Endpoint: actions.EndpointGenerateJITConfig, StatusCode: 200}) // says nothing about it
 	if got := testutil.CollectAndCount(credentialExpiry); got != 1 {
 		t.Fatalf("%d series, want 1", got)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// Environment variables. The first two are required, because the chart sets them and nothing sensible replaces them.
+// Environment variables. The first two are required: the chart sets them, and they have no sensible default.
 const (
 	envNamespace          = kube.EnvManagerNamespace
 	envImage              = "CONTROLLER_MANAGER_CONTAINER_IMAGE"
@@ -22,31 +22,31 @@ const (
 )
 
 const (
-	// A runner costs at most 12 requests (docs/performance.md), so 1,000 runners at once are 12,000: 11 s at this rate
-	// with the burst spent first. The API server's own priority and fairness is what protects it; a lower limit here would
-	// only make one scale set's burst wait for another's.
+	// A runner costs at most 12 requests (docs/performance.md), so 1,000 runners at once cost 12,000: the burst, and 10 s at
+	// this rate. The API server's own priority and fairness protects it; a lower limit here would only make one scale set's
+	// burst wait for another's.
 	defaultQPS   = 1000
 	defaultBurst = 2000
 
-	// defaultRunnerWorkers is how many EphemeralRunners are reconciled at once, and the least that a flag can set. A reconcile
-	// takes 0.1 ms of CPU, but waits for what it writes, which takes a busy API server 20–100 ms. There are six such writes
-	// in a runner's life, so the 2 workers that ARC's charts and values ask for would finish with 10 runners a second at most.
-	// More than 24 kept an API server on two cores so busy that its watches reported late that pods had ended.
+	// defaultRunnerWorkers is how many EphemeralRunners are reconciled at once, and the least that the flag can set. A reconcile
+	// takes 0.1 ms of CPU, but waits for its writes, each of which takes a busy API server 20–100 ms. A runner's life has six of
+	// them, so the 2 workers that ARC's charts and values ask for would serve 10 runners a second at most. With more than 24, an
+	// API server on two cores was so busy that its watches reported ended pods late.
 	defaultRunnerWorkers = 24
 
-	// A resync visits every object again although nothing changed. Watches deliver every change, and what has to be
-	// looked at without one has a timer, so this is a safety net only. It is controller-runtime's own default.
+	// A resync reconciles every object even if nothing changed. Watches deliver every change, and whatever must be checked
+	// without a change has a timer, so this is only a safety net. It is controller-runtime's own default.
 	defaultSyncPeriod = 10 * time.Hour
 
 	// disabledAddress turns a server off.
 	disabledAddress = "0"
 )
 
-// Options are everything a manager is told from outside. ParseOptions makes them.
+// Options are all settings of a manager. ParseOptions returns them.
 type Options struct {
-	// Namespace is the manager's own; listeners live there, too.
+	// Namespace is the manager's own. Its listeners run there, too.
 	Namespace string
-	// Image is what listeners run, and ListenerEntrypoint what they start in it ("" means the usual).
+	// Image is the listeners' image, and ListenerEntrypoint the program that they start in it ("" means the default).
 	Image              string
 	ListenerEntrypoint string
 
@@ -56,34 +56,34 @@ type Options struct {
 	LeaderElection   bool
 	LeaderElectionID string
 
-	// Addresses of the manager's servers. "0" is off; HealthAddress and PprofAddress are also off when empty.
+	// Addresses of the manager's servers. "0" or "" turns a server off.
 	MetricsAddress string
 	HealthAddress  string
 	PprofAddress   string
 
-	// MetricsSecure has the manager's metrics served by HTTPS, and to those only whom the API server lets get /metrics.
-	// MetricsCertificates is the directory of the certificate; empty means one made at the start.
+	// MetricsSecure serves the manager's metrics over HTTPS, and only to clients whom the API server allows to get /metrics.
+	// MetricsCertificates is the directory of the certificate; if empty, the manager creates one when it starts.
 	MetricsSecure       bool
 	MetricsCertificates string
 
 	// ListenerMetricsAddress and ListenerMetricsEndpoint go into the configuration of listeners.
 	ListenerMetricsAddress  string
 	ListenerMetricsEndpoint string
-	// ListenerMetricsLabels says what metrics of jobs are labelled with where an AutoscalingRunnerSet does not say it:
-	// config.MetricsLabelsFew or config.MetricsLabelsARC.
+	// ListenerMetricsLabels selects the labels of job metrics if the AutoscalingRunnerSet doesn't: config.MetricsLabelsFew or
+	// config.MetricsLabelsARC.
 	ListenerMetricsLabels string
 	// ListenerPullSecrets are names of Secrets with which nodes pull the listener's image.
 	ListenerPullSecrets []string
 
-	// ExcludedLabelPrefixes are those of labels that aren't passed on from an AutoscalingRunnerSet.
+	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet.
 	ExcludedLabelPrefixes []string
 
-	// RunnerWorkers reconcile EphemeralRunners, defaultRunnerWorkers at least: the flag of a former installation must not
-	// slow a burst.
+	// RunnerWorkers is how many EphemeralRunners are reconciled at once. Values below defaultRunnerWorkers count as that, so a
+	// flag kept from an earlier installation can't slow a burst.
 	RunnerWorkers int
 	SyncPeriod    time.Duration
 
-	// JobPodMetadata writes a job's repository, workflow, run and name on its pod when it starts; JobPodProtection keeps
+	// JobPodMetadata writes a job's repository, workflow, run, id and name to its pod when the job starts. JobPodProtection keeps
 	// node autoscalers from evicting the pod while the job runs, and is part of the same patch.
 	JobPodMetadata, JobPodProtection bool
 
@@ -92,11 +92,11 @@ type Options struct {
 
 	LogLevel, LogFormat string
 
-	// CheckUninstall makes this a check that no scale set is left, instead of a manager.
+	// CheckUninstall checks that no scale set is left, instead of running a manager.
 	CheckUninstall bool
 }
 
-// validate returns all that is wrong, each with the flag or variable to change.
+// validate returns everything that is wrong, each with the flag or variable to change.
 func (o Options) validate() error {
 	var wrong []error
 	check := func(ok bool, format string, arguments ...any) {
@@ -115,13 +115,13 @@ func (o Options) validate() error {
 	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)
 	check(o.SyncPeriod > 0, "--sync-period=%s; use a positive duration", o.SyncPeriod)
-	check(o.MetricsSecure || o.MetricsCertificates == "", "--metrics-cert-path is of no use without --metrics-secure; set both")
+	check(o.MetricsSecure || o.MetricsCertificates == "", "--metrics-cert-path has no effect without --metrics-secure; set both")
 	check(!o.LeaderElection || o.LeaderElectionID != "", "--leader-election-id is empty; name the Lease")
 	for _, server := range []struct{ flag, address string }{
 		{"metrics-addr", o.MetricsAddress}, {"health-probe-bind-address", o.HealthAddress},
 		{"pprof-addr", o.PprofAddress}, {"listener-metrics-addr", o.ListenerMetricsAddress},
 	} {
-		check(validAddress(server.address), "--%s=%q is no address; use HOST:PORT or :PORT, or 0 to turn it off", server.flag, server.address)
+		check(validAddress(server.address), "--%s=%q is not an address; use HOST:PORT or :PORT, or 0 to turn it off", server.flag, server.address)
 	}
 	return errors.Join(wrong...)
 }
@@ -138,10 +138,10 @@ func validAddress(address string) bool {
 	return err == nil
 }
 
-// serves reports whether an address means a server.
+// serves reports whether an address turns its server on.
 func serves(address string) bool { return address != "" && address != disabledAddress }
 
-// watched returns the namespaces to watch, nil for all. The manager's own is always among them: listeners are there.
+// watched returns the namespaces to watch, or nil for all. The manager's own is always among them: listeners are there.
 func (o Options) watched() []string {
 	switch o.WatchNamespace {
 	case "":
@@ -152,7 +152,7 @@ func (o Options) watched() []string {
 	return []string{o.WatchNamespace, o.Namespace}
 }
 
-// listenerLogging returns the level and format for listeners, which know fewer levels than the manager does.
+// listenerLogging returns the level and format for listeners, which have fewer levels than the manager.
 func (o Options) listenerLogging() (level, format string) {
 	if _, err := strconv.Atoi(o.LogLevel); err == nil {
 		return levelDebug, formatText

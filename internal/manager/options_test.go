@@ -117,7 +117,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: got error %v, want one that says %q", argument, err, part)
 		}
-		if usage.Len() > 0 { // the usage is for those who ask for it
+		if usage.Len() > 0 { // usage is printed only on request
 			t.Errorf("%s: also prints %s", argument, usage)
 		}
 	}
@@ -140,7 +140,7 @@ func TestANamespaceThatCannotExistIsRefused(t *testing.T) {
 	for _, name := range []string{"watch-namespace", "watch-single-namespace"} {
 		for _, value := range []string{"Bad NS", "Runners", "a.b", "-a", strings.Repeat("a", 64)} {
 			_, err := ParseOptions([]string{"--" + name + "=" + value, "--sync-period=0s"}, environment, io.Discard)
-			if err != nil && strings.Count(err.Error(), "is no namespace") != 1 {
+			if err != nil && strings.Count(err.Error(), "is not a namespace name") != 1 {
 				t.Errorf("got error %v, want the flag that was given", err)
 			}
 			for _, part := range []string{fmt.Sprintf("--%s=%q", name, value), "positive"} {

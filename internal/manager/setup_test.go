@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestSetUpAsksTheAPIServerNothing: a manager whose API server fails right after the check of the CRDs is set up all the same.
-// Its caches wait for the server; an end of the process would bring the kubelet's back-off.
+// A manager is set up even if the API server fails right after the CRDs were checked. Its caches wait for the server; if the
+// process ended instead, the kubelet would restart it with a growing back-off.
 func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 	for name, watched := range map[string]string{"of all namespaces": "", "of one namespace": "runners"} {
 		t.Run(name, func(t *testing.T) {
@@ -22,11 +22,11 @@ func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 			options := defaults()
 			options.Namespace, options.WatchNamespace, options.LeaderElection = "harrier", watched, true
 			options.MetricsAddress = disabledAddress
-			manager, err := newManager(clientConfig(&rest.Config{Host: server.URL}, options), options, NewLogger(options, io.Discard))
+			mgr, err := newManager(clientConfig(&rest.Config{Host: server.URL}, options), options, NewLogger(options, io.Discard))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := addControllers(t.Context(), manager, options); err != nil {
+			if err := addControllers(t.Context(), mgr, options); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -24,8 +24,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// A manager that stands by has all caches that it will need, and no controller has begun: none would be worked off, and their
-// queues would grow with every runner.
+// A standby has all caches that it will need, but has started no controllers: nobody would take from their queues, which would
+// grow with every runner.
 func TestManagerThatStandsByHasCachesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		caches, lead := standBy(t)
@@ -51,7 +51,7 @@ func TestManagerThatStandsByHasCachesOnly(t *testing.T) {
 	})
 }
 
-// standBy starts a manager that another one keeps from leading until lead is called.
+// standBy starts a manager that can't lead until lead is called.
 func standBy(t *testing.T) (caches *countingCache, lead func()) {
 	t.Helper()
 	lock, err := electionfake.NewResourceLock(nil, nil, leaderelection.Options{})
@@ -64,21 +64,21 @@ func standBy(t *testing.T) (caches *countingCache, lead func()) {
 	options := defaults()
 	options.Namespace, options.LeaderElection, options.MetricsAddress = "harrier", true, disabledAddress
 	caches = &countingCache{times: map[string]int{}}
-	cluster := &rest.Config{Host: "http://127.0.0.1:1"}
-	set := managerOptions(cluster, options, NewLogger(options, io.Discard))
+	config := &rest.Config{Host: "http://127.0.0.1:1"}
+	set := managerOptions(config, options, NewLogger(options, io.Discard))
 	set.LeaderElectionResourceLockInterface = lock
 	set.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return caches, nil }
-	manager, err := ctrl.NewManager(cluster, set)
+	mgr, err := ctrl.NewManager(config, set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := addControllers(t.Context(), manager, options); err != nil {
+	if err := addControllers(t.Context(), mgr, options); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := manager.Start(ctx); err != nil {
+		if err := mgr.Start(ctx); err != nil {
 			t.Error(err)
 		}
 	})

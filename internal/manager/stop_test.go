@@ -10,7 +10,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// controller-runtime's Start does not heed its context while caches can't be filled.
+// controller-runtime's Start ignores its context while caches can't be filled.
 func TestAManagerThatDoesNotHeedItsContextEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes time.Duration

@@ -13,10 +13,10 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// namedSets is how many scale sets a message names before it only counts the rest.
+// namedSets is how many scale sets a message names; it only counts the rest.
 const namedSets = 20
 
-// ScaleSetsLeftError says that scale sets are left which only a running manager can delete properly.
+// ScaleSetsLeftError says that scale sets are left, which only a running manager can delete properly.
 type ScaleSetsLeftError struct {
 	// Names are NAMESPACE/NAME.
 	Names []string
@@ -24,7 +24,7 @@ type ScaleSetsLeftError struct {
 	Deleting bool
 }
 
-// Error names them and the next step.
+// Error names the scale sets and the next step.
 func (e *ScaleSetsLeftError) Error() string {
 	names, more := e.Names, ""
 	if len(names) > namedSets {
@@ -35,22 +35,22 @@ func (e *ScaleSetsLeftError) Error() string {
 		next = "All of them are being deleted, and busy runners finish their jobs first (kubectl get ephemeralrunners --all-namespaces): wait until they are gone, then repeat"
 	}
 	return fmt.Sprintf("%d scale set(s) are left: %s%s. Without the controller nothing would remove their runners and registrations on GitHub. %s; "+
-		"helm uninstall --no-hooks skips this check. To keep the controller instead, helm rollback its release to its last revision: Helm takes it for half uninstalled now",
+		"helm uninstall --no-hooks skips this check. To keep the controller, run helm rollback to its last revision: Helm now considers the release to be uninstalling",
 		len(e.Names), strings.Join(names, ", "), more, next)
 }
 
 const (
-	// answerTimeout is how long the check waits for an answer. What allows it to ask is made a moment before it is started,
-	// and until an API server has heard of a new Role, by a watch of its own, it answers 403. Helm would take that for a no.
+	// answerTimeout is how long the check asks until it gets an answer. Its Role is created only just before it starts, and until
+	// an API server's own watch has delivered a new Role, it answers 403. Helm would treat that as a failed check.
 	answerTimeout = 30 * time.Second
 	// deletionTimeout is how long the check waits for scale sets that are being deleted: helm uninstall of a scale set
-	// returns seconds before it is gone. With answerTimeout and a minute for the image it stays within the check's
-	// activeDeadlineSeconds, 180 in the chart.
+	// returns seconds before it is gone. Together with answerTimeout and a minute to pull the image, it stays within the
+	// check's activeDeadlineSeconds, 180 in the chart.
 	deletionTimeout = 90 * time.Second
 )
 
-// checkUninstall fails with *ScaleSetsLeftError while there is an AutoscalingRunnerSet in the namespace, "" being all. It
-// waits for those that are being deleted, for deletionTimeout at most, unless there are others as well.
+// checkUninstall fails with *ScaleSetsLeftError if there is an AutoscalingRunnerSet in the namespace ("" means all). If all of
+// them are being deleted, it first waits until they are gone, for deletionTimeout at most.
 func checkUninstall(ctx context.Context, reader client.Reader, namespace string) error {
 	left := &ScaleSetsLeftError{}
 	err := wait.PollUntilContextTimeout(ctx, time.Second, deletionTimeout, true, func(ctx context.Context) (bool, error) {
@@ -76,7 +76,7 @@ func leftOf(sets []v1alpha1.AutoscalingRunnerSet) *ScaleSetsLeftError {
 	return left
 }
 
-// listScaleSets asks until it is answered, answerTimeout at most. Where the kind isn't installed there are none.
+// listScaleSets asks until it gets an answer, for answerTimeout at most. If the kind isn't installed, there are no scale sets.
 func listScaleSets(ctx context.Context, reader client.Reader, namespace string) (*v1alpha1.AutoscalingRunnerSetList, error) {
 	sets := new(v1alpha1.AutoscalingRunnerSetList)
 	var refused error

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// An API server that takes the connection and answers nothing is given up, and so is the wait for it when somebody interrupts.
+// The check gives up on an API server that accepts the connection and never answers, and stops waiting for it when interrupted.
 func TestTheUninstallCheckGivesASilentServerUp(t *testing.T) {
 	over, asked := make(chan struct{}), make(chan struct{}, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -26,7 +26,7 @@ func TestTheUninstallCheckGivesASilentServerUp(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err := askBeforeUninstall(short, &rest.Config{Host: server.URL}, "")
-	for _, part := range []string{server.URL + " has not answered in time", "NetworkPolicy"} {
+	for _, part := range []string{server.URL + " did not answer in time", "NetworkPolicy"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("got %v, want an error that says %q", err, part)
 		}

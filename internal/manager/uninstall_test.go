@@ -45,7 +45,7 @@ func TestCheckUninstallNamesWhatIsLeft(t *testing.T) {
 // helm uninstall of a scale set returns while its finalizers are still being worked on, and the controller's is typed next.
 func TestCheckUninstallWaitsForWhatIsBeingDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
-		questions int // after which the set is gone
+		questions int // the set is gone after so many
 		want      string
 	}{"gone after a while": {20, ""}, "busy": {1000, "All of them are being deleted"}} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestCheckUninstallWaitsForWhatIsBeingDeleted(t *testing.T) {
 	}
 }
 
-// Helm makes the check's Role and starts the check at once; an API server hears of Roles by a watch.
+// Helm creates the check's Role and starts the check at once, but an API server gets Roles by a watch.
 func TestCheckUninstallWaitsForItsRights(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusals int
