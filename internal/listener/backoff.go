@@ -12,7 +12,7 @@ type backoff struct {
 }
 
 // next counts a failure and returns how long to wait: initial·2ⁿ after n earlier failures, at most max, and of that a random
-// part between half and all, so that listeners that lost the same server do not come back together.
+// part between half and all, so that listeners that lost the same server do not return at the same time.
 func (b *backoff) next() time.Duration {
 	const doublings = 20 // keeps the shift from overflowing: 1 ms becomes 17 min, more than any max
 	pause := min(b.initial<<min(b.failures, doublings), b.max)

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Reasons of status.listener that no other component acts on. The manager repeats them in the AutoscalingRunnerSet's conditions.
+// Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's conditions.
 const (
 	reasonListening        = "Listening"
 	reasonStarting         = "Starting"
@@ -22,25 +22,25 @@ const (
 )
 
 const (
-	// conflictGracePeriod is how long a session conflict is not shown in the status: GitHub ends the session of a listener that
-	// was killed by itself after about 90 s.
+	// conflictGracePeriod is how long the status does not show a session conflict. GitHub ends the session of a killed listener by
+	// itself after about 90 s.
 	conflictGracePeriod = 2 * time.Minute
-	// failureGracePeriod is how long a failure that may pass by itself is not shown in the status.
+	// failureGracePeriod is how long the status does not show a failure that may pass by itself.
 	failureGracePeriod = 30 * time.Second
 )
 
 // failure is why the listener can't do a part of its work at the moment.
 type failure struct {
 	reason, message string
-	// firstAt and lastAt are when it came first and last.
+	// firstAt and lastAt are the times of its first and last error.
 	firstAt, lastAt time.Time
 	// assumed is set for a rate limit whose end GitHub did not name.
 	assumed bool
-	// pause is how long what answered has asked to be left alone, zero where it named no time.
+	// pause is the pause that the answer asked for, zero if it named none.
 	pause time.Duration
 }
 
-// next returns the failure after one more error: with the same reason it keeps the time when it came first. f may be nil.
+// next returns the failure after one more error. If the reason is the same, it keeps firstAt. f may be nil.
 func (f *failure) next(reason string, err error, now time.Time) *failure {
 	next := &failure{reason: reason, message: err.Error(), firstAt: now, lastAt: now}
 	limited, ok := errors.AsType[*actions.RateLimitedError](err)
@@ -51,13 +51,13 @@ func (f *failure) next(reason string, err error, now time.Time) *failure {
 	}
 	next.firstAt = f.firstAt
 	if f.assumed && next.assumed {
-		next.message = f.message // nothing but the answer's ids is new
+		next.message = f.message // only the answer's IDs are new
 	}
 	return next
 }
 
-// gracePeriod returns how long the failure has to last before the status shows it: 0 where waiting alone does not help, or
-// where the next attempt comes after failureGracePeriod.
+// gracePeriod returns how long the failure must last before the status shows it. It is 0 if waiting alone does not help, or if
+// the next attempt comes only after failureGracePeriod.
 func (f *failure) gracePeriod() time.Duration {
 	switch {
 	case f.assumed:
@@ -75,8 +75,8 @@ func (f *failure) gracePeriod() time.Duration {
 	return failureGracePeriod
 }
 
-// status returns the status that shows the failure; nil leaves the last status as it is. Time that passes without another
-// error does not count: a poll that is held may be a good one.
+// status returns the status that shows the failure, or nil to leave the last status as it is. Time since the last error does not
+// count: a poll that is being held may turn out well.
 func (f *failure) status() *v1alpha1.ListenerStatus {
 	if f.lastAt.Sub(f.firstAt) < f.gracePeriod() {
 		return nil
@@ -95,8 +95,8 @@ func explain(err error) (reason string, explained error) {
 	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
 	switch {
 	case errors.Is(err, actions.ErrSessionConflict):
-		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; it is asked for again at least every 15 s; "+
-			"if no second installation uses this scale set, the session of a listener that was killed goes within 2 min", err)
+		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; the listener asks again at least every 15 s; "+
+			"if no second installation uses this scale set, GitHub ends the session of a killed listener within 2 min", err)
 	case errors.Is(err, actions.ErrSessionNotFound):
 		return reasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
 	case errors.Is(err, actions.ErrScaleSetNotFound):
@@ -110,19 +110,19 @@ func explain(err error) (reason string, explained error) {
 	case errors.Is(err, actions.ErrUnauthorized):
 		return v1alpha1.ReasonUnauthorized, err
 	case malformed:
-		return reasonMalformedMessage, fmt.Errorf("%w; it has no id and cannot be deleted, so the listener keeps asking for it; "+
-			"check the proxy or gateway on the way, and tell GitHub's support if it stays", err)
+		return reasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps polling for it; "+
+			"check the proxy or gateway on the way, and contact GitHub's support if it persists", err)
 	case actions.IsRejected(err) && !isNetworkError(err):
-		return v1alpha1.ReasonRefusedByGitHub, fmt.Errorf("%w; it is tried again without end; "+
-			"if the answer doesn't say what to correct, give its ids to GitHub's support", err)
+		return v1alpha1.ReasonRefusedByGitHub, fmt.Errorf("%w; the listener keeps trying; "+
+			"if the answer doesn't say what to correct, give its IDs to GitHub's support", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return v1alpha1.ReasonTimeout, unreached(err)
 	}
 	return v1alpha1.ReasonGitHubUnavailable, unreached(err)
 }
 
-// unreached adds what to check when GitHub did not answer, or something else answered in its place.
+// unreached adds what to check if GitHub did not answer, or something else answered in its place.
 func unreached(err error) error {
-	return fmt.Errorf("%w; it is tried again without end; "+
+	return fmt.Errorf("%w; the listener keeps trying; "+
 		"check proxy, githubServerTLS, and that the cluster's network lets the listener reach GitHub", err)
 }

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// gatherPeriod is how long the next poll waits after a message about started and completed jobs only: meanwhile the
-	// service gathers more entries into one message, and nothing urgent depends on them.
+	// gatherPeriod is how long the next poll waits after a message about started and completed jobs only. In the meantime the
+	// service gathers more entries into one message; nothing urgent depends on them.
 	gatherPeriod = 200 * time.Millisecond
-	// maxInVain is how many waits in vain are counted. After as many, 64 messages are taken without a wait: a service whose
-	// messages have one entry each is asked for 300 of them a second at most, instead of for five.
+	// maxInVain is up to how many waits in vain are counted. After that many, 64 messages are taken without a wait. From a service
+	// whose messages have one entry each, up to 300 of them a second are then taken instead of five.
 	maxInVain = 9
 )
 
-// gathering decides whether the next poll waits for gatherPeriod. A service may queue a message for each event instead of
-// gathering events: then waits let its queue grow, with offers at the end of it.
+// gathering decides whether the next poll waits for gatherPeriod. A service may queue one message for each event instead of
+// gathering events. Waits then let its queue grow, with offers at the end of it.
 type gathering struct {
-	// waits is set when the poll after the last message waits.
+	// waits is set if the poll after the last message waits.
 	waits bool
 	// inVain counts the waits in a row during which nothing was gathered.
 	inVain int
-	// left is how many messages are still to be taken without a wait.
+	// left is how many more messages are taken without a wait.
 	left int
 }
 
-// received decides about the poll that follows a message. atOnce says that the message was there when it was asked for.
+// received decides about the poll after a message. atOnce says that the message was already there when the last poll went out.
 func (g *gathering) received(message *actions.Message, atOnce bool) {
 	switch {
 	case message.Entries > 1 || !atOnce: // the service gathers, or its queue was empty
@@ -39,7 +39,7 @@ func (g *gathering) received(message *actions.Message, atOnce bool) {
 	g.left = max(0, g.left-1)
 }
 
-// urgent reports whether the next poll should go out at once because jobs, or further messages, wait.
+// urgent reports whether the next poll should go out at once because jobs or further messages are waiting.
 func urgent(message *actions.Message) bool {
 	return len(message.JobsAvailable) > 0 || len(message.JobsAssigned) > 0 || message.Entries >= maxMessageEntries
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// GitHub is what a listener needs of the Actions service. Connect makes the real one.
+// GitHub is the part of the Actions service that a listener needs. Connect returns the real one.
 type GitHub interface {
 	CreateSession(ctx context.Context, scaleSetID int, owner string) (Session, error)
 	DeleteSession(ctx context.Context, scaleSetID int, sessionID string) error
@@ -21,7 +21,7 @@ type GitHub interface {
 	CloseIdleConnections()
 }
 
-// Session is a message session, which gives access to a scale set's message queue; *actions.Session is the real one.
+// Session is a message session: it gives access to a scale set's message queue. *actions.Session is the real one.
 type Session interface {
 	ID() string
 	Statistics() *actions.Statistics
@@ -31,7 +31,7 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// Connector makes a client from a configuration, without a call to GitHub.
+// Connector makes a client from a configuration, without calling GitHub. The function that it takes is called after each request.
 type Connector func(*config.Config, func(actions.RequestInfo)) (GitHub, error)
 
 // errUnusable marks a configuration that is well-formed but can't work.
@@ -43,7 +43,7 @@ type client struct{ *actions.Client }
 func (c client) CreateSession(ctx context.Context, scaleSetID int, owner string) (Session, error) {
 	session, err := c.Client.CreateSession(ctx, scaleSetID, owner)
 	if err != nil {
-		return nil, err // not session: an interface that holds a nil *actions.Session is not nil
+		return nil, err // not session: an interface with a nil *actions.Session in it is not nil
 	}
 	return session, nil
 }

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// turnTimeout is how long an iteration of the loop may take. A loop that slept for six heartbeats is stuck, or the node is.
+	// turnTimeout is how long an iteration of the loop may take. After six heartbeats without one, the loop or the node is stuck.
 	turnTimeout = 6 * heartbeatPeriod
-	// pollHoldPeriod is how long the service holds a poll when it has no message.
+	// pollHoldPeriod is how long the service holds a poll if it has no message.
 	pollHoldPeriod = 50 * time.Second
 )
 
-// health answers the kubelet's probes. Times are *time.Time (nil: never) and not Unix seconds: only those carry the monotonic
-// reading, without which a step of the wall clock by an hour would fail the liveness probe of a healthy listener.
+// health answers the kubelet's probes. Times are *time.Time (nil: never) rather than Unix seconds because they carry the monotonic
+// clock reading: otherwise a wall clock changed by an hour would fail the liveness probe of a healthy listener.
 type health struct {
 	clock                  clock.PassiveClock
 	lastTurnAt, lastPollAt atomic.Pointer[time.Time]
@@ -28,13 +28,13 @@ type health struct {
 // turned notes an iteration of the loop.
 func (h *health) turned(at time.Time) { h.lastTurnAt.Store(&at) }
 
-// polled notes a good poll, or a session just opened, which is as good.
+// polled notes a good poll. A session that was just opened counts as one.
 func (h *health) polled(at time.Time) { h.lastPollAt.Store(&at) }
 
 // lost notes that no session is held.
 func (h *health) lost() { h.lastPollAt.Store(nil) }
 
-// alive fails only when the loop hangs: nothing that GitHub or the API server do makes a restart useful.
+// alive fails only if the loop hangs: whatever GitHub or the API server does, a restart would not help.
 func (h *health) alive() error {
 	if age := h.age(h.lastTurnAt.Load()); age > turnTimeout {
 		return fmt.Errorf("the loop has not turned for %s", age.Round(time.Second))
@@ -42,7 +42,7 @@ func (h *health) alive() error {
 	return nil
 }
 
-// ready returns nil while messages are received.
+// ready fails unless messages can be received.
 func (h *health) ready() error {
 	last := h.lastPollAt.Load()
 	if last == nil {

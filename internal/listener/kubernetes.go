@@ -34,7 +34,7 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 	config.APIPath = "/apis"
 	config.GroupVersion = &v1alpha1.GroupVersion
 	config.QPS = -1 // maxReportWrites bounds the requests in flight, and API priority and fairness does the rest
-	// Of the answers only Status, which errors come as, is decoded by type. Of a set, a few fields are read: it contains a
+	// The only answer decoded by type is Status, the type of errors. Of a set only a few fields are read, because it contains a
 	// whole pod template that is not needed here.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
@@ -42,16 +42,16 @@ func NewCluster(config *rest.Config, namespace, name string) (Cluster, error) {
 	config.ContentType = runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
+		return nil, fmt.Errorf("create a client for the Kubernetes API: %w", err)
 	}
 	return &kubernetes{client: client, namespace: namespace, name: name}, nil
 }
 
-// setDocument has the fields of an EphemeralRunnerSet that the listener uses. Numbers have no omitempty: a field that a merge
-// patch leaves out keeps its value.
+// setDocument has the fields of an EphemeralRunnerSet that the listener uses. Numbers have no omitempty, because a field that a
+// merge patch leaves out keeps its value.
 type setDocument struct {
 	Metadata struct {
-		UID         types.UID         `json:"uid,omitempty"` // of answers only
+		UID         types.UID         `json:"uid,omitempty"` // in answers only
 		Annotations map[string]string `json:"annotations,omitempty"`
 	} `json:"metadata"`
 	Spec struct {
@@ -78,7 +78,7 @@ func (k *kubernetes) Publish(ctx context.Context, publication Publication) (*Run
 
 // WriteStatus implements Cluster.
 func (k *kubernetes) WriteStatus(ctx context.Context, status v1alpha1.ListenerStatus) error {
-	// Empty fields are written too: otherwise the merge patch would keep the last message.
+	// Empty fields are written as well: otherwise the merge patch would keep the last message.
 	patch := map[string]any{"status": map[string]any{"listener": map[string]any{
 		"state": status.State, "reason": status.Reason, "message": status.Message, "since": status.Since,
 	}}}
@@ -88,12 +88,12 @@ func (k *kubernetes) WriteStatus(ctx context.Context, status v1alpha1.ListenerSt
 	return nil
 }
 
-// ReportJob implements Cluster. For a name that can't be part of a request's path it returns the error BadRequest, as the API
-// server does for an invalid request: the client would never send one.
+// ReportJob implements Cluster. If the name can't be part of a request's path, it returns BadRequest, as the API server does for
+// an invalid request. The client would never send the request.
 func (k *kubernetes) ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
 	if wrong := rest.IsValidPathSegmentName(runner); len(wrong) > 0 {
-		return apierrors.NewBadRequest(fmt.Sprintf("no EphemeralRunner of namespace %s can be called %q, as a name %s: "+
-			"the job had no runner of this scale set, look at it on GitHub", k.namespace, runner, strings.Join(wrong, ", ")))
+		return apierrors.NewBadRequest(fmt.Sprintf("no EphemeralRunner in namespace %s can be called %q, as a name %s: "+
+			"the job did not run on a runner of this scale set, look it up on GitHub", k.namespace, runner, strings.Join(wrong, ", ")))
 	}
 	if _, err := k.patch(ctx, runners, runner, map[string]any{"status": status}, "status"); err != nil {
 		return fmt.Errorf("patch status of EphemeralRunner %s/%s: %w", k.namespace, runner, err)
@@ -101,7 +101,7 @@ func (k *kubernetes) ReportJob(ctx context.Context, runner string, status v1alph
 	return nil
 }
 
-// body returns an answer's body, or what went wrong in the API server's own words, which Raw alone leaves out.
+// body returns an answer's body, or an error in the API server's own words, which Raw leaves out.
 func body(answer rest.Result) ([]byte, error) {
 	if err := answer.Error(); err != nil {
 		return nil, err

@@ -21,21 +21,22 @@ import (
 
 // Options configure a listener. Kubernetes or Cluster is required, everything else has a default.
 type Options struct {
-	// ConfigPath is the file to read; by default the one that the environment variable config.PathVariable names, or else
+	// ConfigPath is the file to read. The default is the value of the environment variable config.PathVariable, or else
 	// config.FilePath.
 	ConfigPath string
-	// Kubernetes is how the API server is reached; unused if Cluster is set.
+	// Kubernetes says how to reach the API server. It is unused if Cluster is set.
 	Kubernetes *rest.Config
-	// Cluster takes the place of the API server.
+	// Cluster replaces the API server.
 	Cluster Cluster
-	// Connect makes the GitHub client.
+	// Connect makes the client for GitHub. The default is the real one.
 	Connect Connector
-	// Owner names the holder of the session to whoever finds it taken; by default the host's name, which is the pod's.
+	// Owner is the name that GitHub shows to others that find the session taken. The default is the host's name, which is the pod's.
 	Owner string
 	// HealthAddress overrides port 8081, MetricsAddress the configuration. Their defaults come from the environment.
 	HealthAddress, MetricsAddress string
-	// LogTo is where the log goes, by default standard output.
+	// LogTo is where the log is written. The default is standard output.
 	LogTo io.Writer
+	// Clock is the loop's clock. The default is the real one.
 	Clock clock.WithTicker
 }
 
@@ -49,13 +50,13 @@ type dependencies struct {
 	health  *health
 	// read reads the configuration file.
 	read func() (*config.Config, error)
-	// apply puts into effect the settings that are not the loop's own: log level and metrics.
+	// apply puts the settings into effect that are not the loop's own: log level and metrics.
 	apply func(*config.Config)
 	owner string
 }
 
 // Run listens until ctx ends or the configuration asks for a new process, and then closes the session. It returns an error
-// only before it begins to listen, when the configuration can't be used.
+// only before it begins to listen, if the configuration can't be used.
 func Run(ctx context.Context, options Options) error {
 	options = options.withDefaults()
 	settings, err := config.Read(options.ConfigPath)
@@ -89,8 +90,8 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// serve starts the servers of metrics and probes, at the addresses of the options, and returns the function that stops them. It
-// also sets apply, which has the log and the metrics follow a changed configuration.
+// serve starts the servers for metrics and probes at the addresses in options, and returns the function that stops them. It also
+// sets apply, which makes the log and the metrics follow a changed configuration.
 func (d *dependencies) serve(options Options, settings *config.Config, level zap.AtomicLevel) (stop func()) {
 	scraped, probed := &server{name: "metrics", log: d.log}, &server{name: "health", log: d.log}
 	beside := &optionalHandler{handler: d.metrics}
@@ -142,8 +143,8 @@ func listen(ctx context.Context, settings *config.Config, d dependencies, change
 	l.shutdown(context.WithoutCancel(ctx))
 }
 
-// readSet tries to read the set: its patchID and the last session's ID are needed to begin. It returns nil once ctx has ended or
-// the configuration names another set, which a new process is to read.
+// readSet reads the set, retrying until it succeeds: its patchID and the last session's ID are needed to begin. It returns nil if
+// ctx ends or the configuration changes so much that a new process is needed.
 func readSet(ctx context.Context, settings *config.Config, d dependencies) *RunnerSet {
 	pauses := backoff{initial: initialPause, max: maxPause}
 	for {
@@ -162,14 +163,14 @@ func readSet(ctx context.Context, settings *config.Config, d dependencies) *Runn
 			return nil
 		}
 		if read, err := d.read(); err == nil && needsNewProcess(settings, read) {
-			d.log.Info(startingAnew)
+			d.log.Info(restarting)
 			return nil
 		}
 	}
 }
 
-// shutdown closes the session, so that a successor gets one at once, and writes the status Stopped, whether GitHub answered
-// or not.
+// shutdown closes the session, so that a successor gets one at once, and writes the status Stopped, even if GitHub does not
+// answer.
 func (l *loop) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()

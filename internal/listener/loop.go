@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// heartbeatPeriod is the longest the loop sleeps. /healthz fails once turnTimeout, several periods, has passed.
+	// heartbeatPeriod is how long the loop sleeps at most. /healthz fails once turnTimeout, several periods, has passed.
 	heartbeatPeriod = 10 * time.Second
-	// stopTimeout is what the messages in hand have after SIGTERM. Together with shutdownTimeout, which is for closing the
-	// session and writing the status, it stays within the pod's termination grace period of 60 s.
+	// stopTimeout is the time for the messages in hand after SIGTERM. Together with shutdownTimeout, the time to close the
+	// session and write the status, it stays within the pod's termination grace period of 60 s.
 	stopTimeout     = 30 * time.Second
 	shutdownTimeout = 20 * time.Second
 	// initialPause and maxPause bound the pauses between attempts after a failure.
@@ -37,21 +37,21 @@ type loop struct {
 	status      statusState
 	// configReadAt is when the configuration file was last read.
 	configReadAt time.Time
-	// setCapacity is the capacity that the status of the set names; nil if it names none.
+	// setCapacity is the capacity in the status of the set; nil if there is none.
 	setCapacity *int
 
-	// work is the context of what runAsync starts; a request to stop does not end it.
+	// work is the context of what runAsync starts. A request to stop does not end it.
 	work context.Context
-	// results carries what runAsync's functions return, for the loop to call.
+	// results carries the functions that runAsync's functions return, for the loop to call.
 	results chan func()
-	// running counts the functions that runAsync has started and whose results the loop has not called yet.
+	// running counts the functions started by runAsync whose results the loop has not called yet.
 	running int
-	// wakeAt is when the loop is to wake at the latest.
+	// wakeAt is when the loop must wake at the latest.
 	wakeAt   time.Time
 	stopping bool
 }
 
-// newLoop continues from what the previous listener left in set.
+// newLoop returns a loop that continues from the state that the previous listener left in set.
 func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
 	pauses := backoff{initial: initialPause, max: maxPause}
 	l := &loop{
@@ -94,7 +94,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) {
 			l.stopping = true
 		case <-deadline:
 			abandon()
-			l.reporter.dispatch(l.work) // gives up what is held back
+			l.reporter.dispatch(l.work) // gives up the reports that are held back
 		}
 		l.rereadConfig(l.clock.Now())
 		if l.stopping && deadline == nil {
@@ -123,7 +123,7 @@ func (l *loop) step(timer clock.Timer) {
 	timer.Reset(max(0, l.wakeAt.Sub(now)))
 }
 
-// mustWait reports whether at is still to come, and if so makes the loop wake then.
+// mustWait reports whether at lies in the future, and if so makes the loop wake then.
 func (l *loop) mustWait(at, now time.Time) bool {
 	if !at.After(now) {
 		return false
@@ -134,8 +134,8 @@ func (l *loop) mustWait(at, now time.Time) bool {
 	return true
 }
 
-// runAsync runs work in a goroutine of its own, with a context that ends after timeout unless that is 0, and has the loop
-// call the function that work returns.
+// runAsync runs work in a goroutine of its own, and makes the loop call the function that work returns. The context of work ends
+// after timeout, unless that is 0.
 func (l *loop) runAsync(timeout time.Duration, work func(ctx context.Context) (then func())) context.CancelFunc {
 	if timeout == 0 {
 		timeout = math.MaxInt64
@@ -165,7 +165,7 @@ func (l *loop) finished() bool {
 	_, unpublished := l.publication.due(want)
 	if l.session.current != nil {
 		for _, unacked := range l.polls.unacked {
-			if !l.keeps(unacked) { // what is kept is redelivered to the next process
+			if !l.keeps(unacked) { // a kept message is redelivered to the next process
 				return false
 			}
 		}

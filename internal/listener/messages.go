@@ -10,23 +10,23 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// errDeletionsPaused is why GitHub is not even asked to delete a message.
-var errDeletionsPaused = errors.New("GitHub takes no deletions for longer than a message waits for its own")
+// errDeletionsPaused is why a message is forgotten without an attempt to delete it.
+var errDeletionsPaused = errors.New("GitHub accepts no deletions for longer than a message waits to be deleted")
 
 // unackedMessage is a message that was received and not yet deleted. Deleting a message acknowledges it: a message that
 // is not deleted is delivered again in the next session.
 type unackedMessage struct {
 	message *actions.Message
-	// patchID is that of the statistics which it came with, or of the next ones.
+	// patchID is the patchID of the statistics in the message, or of the next ones if it has none.
 	patchID int
-	// reportedAt is when the last of its reports was written or given up, zero before.
+	// reportedAt is when the last of its reports was written or given up, zero before that.
 	reportedAt time.Time
 	underWay   bool
 	retryAt    time.Time
 	backoff    backoff
 }
 
-// isFor reports whether message is the one waiting to be deleted, not another that the service gave the same ID.
+// isFor reports whether message is the one that waits to be deleted, not another message with the same ID.
 func (u *unackedMessage) isFor(message *actions.Message) bool {
 	if u == nil {
 		return false
@@ -36,8 +36,8 @@ func (u *unackedMessage) isFor(message *actions.Message) bool {
 	return reflect.DeepEqual(before, now)
 }
 
-// sendReports hands the reports of the messages taken to the reporter, but not while a publication is under way: the end of
-// a job is reported to its runner only after the set has got the count that goes with it, so that no slot is freed early.
+// sendReports hands the reports of new messages to the reporter, but not while a publication is under way: the end of a job is
+// reported to its runner only after the set has the count that goes with it, so that no slot is freed early.
 func (l *loop) sendReports() {
 	if l.publication.underWay {
 		return
@@ -56,8 +56,8 @@ func (l *loop) sendReports() {
 	l.unsent = nil
 }
 
-// deleteMessages starts to delete the messages whose effects are in the API server: reports are done and the count is published.
-// Some stay because of their offers; see kept.
+// deleteMessages starts to delete the messages whose effects are in the API server: their reports are done and the count is
+// published. Some messages stay because of their offers; see kept.
 func (l *loop) deleteMessages(now time.Time) {
 	session := l.session.current
 	kept := l.kept()
@@ -66,7 +66,7 @@ func (l *loop) deleteMessages(now time.Time) {
 			continue
 		}
 		if slices.Contains(kept, messageID) {
-			unacked.reportedAt = now // it may be deleted from now on at the earliest
+			unacked.reportedAt = now // the time to delete it begins when it is no longer kept
 			continue
 		}
 		if l.polls.deleteNotBefore.After(now) && l.deletionExpired(unacked, now) {
@@ -87,8 +87,8 @@ func (l *loop) deleteMessages(now time.Time) {
 	}
 }
 
-// kept returns the newest messages that stay because of their offers, at most maxKeptMessages. One that keeps polls waiting is
-// none of them.
+// kept returns the newest messages that stay because of their offers, at most maxKeptMessages, and never the message that
+// polls wait for.
 func (l *loop) kept() []int64 {
 	var kept []int64
 	for messageID, unacked := range l.polls.unacked {
@@ -100,8 +100,8 @@ func (l *loop) kept() []int64 {
 	return kept[max(0, len(kept)-maxKeptMessages):]
 }
 
-// keeps reports whether a message has offers that would be lost if it were deleted and this process were killed: they are being
-// acquired, or they wait and the service has not shown that it can list them.
+// keeps reports whether a message has offers that would be lost if it were deleted and this process were killed: offers that are
+// being acquired, or that wait while the service has not shown that it can list them.
 func (l *loop) keeps(unacked *unackedMessage) bool {
 	return slices.ContainsFunc(unacked.message.JobsAvailable, func(job actions.JobAvailable) bool {
 		id := job.RunnerRequestID
@@ -109,9 +109,9 @@ func (l *loop) keeps(unacked *unackedMessage) bool {
 	})
 }
 
-// deleted takes the result of a deletion. A message that could not be deleted within reportTimeout is forgotten as well: it
-// is delivered again in the next session, and handling it twice does no harm. That a session is lost may show here only: no
-// poll goes out while there are maxUnackedMessages.
+// deleted handles the result of a deletion. A message that could not be deleted within reportTimeout is forgotten as well: it
+// is delivered again in the next session, and handling it twice does no harm. A lost session may be noticed only here, because
+// no poll goes out while there are maxUnackedMessages.
 func (l *loop) deleted(session Session, messageID int64, unacked *unackedMessage, err error) {
 	now := l.clock.Now()
 	unacked.underWay = false
@@ -148,7 +148,7 @@ func (l *loop) forgetMessage(messageID int64, unacked *unackedMessage, err error
 	}
 }
 
-// recall reports whether message is a forgotten one that has come again, which then is forgotten no longer.
+// recall reports whether message is a forgotten message that was delivered again, and removes it from forgotten.
 func (p *polls) recall(message *actions.Message) bool {
 	before := len(p.forgotten)
 	p.forgotten = slices.DeleteFunc(p.forgotten, func(u *unackedMessage) bool { return u.isFor(message) })

@@ -34,7 +34,7 @@ func TestFailuresNameTheNextStep(t *testing.T) {
 		"a web page": {page, v1alpha1.ReasonGitHubUnavailable, "check proxy"},
 		"a refusal": {
 			&actions.Error{Endpoint: actions.EndpointCreateSession, StatusCode: http.StatusUnprocessableEntity},
-			v1alpha1.ReasonRefusedByGitHub, "give its ids to GitHub's support",
+			v1alpha1.ReasonRefusedByGitHub, "give its IDs to GitHub's support",
 		},
 	} {
 		reason, err := explain(fmt.Errorf("call: %w", test.err))

@@ -19,42 +19,41 @@ const maxSearchPause = time.Minute
 // offers are the jobs that GitHub offered and that are not acquired yet, by request ID, oldest first.
 type offers struct {
 	waiting []int64
-	// underWay are being acquired; they are not added again.
+	// underWay are the offers that are being acquired. They are not added again.
 	underWay []int64
-	// singly is how many of the first are asked for one by one, because they were refused when asked for together.
+	// singly is how many of the first are requested one by one, because they were refused when requested together.
 	singly  int
 	retryAt time.Time
 	backoff backoff
-	// failure is why they could not be acquired, nil if nothing is known to be wrong.
+	// failure is why offers could not be acquired, nil if nothing is known to be wrong.
 	failure *failure
-	// search asks for the offers that stand.
-	search search
+	search  search
 }
 
-// search is the state of the question which offers stand. It is asked at the beginning of each session, since offers may have
-// been made while nobody listened, and again when there is a reason, each time until it is answered.
+// search is the state of asking which offers are open. The listener asks at the beginning of each session, because offers may have
+// been made while nobody listened, and again if there is a reason, each time until it gets an answer.
 type search struct {
-	// session is the one it is asked in.
+	// session is the session in which the search takes place.
 	session Session
 	due     bool
-	// prune is set when offers that wait and that the answer lacks are to be dropped.
+	// prune is set if offers that wait and are missing in the answer must be dropped.
 	prune    bool
 	underWay bool
-	// answered is set once the service has said in this session which offers stand. refused is set when it refused the call
-	// itself and so will not answer in this session.
+	// answered is set once the service has answered in this session. refused is set if it refused the call itself and so will
+	// not answer in this session.
 	answered  bool
 	refused   bool
 	notBefore time.Time
 	backoff   backoff
 }
 
-// again has the question asked once more, with prune also about the offers that wait.
+// again makes a search due. With prune, it also covers the offers that wait.
 func (s *search) again(prune bool) {
 	s.due = !s.refused
 	s.prune = s.prune || prune
 }
 
-// keep drops those of doubted that still wait and are not among the available ones.
+// keep drops the doubted offers that still wait and are not available.
 func (o *offers) keep(available []actions.JobAvailable, doubted []int64) {
 	gone := map[int64]bool{}
 	for _, id := range doubted {
@@ -77,7 +76,7 @@ func (o *offers) drop(requestID int64) {
 	o.waiting = slices.DeleteFunc(o.waiting, func(id int64) bool { return id == requestID })
 }
 
-// update adds the jobs that a message offers and drops those that it shows to be assigned or completed.
+// update adds the jobs that a message offers, and drops the jobs that it shows to be assigned or completed.
 func (o *offers) update(message *actions.Message) {
 	for _, job := range message.JobsAvailable {
 		o.add(job.RunnerRequestID)
@@ -101,21 +100,21 @@ func (o *offers) take(room int) []int64 {
 	return o.underWay
 }
 
-// putBack moves what is under way back to the front.
+// putBack moves the offers under way back to the front.
 func (o *offers) putBack() {
 	o.waiting = append(o.underWay, o.waiting...)
 	o.underWay = nil
 }
 
-// settle ends what is under way, whatever became of it.
+// settle forgets the offers under way, whatever became of them.
 func (o *offers) settle() {
 	o.singly = max(0, o.singly-len(o.underWay))
 	o.underWay, o.failure = nil, nil
 	o.backoff.reset()
 }
 
-// refused handles the refusal of what is under way: offers that were asked for together are asked for one by one, and a single
-// one is dropped. It reports whether one was dropped.
+// refused handles a refusal of the offers under way: offers that were requested together will be requested one by one, and a
+// single offer is dropped. It reports whether an offer was dropped.
 func (o *offers) refused() (dropped bool) {
 	if len(o.underWay) == 1 {
 		o.settle()
@@ -126,13 +125,13 @@ func (o *offers) refused() (dropped bool) {
 	return false
 }
 
-// acquireJobs starts to acquire as many offered jobs as there is room for, which is unknown without statistics. Jobs that the
-// answer leaves out are dropped: they are withdrawn or somebody else's, or ours by an earlier answer that was lost, and then
-// statistics will count them.
+// acquireJobs starts to acquire as many offered jobs as there is room for, which is unknown without statistics. Jobs that are
+// missing in the answer are dropped: they were withdrawn, or taken by somebody else, or they are ours by an earlier answer that was
+// lost. In that case statistics will count them.
 func (l *loop) acquireJobs(now time.Time) {
 	session := l.session.current
 	if len(l.offers.waiting) == 0 && l.offers.underWay == nil {
-		l.offers.failure = nil // what could not be acquired is somebody else's
+		l.offers.failure = nil // the jobs that could not be acquired are somebody else's
 	}
 	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.mustWait(l.offers.retryAt, now) {
 		return
@@ -148,9 +147,9 @@ func (l *loop) acquireJobs(now time.Time) {
 	})
 }
 
-// roomForOffers returns how many of the offers that wait are to be acquired: as many as there is room for. A service that can't
-// list its offers loses those that wait here when this process ends, so there all are acquired, and maxRunners limits the runners
-// only; but not while the set can't run maxRunners: others may run them now.
+// roomForOffers returns how many of the waiting offers to acquire: as many as there is room for. If the service can't list open
+// offers, those that wait here would be lost with this process. Then all are acquired, and maxRunners limits only the runners. But
+// not while the set can't run maxRunners: others may run the jobs now.
 func (l *loop) roomForOffers() int {
 	capacity := l.capacity()
 	if l.offers.search.refused && capacity > 0 && capacity == l.scaler.maxRunners {
@@ -178,8 +177,8 @@ func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	l.offers.settle()
 }
 
-// doubtOffers follows an answer that refuses jobs or leaves them out. They take up room until statistics tell whose they are, and
-// those that wait may have been withdrawn as well: each would take up room in vain.
+// doubtOffers follows an answer that refuses jobs or leaves them out. These take up room until statistics show whose they are, so
+// statistics are read. Offers that wait may have been withdrawn too and would take up room in vain, so they are checked.
 func (l *loop) doubtOffers(now time.Time) {
 	l.refreshing.dueAt = now
 	if len(l.offers.waiting) > 0 {
@@ -192,7 +191,7 @@ func (l *loop) acquisitionFailed(session Session, err error, now time.Time) {
 	o := &l.offers
 	o.putBack()
 	o.retryAt = now.Add(o.backoff.next())
-	if session == l.session.current { // the failures and rate limits of an earlier session say nothing about this one
+	if session == l.session.current { // failures and rate limits of an earlier session say nothing about this one
 		o.retryAt = latest(o.retryAt, now.Add(untilAllowed(err, now)))
 		var reason string
 		reason, err = explain(err)
@@ -201,36 +200,36 @@ func (l *loop) acquisitionFailed(session Session, err error, now time.Time) {
 	l.log.Error(err, "Jobs could not be acquired, trying again", "jobs", len(o.waiting), "at", o.retryAt)
 }
 
-// offerRefused keeps one offer that GitHub refuses from blocking the others. Its job may be ours nevertheless, by an earlier
-// answer that was lost: it takes up room until there are new statistics.
+// offerRefused keeps an offer that GitHub refuses from blocking the others. Its job may still be ours, by an earlier answer that was
+// lost, so it takes up room until there are new statistics.
 func (l *loop) offerRefused(err error, now time.Time) {
 	jobs := l.offers.underWay
 	dropped := l.offers.refused()
 	if !dropped {
-		l.log.Error(err, "Jobs could not be acquired together, asking for them one by one", "jobs", len(jobs))
+		l.log.Error(err, "Jobs could not be acquired together, trying one by one", "jobs", len(jobs))
 		return
 	}
-	l.log.Error(err, "A job was offered and can't be acquired, letting it go", "requestID", jobs[0])
+	l.log.Error(err, "An offered job can't be acquired, dropping it", "requestID", jobs[0])
 	l.metrics.Dropped("OfferRefused")
 	l.scaler.acquire(len(jobs), nil, now)
 	l.doubtOffers(now)
 }
 
-// wrongOffer reports whether GitHub refused the jobs that were asked for: not the session, the scale set or the credential, nor
-// a call for a credential on the way.
+// wrongOffer reports whether GitHub refused the requested jobs, rather than the session, the scale set, the credential or a call to
+// renew that.
 func wrongOffer(err error) bool {
 	return refusalOf(err, actions.EndpointAcquireJobs) != nil && !errors.Is(err, actions.ErrSessionNotFound) &&
 		!errors.Is(err, actions.ErrScaleSetNotFound) && !errors.Is(err, actions.ErrUnauthorized)
 }
 
-// findOffers asks which offers stand, at most once per publishInterval: those that were made while nobody listened may not be
-// made again. A service without this call is no failure: it assigns jobs by itself or repeats its offers.
+// findOffers asks which offers are open, at most once per publishInterval: offers that were made while nobody listened may not be
+// made again. A service without this call is not a failure: it assigns jobs by itself or repeats its offers.
 func (l *loop) findOffers(now time.Time) {
 	s := &l.offers.search
 	if !s.due || s.session != l.session.current || s.underWay || l.stopping || l.mustWait(s.notBefore, now) {
 		return
 	}
-	var doubted []int64 // what comes while the call is under way may be too new for its answer
+	var doubted []int64 // offers that come during the call may be too new for its answer
 	if s.prune {
 		doubted = slices.Clone(l.offers.waiting)
 	}
@@ -239,7 +238,7 @@ func (l *loop) findOffers(now time.Time) {
 	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
 		available, err := client.GetAcquirableJobs(ctx, scaleSetID)
 		return func() {
-			if session == l.offers.search.session { // otherwise the next session has its own search
+			if session == l.offers.search.session { // otherwise a new session has a search of its own
 				l.foundOffers(available, doubted, err)
 			}
 		}
@@ -261,7 +260,7 @@ func (l *loop) foundOffers(available []actions.JobAvailable, doubted []int64, er
 		}
 	}
 	if len(available) < l.scaler.statistics.TotalAvailableJobs {
-		return // not all that stand: a list that lags, a page of it, or a service that lists none any more
+		return // the list is incomplete: it lags or is one page, or the service lists none any more
 	}
 	before := len(l.offers.waiting)
 	l.offers.keep(available, doubted)
@@ -270,14 +269,14 @@ func (l *loop) foundOffers(available []actions.JobAvailable, doubted []int64, er
 	}
 }
 
-// offersNotFound has the question asked again unless the service refuses to answer it: then every offer that waits may stand.
-// A credential that is refused, or any call on the way, is no such refusal: it passes.
+// offersNotFound makes a new search due, unless the service refuses the call: then every waiting offer may be open. A refused
+// credential, or any refused call on the way, does not count as a refusal, because it passes.
 func (l *loop) offersNotFound(prune bool, err error) {
 	now := l.clock.Now()
 	s := &l.offers.search
 	if refusalOf(err, actions.EndpointGetAcquirableJobs) != nil && !errors.Is(err, actions.ErrUnauthorized) {
 		s.refused, s.due = true, false
-		l.log.V(1).Info("Open offers are not known", "cause", err.Error())
+		l.log.V(1).Info("The service does not list open offers", "cause", err.Error())
 		return
 	}
 	s.again(prune)
@@ -285,8 +284,8 @@ func (l *loop) offersNotFound(prune bool, err error) {
 	l.log.Error(err, "Open offers could not be read, trying again", "at", s.notBefore)
 }
 
-// refusalOf returns the answer that refused a call to endpoint for good; nil if there is none, or if it refused another call
-// on the way, such as one for a credential.
+// refusalOf returns the answer that refused a call to endpoint for good. It returns nil if there is none, or if the answer
+// refused another call on the way, such as one for a credential.
 func refusalOf(err error, endpoint string) *actions.Error {
 	answer, ok := errors.AsType[*actions.Error](err)
 	if !ok || !refusedForGood(err) || answer.Endpoint != endpoint {
@@ -295,7 +294,7 @@ func refusalOf(err error, endpoint string) *actions.Error {
 	return answer
 }
 
-// refusedForGood reports whether the same call in the same session would be answered in the same way.
+// refusedForGood reports whether the same call in the same session would get the same answer.
 func refusedForGood(err error) bool {
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	answer, answered := errors.AsType[*actions.Error](err)

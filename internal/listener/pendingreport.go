@@ -13,29 +13,29 @@ import (
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 )
 
-// pendingReport is what is to be written next about one runner. Further reports about it that arrive before an attempt begins
-// are merged into it.
+// pendingReport is the next report to be written about a runner. Further reports about the runner that arrive before an attempt
+// begins are merged into it.
 //
-// A report belongs to the goroutine that writes it while its stage is stageWriting, except for stage and next; in every other
-// stage to whoever holds the reporter's lock. pauses is the writing goroutine's alone.
+// While the stage is stageWriting, a report belongs to the goroutine that writes it, except for stage and next. In every other
+// stage it belongs to the holder of the reporter's lock. Only the writing goroutine uses pauses.
 type pendingReport struct {
 	jobReport
-	// waiting are the deliveries that wait until it is written or given up.
+	// waiting are the deliveries that wait until the report is written or given up.
 	waiting []*sync.WaitGroup
 	stage   stage
-	// queuedAt is when it was added to the queue.
+	// queuedAt is when the report was added to the queue.
 	queuedAt time.Time
-	// asStart is set while it is being written and counts among the queue's startsWriting.
+	// asStart is set while the report is being written and counts among the queue's startsWriting.
 	asStart bool
-	// firstTriedAt is when the first attempt began, zero before, and firstForbiddenAt when the first 403 in a row came. Time
-	// spent in the queue before a further attempt does not count: startAttempt moves both on by it. While the API server
-	// accepts nothing, noteFailure sets firstTriedAt to the present.
+	// firstTriedAt is when the first attempt began, zero before that. firstForbiddenAt is when the first 403 in a row came. Time
+	// in the queue before a further attempt does not count: startAttempt moves both forward by it. While the API server accepts
+	// nothing, noteFailure sets firstTriedAt to the present.
 	firstTriedAt, firstForbiddenAt time.Time
-	// requeuedAt is when it was queued for another attempt, and lastWait how long the last one then waited to begin.
+	// requeuedAt is when the report was queued for another attempt, lastWait how long the last attempt then waited to begin.
 	requeuedAt time.Time
 	lastWait   time.Duration
 	pauses     backoff
-	// next merges what arrived while it was being written.
+	// next merges the reports that arrived while this one was being written.
 	next *pendingReport
 }
 
@@ -55,7 +55,7 @@ func newPendingReport(report jobReport, now time.Time) *pendingReport {
 	return &pendingReport{jobReport: report, queuedAt: now, pauses: backoff{initial: 200 * time.Millisecond, max: 5 * time.Second}}
 }
 
-// startAttempt notes that an attempt begins now. The time since requeuedAt does not count: others were written meanwhile.
+// startAttempt notes that an attempt begins now. The time since requeuedAt does not count, because others were being written.
 func (p *pendingReport) startAttempt(now time.Time) {
 	if p.firstTriedAt.IsZero() {
 		p.firstTriedAt, p.lastWait = now, 0
@@ -68,21 +68,21 @@ func (p *pendingReport) startAttempt(now time.Time) {
 	}
 }
 
-// noteFailure notes that an attempt has failed with err just now. acceptedAt is when the API server last accepted a write. While
-// it accepts none reportTimeout does not begin: what runners did meanwhile must not get lost.
+// noteFailure notes that an attempt has just failed with err. acceptedAt is when the API server last accepted a write. While it
+// accepts none, reportTimeout does not begin: what runners do in the meantime must not be lost.
 func (p *pendingReport) noteFailure(err error, acceptedAt, now time.Time) {
 	if apierrors.IsForbidden(err) {
 		p.firstForbiddenAt = cmp.Or(p.firstForbiddenAt, now)
 		return
 	}
 	p.firstForbiddenAt = time.Time{}
-	if !acceptedAt.After(p.firstTriedAt.Add(-p.lastWait)) { // what it accepted while p waited counts as well
+	if !acceptedAt.After(p.firstTriedAt.Add(-p.lastWait)) { // a write accepted while p waited counts as well
 		p.firstTriedAt = now
 	}
 }
 
-// refusal returns why the API server will never accept the report, empty while it may: it said so, or it has accepted others for
-// as long as this one was retried. err is that of the last attempt, which was noted.
+// refusal returns why the API server will never accept the report, or an empty text while it may. It will not if it said so, or if
+// it has accepted others for as long as this one was retried. err is the error of the last attempt, already noted.
 func (p *pendingReport) refusal(err error, now time.Time) string {
 	switch {
 	case rejects(err), apierrors.IsForbidden(err) && !apiaccess.MayPass(err, p.firstForbiddenAt, now):

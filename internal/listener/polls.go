@@ -14,60 +14,60 @@ import (
 )
 
 const (
-	// maxMessageEntries is the most entries a message has. After a full one the next is already waiting.
+	// maxMessageEntries is how many entries a message has at most. After a full message the next one is already waiting.
 	maxMessageEntries = 50
 	// maxUnackedMessages bounds what the service redelivers after a crash, and the memory that reports take: with 50 entries of
-	// 1 KiB each, 2.5 MiB. Once it is reached no poll goes out, and offers and statistics wait too. So it is more than reports need
+	// 1 KiB each, 2.5 MiB. Once it is reached, no poll goes out, and offers and statistics wait too. So it is more than reports need
 	// while the API server keeps up.
 	maxUnackedMessages = 50
 	// maxKeptMessages is how many messages are kept until their offers are acquired. The other half is for messages whose reports
 	// take time, so that offers never keep polls waiting.
 	maxKeptMessages = maxUnackedMessages / 2
-	// heldAtLeast is the shortest time after which a poll counts as held by the service. GitHub holds one for pollHoldPeriod; a
-	// proxy that ends it sooner gives it half a minute or more.
+	// heldAtLeast is the shortest time after which a poll counts as held by the service. GitHub holds a poll for pollHoldPeriod;
+	// proxies end one after half a minute or more.
 	heldAtLeast = 10 * time.Second
 	// pollTimeout ends a poll. It covers one attempt, a renewal of the queue token, and one more attempt.
 	pollTimeout = 2*actions.PollTimeout + actions.CallTimeout
-	// replaceSessionAfter is how long the polls of a session may bring nothing but useless answers, or none while the service
-	// answers other calls, before a new session is tried: GitHub may have lost this one, or have moved its queue, whose address
-	// comes with the session. A new one costs two calls.
+	// replaceSessionAfter is how long a session is kept whose polls get only useless answers, or none although the service answers
+	// other calls. GitHub may have lost the session, or moved its queue, whose address comes with the session. A new session costs
+	// two calls.
 	replaceSessionAfter = 2 * time.Minute
 )
 
 // polls is the state of the message queue.
 type polls struct {
-	// lastID is the highest ID of a message received in this session. The next session begins at 0: a service restored from
-	// a backup may count anew, and unacked tells which messages are redelivered.
+	// lastID is the highest ID of a message received in this session. A new session begins at 0: a service restored from a
+	// backup may count from the start, and unacked shows which messages are redelivered.
 	lastID   int64
 	underWay bool
 	// stop ends the poll under way.
 	stop context.CancelFunc
-	// capacity is the one that the poll under way carries; renewed is set when that poll was ended because it has changed.
+	// capacity is the capacity that the poll under way carries. renewed is set if that poll was ended because it has changed.
 	capacity int
 	renewed  bool
 	// notBefore is when the next poll may go out.
 	notBefore time.Time
 	// unacked holds the messages that were received and are not yet deleted, by ID.
 	unacked map[int64]*unackedMessage
-	// forgotten are the last messages that could not be deleted, at most maxUnackedMessages. They come again, and are handled
-	// again, but their jobs are counted already.
+	// forgotten are the last messages that could not be deleted, at most maxUnackedMessages. They are delivered and handled
+	// again, but their jobs are not counted again.
 	forgotten []*unackedMessage
-	// waitForID is an unacked message that the service redelivered although only later ones were asked for: until it is
-	// deleted, every poll would bring it again.
+	// waitForID is an unacked message that the service redelivered although the poll asked for later ones: until it is
+	// deleted, every poll would return it again.
 	waitForID int64
-	// deleteNotBefore is until when GitHub wants no deletions.
+	// deleteNotBefore is until when GitHub accepts no deletions.
 	deleteNotBefore time.Time
 	gathering       gathering
 	backoff         backoff
-	// unanswered is set when the last poll was held and then ended without an answer.
+	// unanswered is set if the last poll was held and then ended without an answer.
 	unanswered bool
-	// unreached is set when the last poll did not reach the queue.
+	// unreached is set if the last poll did not reach the queue.
 	unreached bool
-	// firstUselessAt is when the first of this session's useless polls in a row ended, zero for none.
+	// firstUselessAt is when the first of this session's useless polls in a row ended, zero if the last was not useless.
 	firstUselessAt time.Time
-	// doubted is set when a session was replaced because of useless answers, until a poll goes well.
+	// doubted is set from the replacement of a session because of useless answers until the next good poll.
 	doubted bool
-	// losses counts the sessions lost since a poll went well.
+	// losses counts the sessions lost since the last good poll.
 	losses int
 	// failure is why the last poll failed, nil if it did not.
 	failure *failure
@@ -84,7 +84,7 @@ func (p *polls) opened(now time.Time) {
 	p.notBefore, p.firstUselessAt, p.waitForID, p.lastID = now, time.Time{}, 0, 0
 }
 
-// blocked reports whether unacked messages have to be deleted before the next poll.
+// blocked reports whether the next poll must wait for the deletion of unacked messages.
 func (p *polls) blocked() bool {
 	if _, waiting := p.unacked[p.waitForID]; waiting {
 		return true
@@ -97,8 +97,8 @@ func (l *loop) poll(now time.Time) {
 	p := &l.polls
 	session := l.session.current
 	if p.underWay && l.capacity() != p.capacity && !p.renewed {
-		// The service assigns as many jobs as the capacity of the poll allows, and may hold the poll for a minute. Capacity changes
-		// with maxRunners, and with the number of running jobs only in a set that is outdated or degraded.
+		// The service assigns as many jobs as the capacity of the poll allows, and may hold the poll for a minute. The capacity changes
+		// with maxRunners; only in a set that is outdated or degraded it changes with the number of running jobs too.
 		p.renewed = true
 		p.cancel()
 	}
@@ -114,7 +114,7 @@ func (l *loop) poll(now time.Time) {
 	})
 }
 
-// polled takes the answer to a poll. The answer to a session that is no longer held is dropped: its message is redelivered.
+// polled handles the answer to a poll. It ignores an answer in a session that is no longer held: the message is redelivered.
 func (l *loop) polled(session Session, message *actions.Message, err error, begun time.Time) {
 	now := l.clock.Now()
 	p := &l.polls
@@ -130,7 +130,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
 		l.metrics.Dropped(reasonMalformedMessage)
 		message, err = malformed.Message, nil
-		l.offers.search.again(false) // what could not be read may be offers
+		l.offers.search.again(false) // the unreadable part may be offers
 	}
 	switch {
 	case endedWhileHeld(err, now.Sub(begun)):
@@ -142,7 +142,7 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	}
 	l.pollSucceeded(now)
 	if message == nil {
-		// A service that answers at once although it has no message is polled once per gatherPeriod.
+		// A service that answers at once even if it has no message is polled once per gatherPeriod.
 		p.notBefore = begun.Add(gatherPeriod)
 		l.refreshing.dueAt = now
 		l.refreshing.emptyPoll(begun, now)
@@ -162,8 +162,8 @@ func (l *loop) pollSucceeded(now time.Time) {
 	l.metrics.Polled(now)
 }
 
-// pollUnanswered has the next poll go out at once after one that ended without an answer while it was held, and the statistics
-// read as after an empty one. If they can be read, GitHub is within reach, and the poll counts as a good one.
+// pollUnanswered handles a poll that ended without an answer while it was held: the next poll goes out at once, and the statistics
+// are read as after an empty poll. If they can be read, GitHub is within reach, and the poll counts as a good one.
 func (l *loop) pollUnanswered(err error, now time.Time) {
 	p := &l.polls
 	reason, err := explain(err)
@@ -175,8 +175,8 @@ func (l *loop) pollUnanswered(err error, now time.Time) {
 	l.log.Info("Poll ended without an answer while it was held, polling again", "reason", reason, "cause", err.Error())
 }
 
-// endedWhileHeld reports whether a poll that took that long reached the service and was ended by a proxy, the network or its own
-// deadline. A connection that can't be made says nothing of the kind, however long that took.
+// endedWhileHeld reports whether a poll reached the service and was ended by a proxy, the network or its own deadline. A failure to
+// connect does not count, however long it took.
 func endedWhileHeld(err error, took time.Duration) bool {
 	if took < heldAtLeast {
 		return false
@@ -200,7 +200,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
 	p.noteUse(err, now)
 	if p.unreached {
-		l.refreshing.dueAt = now // tells whether anything can be reached
+		l.refreshing.dueAt = now // shows whether anything can be reached
 	}
 	l.refreshing.otherPoll()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
@@ -208,10 +208,10 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	case reasonSessionLost:
 		l.sessionLost(now)
 	case v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonRefusedByGitHub:
-		l.replaceSession(now) // what a service answers once it has ended a session is not documented, and a new one costs little
+		l.replaceSession(now) // how a service answers after it has ended a session is not documented, and a new session costs little
 	case v1alpha1.ReasonUnauthorized:
 		l.readConfig()        // there may be new credentials already
-		l.replaceSession(now) // a queue token refused after its renewal is a sign that the session is gone
+		l.replaceSession(now) // a queue token that is refused after its renewal suggests that the session is gone
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, reasonMalformedMessage:
 		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter {
 			p.doubted = true
@@ -220,8 +220,8 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	}
 }
 
-// replaceSession has a new session opened when the next poll would be due, unless none is held: then, after a change of the
-// configuration, one is being opened anyway.
+// replaceSession drops the session, so that a new one is opened when the next poll would be due. If no session is held, one is being
+// opened already, after a change of the configuration.
 func (l *loop) replaceSession(now time.Time) {
 	if l.session.current == nil {
 		return
@@ -230,14 +230,14 @@ func (l *loop) replaceSession(now time.Time) {
 	l.session.retryAt = l.polls.notBefore
 }
 
-// noteUse notes a poll that failed. One that did not reach the queue is judged by the next read of the statistics.
+// noteUse notes whether a failed poll was useless. If it did not reach the queue, the next read of the statistics decides.
 func (p *polls) noteUse(err error, now time.Time) {
 	if p.unreached = isNetworkError(err); !p.unreached {
 		p.noteUseless(useless(err), now)
 	}
 }
 
-// noteUseless notes when the useless polls began.
+// noteUseless notes when useless polls began, or that they have ended.
 func (p *polls) noteUseless(useless bool, now time.Time) {
 	switch {
 	case !useless:
@@ -247,8 +247,8 @@ func (p *polls) noteUseless(useless bool, now time.Time) {
 	}
 }
 
-// useless reports whether err is an answer of GitHub itself that is none to a poll: an internal error, or content that can't
-// be read. Answers of a proxy or gateway on the way, and rate limits, say nothing about the session.
+// useless reports whether GitHub itself answered a poll with an internal error or with content that can't be read. Answers from a
+// proxy or gateway on the way, and rate limits, say nothing about the session.
 func useless(err error) bool {
 	if errors.Is(err, actions.ErrForeignAnswer) || isNetworkError(err) {
 		return false
@@ -266,8 +266,8 @@ func isNetworkError(err error) bool {
 	return is
 }
 
-// sessionLost has the next session opened at once, however many polls failed before GitHub said that the session is lost.
-// After further losses without a good poll in between, it is opened at the pace of failed polls.
+// sessionLost drops the session. The next one is opened at once, however many polls failed before GitHub said that the session is
+// lost; after further losses without a good poll in between, at the pace of failed polls.
 func (l *loop) sessionLost(now time.Time) {
 	p := &l.polls
 	l.dropSession(now)
@@ -280,7 +280,7 @@ func (l *loop) sessionLost(now time.Time) {
 	l.session.retryAt = p.notBefore
 }
 
-// take takes over what a message says. Whatever takes time the loop starts afterwards, in its own order.
+// take updates the loop's state from a message. The loop then starts whatever takes time, in its own order.
 func (l *loop) take(message *actions.Message, now time.Time) {
 	p := &l.polls
 	askedFor := message.ID > p.lastID
@@ -298,20 +298,20 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 			l.metrics.Message(message)
 		}
 	}
-	reflected := l.scaler.desired.PatchID + 1 // the patchID of the next statistics, this message's or later ones
+	reflected := l.scaler.desired.PatchID + 1 // the patchID of the next statistics, in this message or later
 	if message.Statistics != nil {
 		l.observe(message.Statistics, now)
 	} else {
 		l.refreshing.dueAt = now
 	}
 	if redelivered {
-		if !askedFor { // otherwise it is what a new session begins with, and the next poll asks for what follows
+		if !askedFor { // otherwise a new session begins with it, and the next poll asks for later ones
 			p.waitForID = message.ID
 		}
 		return
 	}
 	for _, kind := range message.Unknown {
-		l.log.Info("Message has an entry of unknown type, ignored", "messageID", message.ID, "type", kind)
+		l.log.Info("Message has an entry of unknown type, ignoring it", "messageID", message.ID, "type", kind)
 		l.metrics.Dropped("UnknownType")
 	}
 	unacked := &unackedMessage{message: message, patchID: reflected, backoff: backoff{initial: initialPause, max: maxPause}}

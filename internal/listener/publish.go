@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// publishInterval is how long a new patchID alone waits: a busy set would otherwise be written with every message. It is
-	// also the maximum age of statistics whose patchID is published, because the EphemeralRunnerSet assumes that a patchID
-	// seen 3 s after the end of a runner counts that end.
+	// publishInterval is how long a new patchID waits if nothing else has changed: otherwise a busy set would be written with
+	// every message. It is also the maximum age of statistics whose patchID is published, because the EphemeralRunnerSet assumes
+	// that a patchID seen 3 s after the end of a runner counts that end.
 	publishInterval = 3 * time.Second
 	// refreshAfter is how long after the last message the statistics are read again: the last changes may have come without
 	// a message.
@@ -24,23 +24,24 @@ const (
 	// maxPublishPause is the longest pause between attempts to publish: ends of jobs wait for the next one, for maxHold at most.
 	// The shortest is half of it, and longer than publishInterval, so that each attempt has new statistics.
 	maxPublishPause = 7 * time.Second
-	// maxHold is longer than an API server is away in an upgrade. Where only the set can't be written, ends of jobs go after it.
+	// maxHold is longer than the outage of an API server during an upgrade. If only the set can't be written, ends of jobs are
+	// reported after it.
 	maxHold = 5 * time.Minute
 )
 
 // errNoStatistics means that the service has never said how many jobs there are.
 var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
 
-// publicationState is what was written into the EphemeralRunnerSet, and the state of writing it.
+// publicationState is the last Publication written into the EphemeralRunnerSet, and the state of writing the next.
 type publicationState struct {
 	// last is what was last written.
 	last Publication
-	// uid is that of the set, empty if it is not known.
+	// uid is the UID of the set, empty if it is not known.
 	uid types.UID
 	// lastAt is when last was written, zero before the first time.
 	lastAt   time.Time
 	underWay bool
-	// force is set when the next patchID is not to wait for publishInterval.
+	// force is set if the next patchID must not wait for publishInterval.
 	force   bool
 	retryAt time.Time
 	backoff backoff
@@ -48,7 +49,7 @@ type publicationState struct {
 	failure *failure
 }
 
-// due returns when want has to be published, and false if it was published already.
+// due returns when want must be published, or false if it was published already.
 func (p *publicationState) due(want Publication) (time.Time, bool) {
 	switch {
 	case want == p.last && !p.lastAt.IsZero():
@@ -59,13 +60,13 @@ func (p *publicationState) due(want Publication) (time.Time, bool) {
 	return latest(p.lastAt.Add(publishInterval), p.retryAt), true
 }
 
-// shows reports whether the API server has the count that goes with patchID: it was published, or wanted is what was
-// published last.
+// shows reports whether the API server has the count that goes with patchID: either it was published, or the count that was
+// published last is wanted.
 func (p *publicationState) shows(patchID int, wanted Desired) bool {
 	return !p.lastAt.IsZero() && (p.last.PatchID >= patchID || p.last.Replicas == wanted.Replicas)
 }
 
-// publish starts to write the desired count if it is due. If the statistics have grown old during failures, they are read
+// publish starts to write the desired count if it is due. If the statistics have become old during failures, they are read
 // again first, unless GitHub can't be reached either: then the last known count is better than none.
 func (l *loop) publish(now time.Time) {
 	p := &l.publication
@@ -94,7 +95,7 @@ func (l *loop) publish(now time.Time) {
 	})
 }
 
-// published takes over what the answer says of the set. epoch is that of the status when the publication began.
+// published handles the result of a publication. epoch is the status's epoch when the publication began.
 func (l *loop) published(wrote Publication, epoch int, runnerSet *RunnerSet, err error) {
 	now := l.clock.Now()
 	p := &l.publication
@@ -114,13 +115,13 @@ func (l *loop) published(wrote Publication, epoch int, runnerSet *RunnerSet, err
 	l.updateCapacity(runnerSet.Capacity)
 	l.statusSeen(runnerSet.Listener, epoch)
 	if p.uid != "" && runnerSet.UID != "" && p.uid != runnerSet.UID {
-		l.log.Info("The EphemeralRunnerSet was made anew, publishing afresh", "uid", runnerSet.UID)
+		l.log.Info("The EphemeralRunnerSet was recreated, publishing again", "uid", runnerSet.UID)
 		l.refreshing.dueAt = now
 	}
 	p.uid = cmp.Or(runnerSet.UID, p.uid)
 }
 
-// updateCapacity takes over how many jobs the set can run according to the manager; the next poll tells GitHub.
+// updateCapacity notes how many jobs the set can run according to the manager. The next poll passes it on to GitHub.
 func (l *loop) updateCapacity(capacity *int) {
 	if before, after := l.capacity(), min(ptr.Deref(capacity, l.scaler.maxRunners), l.scaler.maxRunners); before != after {
 		l.log.Info("Capacity changed", "jobs", after, "before", before)
@@ -135,21 +136,21 @@ func (l *loop) capacity() int {
 
 // refreshState is the state of reading the statistics again.
 type refreshState struct {
-	// dueAt is when they are to be read, zero for not at all.
+	// dueAt is when to read them, zero for not at all.
 	dueAt    time.Time
 	underWay bool
-	// emptySince is when the first of the last polls began that brought nothing, zero if the last one failed or brought a message.
+	// emptySince is when the first empty poll in a row began, zero if the last poll failed or brought a message.
 	emptySince time.Time
-	// quiet is set when they cover a while at their end: the last statistics still hold.
+	// quiet is set if empty polls have lasted long enough to show that the last statistics still hold.
 	quiet bool
 	// lastAt is when the last read began.
 	lastAt time.Time
-	// notBefore is until when GitHub wants no reads, whatever makes one due.
+	// notBefore is until when GitHub accepts no reads, whatever makes one due.
 	notBefore time.Time
 	backoff   backoff
 }
 
-// emptyPoll notes that a poll which began at begun has brought nothing. Polls of a service that does not hold them add up.
+// emptyPoll notes that a poll that began at begun has brought nothing. If the service does not hold polls, several add up.
 func (r *refreshState) emptyPoll(begun, now time.Time) {
 	if r.emptySince.IsZero() {
 		r.emptySince = begun
@@ -157,11 +158,11 @@ func (r *refreshState) emptyPoll(begun, now time.Time) {
 	r.quiet = now.Sub(r.emptySince) >= publishInterval
 }
 
-// otherPoll notes that a poll has failed or brought a message, or that polls begin anew.
+// otherPoll notes that a poll has failed or brought a message, or that a new session has begun.
 func (r *refreshState) otherPoll() { r.emptySince, r.quiet = time.Time{}, false }
 
-// renewOldStatistics reports whether a publication has to wait for newer statistics, and if so has them read. It does not have
-// to while they can't be read.
+// renewOldStatistics reports whether a publication must wait for newer statistics, and if so makes a read due. It need not wait
+// while they can't be read.
 func (l *loop) renewOldStatistics(now time.Time) bool {
 	readable := l.session.current != nil && l.refreshing.backoff.failures == 0 && !l.stopping
 	if !readable || now.Sub(l.scaler.statisticsAt) <= publishInterval {
@@ -174,8 +175,8 @@ func (l *loop) renewOldStatistics(now time.Time) bool {
 }
 
 // refresh starts to read the statistics if that is due, at most once per publishInterval, however short polls are. While no
-// poll may go out they are read every refreshAfter: demand is to be followed, and the publications show the reporter that the API
-// server takes others while it refuses reports.
+// poll may go out, they are read every refreshAfter: the count must follow demand, and publications show the reporter whether the
+// API server accepts other writes while it refuses reports.
 func (l *loop) refresh(now time.Time) {
 	r := &l.refreshing
 	if r.dueAt.IsZero() && l.polls.blocked() {
@@ -198,10 +199,10 @@ func (l *loop) refresh(now time.Time) {
 	})
 }
 
-// refreshed publishes what was read even if it is unchanged: a new patchID releases held slots. After a failed read it
-// publishes nothing, except for a service without this call: there polls that brought nothing for a while mean "unchanged", as
-// does a scale set without statistics elsewhere, unless jobs that were asked for are not counted yet. Statistics of a message
-// that came meanwhile are newer and stand.
+// refreshed handles a read of the statistics. They are published even if they are unchanged, because a new patchID releases held
+// slots. After a failed read nothing is published, unless the service lacks this call: there, polls that brought nothing for a while
+// mean "unchanged". Elsewhere a scale set without statistics means that too. Neither does while requested jobs may not be counted
+// yet. If a message came during the read, its statistics are newer and stay.
 func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
@@ -232,8 +233,8 @@ func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID in
 	}
 }
 
-// judgePolls takes from a read of the statistics whether the last poll was of use. Where the service answers, a poll that was cut
-// off while it was held counts as an empty one, and one that did not reach the queue, whose host may be another, as useless.
+// judgePolls judges the last poll by a read of the statistics. If the service answers, a poll that was cut off while it was held
+// counts as an empty one. A poll that did not reach the queue, which may be on another host, then counts as useless.
 func (l *loop) judgePolls(err error, now time.Time) {
 	if l.polls.unreached {
 		l.polls.noteUseless(err == nil || actions.LacksReadByID(err), now)
@@ -243,13 +244,13 @@ func (l *loop) judgePolls(err error, now time.Time) {
 	}
 }
 
-// observe takes over statistics; nil stands for the last ones.
+// observe evaluates statistics; nil stands for the last ones.
 func (l *loop) observe(statistics *actions.Statistics, now time.Time) {
 	l.scaler.observe(statistics, now)
 	l.showDesired()
 }
 
-// showDesired puts the last evaluation into the metrics.
+// showDesired writes the last evaluation into the metrics.
 func (l *loop) showDesired() {
 	if l.scaler.known() {
 		l.metrics.Statistics(&l.scaler.statistics, l.scaler.desired.Replicas)

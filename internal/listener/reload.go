@@ -16,8 +16,8 @@ import (
 // mountedData is the link by which the kubelet changes all files of a mounted Secret at once.
 const mountedData = "..data"
 
-// watchFile returns a channel that receives a value after a file has changed, or the link mountedData next to it. Several changes
-// may come as one value. Other files of the directory don't count: the log may be one of them, and grows with each change.
+// watchFile returns a channel that receives a value after the file, or the link mountedData next to it, has changed. Several
+// changes may come as one value. Other files in the directory don't count: one may be the log, which grows with each change.
 func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct{}, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -43,34 +43,34 @@ func watchFile(ctx context.Context, path string, log logr.Logger) (<-chan struct
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // a value that was not received yet says the same
+			default: // an earlier value is still waiting and says the same
 			}
 		}
 	}()
 	return changed, nil
 }
 
-// concerns reports whether a change of the file called name, in the same directory, may be one of the file at path.
+// concerns reports whether an event for name, in the same directory, may mean that the file at path has changed.
 func concerns(path, name string) bool {
 	base := filepath.Base(name)
 	return base == filepath.Base(path) || base == mountedData
 }
 
-// rereadConfigAfter is how long the file is taken to be unchanged: where the kernel has no watch left, and between the first read
-// and the watch, a change is announced to nobody.
+// rereadConfigAfter is how long the file is treated as unchanged. A change goes unnoticed if the kernel has no watch left, or if it
+// comes between the first read and the watch.
 const rereadConfigAfter = time.Minute
 
-// rereadConfig reads the configuration if it was not read for a while.
+// rereadConfig reads the configuration if it has not been read for a while.
 func (l *loop) rereadConfig(now time.Time) {
 	switch {
 	case l.configReadAt.IsZero():
-		l.configReadAt = now // by Run
+		l.configReadAt = now // Run has read it
 	case now.Sub(l.configReadAt) >= rereadConfigAfter && !l.stopping:
 		l.readConfig()
 	}
 }
 
-// readConfig reads the configuration again and puts what has changed into effect. An invalid one changes nothing.
+// readConfig reads the configuration again and puts changes into effect. An invalid configuration changes nothing.
 func (l *loop) readConfig() {
 	l.configReadAt = l.clock.Now()
 	read, err := l.read()
@@ -85,7 +85,7 @@ func (l *loop) readConfig() {
 	now := l.clock.Now()
 	l.config = read
 	if needsNewProcess(before, read) {
-		l.log.Info(startingAnew)
+		l.log.Info(restarting)
 		l.stopping = true
 		return
 	}
@@ -102,9 +102,9 @@ func (l *loop) readConfig() {
 	}
 }
 
-const startingAnew = "The configuration names another EphemeralRunnerSet or another place on GitHub, starting anew"
+const restarting = "The configuration names another EphemeralRunnerSet or another config URL, restarting"
 
-// needsNewProcess reports whether the configuration has changed in a way that leaves nothing of this process in use.
+// needsNewProcess reports whether the configuration has changed so much that nothing of this process can be kept.
 func needsNewProcess(before, read *config.Config) bool {
 	return before.ConfigureURL != read.ConfigureURL ||
 		before.EphemeralRunnerSetNamespace != read.EphemeralRunnerSetNamespace ||

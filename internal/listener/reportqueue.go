@@ -7,42 +7,42 @@ import (
 )
 
 const (
-	// maxReportWrites bounds the patches in flight. A runner's status is what costs an API server most to patch, and in a burst
-	// these patches compete with the creation and deletion of pods, for which jobs and machines wait. At 10 ms each they are
-	// 600 a second, more than messages bring.
+	// maxReportWrites bounds the patches in flight. Patches of a runner's status are expensive for an API server, and in a burst
+	// they compete with the creation and deletion of pods, for which jobs and machines wait. At 10 ms each, six in flight make 600
+	// a second, more than messages bring.
 	maxReportWrites = 6
-	// maxStartWrites bounds those of them that are about a job's start, and leaves the rest to ends: if the job ends soon, one
-	// patch reports both. If it does not, its pod waits to be protected from node autoscalers, so the bound is
-	// maxOldStartWrites while the oldest start in the queue has waited for oldStartAfter.
+	// maxStartWrites bounds how many of them are about a job's start; the rest are for ends. If the job ends soon, one patch reports
+	// both. If it does not, its pod waits to be protected from node autoscalers, so the bound is maxOldStartWrites while the oldest
+	// start in the queue has waited for oldStartAfter.
 	maxStartWrites    = 2
 	maxOldStartWrites = 4
 	oldStartAfter     = 5 * time.Second
 	// Beyond manyMessages whose reports are not all written, both bounds grow with the number of messages, up to
-	// maxReportWritesUnderLoad at tooManyMessages, since no poll goes out once there are maxUnackedMessages. With 32 instead
-	// of 16 a burst of jobs of 2 s took a tenth longer.
+	// maxReportWritesUnderLoad at tooManyMessages, because no poll goes out once there are maxUnackedMessages. With 32 in place
+	// of 16, a burst of 2 s jobs took a tenth longer.
 	manyMessages             = maxUnackedMessages / 4
 	tooManyMessages          = maxUnackedMessages / 2
 	maxReportWritesUnderLoad = 16
 )
 
-// reportQueue decides which report is written next. Jobs' ends come first: by them the manager decides what becomes of
+// reportQueue decides which report is written next. Ends of jobs come first, because the manager decides by them what becomes of
 // runners. Reports about one runner are written one at a time and in order. It is not safe for concurrent use.
 type reportQueue struct {
 	byRunner map[string]*pendingReport
-	// ends and starts are queued, oldest first.
+	// ends and starts are the queued reports, oldest first.
 	ends, starts []*pendingReport
 	// deliveries counts the messages whose reports are not all written or given up.
 	deliveries int
-	// holding is set while the desired count can't be published: ends wait for it. The manager deletes a runner whose job has
-	// ended, and would make another one if it still counted the job.
+	// holding is set while the desired count can't be published. Ends wait for that: the manager deletes a runner whose job has
+	// ended, and would create another one if it still counted the job.
 	holding bool
-	// draining is set when the process is about to end: messages whose reports are not written by then are redelivered.
+	// draining is set if the process is about to end. Messages whose reports are not written by then are redelivered.
 	draining bool
-	// writing counts the reports being written, startsWriting those of them that were taken from starts.
+	// writing counts the reports being written, startsWriting how many of them were taken from starts.
 	writing, startsWriting int
 }
 
-// add adds a report; waits.Done is called when it is written or given up.
+// add adds a report. waits.Done is called when it is written or given up.
 func (q *reportQueue) add(report jobReport, waits *sync.WaitGroup, now time.Time) {
 	p := q.byRunner[report.runner]
 	switch {
@@ -76,7 +76,7 @@ func (q *reportQueue) enqueue(p *pendingReport) {
 	q.starts = append(q.starts, p)
 }
 
-// next removes and returns the report to be written next; nil if there is none, or if the limit is reached.
+// next removes and returns the report to be written next. It returns nil if there is none or the limit is reached.
 func (q *reportQueue) next(now time.Time) *pendingReport {
 	if q.writing >= q.limit(maxReportWrites) {
 		return nil
@@ -124,7 +124,7 @@ func pop(list *[]*pendingReport) *pendingReport {
 	return first
 }
 
-// suspend takes back a report whose attempt failed, until resume.
+// suspend takes a report whose attempt failed out of writing, until resume.
 func (q *reportQueue) suspend(p *pendingReport) {
 	q.release(p)
 	p.stage = stagePausing
@@ -135,13 +135,13 @@ func (q *reportQueue) suspend(p *pendingReport) {
 	}
 }
 
-// resume queues it for another attempt.
+// resume queues a suspended report for another attempt.
 func (q *reportQueue) resume(p *pendingReport, now time.Time) {
 	p.requeuedAt = now
 	q.enqueue(p)
 }
 
-// done ends a report that is written or given up, and queues what arrived meanwhile about the same runner.
+// done removes a report that is written or given up, and queues what arrived in the meantime about the same runner.
 func (q *reportQueue) done(p *pendingReport) {
 	q.release(p)
 	delete(q.byRunner, p.runner)

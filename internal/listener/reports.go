@@ -21,7 +21,7 @@ const (
 	kubernetesTimeout = 10 * time.Second
 )
 
-// delivery is a message with the reports to be written before it is deleted.
+// delivery is a message with the reports that must be written before it is deleted.
 type delivery struct {
 	message *unackedMessage
 	reports []jobReport
@@ -33,8 +33,8 @@ type jobReport struct {
 	status v1alpha1.EphemeralRunnerStatus
 }
 
-// reportsOf returns a message's reports. A job that started and completed within one message is reported once. An entry
-// without a runner is about a job that was withdrawn before a runner had it, and is not reported.
+// reportsOf returns the reports that follow from a message. A job that started and completed within one message is reported once.
+// An entry without a runner is about a job that was withdrawn before a runner had it, and is not reported.
 func reportsOf(message *actions.Message, patchID int, now time.Time) (reports []jobReport) {
 	completed := map[string]bool{}
 	for _, job := range message.JobsCompleted {
@@ -73,9 +73,8 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 	}
 }
 
-// maxFieldBytes is how much of each text about a job is passed on. Whoever can start a job chooses its name, a matrix can
-// make that name arbitrarily long, and the texts end up in annotations of the runner's pod, which are limited to 256 KiB
-// together.
+// maxFieldBytes is how much of each text about a job is passed on. Users choose a job's name, and a matrix can make it arbitrarily
+// long. The texts end up in annotations of the runner's pod, which are limited to 256 KiB together.
 const maxFieldBytes = 1024
 
 // cut shortens a text to maxFieldBytes, without splitting a character.
@@ -87,7 +86,7 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:maxFieldBytes-len(mark)], "") + mark
 }
 
-// reporter writes reports in the order that its queue decides.
+// reporter writes reports in the order of its queue.
 type reporter struct {
 	cluster Cluster
 	clock   clock.Clock
@@ -95,7 +94,7 @@ type reporter struct {
 	// dropped counts reports that were given up, by reason. It must be safe for concurrent use.
 	dropped func(reason string)
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	queue reportQueue
 	// answeredAt is when the API server last accepted a report or a publication.
@@ -106,9 +105,9 @@ func newReporter(cluster Cluster, clk clock.Clock, log logr.Logger, dropped func
 	return &reporter{cluster: cluster, clock: clk, log: log, dropped: dropped, queue: reportQueue{byRunner: map[string]*pendingReport{}}}
 }
 
-// deliver accepts reports, in the order of its calls, and returns a function that must be called: it waits until each of them
-// is written or given up, and returns true. When ctx ends, the rest is given up and it returns false. Every call of deliver
-// and drain must have the same ctx.
+// deliver accepts reports, in the order of its calls. It returns a function that must be called: it waits until each report
+// is written or given up, and returns true. If ctx ends, it gives up the rest and returns false. All calls of deliver and drain
+// must have the same ctx.
 func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func() bool) {
 	var all sync.WaitGroup
 	all.Add(len(reports))
@@ -129,7 +128,7 @@ func (r *reporter) deliver(ctx context.Context, reports []jobReport) (wait func(
 	}
 }
 
-// hold keeps reports of jobs' ends back, or lets them go. An attempt that is under way goes on.
+// hold holds back reports about ends of jobs, or releases them. Attempts under way continue.
 func (r *reporter) hold(ctx context.Context, holding bool) {
 	r.mu.Lock()
 	r.queue.holding = holding
@@ -137,7 +136,7 @@ func (r *reporter) hold(ctx context.Context, holding bool) {
 	r.dispatch(ctx)
 }
 
-// drain has as many reports as possible written at once from now on.
+// drain makes the reporter write as many reports as possible at once from now on.
 func (r *reporter) drain(ctx context.Context) {
 	r.mu.Lock()
 	r.queue.draining = true
@@ -145,7 +144,7 @@ func (r *reporter) drain(ctx context.Context) {
 	r.dispatch(ctx)
 }
 
-// dispatch starts writing as many reports as the queue allows. Once ctx has ended none is held back, as each is given up at once.
+// dispatch starts writing as many reports as the queue allows. Once ctx has ended, none is held back: each is given up at once.
 func (r *reporter) dispatch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,12 +196,12 @@ func (r *reporter) pause(ctx context.Context, p *pendingReport) {
 
 // giveUp logs and counts that a report is dropped.
 func (r *reporter) giveUp(p *pendingReport, reason string, err error) {
-	r.log.Error(err, "Report to a runner is given up", "runner", p.runner, "jobID", p.status.JobID, "reason", reason)
+	r.log.Error(err, "Report to a runner could not be written, giving up", "runner", p.runner, "jobID", p.status.JobID, "reason", reason)
 	r.dropped(reason)
 }
 
-// logReport logs the start or end of a job, for whoever has only its ID: at most two lines for each job, and again for a
-// message that is delivered twice.
+// logReport logs the start or end of a job, so that a job's ID leads to its runner. Each job has at most two lines, and two more if
+// a message is delivered twice.
 func (r *reporter) logReport(report jobReport) {
 	status := &report.status
 	log := r.log.WithValues("runner", report.runner, "jobID", status.JobID,

@@ -9,34 +9,35 @@ import (
 
 const (
 	// assignmentExpiresAfter is how long a message that shows a job to be assigned outweighs statistics that do not count the
-	// job yet: by then the service's counters have caught up.
+	// job yet. By then the service's counters have caught up.
 	assignmentExpiresAfter = 5 * time.Second
-	// maxAssignmentAge is how old an assignment may be to count: older ones are redelivered after a listener was killed, and
-	// statistics have counted them long since. It allows for a clock that differs from GitHub's by less than that; if ours is
-	// farther ahead, statistics alone decide, which is late by one message at most.
+	// maxAssignmentAge is how old an assignment may be to count. Older assignments are redelivered after a listener was killed, and
+	// statistics have long counted them. A clock may differ from GitHub's by less than that. If ours is farther ahead, only
+	// statistics count, which are late by one message at most.
 	maxAssignmentAge = time.Minute
-	// startExpiresAfter is how long a job is known to have started: an assignment of it that comes later, by a message that was
-	// overtaken or is redelivered, is an old one.
+	// startExpiresAfter is how long a job is remembered as started. An assignment of it that comes later, in a message that was
+	// overtaken or redelivered, is an old one.
 	startExpiresAfter = time.Minute
-	// maxStarted bounds the memory that this takes, at about 100 bytes each, to 1 MB.
+	// maxStarted bounds the memory for started jobs to 1 MB, at about 100 bytes each.
 	maxStarted = 10_000
-	// acquisitionExpiresAfter is how long an acquired job takes up room until a message shows it to be assigned. The service
-	// assigns within seconds; if it has not, the job was canceled or given to somebody else.
+	// acquisitionExpiresAfter is how long an acquired job takes up room while no message shows it to be assigned. The service
+	// assigns a job within seconds; if it has not, the job was canceled or given to somebody else.
 	acquisitionExpiresAfter = time.Minute
 	// reservedPatchIDs is more than the evaluations in the 3 s during which a report may carry a patchID that is not published
-	// yet. A new process skips as many, so that it uses no patchID that its predecessor has used in a report.
+	// yet. A new process skips that many, so that it uses no patchID that its predecessor has used in a report.
 	reservedPatchIDs = 1000
 )
 
 // resultCanceled is the result of a job that was canceled, by a user or by GitHub.
 const resultCanceled = "canceled"
 
-// Desired is what the listener asks of the EphemeralRunnerSet.
+// Desired is what the listener asks the EphemeralRunnerSet for. Replicas is how many runners there should be, PatchID numbers the
+// statistics from which that follows, and AssignedJobs is how many jobs they count.
 type Desired struct {
 	Replicas, PatchID, AssignedJobs int
 }
 
-// scaler computes how many runners there should be from what GitHub says. It has state, but no side effects.
+// scaler computes how many runners there should be from GitHub's statistics and messages. It has state, but no side effects.
 type scaler struct {
 	minRunners, maxRunners int
 	// desired is the last evaluation.
@@ -44,21 +45,21 @@ type scaler struct {
 	statistics actions.Statistics
 	// statisticsAt is when statistics came, zero before the first.
 	statisticsAt time.Time
-	// assigned holds the jobs that a message showed to be assigned and none to be started, with when it came.
+	// assigned holds the jobs that a message showed to be assigned, and none to be started, with the time of the message.
 	assigned map[jobKey]time.Time
-	// started holds the jobs that a message showed to be started or completed, with when it came.
+	// started holds the jobs that a message showed to be started or completed, with the time of the message.
 	started map[jobKey]time.Time
 	// acquired holds the jobs that were acquired and that no message has shown to be assigned.
 	acquired map[jobKey]acquisition
-	// unclear is how many jobs were asked for at patchID and left out of the answer: they may be ours nevertheless, by an
-	// earlier answer that was lost. The next statistics tell.
+	// unclear is how many jobs were requested at patchID and missing in the answer. They may still be ours, by an earlier answer
+	// that was lost. The next statistics will show.
 	unclear struct {
 		jobs, patchID int
 		askedAt       time.Time
 	}
 }
 
-// jobKey identifies a job: by its request ID, or by its own ID where GitHub assigns jobs by itself and sends the request ID 0.
+// jobKey identifies a job by its request ID, or by its own ID if GitHub assigns jobs by itself and sends the request ID 0.
 type jobKey struct {
 	requestID int64
 	jobID     string
@@ -77,7 +78,7 @@ type acquisition struct {
 	patchID    int
 }
 
-// newScaler returns a scaler that continues after published, the patchID in the API server.
+// newScaler returns a scaler that continues after published, the patchID that the API server has.
 func newScaler(minRunners, maxRunners, published int) *scaler {
 	return &scaler{
 		minRunners: minRunners, maxRunners: maxRunners,
@@ -89,8 +90,8 @@ func newScaler(minRunners, maxRunners, published int) *scaler {
 // known reports whether there were statistics. Without them the desired count is unknown.
 func (s *scaler) known() bool { return !s.statisticsAt.IsZero() }
 
-// observe evaluates new statistics; nil, from a service that sends none, stands for the last ones. The patchID grows, which
-// tells the EphemeralRunnerSet that replicas accounts for the ends of jobs that it saw a while ago.
+// observe evaluates new statistics. nil, from a service that sends none, stands for the last ones. The patchID grows: to the
+// EphemeralRunnerSet this means that replicas accounts for the ends of jobs that it saw a while ago.
 func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
 	if statistics != nil {
 		s.statistics = *statistics
@@ -100,8 +101,8 @@ func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
 	s.evaluate(now)
 }
 
-// evaluate applies new limits or acquisitions to the last statistics. The patchID stays: it must not promise more than these
-// statistics account for.
+// evaluate applies new limits or acquisitions to the last statistics. The patchID stays the same: it must not promise more than
+// these statistics account for.
 func (s *scaler) evaluate(now time.Time) {
 	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentExpiresAfter })
 	maps.DeleteFunc(s.started, func(_ jobKey, at time.Time) bool { return now.Sub(at) > startExpiresAfter })
@@ -113,10 +114,10 @@ func (s *scaler) evaluate(now time.Time) {
 		}
 	}
 	s.desired.AssignedJobs = jobs
-	s.desired.Replicas = min(s.minRunners+min(jobs, s.maxRunners), s.maxRunners) // whatever number GitHub sends
+	s.desired.Replicas = min(s.minRunners+min(jobs, s.maxRunners), s.maxRunners) // can't overflow, whatever GitHub sends
 }
 
-// jobs returns how many jobs are assigned: not fewer than recent messages have shown.
+// jobs returns how many jobs are assigned, at least as many as recent messages have shown.
 func (s *scaler) jobs() int { return max(s.statistics.TotalAssignedJobs, len(s.assigned), 0) }
 
 // remember notes which jobs a message shows to be assigned, started or completed.
@@ -141,7 +142,7 @@ func (s *scaler) remember(message *actions.Message, now time.Time) {
 	}
 }
 
-// start notes that a job has started, or ended, and waits no longer.
+// start notes that a job has started, or ended, and so does not wait any longer.
 func (s *scaler) start(job jobKey, now time.Time) {
 	delete(s.assigned, job)
 	delete(s.acquired, job)
@@ -150,7 +151,8 @@ func (s *scaler) start(job jobKey, now time.Time) {
 	}
 }
 
-// acquire counts the jobs requestIDs, which were just acquired out of asked, until statistics come that count them.
+// acquire counts the jobs requestIDs until statistics count them. They were just acquired, out of as many requested jobs as asked
+// says.
 func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	if s.unclear.patchID != s.desired.PatchID {
 		s.unclear.jobs, s.unclear.patchID = 0, s.desired.PatchID
@@ -168,8 +170,7 @@ func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	s.evaluate(now)
 }
 
-// awaits reports whether jobs were asked for that the last statistics may not count, so that these must not be repeated as
-// current.
+// awaits reports whether jobs were requested that the last statistics may not count, so that these can't pass for current ones.
 func (s *scaler) awaits(now time.Time) bool {
 	for _, acquired := range s.acquired {
 		if now.Sub(acquired.acquiredAt) <= acquisitionExpiresAfter {
@@ -179,7 +180,7 @@ func (s *scaler) awaits(now time.Time) bool {
 	return s.unclearJobs() > 0 && now.Sub(s.unclear.askedAt) <= acquisitionExpiresAfter
 }
 
-// has reports whether a job was acquired or assigned, as far as recent messages and answers have shown.
+// has reports whether recent messages and answers have shown that a job was acquired or assigned.
 func (s *scaler) has(requestID int64) bool {
 	job := jobKey{requestID: requestID}
 	_, acquired := s.acquired[job]
@@ -195,9 +196,8 @@ func (s *scaler) unclearJobs() int {
 	return s.unclear.jobs
 }
 
-// room returns how many more jobs may be acquired before capacity is reached; it may be negative. Whether the service's count
-// of acquired jobs includes assigned ones is not documented: if it does, the difference is right, and if it does not, it is
-// too low.
+// room returns how many more jobs may be acquired before capacity is reached. It may be negative. GitHub does not document whether
+// its count of acquired jobs includes assigned ones: if it does, the difference is right; if not, it is too low.
 func (s *scaler) room(capacity int) int {
 	unassigned := s.statistics.TotalAcquiredJobs - s.statistics.TotalAssignedJobs
 	return capacity - s.jobs() - max(len(s.acquired), unassigned) - s.unclearJobs()

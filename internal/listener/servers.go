@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// serverShutdownTimeout is how long a server that stops waits for requests in flight.
+// serverShutdownTimeout is how long a server that is stopped waits for requests in flight.
 const serverShutdownTimeout = 5 * time.Second
 
 // server serves HTTP at an address that may change.
@@ -24,7 +24,7 @@ type server struct {
 	http    *http.Server
 }
 
-// serve makes the server listen at address; an empty address stops it. That it can't listen is logged, and tried again when
+// serve makes the server listen at address. An empty address stops it. If it can't listen, it logs that and tries again when
 // the configuration changes: neither metrics nor probes are worth ending a listener for.
 func (s *server) serve(address string, handler http.Handler) {
 	if address == s.address {
@@ -40,7 +40,7 @@ func (s *server) serve(address string, handler http.Handler) {
 		return
 	}
 	s.address = address
-	// The address bound, not the one asked for: port 0 means any free port.
+	// The actual address: port 0 means any free port.
 	s.log.V(1).Info("Server listens", "server", s.name, "address", listener.Addr().String())
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: serverShutdownTimeout}
 	serving := s.http
@@ -86,13 +86,13 @@ func sameAddress(a, b string) bool {
 	return hostA == hostB || anyHost(hostA) && anyHost(hostB)
 }
 
-// anyHost reports whether a server at host listens at all of the machine's addresses.
+// anyHost reports whether a server at host listens on all addresses of the machine.
 func anyHost(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// metricsAddress returns where metrics are served, empty for nowhere. override comes from the environment.
+// metricsAddress returns the address at which metrics are served, empty if they are not. override comes from the environment.
 func metricsAddress(settings *config.Config, override string) string {
 	if !settings.MetricsEnabled() {
 		return ""

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// gitHubTimeout ends a call to GitHub. The client's own timeout of 30 s comes first; this one covers whatever
-	// surrounds the call.
+	// gitHubTimeout ends a call to GitHub and what surrounds it. The client's own timeout of 30 s comes first.
 	gitHubTimeout = actions.CallTimeout + 5*time.Second
 	// openTimeout covers closing the last session, creating the next one, and renewing credentials on the way.
 	openTimeout = 3 * gitHubTimeout
@@ -27,11 +26,11 @@ var conflictPauses = []time.Duration{1 * time.Second, 2 * time.Second, 5 * time.
 
 // sessionState is the connection to GitHub: a client and the one message session of the scale set.
 type sessionState struct {
-	// client is nil until it is made from the configuration, and again when it is to be replaced.
+	// client is nil until it is made from the configuration, and again if it must be replaced.
 	client GitHub
-	// current is the session held, nil for none.
+	// current is the session held, nil if there is none.
 	current Session
-	// sessionID is that of the session held, or else of the last one, even if an earlier process held it.
+	// sessionID identifies the session held, or else the last one, even if an earlier process held it.
 	sessionID string
 	underWay  bool
 	retryAt   time.Time
@@ -39,9 +38,9 @@ type sessionState struct {
 	conflicts int
 	// failure is why there is no session; nil if nothing is known to be wrong.
 	failure *failure
-	// renewedAt is when a client was last replaced because it was refused.
+	// renewedAt is when a client was last replaced because GitHub refused it.
 	renewedAt time.Time
-	// generation grows when the configuration of the client changes. Results of an older generation are ignored.
+	// generation grows if the configuration of the client changes. Results of an older generation are ignored.
 	generation int
 }
 
@@ -66,8 +65,9 @@ func (l *loop) open(now time.Time) {
 	})
 }
 
-// leave gives up a session, nil for none, whose client's configuration has changed while it was opened, or that comes too late.
-// One of the same scale set is closed before the next is opened, or at the process's end: GitHub grants one at a time.
+// leave gives up a session (or nil) whose client's configuration changed while it was being opened, or that comes too late. A
+// session of the same scale set is closed before the next one is opened, or when the process ends, because GitHub grants one at a
+// time.
 func (l *loop) leave(session Session, scaleSetID int) {
 	switch {
 	case session == nil:
@@ -108,7 +108,7 @@ func (l *loop) opened(client GitHub, session Session, err error) {
 	s.backoff.reset()
 	l.polls.opened(now)
 	l.refreshing.otherPoll()
-	if !l.polls.doubted { // otherwise only a good poll proves that messages are received
+	if !l.polls.doubted { // otherwise only a good poll proves that messages can be received
 		l.health.polled(now)
 		l.metrics.Polled(now)
 	}
@@ -127,15 +127,15 @@ func (l *loop) openFailed(err error) {
 	reason, err := explain(err)
 	s.failure = s.failure.next(reason, err, now)
 	s.retryAt = now.Add(s.pause(err, now))
-	l.log.Error(err, "No session yet, trying again", "reason", reason, "at", s.retryAt)
+	l.log.Error(err, "Session could not be opened, trying again", "reason", reason, "at", s.retryAt)
 	if reason == v1alpha1.ReasonUnauthorized || reason == v1alpha1.ReasonCredentialsInvalid {
 		l.readConfig() // there may be new credentials already
 		s.renew(now)
 	}
 }
 
-// renew drops the client, so that the next attempt makes a new one: a credential that the refused client got from GitHub
-// may have been revoked, and GitHub may say so in a way that makes the client keep it.
+// renew drops a client that GitHub refuses, so that the next attempt makes a new one. A token that the client got from GitHub may
+// have been revoked in a way that the client does not recognize.
 func (s *sessionState) renew(now time.Time) {
 	if s.client == nil || now.Sub(s.renewedAt) < renewClientAfter {
 		return
@@ -154,7 +154,7 @@ func (s *sessionState) pause(err error, now time.Time) time.Duration {
 	return max(s.backoff.next(), untilAllowed(err, now))
 }
 
-// untilAllowed returns how long GitHub, or a gateway before it, has asked to be left alone, 0 where it has named no time.
+// untilAllowed returns the pause that GitHub, or a gateway in front of it, asked for, or 0 if it named no time.
 func untilAllowed(err error, now time.Time) time.Duration {
 	if limited, ok := errors.AsType[*actions.RateLimitedError](err); ok && limited.Assumed {
 		return 0
@@ -162,18 +162,18 @@ func untilAllowed(err error, now time.Time) time.Duration {
 	return actions.RetryAt(err, now).Sub(now)
 }
 
-// dropSession stops using the session: GitHub does not know it, or its polls are of no use, or its client is replaced.
+// dropSession stops using the session: GitHub does not know it, its polls are useless, or its client is being replaced.
 func (l *loop) dropSession(now time.Time) {
 	l.session.current = nil
 	l.session.retryAt = now
-	l.polls.unanswered, l.polls.unreached = false, false // what is read from now on says nothing about the next session's polls
+	l.polls.unanswered, l.polls.unreached = false, false // reads from now on say nothing about the next session's polls
 	l.health.lost()
 	l.metrics.SessionLost()
 	l.polls.cancel()
 }
 
-// reconnect has a new client made from the configuration, and a new session opened with it, at once or as soon as an attempt
-// that is under way has ended.
+// reconnect drops client and session, so that new ones are made from the configuration: at once, or when an attempt that is under
+// way has ended.
 func (l *loop) reconnect(now time.Time) {
 	s := &l.session
 	s.generation++
@@ -183,7 +183,7 @@ func (l *loop) reconnect(now time.Time) {
 		s.client.CloseIdleConnections()
 	}
 	s.client = nil
-	l.offers.retryAt, l.polls.deleteNotBefore, l.refreshing.notBefore = time.Time{}, time.Time{}, time.Time{} // rate limits of the old one
+	l.offers.retryAt, l.polls.deleteNotBefore, l.refreshing.notBefore = time.Time{}, time.Time{}, time.Time{} // the old client's limits
 	l.dropSession(now)
 }
 
@@ -199,7 +199,7 @@ func (l *loop) closeSession(session Session) {
 	})
 }
 
-// closeLastSession closes the session held, or else the last one: GitHub may hold one whose polls it has refused.
+// closeLastSession closes the session held, or else the last one, which GitHub may still hold although it refuses its polls.
 func (l *loop) closeLastSession(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout/2)
 	defer cancel()

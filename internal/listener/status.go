@@ -11,16 +11,16 @@ import (
 
 // statusState is the state of writing status.listener of the EphemeralRunnerSet.
 type statusState struct {
-	// lastWritten is what the API server has, as far as known.
+	// lastWritten is the status that the API server has, as far as is known.
 	lastWritten v1alpha1.ListenerStatus
 	underWay    bool
-	// epoch grows when a write begins and when it ends: what was read in an earlier epoch may be older than lastWritten.
+	// epoch grows when a write begins and when it ends. A status read in an earlier epoch may be older than lastWritten.
 	epoch   int
 	retryAt time.Time
 	backoff backoff
 }
 
-// currentStatus returns the status of the listener; nil leaves the last one as it is.
+// currentStatus returns the status of the listener, or nil to leave the last one as it is.
 func (l *loop) currentStatus(now time.Time) *v1alpha1.ListenerStatus {
 	for _, failing := range []*failure{l.session.failure, l.polls.failure, l.publication.failure} {
 		if failing != nil {
@@ -43,7 +43,7 @@ func plainStatus(state v1alpha1.ListenerState, reason, message string, now time.
 	return &v1alpha1.ListenerStatus{State: state, Reason: reason, Message: message, Since: &since}
 }
 
-// sameStatus reports whether status need not be written. A change of time or message alone is not worth a write, except for
+// sameStatus reports whether status need not be written. A change of time or message is not worth a write by itself, except for
 // a rate limit, whose message says when it ends.
 func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	newLimit := status.Reason == v1alpha1.ReasonRateLimited && lastWritten.Message != status.Message
@@ -67,7 +67,7 @@ func (l *loop) writeStatus(now time.Time) {
 	})
 }
 
-// statusWritten takes the result of a write.
+// statusWritten handles the result of a write.
 func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
 	l.status.underWay = false
 	l.status.epoch++
@@ -81,8 +81,8 @@ func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
 	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message)
 }
 
-// statusSeen takes over the status that was read from the set, unless a write may be newer than the epoch that the read began
-// in. A set that was created anew has no status yet.
+// statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set
+// that was recreated has no status yet.
 func (l *loop) statusSeen(status *v1alpha1.ListenerStatus, epoch int) {
 	switch {
 	case l.status.underWay || epoch != l.status.epoch: // the write may be newer
