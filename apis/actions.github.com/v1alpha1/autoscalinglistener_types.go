@@ -7,7 +7,7 @@ import (
 
 // AutoscalingListenerSpec is what the listener of one scale set needs. The manager writes it from the AutoscalingRunnerSet.
 type AutoscalingListenerSpec struct {
-	// Address of the repository, organization or enterprise the scale set serves.
+	// Address of the repository, organization or enterprise that the scale set serves.
 	// +optional
 	GitHubConfigUrl string `json:"githubConfigUrl,omitempty"`
 	// Credential Secret in the namespace of the AutoscalingRunnerSet.
@@ -25,7 +25,7 @@ type AutoscalingListenerSpec struct {
 	// The EphemeralRunnerSet that the listener scales.
 	// +optional
 	EphemeralRunnerSetName string `json:"ephemeralRunnerSetName,omitempty"`
-	// Most runners at a time.
+	// Maximum number of runners at a time.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxRunners int `json:"maxRunners,omitempty"`
@@ -33,7 +33,7 @@ type AutoscalingListenerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinRunners int `json:"minRunners,omitempty"`
-	// Image of the listener's pod: the manager's own.
+	// Image of the listener's pod, which is the manager's own.
 	// +optional
 	Image string `json:"image,omitempty"`
 	// Secrets to pull the image with.
@@ -52,7 +52,7 @@ type AutoscalingListenerSpec struct {
 	// +optional
 	Metrics *MetricsConfig `json:"metrics,omitempty"`
 
-	// Merged into the listener pod. Its schema is checked where the user writes it, in the AutoscalingRunnerSet.
+	// Merged into the listener pod. Its schema is checked in the AutoscalingRunnerSet, where the user writes it.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -73,12 +73,12 @@ type AutoscalingListenerSpec struct {
 	RoleBindingMetadata *ResourceMeta `json:"roleBindingMetadata,omitempty"`
 }
 
-// AutoscalingListenerStatus is what became of the listener.
+// AutoscalingListenerStatus is the observed state of the listener.
 type AutoscalingListenerStatus struct {
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// What is as it should be and what is not, each with reason and message.
+	// Conditions of the object, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -102,14 +102,14 @@ type AutoscalingListener struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec AutoscalingListenerSpec `json:"spec,omitempty"`
-	// What became of it. Until the manager has looked, observedGeneration is -1: kstatus, and so helm --wait, would take
-	// a status without generation and conditions for that of something ready.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1: kstatus, and so helm --wait,
+	// would treat a status without generation and conditions as ready.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AutoscalingListenerStatus `json:"status,omitempty"`
 }
 
-// AutoscalingListenerList is a list of them.
+// AutoscalingListenerList is a list of AutoscalingListeners.
 // +kubebuilder:object:root=true
 type AutoscalingListenerList struct {
 	metav1.TypeMeta `json:",inline"`

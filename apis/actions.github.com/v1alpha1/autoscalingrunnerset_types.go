@@ -6,20 +6,20 @@ import (
 )
 
 // MaxRunnersUnlimited is the effective maximum of a set whose maxRunners is unset: the largest 32-bit integer, which is
-// also what the Actions service is told.
+// also the value sent to the Actions service.
 const MaxRunnersUnlimited = 1<<31 - 1
 
 // AutoscalingRunnerSetSpec is what a user asks for.
 // +kubebuilder:validation:XValidation:rule="!has(self.minRunners) || !has(self.maxRunners) || self.minRunners <= self.maxRunners || (oldSelf.hasValue() && has(oldSelf.value().minRunners) && has(oldSelf.value().maxRunners) && oldSelf.value().minRunners == self.minRunners && oldSelf.value().maxRunners == self.maxRunners)",optionalOldSelf=true,fieldPath=".minRunners",message="must not be greater than maxRunners"
 type AutoscalingRunnerSetSpec struct {
-	// Address of the repository, organization or enterprise the runners serve, such as https://github.com/my-org.
+	// Address of the repository, organization or enterprise that the runners serve, such as https://github.com/my-org.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self.matches('^/*https?://[^/?#]+(/[^/?#]+){1,2}/*$')",message="must be the address of a repository (https://HOST/OWNER/REPO), an organization (https://HOST/ORG) or an enterprise (https://HOST/enterprises/NAME)"
 	GitHubConfigUrl string `json:"githubConfigUrl,omitempty"`
 
 	// Name of a Secret in the same namespace with either github_token, or github_app_id, github_app_installation_id and
-	// github_app_private_key. With a vault, the name of the vault's secret.
+	// github_app_private_key. With a vault, the name of a secret in the vault.
 	// +optional
 	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
 
@@ -27,11 +27,11 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	RunnerGroup string `json:"runnerGroup,omitempty"`
 
-	// Name of the scale set on GitHub, which is what runs-on names. Empty means the name of this object.
+	// Name of the scale set on GitHub, for use in runs-on. Empty means the name of this object.
 	// +optional
 	RunnerScaleSetName string `json:"runnerScaleSetName,omitempty"`
 
-	// Labels of the scale set on GitHub, besides its name.
+	// Labels of the scale set on GitHub, in addition to its name.
 	// +optional
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
@@ -49,7 +49,7 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	VaultConfig *VaultConfig `json:"vaultConfig,omitempty"`
 
-	// Runner pod. The container named runner is the runner.
+	// Template of the runner pod. The container named runner runs the runner.
 	// +optional
 	Template corev1.PodTemplateSpec `json:"template,omitempty"`
 
@@ -87,7 +87,7 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	EphemeralRunnerConfigSecretMetadata *ResourceMeta `json:"ephemeralRunnerConfigSecretMetadata,omitempty"`
 
-	// Most runners at a time, with and without a job. Absent means no limit.
+	// Maximum number of runners at a time, with and without a job. Absent means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
@@ -101,16 +101,16 @@ type AutoscalingRunnerSetSpec struct {
 
 	RunnerTimeouts `json:",inline"`
 
-	// How many runners that failed without a job are kept to look at. Default 3. Not in ARC.
+	// How many runners that failed without a job are kept for inspection. Default 3. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	FailedHistoryLimit *int `json:"failedHistoryLimit,omitempty"`
 }
 
-// RunnerTimeouts bound the waits of a runner's life. Not in ARC.
+// RunnerTimeouts limit how long a runner waits. Not in ARC.
 type RunnerTimeouts struct {
-	// How long a runner pod may take to run on its node before it is re-created. One without a node stays, and why is told after 30s. Default 10m.
+	// How long a runner pod may take to start on its node before it is recreated. A pod without a node is kept; after 30s the status says why it waits. Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -127,7 +127,7 @@ type RunnerTimeouts struct {
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
 }
 
-// AutoscalingRunnerSetPhase sums the state up in a word. ARC's column shows it; conditions say more.
+// AutoscalingRunnerSetPhase sums up the state in one word, for the column that ARC has; conditions say more.
 type AutoscalingRunnerSetPhase string
 
 // Phases of an AutoscalingRunnerSet.
@@ -137,7 +137,7 @@ const (
 	AutoscalingRunnerSetPhaseOutdated AutoscalingRunnerSetPhase = "Outdated"
 )
 
-// AutoscalingRunnerSetStatus is what became of it. Counts have a default so that a column shows 0 and not nothing.
+// AutoscalingRunnerSetStatus is the observed state of a set. Counts have a default so that columns show 0 instead of nothing.
 type AutoscalingRunnerSetStatus struct {
 	// Runners that are pending, running or failed.
 	// +optional
@@ -146,31 +146,31 @@ type AutoscalingRunnerSetStatus struct {
 	// Pending, Running or Outdated. Conditions say more.
 	// +optional
 	Phase AutoscalingRunnerSetPhase `json:"phase"`
-	// Runners whose container does not run yet.
+	// Runners whose container is not running yet.
 	// +optional
 	// +kubebuilder:default=0
 	PendingEphemeralRunners int `json:"pendingEphemeralRunners"`
-	// Runners whose container runs, with and without a job.
+	// Runners whose container is running, with and without a job.
 	// +optional
 	// +kubebuilder:default=0
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
-	// Runners that failed and are kept to look at.
+	// Failed runners that are kept for inspection.
 	// +optional
 	// +kubebuilder:default=0
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
-	// Running runners with a job. Not in ARC.
+	// Running runners that have a job. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
-	// Running runners without a job. Not in ARC.
+	// Running runners that have no job. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	IdleRunners int `json:"idleRunners,omitempty"`
-	// Jobs GitHub has assigned to the set, running ones included. Not in ARC.
+	// Jobs that GitHub has assigned to the set, including those already running. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
-	// Runners the listener asks for. Not in ARC.
+	// Number of runners that the listener asks for. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	DesiredRunners int `json:"desiredRunners,omitempty"`
@@ -179,11 +179,11 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// The scale set as it is on GitHub. Needed to delete it after URL or credentials changed.
+	// The scale set as it is on GitHub. It is needed to delete the scale set after the URL or the credentials changed.
 	// +optional
 	Registration *ScaleSetRegistration `json:"registration,omitempty"`
 
-	// What is as it should be and what is not, each with reason and message.
+	// Conditions of the object, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -192,16 +192,16 @@ type AutoscalingRunnerSetStatus struct {
 
 // ScaleSetRegistration says where a scale set is registered on GitHub.
 type ScaleSetRegistration struct {
-	// Config URL it was registered under.
+	// Config URL that the scale set was registered under.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// Name of its runner group.
+	// Name of the scale set's runner group.
 	// +optional
 	Group string `json:"group,omitempty"`
-	// Name on GitHub.
+	// Name of the scale set on GitHub.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Id on GitHub.
+	// Id of the scale set on GitHub.
 	// +optional
 	ID int `json:"id,omitempty"`
 }
@@ -231,14 +231,14 @@ type AutoscalingRunnerSet struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec AutoscalingRunnerSetSpec `json:"spec,omitempty"`
-	// What became of it. Until the manager has looked, observedGeneration is -1: kstatus, and so helm --wait, would take
-	// a status without generation and conditions for that of something ready.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1: kstatus, and so helm --wait,
+	// would treat a status without generation and conditions as ready.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AutoscalingRunnerSetStatus `json:"status,omitempty"`
 }
 
-// AutoscalingRunnerSetList is a list of them.
+// AutoscalingRunnerSetList is a list of AutoscalingRunnerSets.
 // +kubebuilder:object:root=true
 type AutoscalingRunnerSetList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -254,7 +254,7 @@ func (s *AutoscalingRunnerSetSpec) EffectiveMinRunners() int {
 	return *s.MinRunners
 }
 
-// EffectiveMaxRunners is maxRunners, or MaxRunnersUnlimited where it is unset.
+// EffectiveMaxRunners is maxRunners, or MaxRunnersUnlimited if it is unset.
 func (s *AutoscalingRunnerSetSpec) EffectiveMaxRunners() int {
 	if s.MaxRunners == nil {
 		return MaxRunnersUnlimited

@@ -1,36 +1,36 @@
 package v1alpha1
 
 // Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is never
-// true beside Ready. Types that name a trouble (Stalled, Degraded, RunnerOutdated, QuotaExceeded, RunnersPending, Draining) are present only while it lasts
-// or stay with status False and the reason that ended it.
+// true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, QuotaExceeded, RunnersPending,
+// Draining) are either absent without it, or stay with status False and the reason that ended it.
 const (
 	// ConditionReady: the object does what its spec asks for.
 	ConditionReady = "Ready"
 	// ConditionProgressing: work towards the spec is under way.
 	ConditionProgressing = "Progressing"
-	// ConditionStalled: nothing more will happen until somebody changes something; the message says what.
+	// ConditionStalled: nothing more happens until somebody changes something; the message says what to change.
 	ConditionStalled = "Stalled"
 	// ConditionScaleSetRegistered: the scale set exists on GitHub as the spec wants it.
 	ConditionScaleSetRegistered = "ScaleSetRegistered"
 	// ConditionLabelsInSync: GitHub accepted all labels of the spec. Older GitHub Enterprise Servers drop all but the first.
 	ConditionLabelsInSync = "LabelsInSync"
-	// ConditionCredentialsValid: the credential Secret exists, is complete and was accepted by GitHub.
+	// ConditionCredentialsValid: the credentials exist, are complete and were accepted by GitHub.
 	ConditionCredentialsValid = "CredentialsValid"
 	// ConditionListenerReady: a listener holds the message session and polls.
 	ConditionListenerReady = "ListenerReady"
-	// ConditionDegraded: runners fail before they get a job, and the message carries the pod's own reason; or none can be made, or seen.
+	// ConditionDegraded: runners fail before they get a job, for the pod's reason in the message; or runners can't be created or observed.
 	ConditionDegraded = "Degraded"
-	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes there is only a probe now and then.
+	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes, one runner is tried now and then.
 	ConditionRunnerOutdated = "RunnerOutdated"
-	// ConditionVersionSupported: the chart that made the object is of the manager's minor version, or the manager is a development build.
+	// ConditionVersionSupported: the chart that created the object has the manager's minor version, or the manager is a development build.
 	ConditionVersionSupported = "VersionSupported"
-	// ConditionPodStarted: the runner's pod runs; while False the message is the scheduler's or kubelet's own.
+	// ConditionPodStarted: the runner's pod is running; while False, the message is the scheduler's or kubelet's own.
 	ConditionPodStarted = "PodStarted"
-	// ConditionQuotaExceeded: a ResourceQuota refuses the runner's pod or Secret; it is tried again.
+	// ConditionQuotaExceeded: a ResourceQuota refuses the runner's pod or Secret; the manager keeps retrying.
 	ConditionQuotaExceeded = "QuotaExceeded"
-	// ConditionRunnersPending: runners that were asked for wait, for a reason other than a ResourceQuota; the message has
-	// the commonest reason, which is the scheduler's, the kubelet's, GitHub's or the API server's own.
+	// ConditionRunnersPending: requested runners are waiting, for a reason other than a ResourceQuota; the message has the
+	// most common reason, as given by the scheduler, the kubelet, GitHub or the API server.
 	ConditionRunnersPending = "RunnersPending"
-	// ConditionDraining: deletion waits for a running job.
+	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
 )

@@ -5,11 +5,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EphemeralRunnerSpec is one runner: where it registers and the pod it runs in.
+// EphemeralRunnerSpec describes one runner: where it registers, and the pod it runs in.
 type EphemeralRunnerSpec struct {
-	// Address of the repository, organization or enterprise the runner serves.
+	// Address of the repository, organization or enterprise that the runner serves.
 	GitHubConfigUrl string `json:"githubConfigUrl"`
-	// Name of the credential Secret in the same namespace, or of the vault's secret.
+	// Name of the credential Secret in the same namespace, or of a secret in the vault.
 	GitHubConfigSecret string `json:"githubConfigSecret"`
 	// Additional certificate authorities for talking to GitHub.
 	// +optional
@@ -38,7 +38,7 @@ type EphemeralRunnerSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	PodMetadata metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec of the runner pod. Its schema is checked where the user writes it, in the AutoscalingRunnerSet.
+	// Spec of the runner pod. Its schema is checked in the AutoscalingRunnerSet, where the user writes it.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -46,7 +46,7 @@ type EphemeralRunnerSpec struct {
 	PodSpec corev1.PodSpec `json:"spec,omitempty"`
 }
 
-// EphemeralRunnerPhase is where in its life a runner is.
+// EphemeralRunnerPhase is a stage in the life of a runner.
 type EphemeralRunnerPhase string
 
 // Phases of an EphemeralRunner. The empty phase means Pending.
@@ -59,8 +59,7 @@ const (
 	EphemeralRunnerPhaseOutdated EphemeralRunnerPhase = "Outdated"
 )
 
-// EphemeralRunnerStatus is written by two hands: the fields from jobRequestId to finishedAt by the listener, the rest by
-// the manager.
+// EphemeralRunnerStatus has two writers: the listener writes the fields from jobRequestId to finishedAt, the manager all others.
 type EphemeralRunnerStatus struct {
 	// The pod's Ready condition.
 	// +optional
@@ -68,10 +67,10 @@ type EphemeralRunnerStatus struct {
 	// Pending, Running, Succeeded, Failed or Outdated. Empty means Pending.
 	// +optional
 	Phase EphemeralRunnerPhase `json:"phase,omitempty"`
-	// One word for why it waits or failed, often the pod's own.
+	// Why the runner waits or failed, in one word, often the pod's own reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// The same for people.
+	// Why the runner waits or failed, as text.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Id of the runner on GitHub, 0 before it is known.
@@ -80,29 +79,29 @@ type EphemeralRunnerStatus struct {
 	// Name of the runner on GitHub.
 	// +optional
 	RunnerName string `json:"runnerName,omitempty"`
-	// When attempts to run it failed, by the UID of the attempt's pod; by lost-NUMBER where that was never seen.
+	// When attempts to run the runner failed, by the UID of the attempt's pod, or by lost-NUMBER if that pod was never observed.
 	// +optional
 	Failures map[string]metav1.Time `json:"failures,omitempty"`
 
-	// Number by which the Actions service knows the job.
+	// Number of the job in the Actions service.
 	// +optional
 	JobRequestID int64 `json:"jobRequestId,omitempty"`
-	// Not empty once the runner has, or had, a job.
+	// Id of the runner's job. Not empty once the runner has, or had, a job.
 	// +optional
 	JobID string `json:"jobId,omitempty"`
 	// OWNER/REPO of the job.
 	// +optional
 	JobRepositoryName string `json:"jobRepositoryName,omitempty"`
-	// Workflow of the job, as OWNER/REPO/PATH@REF.
+	// Workflow of the job as OWNER/REPO/PATH@REF.
 	// +optional
 	JobWorkflowRef string `json:"jobWorkflowRef,omitempty"`
-	// Id of the workflow run, as in its address on GitHub.
+	// Id of the workflow run as in its address on GitHub.
 	// +optional
 	WorkflowRunID int64 `json:"workflowRunId,omitempty"`
 	// Name of the job as GitHub shows it.
 	// +optional
 	JobDisplayName string `json:"jobDisplayName,omitempty"`
-	// How the job ended, as GitHub says it: succeeded, failed, canceled. Empty while it runs. Not in ARC.
+	// How the job ended, as GitHub reports it: succeeded, failed, canceled. Empty while the job is running. Not in ARC.
 	// +optional
 	JobResult string `json:"jobResult,omitempty"`
 	// The listener's patchID whose replicas already reflect the last report about this runner. Not in ARC.
@@ -115,7 +114,7 @@ type EphemeralRunnerStatus struct {
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// What is as it should be and what is not, each with reason and message.
+	// Conditions of the object, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -144,13 +143,13 @@ type EphemeralRunner struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec EphemeralRunnerSpec `json:"spec,omitempty"`
-	// What became of it. Until the manager has looked, observedGeneration is -1, which kstatus takes for in progress.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1, which kstatus treats as in progress.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status EphemeralRunnerStatus `json:"status,omitempty"`
 }
 
-// EphemeralRunnerList is a list of them.
+// EphemeralRunnerList is a list of EphemeralRunners.
 // +kubebuilder:object:root=true
 type EphemeralRunnerList struct {
 	metav1.TypeMeta `json:",inline"`

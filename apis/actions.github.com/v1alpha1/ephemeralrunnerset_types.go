@@ -4,21 +4,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EphemeralRunnerSetSpec is written by two hands: replicas, patchID and assignedJobs by the listener in one patch, the
-// rest by the manager.
+// EphemeralRunnerSetSpec has two writers: the listener writes replicas, patchID and assignedJobs in one patch, the manager
+// all other fields.
 type EphemeralRunnerSetSpec struct {
-	// Runners there should be: those for assigned jobs and the idle ones on top, capped by maxRunners.
+	// Desired number of runners: one per assigned job and the idle ones on top, at most maxRunners.
 	// +optional
 	// +kubebuilder:default=0
 	Replicas int `json:"replicas,omitempty"`
-	// Grows with every evaluation of the listener: it says "newer than", it is no command.
+	// Grows with every evaluation of the listener. It only says which of two values is newer; it is not a command.
 	// +optional
 	PatchID int `json:"patchID"`
-	// Jobs GitHub has assigned to the set, running ones included, at the time of patchID. Not in ARC.
+	// Jobs that GitHub had assigned to the set at the time of patchID, including those already running. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
-	// Most runners at a time. Absent means no limit. Not in ARC.
+	// Maximum number of runners at a time. Absent means no limit. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxRunners *int `json:"maxRunners,omitempty"`
@@ -26,15 +26,15 @@ type EphemeralRunnerSetSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	FailedHistoryLimit *int `json:"failedHistoryLimit,omitempty"`
-	// Runners are made from this.
+	// Spec of new runners.
 	// +optional
 	EphemeralRunnerSpec EphemeralRunnerSpec `json:"ephemeralRunnerSpec,omitempty"`
-	// Added to new runners.
+	// Metadata to add to new runners.
 	// +optional
 	EphemeralRunnerMetadata *ResourceMeta `json:"ephemeralRunnerMetadata,omitempty"`
 }
 
-// EphemeralRunnerSetPhase sums the state up in a word.
+// EphemeralRunnerSetPhase sums up the state in one word.
 type EphemeralRunnerSetPhase string
 
 // Phases of an EphemeralRunnerSet.
@@ -44,43 +44,43 @@ const (
 )
 
 // EphemeralRunnerSetStatus counts runners and reports the listener's state. The listener writes the field listener, the
-// manager everything else.
+// manager all others.
 type EphemeralRunnerSetStatus struct {
 	// Runners that exist: pending, running and failed.
 	// +optional
 	// +kubebuilder:default=0
 	CurrentReplicas int `json:"currentReplicas"`
-	// Runners whose container does not run yet.
+	// Runners whose container is not running yet.
 	// +optional
 	// +kubebuilder:default=0
 	PendingEphemeralRunners int `json:"pendingEphemeralRunners"`
-	// Runners whose container runs, with and without a job.
+	// Runners whose container is running, with and without a job.
 	// +optional
 	// +kubebuilder:default=0
 	RunningEphemeralRunners int `json:"runningEphemeralRunners"`
-	// Runners that failed and are kept to look at.
+	// Failed runners that are kept for inspection.
 	// +optional
 	// +kubebuilder:default=0
 	FailedEphemeralRunners int `json:"failedEphemeralRunners"`
-	// Of the running ones, those with a job. Not in ARC.
+	// Running runners that have a job. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
 	// Running or Outdated.
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
-	// How many runners the listener may let GitHub assign jobs to; absent means maxRunners. Set while the
-	// set can't run them all, so that jobs go to sets that can. Not in ARC.
+	// Number of runners for which the listener may accept jobs; absent means maxRunners. Set while the set can't run that many, so
+	// that GitHub assigns jobs to sets that can. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Capacity *int `json:"capacity,omitempty"`
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// What the listener last said of itself.
+	// State of the listener as it last reported it.
 	// +optional
 	Listener *ListenerStatus `json:"listener,omitempty"`
-	// What is as it should be and what is not, each with reason and message.
+	// Conditions of the object, each with reason and message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -92,19 +92,19 @@ type ListenerState string
 
 // States of a listener.
 const (
-	// ListenerStateStarting: no session yet, no trouble yet.
+	// ListenerStateStarting: there is no session yet, and no failure either.
 	ListenerStateStarting ListenerState = "Starting"
-	// ListenerStateListening: a session is held and the last poll was good.
+	// ListenerStateListening: the listener has a session, and its last poll succeeded.
 	ListenerStateListening ListenerState = "Listening"
-	// ListenerStateRetrying: calls fail and are repeated; reason and message say which and why.
+	// ListenerStateRetrying: calls fail and are retried; reason and message say which and why.
 	ListenerStateRetrying ListenerState = "Retrying"
 	// ListenerStateConflict: another client holds the set's only session.
 	ListenerStateConflict ListenerState = "SessionConflict"
-	// ListenerStateStopped: the listener ended on request.
+	// ListenerStateStopped: the listener was asked to stop, and has stopped.
 	ListenerStateStopped ListenerState = "Stopped"
 )
 
-// ListenerStatus is a listener's own account of its state. It is written on change only.
+// ListenerStatus is the state that a listener reports. It is written only when it changes.
 type ListenerStatus struct {
 	// Starting, Listening, Retrying, SessionConflict or Stopped.
 	// +optional
@@ -112,7 +112,7 @@ type ListenerStatus struct {
 	// One word for the cause, such as Unauthorized or RateLimited.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// The cause for people: what failed, why and what comes next.
+	// The cause as text: what failed, why, and what happens next.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// When this state began.
@@ -142,13 +142,13 @@ type EphemeralRunnerSet struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec EphemeralRunnerSetSpec `json:"spec,omitempty"`
-	// What became of it. Until the manager has looked, observedGeneration is -1, which kstatus takes for in progress.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1, which kstatus treats as in progress.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status EphemeralRunnerSetStatus `json:"status,omitempty"`
 }
 
-// EphemeralRunnerSetList is a list of them.
+// EphemeralRunnerSetList is a list of EphemeralRunnerSets.
 // +kubebuilder:object:root=true
 type EphemeralRunnerSetList struct {
 	metav1.TypeMeta `json:",inline"`

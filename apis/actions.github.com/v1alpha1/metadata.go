@@ -2,9 +2,9 @@ package v1alpha1
 
 // Labels on the objects of a scale set.
 const (
-	// LabelScaleSetName and LabelScaleSetNamespace name the AutoscalingRunnerSet an object belongs to. The manager's
-	// cache selects by LabelScaleSetName, so an object without it does not exist for us: it is set last on everything
-	// we create and is never excluded or overridden by a template.
+	// LabelScaleSetName and LabelScaleSetNamespace name the AutoscalingRunnerSet that an object belongs to. The manager's
+	// cache selects by LabelScaleSetName and doesn't see objects without it, so it is set last on everything that the
+	// manager creates, and no template excludes or overrides it.
 	LabelScaleSetName      = "actions.github.com/scale-set-name"
 	LabelScaleSetNamespace = "actions.github.com/scale-set-namespace"
 
@@ -13,8 +13,8 @@ const (
 	LabelOrganization = "actions.github.com/organization"
 	LabelRepository   = "actions.github.com/repository"
 
-	// LabelListenerName and LabelListenerNamespace lead from a listener's Role and RoleBinding, which live in another
-	// namespace than the AutoscalingListener and so cannot name it as their owner, back to it.
+	// LabelListenerName and LabelListenerNamespace lead from a listener's Role and RoleBinding back to the
+	// AutoscalingListener. It can't be their owner, because they live in another namespace.
 	LabelListenerName      = "auto-scaling-listener-name"
 	LabelListenerNamespace = "auto-scaling-listener-namespace"
 
@@ -41,32 +41,32 @@ const (
 // Annotations.
 const (
 	// AnnotationRunnerScaleSetID holds the decimal id of the scale set on GitHub. It has no prefix because ARC's has
-	// none; it stays next to status.registration so that a way back to ARC is open.
+	// none. It is kept alongside status.registration so that users can go back to ARC.
 	AnnotationRunnerScaleSetID   = "runner-scale-set-id"
 	AnnotationRunnerGroupName    = "actions.github.com/runner-group-name"
 	AnnotationRunnerScaleSetName = "actions.github.com/runner-scale-set-name"
 	// AnnotationPatchID is the patchID of the EphemeralRunnerSet at the moment a runner was created.
 	AnnotationPatchID = "actions.github.com/patch-id"
-	// AnnotationRunnerSpecHash, on an EphemeralRunner, is the hash of the ephemeralRunnerSpec it was made from; a runner
+	// AnnotationRunnerSpecHash, on an EphemeralRunner, is the hash of the ephemeralRunnerSpec it was created from; a runner
 	// whose hash differs from its set's belongs to an old template.
 	AnnotationRunnerSpecHash = "actions.github.com/runner-spec-hash"
-	// AnnotationRunnerID, on a runner pod, is the id of the runner on GitHub. It lets a runner be deregistered whose
-	// status was not written yet.
+	// AnnotationRunnerID, on a runner pod, is the id of the runner on GitHub. With it a runner can be deregistered even if
+	// its status was never written.
 	AnnotationRunnerID = "actions.github.com/runner-id"
-	// AnnotationListenerSession, on an EphemeralRunnerSet, is the id of the message session its listener holds. A new
+	// AnnotationListenerSession, on an EphemeralRunnerSet, is the id of the message session that its listener holds. A new
 	// listener process deletes that session before it creates its own.
 	AnnotationListenerSession = "actions.github.com/listener-session-id"
-	// AnnotationIntegrityHash is the hash of what decides whether a dependent object has to be replaced.
+	// AnnotationIntegrityHash is the hash of everything that decides whether a dependent object must be replaced.
 	AnnotationIntegrityHash = "actions.github.com/integrity-hash"
 	// AnnotationValuesHash, on an AutoscalingRunnerSet, changes with each upgrade that changes the chart's values.
 	AnnotationValuesHash = "actions.github.com/values-hash"
-	// AnnotationCleanupPrefix starts the annotations in which the chart names the objects that ARC protects with a
-	// finalizer of its own.
+	// AnnotationCleanupPrefix is the prefix of the annotations in which the chart names the objects that ARC protects with
+	// its own finalizer.
 	AnnotationCleanupPrefix = "actions.github.com/cleanup-"
 )
 
-// Annotations that a runner pod gets when its job starts, taken from the runner's status. They tell whose work a pod is to
-// those who only see pods: logs, cost reports, audits.
+// Annotations that a runner pod gets when its job starts, taken from the runner's status. They say whose work a pod does, for
+// tools that only see pods: logs, cost reports, audits.
 const (
 	AnnotationJobRepository = "actions.github.com/job-repository" // OWNER/REPO
 	AnnotationJobWorkflow   = "actions.github.com/job-workflow"   // OWNER/REPO/PATH of the workflow's file
@@ -74,20 +74,20 @@ const (
 	AnnotationJobRunID      = "actions.github.com/job-run-id"     // of the workflow run
 	AnnotationJobID         = "actions.github.com/job-id"
 	AnnotationJobName       = "actions.github.com/job-name"
-	// AnnotationJobResult is added when the job is reported completed and its pod lives on.
+	// AnnotationJobResult is added if the pod is still running when its job is reported completed.
 	AnnotationJobResult = "actions.github.com/job-result"
 )
 
-// Labels that a runner pod gets at the same time, where the value is a valid one: what pods are selected by.
+// Labels that a runner pod gets at the same time if the value is a valid label value, so that pods can be selected by them.
 const (
-	// LabelJobRepository is OWNER_REPO: a label's value has no slash, and no owner an underscore.
+	// LabelJobRepository is OWNER_REPO: a label value can't have a slash, and an owner can't have an underscore.
 	LabelJobRepository = AnnotationJobRepository
 	LabelJobRunID      = AnnotationJobRunID
 	LabelJobID         = AnnotationJobID
 )
 
-// Annotations of others that protect a pod from being evicted for the sake of fewer nodes. A runner pod has them while
-// its job runs, whatever its template says.
+// Annotations of node autoscalers that protect a pod from eviction when nodes are consolidated. A runner pod has them while
+// its job is running, whatever its template says.
 const (
 	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -99,14 +99,14 @@ const (
 	FinalizerAutoscalingListener  = "autoscalinglistener.actions.github.com/finalizer"
 	FinalizerEphemeralRunnerSet   = "ephemeralrunnerset.actions.github.com/finalizer"
 	FinalizerEphemeralRunner      = "ephemeralrunner.actions.github.com/finalizer"
-	// FinalizerRunnerRegistration is ARC's second finalizer on runners. Ours have only the first; this one is removed
-	// where it is found.
+	// FinalizerRunnerRegistration is ARC's second finalizer on runners. Our runners have only the first; the second is
+	// removed wherever it is found.
 	FinalizerRunnerRegistration = "ephemeralrunner.actions.github.com/runner-registration-finalizer"
-	// FinalizerCleanupProtection is ARC's finalizer on objects of its charts. We never set it and strip it where it is found.
+	// FinalizerCleanupProtection is ARC's finalizer on objects of its charts. We never set it, and remove it wherever it is found.
 	FinalizerCleanupProtection = "actions.github.com/cleanup-protection"
 )
 
-// RunnerContainerName and ListenerContainerName are the containers of a pod template that mean something to us.
+// RunnerContainerName and ListenerContainerName are the names of the containers in pod templates that have a meaning.
 const (
 	RunnerContainerName   = "runner"
 	ListenerContainerName = "listener"

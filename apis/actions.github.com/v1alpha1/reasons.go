@@ -1,90 +1,89 @@
 package v1alpha1
 
-// Reasons that one program or controller writes and another one, or a user's alert, decides by: one word for one cause,
-// wherever it is met.
+// Reasons that one program or controller writes and another, or a user's alert, acts on: one word per cause, wherever the
+// cause occurs.
 const (
 	// ReasonCredentialsMissing: a Secret, a ConfigMap or a key in it does not exist.
 	ReasonCredentialsMissing = "CredentialsMissing"
-	// ReasonCredentialsInvalid: what was read can't be credentials; GitHub was not asked.
+	// ReasonCredentialsInvalid: what was read can't be credentials, so GitHub was not asked.
 	ReasonCredentialsInvalid = "CredentialsInvalid"
 	// ReasonVaultUnsupported: vaultConfig asks for a vault that this version can't read.
 	ReasonVaultUnsupported = "VaultUnsupported"
-	// ReasonInvalidConfigURL: githubConfigUrl is no address of an organization, repository or enterprise.
+	// ReasonInvalidConfigURL: githubConfigUrl is not the address of an organization, repository or enterprise.
 	ReasonInvalidConfigURL = "InvalidConfigURL"
 	// ReasonUnauthorized: GitHub refused the credentials.
 	ReasonUnauthorized = "Unauthorized"
 	// ReasonRateLimited: GitHub is rate limiting us; the message says until when.
 	ReasonRateLimited = "RateLimited"
-	// ReasonGitHubUnavailable: GitHub can't be reached, or fails itself.
+	// ReasonGitHubUnavailable: GitHub can't be reached, or answers with an error of its own.
 	ReasonGitHubUnavailable = "GitHubUnavailable"
-	// ReasonRefusedByGitHub: GitHub refused the request for a reason of its own, which the message quotes.
+	// ReasonRefusedByGitHub: GitHub refused the request for another reason, which the message quotes.
 	ReasonRefusedByGitHub = "RefusedByGitHub"
 	// ReasonRunnerGroupNotFound: there is no runner group of that name.
 	ReasonRunnerGroupNotFound = "RunnerGroupNotFound"
-	// ReasonScaleSetInUse: another AutoscalingRunnerSet of the cluster has the scale set.
+	// ReasonScaleSetInUse: another AutoscalingRunnerSet in the cluster has the scale set.
 	ReasonScaleSetInUse = "ScaleSetInUse"
-	// ReasonLabelsDropped: GitHub did not take all labels.
+	// ReasonLabelsDropped: GitHub did not accept all labels.
 	ReasonLabelsDropped = "LabelsDropped"
 	// ReasonSessionConflict: another listener has the scale set's only message session.
 	ReasonSessionConflict = "SessionConflict"
-	// ReasonReconcileFailed: the API server refused the manager something.
+	// ReasonReconcileFailed: the API server refused a request of the manager.
 	ReasonReconcileFailed = "ReconcileFailed"
-	// ReasonNameTooLong: the AutoscalingRunnerSet's name is too long for what is named after it.
+	// ReasonNameTooLong: the AutoscalingRunnerSet's name is too long for the value of a label.
 	ReasonNameTooLong = "NameTooLong"
 	// ReasonMaxRunnersReached: as many jobs have runners as maxRunners allows; further jobs wait on GitHub.
 	ReasonMaxRunnersReached = "MaxRunnersReached"
-	// ReasonMaxRunnersZero: maxRunners is 0, so no job is taken.
+	// ReasonMaxRunnersZero: maxRunners is 0, so no jobs are accepted.
 	ReasonMaxRunnersZero = "MaxRunnersZero"
-	// ReasonPodNameTaken: a pod of somebody else has the name that the listener's or a runner's pod must have.
+	// ReasonPodNameTaken: somebody else's pod has the name that the listener's or a runner's pod needs.
 	ReasonPodNameTaken = "PodNameTaken"
-	// ReasonNodeLost: the pod's node no longer answers.
+	// ReasonNodeLost: the pod's node has stopped reporting.
 	ReasonNodeLost = "NodeLost"
 
-	// ReasonListenerStopped is the reason of an AutoscalingListener's condition Ready once it is being deleted and its
-	// pod is gone.
+	// ReasonListenerStopped: the AutoscalingListener is being deleted and its pod is gone.
 	ReasonListenerStopped = "Stopped"
-	// ReasonScaleSetNotFound is what a listener, or a runner that can't be registered, says when GitHub no longer knows
-	// the scale set. The manager then looks at GitHub at once and creates it again.
+	// ReasonScaleSetNotFound: GitHub no longer has the scale set. A listener reports this, or a runner that can't be
+	// registered; the manager then asks GitHub at once and creates the scale set again.
 	ReasonScaleSetNotFound = "ScaleSetNotFound"
-	// ReasonTimeout: GitHub has not answered the listener in time.
+	// ReasonTimeout: GitHub did not answer the listener in time.
 	ReasonTimeout = "Timeout"
-	// ReasonInvalidConfiguration: the listener can't work with its configuration; the message says what is wrong in it.
+	// ReasonInvalidConfiguration: the listener can't use its configuration; the message says what is wrong with it.
 	ReasonInvalidConfiguration = "InvalidConfiguration"
-	// ReasonPublishFailed: the listener can't write to the API server how many runners it wants.
+	// ReasonPublishFailed: the listener can't write the number of desired runners to the API server.
 	ReasonPublishFailed = "PublishFailed"
 )
 
-// Stations of an AutoscalingListener on its ordinary way to its first session, as reasons of its condition Ready.
+// Reasons of an AutoscalingListener's condition Ready during an ordinary start, until its first session.
 const (
-	// ReasonListenerPodStarting: the listener's pod does not run yet.
+	// ReasonListenerPodStarting: the listener's pod is not running yet.
 	ReasonListenerPodStarting = "PodStarting"
-	// ReasonListenerNotListening: the listener runs and holds no session yet, or GitHub has left its polls without an answer.
+	// ReasonListenerNotListening: the listener is running but has no session yet, or GitHub leaves its polls unanswered.
 	ReasonListenerNotListening = "NotListening"
 )
 
 // Reasons of runners that wait or have failed, and of the conditions of their sets.
 const (
-	// ReasonPending: the pod has not started yet, and neither scheduler nor kubelet says why.
+	// ReasonPending: the pod has not started yet, and neither the scheduler nor the kubelet says why.
 	ReasonPending = "Pending"
-	// ReasonPendingTimeout: the pod did not run on its node within pendingTimeout.
+	// ReasonPendingTimeout: the pod was not running on its node within pendingTimeout.
 	ReasonPendingTimeout = "PendingTimeout"
-	// ReasonRunnersNotCreated: runners are wanted, and the API server does not take their objects.
+	// ReasonRunnersNotCreated: runners are missing because the API server refuses to create their objects.
 	ReasonRunnersNotCreated = "RunnersNotCreated"
-	// ReasonRunnersUnseen: runners were made that the manager's watch does not show, and none are made in their place.
+	// ReasonRunnersUnseen: runners were created but the manager's watch does not show them, so they are not replaced.
 	ReasonRunnersUnseen = "RunnersUnseen"
-	// ReasonRunnerNameTaken: GitHub has a runner of that name already.
+	// ReasonRunnerNameTaken: GitHub already has a runner of that name.
 	ReasonRunnerNameTaken = "RunnerNameTaken"
-	// ReasonRegistrationFailed: GitHub did not register the runner, and none of its known reasons is why.
+	// ReasonRegistrationFailed: GitHub did not register the runner, for none of the reasons above.
 	ReasonRegistrationFailed = "RegistrationFailed"
-	// ReasonInvalidSecret: the metadata that the spec asks for on the runner's Secret are not accepted.
+	// ReasonInvalidSecret: the API server rejects the metadata that the spec sets on the runner's Secret.
 	ReasonInvalidSecret = "InvalidSecret"
 	// ReasonSecretRefused: the API server refused the runner's Secret.
 	ReasonSecretRefused = "SecretRefused"
 	// ReasonSecretUnreadable: the manager could not read the runner's Secret.
 	ReasonSecretUnreadable = "SecretUnreadable"
-	// ReasonInvalidPod: the pod template is not accepted.
+	// ReasonInvalidPod: the API server rejects the pod template.
 	ReasonInvalidPod = "InvalidPod"
-	// ReasonPodForbidden: a policy, a missing right of the manager, or a ResourceQuota forbids the runner's pod.
+	// ReasonPodForbidden: a policy, a ResourceQuota, or a permission that the manager lacks, forbids the runner's pod.
 	ReasonPodForbidden = "PodForbidden"
 	// ReasonPodsForbidden: a ResourceQuota forbids the pods or Secrets of some of the set's runners.
 	ReasonPodsForbidden = "PodsForbidden"
@@ -92,12 +91,12 @@ const (
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonPodRefused: the API server refused the runner's pod, for none of the reasons above.
 	ReasonPodRefused = "PodRefused"
-	// ReasonPodLost: the pod is gone, and nobody has seen its end.
+	// ReasonPodLost: the pod is gone, and its end was not observed.
 	ReasonPodLost = "PodLost"
-	// ReasonInitContainerFailed: an init container of the pod failed and is not started again.
+	// ReasonInitContainerFailed: an init container of the pod failed and will not be restarted.
 	ReasonInitContainerFailed = "InitContainerFailed"
-	// ReasonRunnerExitedWithoutJob: the runner ended well without ever having had a job.
+	// ReasonRunnerExitedWithoutJob: the runner exited with 0 without ever having had a job.
 	ReasonRunnerExitedWithoutJob = "RunnerExitedWithoutJob"
-	// ReasonPodTerminating: the pod of a runner or listener is being deleted and stays, so that no other can be made, or its object can't go.
+	// ReasonPodTerminating: the pod of a runner or listener is stuck in deletion and blocks its replacement, or the deletion of its owner.
 	ReasonPodTerminating = "PodTerminating"
 )

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ProxyConfig is how GitHub is reached when a proxy stands between. Without it the environment's proxy applies.
+// ProxyConfig is the proxy through which GitHub is reached. Without it the environment's proxy applies.
 type ProxyConfig struct {
 	// Proxy for http:// addresses.
 	// +optional
@@ -12,7 +12,7 @@ type ProxyConfig struct {
 	// Proxy for https:// addresses.
 	// +optional
 	HTTPS *ProxyServerConfig `json:"https,omitempty"`
-	// Hosts and domains that are reached without the proxy. Addresses and CIDRs count for manager and listener, not for the runner.
+	// Hosts and domains that are reached without the proxy. IP addresses and CIDRs work for manager and listener, not for the runner.
 	// +optional
 	NoProxy []string `json:"noProxy,omitempty"`
 }
@@ -27,7 +27,7 @@ type ProxyServerConfig struct {
 	CredentialSecretRef string `json:"credentialSecretRef,omitempty"`
 }
 
-// TLSConfig adds certificate authorities to those the system trusts, for a GitHub Enterprise Server with a private CA.
+// TLSConfig adds certificate authorities to the system's, for a GitHub Enterprise Server with a private CA.
 type TLSConfig struct {
 	// Where the certificates are.
 	// +optional
@@ -41,17 +41,17 @@ type TLSCertificateSource struct {
 	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
 }
 
-// VaultType is a kind of vault that credentials can be kept in.
+// VaultType is a kind of vault that holds credentials.
 type VaultType string
 
-// VaultTypeAzureKeyVault is the one vault that is supported.
+// VaultTypeAzureKeyVault is the only supported vault.
 const VaultTypeAzureKeyVault VaultType = "azure_key_vault"
 
-// VaultConfig says that githubConfigSecret, and the proxies' credentials, are names in a vault and not of Secrets.
+// VaultConfig says that githubConfigSecret and the proxies' credentials are the names of secrets in a vault, not of Secrets.
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type.size() == 0 || self.type == 'azure_key_vault'",fieldPath=".type",message="must be azure_key_vault, the only supported vault"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'azure_key_vault' || has(self.azureKeyVault)",fieldPath=".azureKeyVault",message="is required when type is azure_key_vault"
 type VaultConfig struct {
-	// Kind of vault. Empty means none.
+	// Kind of vault. Empty means no vault.
 	// +optional
 	Type VaultType `json:"type,omitempty"`
 	// Settings of an Azure Key Vault.
@@ -62,7 +62,7 @@ type VaultConfig struct {
 	Proxy *ProxyConfig `json:"proxy,omitempty"`
 }
 
-// AzureKeyVaultConfig is how an Azure Key Vault is reached: with a client certificate.
+// AzureKeyVaultConfig says how to reach an Azure Key Vault: with a client certificate.
 type AzureKeyVaultConfig struct {
 	// Address of the vault.
 	URL string `json:"url"`
@@ -70,7 +70,7 @@ type AzureKeyVaultConfig struct {
 	TenantID string `json:"tenantId"`
 	// Azure client (application).
 	ClientID string `json:"clientId"`
-	// Path of the certificate in the file system of the manager. Listeners get what it has read from the vault.
+	// Path of the certificate in the manager's file system. Listeners get what the manager has read from the vault.
 	CertificatePath string `json:"certificatePath"`
 }
 
@@ -108,7 +108,7 @@ type HistogramMetric struct {
 	Buckets []float64 `json:"buckets,omitempty"`
 }
 
-// ResourceMeta is metadata to add to an object that is made for a scale set.
+// ResourceMeta is metadata to add to an object that is created for a scale set.
 type ResourceMeta struct {
 	// Labels to add.
 	// +optional
