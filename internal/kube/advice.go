@@ -2,19 +2,19 @@ package kube
 
 import apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-// IsRefused reports whether the API server does not want a request, and would not take it a moment later: Forbidden is what
-// the manager may not do, the others are an object that is not valid, or what an admission policy (Invalid) or webhook
-// (BadRequest) denies.
+// IsRefused reports whether the API server rejected a request and would reject it again a moment later. Forbidden means that the
+// manager may not do it; the others mean that the object is invalid, or that an admission policy (Invalid) or webhook
+// (BadRequest) denies it.
 func IsRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// WithAdvice returns the text of an error with the next step, where the API server has refused an object: the refusal itself
-// only says what is wrong. A permission that is missing, and an object that Pod Security, a quota or an admission policy
-// does not let in, are both Forbidden and differ in their text alone, so both next steps are named.
+// WithAdvice returns the text of an error and, if the API server refused an object, the next step: the refusal itself only says
+// what is wrong. A missing permission, and an object that Pod Security, a quota or an admission policy rejects, are both
+// Forbidden and differ only in their text, so both next steps are named.
 func WithAdvice(err error) string {
 	if apierrors.IsForbidden(err) {
-		return err.Error() + "; if it is the manager that cannot do this, grant it: the charts' Roles do, and a scale set made without its chart needs such a Role and RoleBinding in its namespace; " +
+		return err.Error() + "; if the manager lacks the permission, grant it: the charts' Roles do, and a scale set created without its chart needs such a Role and RoleBinding in its namespace; " +
 			"if Pod Security, a quota or a policy forbids the object, change that or the object's template in the AutoscalingRunnerSet"
 	}
 	if IsRefused(err) {

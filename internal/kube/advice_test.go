@@ -15,7 +15,7 @@ func TestRefusalsComeWithAdvice(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no permission": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "the manager that cannot do this, grant it: "},
+		"no permission": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no Role")), "if the manager lacks the permission, grant it: "},
 		"not let in":    {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("violates PodSecurity")), "if Pod Security, a quota or a policy forbids the object"},
 		"invalid":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), "; correct what it names in the AutoscalingRunnerSet"},
 		"malformed":     {apierrors.NewBadRequest("no number"), "; correct what it names in the AutoscalingRunnerSet"},

@@ -16,28 +16,28 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// fieldOwner is the name under which the manager's fields are known to the API server.
+// fieldOwner is the name by which the API server knows the manager as the owner of fields.
 const fieldOwner = "harrier-manager"
 
-// Hash returns a short hash of the JSON form of value: two values that serialize alike hash alike, whatever version of
-// the Kubernetes libraries made them. Some values hold secrets (a proxy's password) and their hashes end in annotations,
-// so it is one that can't be run backwards. It panics where value cannot be serialized, which no API type allows.
+// Hash returns a short hash of the JSON form of value: values that serialize alike hash alike, whatever version of the
+// Kubernetes libraries they come from. Some values hold secrets (a proxy's password) and their hashes end up in annotations,
+// so the hash can't be reversed. Hash panics if value can't be serialized, which no API type allows.
 func Hash(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("hash %T: %v", value, err))
 	}
-	const length = 16 // bytes of the hash's 32: no two values of a cluster's life will be alike in 2¹²⁸
+	const length = 16 // bytes of the hash's 32: with 2¹²⁸ hashes, no two values in a cluster's life collide
 	hash := sha256.Sum256(raw)
 	return hex.EncodeToString(hash[:length])
 }
 
 // Apply brings an object to the wanted state by server-side apply and reports whether it had to. live is the object as the
-// cache has it, nil where there is none. Nothing is written when live was made from the same wanted state and still has
-// everything in it.
+// cache has it, nil if there is none. Nothing is written if live was last applied from the same wanted state and still
+// contains it.
 //
-// Fields that somebody else writes are left out by naming their paths in omit, such as {"spec", "replicas"}. Labels and
-// annotations that others added stay; those of ours that are no longer wanted go.
+// omit names the paths of fields that somebody else writes, such as {"spec", "replicas"}. Labels and annotations that others
+// added stay; our own that are no longer wanted are removed.
 func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omit ...[]string) (bool, error) {
 	hash := Hash(wanted)
 	SetAnnotation(wanted, v1alpha1.AnnotationIntegrityHash, hash)
@@ -58,12 +58,12 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 	return true, nil
 }
 
-// holds reports whether live has everything that we would apply. They are compared as what is sent, because there "not ours"
-// differs from zero: counts of a status, or the replicas that a listener writes.
+// holds reports whether live has everything that we would apply. Both are compared in the form in which they are sent, in which
+// a field that isn't ours differs from zero: the counts of a status, or the replicas that a listener writes.
 func holds(live client.Object, configuration *unstructured.Unstructured) bool {
 	content := contentOf(live)
 	if content == nil {
-		return false // applying tells what is wrong
+		return false // applying reports what is wrong
 	}
 	wanted := configuration.DeepCopy().Object
 	// The cache drops the kind.
@@ -72,7 +72,7 @@ func holds(live client.Object, configuration *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepDerivative(wanted, content)
 }
 
-// contentOf returns an object as it would be sent, nil where it can't be.
+// contentOf returns an object as it would be sent, nil if it can't be converted.
 func contentOf(live client.Object) map[string]any {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
@@ -81,10 +81,10 @@ func contentOf(live client.Object) map[string]any {
 	return content
 }
 
-// dropEmptied leaves out the maps that are wanted empty and have something in them still. The API server makes null of a
-// map whose last field goes while the map itself is applied, and then refuses that null where the schema wants an object,
-// this time and every time after. Left out, the map goes with its fields; where {} differs from none the next pass applies
-// it, since nothing in it has to go by then.
+// dropEmptied removes the maps from wanted that are empty there but not in live. If the last field of a map is removed while the
+// map itself is applied, the API server turns the map into null, and then refuses that null because the schema requires an
+// object, this time and every time after. A map that is left out is removed together with its fields; if {} differs from an
+// absent map, the next pass applies it, because nothing in it is left to remove.
 func dropEmptied(wanted, live map[string]any) {
 	for key, value := range wanted {
 		within, isMap := value.(map[string]any)
@@ -99,8 +99,8 @@ func dropEmptied(wanted, live map[string]any) {
 	}
 }
 
-// applyConfiguration returns the object as the fields we want to own: without status, server-set metadata, and what is
-// to be omitted.
+// applyConfiguration returns the fields of the object that we want to own: without status, without metadata that the server sets,
+// and without those in omit.
 func applyConfiguration(scheme *runtime.Scheme, wanted client.Object, omit [][]string) (*unstructured.Unstructured, error) {
 	kind, err := apiutil.GVKForObject(wanted, scheme)
 	if err != nil {

@@ -12,25 +12,25 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// True makes a condition that holds.
+// True returns a condition that holds.
 func True(conditionType, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-// False makes a condition that does not hold.
+// False returns a condition that does not hold.
 func False(conditionType, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// Unknown makes a condition that nobody can judge yet.
+// Unknown returns a condition of which nothing is known yet.
 func Unknown(conditionType, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-// reasonDone is why nothing is under way and nothing stuck.
+// reasonDone is the reason for Progressing and Stalled to be False: the object is ready.
 const reasonDone = "Done"
 
-// ReadyStates sum an object up that is as its spec asks for, as kstatus understands it.
+// ReadyStates returns the conditions that kstatus evaluates, for an object that is as its spec asks for.
 func ReadyStates(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		True(v1alpha1.ConditionReady, reason, message),
@@ -39,7 +39,8 @@ func ReadyStates(reason, message string) []metav1.Condition {
 	}
 }
 
-// UnreadyStates sum up one that is not: it is on its way, or, stalled, stays as it is until somebody changes something.
+// UnreadyStates returns the same conditions for an object that is not: it is on its way or, if stalled, stays as it is until
+// somebody changes something.
 func UnreadyStates(reason, message string, stalled bool) []metav1.Condition {
 	ready := False(v1alpha1.ConditionReady, reason, message)
 	if stalled {
@@ -48,12 +49,12 @@ func UnreadyStates(reason, message string, stalled bool) []metav1.Condition {
 	return []metav1.Condition{ready, True(v1alpha1.ConditionProgressing, reason, message), False(v1alpha1.ConditionStalled, reason, "")}
 }
 
-// maxMessage is the longest message in bytes: the schema allows 32,768 characters, and a pod's own message, repeated in every
-// status, should not make an object large.
+// maxMessage is the longest message in bytes. The schema allows 32,768 characters, but a pod's own message, repeated in every
+// status, should not make objects large.
 const maxMessage = 1024
 
-// SetConditions sets type, status, reason and message of conditions as of now and for the generation, and reports whether anything
-// but the generation changed. The time of a condition changes with its status only.
+// SetConditions sets conditions as of now and for the generation, and reports whether anything but the generation changed. The
+// transition time of a condition changes only with its status.
 func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Time, set ...metav1.Condition) bool {
 	changed := false
 	for _, c := range set {
@@ -66,19 +67,19 @@ func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Ti
 	return changed
 }
 
-// maxReason is the longest reason in characters that an Event takes; a condition's may be longer.
+// maxReason is the longest reason, in characters, that an Event may have; a condition's may be longer.
 const maxReason = 128
 
 var notInReason = regexp.MustCompile(`[^A-Za-z0-9_,:]`)
 
-// validReason makes a word that the schema of conditions accepts. Many reasons are a scheduler's, a kubelet's or a
-// container runtime's own, for which there is no such rule, and a status that is refused for one tells nothing at all.
+// validReason turns a text into a word that the schema of conditions accepts. Many reasons come from schedulers, kubelets or
+// container runtimes, which have no such rule, and a status that is refused because of its reason says nothing at all.
 func validReason(text string) string {
 	word := strings.TrimLeft(notInReason.ReplaceAllString(text, ""), "0123456789_,:")
 	return cmp.Or(strings.TrimRight(word[:min(len(word), maxReason)], ",:"), "Unknown")
 }
 
-// truncate cuts a text that is longer than maxBytes at a whole character, and marks the cut.
+// truncate cuts a text to at most maxBytes, between two characters, and marks the cut.
 func truncate(text string, maxBytes int) string {
 	if len(text) <= maxBytes {
 		return text

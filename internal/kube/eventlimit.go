@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// eventRepeat is how long a warning that says the same of the same object is left out: an Event lives an hour. What is
-	// no warning, such as a set that grows from 0 to 3 again, is news each time.
+	// eventRepeat is how long a warning is not repeated with the same text about the same object. An Event lives for an hour.
+	// Normal Events, such as that a set has grown from 0 to 3 again, are news each time.
 	eventRepeat = 10 * time.Minute
-	// eventBurst and eventsPerSecond bound the Events of one reason about one kind of object of a scale set: of a thousand
-	// runners that fail alike twenty say so, and one a minute from then on. The set itself has the number.
+	// eventBurst and eventsPerSecond limit the Events with one reason about one kind of object of a scale set: if a thousand
+	// runners fail alike, twenty have an Event at once, and then one a minute. The set's status has the number.
 	eventBurst      = 20
 	eventsPerSecond = 1.0 / 60
-	// eventMemory is how many texts and how many buckets are remembered; forgetting one too early costs an Event.
+	// eventMemory is how many texts and how many buckets are remembered. Forgetting one too early costs an Event.
 	eventMemory = 4096
 )
 
@@ -35,23 +35,23 @@ const (
 type limitedRecorder struct {
 	events.EventRecorder
 	clock clock.PassiveClock
-	// said has the texts of the warnings of the last eventRepeat.
+	// said has the warnings of the last eventRepeat, by text.
 	said *cache.LRUExpireCache
-	// buckets has a flowcontrol.PassiveRateLimiter by its bucket.
+	// buckets has a flowcontrol.PassiveRateLimiter for each bucket.
 	buckets *lru.Cache
 }
 
-// text is what an Event says of whom.
+// text identifies what an Event says about which object.
 type text struct {
 	about               types.UID
 	kind, reason, words string
 }
 
-// bucket is what is limited together.
+// bucket identifies Events that share a limit.
 type bucket struct{ namespace, scaleSet, kind, reason string }
 
-// bucketOf takes the scale set from the labels of what belongs to it, for listeners of several sets share a namespace. An
-// AutoscalingRunnerSet that was made without its chart has none.
+// bucketOf takes the scale set from the object's labels, because listeners of several sets share a namespace. An
+// AutoscalingRunnerSet that was created without its chart doesn't have them.
 func bucketOf(object metav1.Object, kind, reason string) bucket {
 	labels := object.GetLabels()
 	return bucket{
@@ -69,7 +69,7 @@ func LimitEvents(recorder events.EventRecorder, clk clock.PassiveClock) events.E
 	}
 }
 
-// Eventf records an Event unless it repeats one or its kind has come too often.
+// Eventf records an Event unless it repeats a warning or exceeds the limit of its bucket.
 func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, arguments ...any) {
 	if object, err := meta.Accessor(regarding); err == nil {
 		kind, warning := fmt.Sprintf("%T", regarding), eventType == corev1.EventTypeWarning
@@ -85,7 +85,7 @@ func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, r
 	l.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, arguments...)
 }
 
-// bucket returns the limiter of a bucket. Two goroutines that make the same one at once lose an Event's worth of limit.
+// bucket returns the limiter of a bucket. If two goroutines create the same one at once, one Event too many passes.
 func (l *limitedRecorder) bucket(at bucket) flowcontrol.PassiveRateLimiter {
 	found, _ := l.buckets.Get(at)
 	if limiter, ok := found.(flowcontrol.PassiveRateLimiter); ok {

@@ -15,26 +15,26 @@ type Event struct {
 	Type string
 	// Reason and Action are one word each: why something was done, and what.
 	Reason, Action string
-	// Note is for people.
+	// Note is the text for people.
 	Note string
 }
 
-// Normal returns an Event about what goes as it should.
+// Normal returns an Event about something that goes as intended.
 func Normal(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Note: note}
 }
 
-// Warning returns an Event about what somebody may have to mend.
+// Warning returns an Event about something that somebody may have to fix.
 func Warning(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
 }
 
-// RecordEvent records an Event about an object and logs it. related may be nil. The note is no format, because it quotes what
-// others wrote.
+// RecordEvent records an Event about an object and logs it. related may be nil. The note is not used as a format string, because
+// it may quote others.
 func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
 	ctrl.LoggerFrom(ctx).Info("Event", "type", event.Type, "reason", event.Reason, "note", event.Note)
 	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", truncate(event.Note, maxNote))
 }
 
-// maxNote is the longest note in bytes that the API server takes.
+// maxNote is the longest note, in bytes, that the API server accepts.
 const maxNote = 1024

@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Expectations remembers, by owner, the names of objects that were asked for and that the cache has not shown yet.
-// Without it a second reconcile, run before the watch has caught up with the first one's creations, would create them
-// again. It is memory only: after a restart the cache is complete before anything is reconciled.
+// Expectations remembers, by owner, the names of objects whose creation was requested and that the cache has not shown yet.
+// Without it a second pass, before the watch has caught up with what the first one created, would create more. It is kept
+// only in memory: after a restart the cache is complete before anything is reconciled.
 type Expectations struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -23,7 +23,7 @@ func NewExpectations(clk clock.PassiveClock) *Expectations {
 	return &Expectations{clock: clk, names: map[types.NamespacedName]map[string]time.Time{}}
 }
 
-// Expect notes names before they are asked for, so that they can be observed even before the answer has come.
+// Expect notes names before their creation is requested, because the watch may show an object before the request is answered.
 func (e *Expectations) Expect(owner types.NamespacedName, names ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,7 +35,7 @@ func (e *Expectations) Expect(owner types.NamespacedName, names ...string) {
 	}
 }
 
-// Met forgets a name: the watch has shown the object, or its deletion, or the server has refused it for good.
+// Met drops a name: the watch has shown the object or its deletion, or the server has refused it for good.
 func (e *Expectations) Met(owner types.NamespacedName, name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,14 +45,14 @@ func (e *Expectations) Met(owner types.NamespacedName, name string) {
 	}
 }
 
-// Pending returns the names that are still expected, with the time each was noted; nil where there are none.
+// Pending returns the names that are still expected and when each was noted, nil if there are none.
 func (e *Expectations) Pending(owner types.NamespacedName) map[string]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.names[owner])
 }
 
-// Forget drops everything about an owner that is gone.
+// Forget drops all names of an owner that is gone.
 func (e *Expectations) Forget(owner types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // that all of them can be filtered by it.
 const keyScaleSet = "scaleSet"
 
-// WithScaleSetLogger returns a context whose logger names the scale set, and more keys with their values.
+// WithScaleSetLogger returns a context whose logger adds the scale set, and the keys and values in more, to each line.
 func WithScaleSetLogger(ctx context.Context, set types.NamespacedName, more ...any) context.Context {
 	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(append([]any{keyScaleSet, set.String()}, more...)...))
 }

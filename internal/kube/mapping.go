@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// NamedByLabels leads from an object to the one that two of its labels name, which may live in another namespace, where
-// an owner reference can't reach. An object without the name leads nowhere.
+// NamedByLabels returns a function that maps an object to the object that two of its labels name. That may live in another
+// namespace, where no owner reference can point. An object without the name maps to nothing.
 func NamedByLabels(namespaceLabel, nameLabel string) handler.MapFunc {
 	return func(_ context.Context, object client.Object) []reconcile.Request {
 		labels := object.GetLabels()

@@ -14,13 +14,13 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// maxName is the longest name in characters that also fits a label's value and a host name.
+// maxName is the longest name, in characters, that is also a valid label value and host name.
 const maxName = 63
 
-// EnvManagerNamespace is the environment variable by which the chart tells the manager its namespace.
+// EnvManagerNamespace is the environment variable in which the chart passes the manager its namespace.
 const EnvManagerNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
 
-// NameHash is the eight characters by which ARC tells apart objects whose names would collide.
+// NameHash returns the eight characters by which ARC distinguishes objects whose names would collide.
 func NameHash(text string) string {
 	hash := fnv.New32a()
 	hash.Write([]byte(text))
@@ -28,14 +28,15 @@ func NameHash(text string) string {
 	return encoded[:min(8, len(encoded))]
 }
 
-// ListenerName is the name of a new AutoscalingListener and of what belongs to it: ARC's, cut to what a host name may
-// have where the set's own name is longer than its chart allows. Listeners are found by label, so nothing depends on it.
+// ListenerName returns the name of a new AutoscalingListener and of the objects that belong to it. It is ARC's, but shortened to
+// the length of a host name if the set's own name is longer than the chart allows. Listeners are found by their labels, so
+// nothing depends on it.
 func ListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
 	suffix := "-" + NameHash(set.Namespace+"@"+set.Spec.RunnerGroup+"@"+set.Spec.GitHubConfigUrl) + "-listener"
 	return shortened(set.Name, maxName-len(suffix)) + suffix
 }
 
-// shortened returns a name of at most limit characters: itself, or its beginning with a hash of the whole.
+// shortened returns name if it has at most limit characters, else its beginning with a hash of the whole.
 func shortened(name string, limit int) string {
 	if len(name) <= limit {
 		return name
@@ -44,8 +45,8 @@ func shortened(name string, limit int) string {
 	return strings.TrimRight(name[:limit-len(hash)-1], "-.") + "-" + hash
 }
 
-// randomCharacters end a runner's name. Five of 27 make 14 million names: two of 5,000 runners would be alike in one
-// of two bursts if nobody looked.
+// randomCharacters is how many random characters a runner's name ends with. Five of 27 make 14 million names: without a check,
+// one in two bursts of 5,000 runners would have two of the same name.
 const randomCharacters = 5
 
 // RunnerName returns a new name for a runner of the set.
@@ -53,15 +54,14 @@ func RunnerName(runnerSet string) string {
 	return RunnerPrefix(runnerSet) + rand.String(randomCharacters)
 }
 
-// RunnerPrefix is what the names of the set's runners begin with, and of what is made under their names; ARC's alike.
+// RunnerPrefix returns the beginning of the names of the set's runners and of the objects named after them. ARC uses the same.
 func RunnerPrefix(runnerSet string) string {
 	const infix = "-runner-"
 	return shortened(runnerSet, maxName-len(infix)-randomCharacters) + infix
 }
 
-// Labels returns the union of the label sets, later ones winning, without the keys that start with an excluded prefix.
-// The labels by which the manager finds what is its own can be neither excluded nor overridden, so callers give them in the
-// last set.
+// Labels returns the union of the label sets without the keys that start with an excluded prefix. Later sets win. The labels by
+// which the manager finds its objects can't be excluded; so that they can't be overridden either, callers pass them last.
 func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, set := range sets {
@@ -73,7 +73,7 @@ func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]str
 	return merged
 }
 
-// Annotations returns the union of the annotation sets, later ones winning.
+// Annotations returns the union of the annotation sets. Later sets win.
 func Annotations(sets ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, set := range sets {
@@ -88,7 +88,7 @@ func ScaleSetOf(object client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName]}
 }
 
-// ScaleSetLabels mark an object as one of the scale set's, in the given role.
+// ScaleSetLabels returns the labels that mark an object as belonging to the scale set, in the given role.
 func ScaleSetLabels(set *v1alpha1.AutoscalingRunnerSet, component string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelPartOf:            v1alpha1.PartOfScaleSet,
@@ -100,8 +100,8 @@ func ScaleSetLabels(set *v1alpha1.AutoscalingRunnerSet, component string) map[st
 
 var notInLabelValue = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// LabelValue makes a text a valid label value the way ARC does: 58 characters and "-trim" where it is too long, without
-// punctuation at its ends. Characters that no label may have, which ARC leaves in, become underscores.
+// LabelValue turns a text into a valid label value as ARC does: if it is too long, 58 characters and "-trim", and no punctuation
+// at either end. Invalid characters, which ARC leaves in, become underscores.
 func LabelValue(text string) string {
 	value := notInLabelValue.ReplaceAllString(text, "_")
 	if len(value) > maxName {
@@ -110,7 +110,7 @@ func LabelValue(text string) string {
 	return strings.Trim(value, "-_.")
 }
 
-// Metadata returns labels and annotations of a ResourceMeta that may be nil.
+// Metadata returns the labels and annotations of meta, which may be nil.
 func Metadata(meta *v1alpha1.ResourceMeta) (labels, annotations map[string]string) {
 	if meta == nil {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PatchStatus writes the difference in status between before and object, and nothing where there is none. It says
-// whether it wrote. object takes the server's answer.
+// PatchStatus writes the difference in status between before and object, if there is one, and reports whether it wrote. object is
+// updated with the server's answer.
 func PatchStatus(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
 	patch, err := difference(object, before)
 	if err != nil || patch == nil {
@@ -24,8 +24,8 @@ func PatchStatus(ctx context.Context, c client.Client, object, before client.Obj
 	return true, nil
 }
 
-// Patch writes the difference in everything but status, and nothing where there is none. It reports whether it wrote.
-// object takes the server's answer.
+// Patch writes the difference in everything but status, if there is one, and reports whether it wrote. object is updated with the
+// server's answer.
 func Patch(ctx context.Context, c client.Client, object, before client.Object) (bool, error) {
 	patch, err := difference(object, before)
 	if err != nil || patch == nil {
@@ -37,7 +37,7 @@ func Patch(ctx context.Context, c client.Client, object, before client.Object) (
 	return true, nil
 }
 
-// difference returns the merge patch that makes object of before, nil where they are alike.
+// difference returns the merge patch that turns before into object, nil if they are alike.
 func difference(object, before client.Object) (client.Patch, error) {
 	data, err := client.MergeFrom(before).Data(object)
 	if err != nil {
@@ -49,8 +49,8 @@ func difference(object, before client.Object) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, data), nil
 }
 
-// AddFinalizer adds a finalizer to an object that lacks it. It is refused, and tried again by the caller, when somebody
-// changed the object meanwhile: a merge patch replaces the whole list and must not drop another's finalizer.
+// AddFinalizer adds a finalizer to an object that lacks it. It fails with a conflict, after which the caller tries again, if
+// somebody has changed the object: a merge patch replaces the whole list and must not drop somebody else's finalizer.
 func AddFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) error {
 	if slices.Contains(object.GetFinalizers(), finalizer) {
 		return nil
@@ -64,33 +64,32 @@ func AddFinalizer(ctx context.Context, c client.Client, object client.Object, fi
 	return nil
 }
 
-// RemoveFinalizers removes those of the finalizers that the object has, in one request. A finalizer is removed only
-// where it stands when the request arrives, so the listener's status patches, which change the object's resourceVersion
-// all the time, do not get in the way. An object that is gone already is no error; one that was made anew under its name
-// keeps its finalizers, and is one.
+// RemoveFinalizers removes the given finalizers in one request. Each removal is conditional on the finalizer being where it was
+// seen, not on the resourceVersion, which the listener's status patches change all the time. It succeeds if the object is gone,
+// and fails if a new object has taken its name.
 func RemoveFinalizers(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
 	return removeFinalizers(ctx, c, object, finalizers)
 }
 
-// RemoveFinalizersAndManagedFields does what RemoveFinalizers does, for an object that goes next, or is going, and that
-// nobody else writes, and drops metadata.managedFields with them. What the API server spends on a write grows with the
-// object, and without that record it compares no fields either: the deletion of a runner costs it half as much.
+// RemoveFinalizersAndManagedFields also drops metadata.managedFields, for an object that is being or about to be deleted and
+// that nobody else writes. The cost of a write grows with the object, and without that record the API server compares no fields:
+// the deletion of a runner costs it half as much.
 func RemoveFinalizersAndManagedFields(ctx context.Context, c client.Client, object client.Object, finalizers ...string) error {
 	forget := operation{Op: "add", Path: "/metadata/managedFields", Value: ClearedManagedFields()}
 	return removeFinalizers(ctx, c, object, finalizers, forget)
 }
 
-// ClearedManagedFields is what a patch sets metadata.managedFields to so that the API server forgets who wrote which field,
-// and keeps no new record until somebody applies something. One empty entry asks for that; null would change nothing.
+// ClearedManagedFields returns the value of metadata.managedFields in a patch that makes the API server forget who wrote which
+// field, and keep no new record until somebody applies something. It is a single empty entry; null would change nothing.
 func ClearedManagedFields() any { return []struct{}{{}} }
 
-// IsApplied reports whether an entry of metadata.managedFields is of server-side apply. Without that entry, what its manager
-// does not apply any more would stay.
+// IsApplied reports whether an entry of metadata.managedFields comes from server-side apply. Without such an entry, fields that
+// its manager no longer applies would stay.
 func IsApplied(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// removeFinalizers removes them and, where there are any, does what comes with it.
+// removeFinalizers removes the finalizers that the object has. If it has any, it carries out the operations in more, too.
 func removeFinalizers(ctx context.Context, c client.Client, object client.Object, finalizers []string, more ...operation) error {
 	operations := removals(object.GetFinalizers(), finalizers)
 	if len(operations) == 0 {
@@ -107,7 +106,7 @@ func removeFinalizers(ctx context.Context, c client.Client, object client.Object
 	return nil
 }
 
-// UIDPrecondition makes a deletion fail unless it meets this very object: one that was made anew under its name stays.
+// UIDPrecondition makes a deletion fail unless it meets this very object: one that was recreated under its name stays.
 func UIDPrecondition(object client.Object) client.Preconditions {
 	return client.Preconditions{UID: new(object.GetUID())}
 }
@@ -119,8 +118,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// removals returns the steps of a JSON patch that removes unwanted from have, each preceded by a test that it still
-// stands where it was seen. They work from the end, so that positions stay right.
+// removals returns the operations that remove unwanted from have, each preceded by a test that the finalizer is still where it was
+// seen. They work from the end, so that positions stay valid.
 func removals(have, unwanted []string) []operation {
 	var operations []operation
 	for i, finalizer := range slices.Backward(have) {

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// LivePod returns a pod as the API server has it now, by way of its status, and nil where that pod is gone. It is for what
-// can't be undone and would be wrong if the cache were late. Forbidden is what a Role without get on pods/status answers,
-// and any Role that Helm has just taken away: then the cache's word, known, is all there is.
+// LivePod reads the pod from the API server, through its status subresource, and returns nil if that very pod is gone. Use it
+// before an irreversible step that a stale cache could get wrong. If reading is forbidden (the Role lacks get on pods/status, or
+// Helm has just deleted it), it returns known, the cached pod.
 func LivePod(ctx context.Context, c client.SubResourceClientConstructor, known *corev1.Pod) (*corev1.Pod, error) {
 	live := &corev1.Pod{}
 	switch err := c.SubResource("status").Get(ctx, known, live); {
@@ -30,7 +30,7 @@ func LivePod(ctx context.Context, c client.SubResourceClientConstructor, known *
 	}
 }
 
-// Container returns a container of a pod by its name, nil when there is none.
+// Container returns the container of a pod by its name, nil if there is none.
 func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	if i < 0 {
@@ -39,7 +39,7 @@ func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	return &spec.Containers[i]
 }
 
-// Image returns the image of a container for a message, also when there is no such container.
+// Image returns the image of a container for a message, "(none)" if there is no such container.
 func Image(spec *corev1.PodSpec, name string) string {
 	if container := Container(spec, name); container != nil {
 		return container.Image
@@ -47,8 +47,8 @@ func Image(spec *corev1.PodSpec, name string) string {
 	return "(none)"
 }
 
-// ContainerStatus returns what the kubelet says of a container, nil when it has said nothing yet. Pods are looked at
-// with every event, so nothing is copied.
+// ContainerStatus returns what the kubelet reports about a container, nil if it hasn't reported yet. Nothing is copied, because
+// every event of a pod leads here.
 func ContainerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
 		if pod.Status.ContainerStatuses[i].Name == name {
@@ -58,7 +58,7 @@ func ContainerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// PodCondition returns a pod's condition, nil when it has none of the type.
+// PodCondition returns a pod's condition, nil if it has none of the type.
 func PodCondition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == about {
@@ -68,19 +68,19 @@ func PodCondition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCon
 	return nil
 }
 
-// GracePeriod returns how long a pod that is being deleted was given to end, zero where none was. It began at deletionTimestamp
-// minus that.
+// GracePeriod returns the grace period of a pod that is being deleted, zero if it has none. The deletion began that long before
+// deletionTimestamp.
 func GracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }
 
-// WhyTerminating returns what keeps a pod that is being deleted and should have been gone at due, and what to do about it.
+// WhyTerminating says why a pod that is being deleted is not gone, although it was due to be, and what to do about it.
 func WhyTerminating(pod string, due time.Time, finalizers []string) string {
 	since := due.UTC().Format(time.RFC3339)
 	if len(finalizers) == 0 {
-		return fmt.Sprintf("the pod %s should have been gone at %s: delete it with --force if its node is gone", pod, since)
+		return fmt.Sprintf("pod %s should have been gone by %s: delete it with --force if its node is gone", pod, since)
 	}
-	return fmt.Sprintf("the pod %s should have been gone at %s, but its finalizers %s keep it: "+
-		"see why nobody removes them; where whoever added them is gone, remove them from the pod's metadata",
+	return fmt.Sprintf("pod %s should have been gone by %s, but its finalizers %s keep it: "+
+		"find out why nobody removes them; if the controller that added them no longer exists, remove them from the pod's metadata",
 		pod, since, strings.Join(finalizers, ", "))
 }

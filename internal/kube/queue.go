@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// firstPause doubles with every failed pass up to longestPause. The default of the library ends at 17 minutes, long
-	// after whatever kept a pass from succeeding has ended.
+	// firstPause doubles with every failed pass up to longestPause. The library's default goes up to 17 minutes, long after
+	// the cause of the failures has ended.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 30 * time.Second
 )
 
-// backOff returns the pauses between failing passes of one object.
+// backOff returns a rate limiter with the pauses between failing passes of one object.
 func backOff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
 }
@@ -28,15 +28,15 @@ func ControllerOptions(workers int) controller.Options {
 	return controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue, RateLimiter: backOff()}
 }
 
-// Waker brings objects back to their controller from outside a pass, such as from the end of a call to GitHub. It is a
-// source for one controller; before that has started there is nothing to wake, for it begins with all objects. Unlike a
-// channel it never blocks, whoever has stopped listening.
+// Waker requeues objects from outside a pass, such as at the end of a call to GitHub. It is a source for one controller. Before
+// that controller has started there is nothing to wake, because it begins with all objects. Unlike a channel it never blocks,
+// even if nobody listens any more.
 type Waker struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// Start takes the controller's queue. It implements controller-runtime's Source.
+// Start stores the controller's queue. It implements controller-runtime's Source.
 func (w *Waker) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

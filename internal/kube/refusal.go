@@ -6,8 +6,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Refusal returns the message of a request that the API server rejects and will reject again, so that what runs is not what
-// the spec asks for. It is empty where failure, the error of the pass, passes by itself. A pass that was cut short before it
+// Refusal returns a message if the API server rejects a request and will reject it again, so that the object can't become what its
+// spec asks for. The message is empty if failure, the error of the pass, will pass by itself. A pass that was cut short before it
 // came to the rejected request keeps the message of the previous condition.
 func Refusal(failure error, cutShort bool, previous *metav1.Condition) string {
 	switch {

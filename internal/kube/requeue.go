@@ -8,13 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// behindPause is what a cache needs to catch up, with plenty to spare.
+// behindPause is more than enough for a cache to catch up.
 const behindPause = time.Second
 
-// Requeue collects when a pass wants to be repeated. The zero value is never.
+// Requeue collects when the object is to be reconciled again. The zero value means never.
 type Requeue struct{ after time.Duration }
 
-// After asks for another pass, which comes at the earliest of all times asked for.
+// After asks for another pass. It comes at the earliest of all times asked for.
 func (r *Requeue) After(d time.Duration) {
 	d = max(d, time.Millisecond) // zero would mean never
 	if r.after == 0 || d < r.after {
@@ -22,8 +22,7 @@ func (r *Requeue) After(d time.Duration) {
 	}
 }
 
-// RequeueAt returns a result that reconciles the object again at the given time, at once if that has passed. Zero means
-// never.
+// RequeueAt returns a result that reconciles the object again at the given moment, or at once if that has passed. Zero means never.
 func RequeueAt(moment, now time.Time) reconcile.Result {
 	var requeue Requeue
 	if !moment.IsZero() {
@@ -32,9 +31,9 @@ func RequeueAt(moment, now time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: requeue.after}
 }
 
-// Result ends the pass. A request that was refused because the cache was behind is repeated quietly. One that was
-// refused because its namespace is being deleted is not repeated at all: it would be refused again, and the deletion of
-// what is there brings events of its own.
+// Result returns the result of the pass. A request that was refused because the cache was behind is repeated without an error. A
+// request that was refused because its namespace is being deleted is not repeated: it would be refused again, and the deletion of
+// the namespace's objects brings events of its own.
 func (r *Requeue) Result(err error) (reconcile.Result, error) {
 	switch {
 	case err == nil:
@@ -52,5 +51,5 @@ func IsNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// IsBehind reports whether a request was refused because it was made from an old state.
+// IsBehind reports whether a request was refused because it was based on an old state.
 func IsBehind(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newQueue returns controller-runtime's priority queue in a form that lets go of its workers when it is shut down. As of
-// v0.24 it may hand out a request just then, to a worker that has left, and wait for it forever with its locks held
-// (kubernetes-sigs/controller-runtime#3538): a manager that was told to stop did so 8 s late and with an error, and its
-// successor waited for the Lease as long. This file goes when the module is v0.25 or later.
+// newQueue returns controller-runtime's priority queue, wrapped so that it releases its workers when it is shut down. As of v0.24
+// it may hand out a request at that moment, to a worker that has left, and wait for it forever with its locks held
+// (kubernetes-sigs/controller-runtime#3538): a manager that was asked to stop did so 8 s late and with an error, and its
+// successor waited as long for the Lease. Delete this file when the module is at v0.25 or later.
 func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return &stopQueue{
 		queue: priorityqueue.New(controller, func(o *priorityqueue.Opts[reconcile.Request]) {
@@ -25,23 +25,23 @@ func newQueue(controller string, rateLimiter workqueue.TypedRateLimiter[reconcil
 
 type queue = priorityqueue.PriorityQueue[reconcile.Request]
 
-// stopQueue shuts the queue in it down only when none of its own callers can be held up by that any more.
+// stopQueue shuts down the queue that it wraps only when none of its callers can be blocked by that any more.
 type stopQueue struct {
 	queue
 	stop    sync.Once
 	stopped chan struct{}
-	// returning is held for reading by workers that return a request, and for writing once by ShutDown.
+	// returning is held for reading by workers that return a request, and once for writing by ShutDown.
 	returning sync.RWMutex
 }
 
-// handout is what the queue gave to a worker.
+// handout is what the queue hands to a worker.
 type handout struct {
 	request  reconcile.Request
 	priority int
 	shutdown bool
 }
 
-// GetWithPriority waits for a request in a goroutine of its own, which may be left behind.
+// GetWithPriority waits for a request in a goroutine of its own, which a shutdown leaves behind.
 func (q *stopQueue) GetWithPriority() (request reconcile.Request, priority int, shutdown bool) {
 	if q.ShuttingDown() {
 		return reconcile.Request{}, 0, true
@@ -85,7 +85,7 @@ func (q *stopQueue) ShuttingDown() bool {
 	}
 }
 
-// ShutDown lets all workers go, and then ends the queue.
+// ShutDown releases all workers, and then shuts down the wrapped queue.
 func (q *stopQueue) ShutDown() {
 	q.stop.Do(func() {
 		close(q.stopped)
@@ -95,5 +95,5 @@ func (q *stopQueue) ShutDown() {
 	})
 }
 
-// ShutDownWithDrain is ShutDown, as in the queue itself: controllers don't drain.
+// ShutDownWithDrain is the same as ShutDown, as in the wrapped queue: controllers don't drain.
 func (q *stopQueue) ShutDownWithDrain() { q.ShutDown() }

@@ -10,7 +10,7 @@ func LaterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// EarlierOf returns the earlier of two moments, of which zero is never.
+// EarlierOf returns the earlier of two moments. Zero means never.
 func EarlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -18,7 +18,7 @@ func EarlierOf(a, b time.Time) time.Time {
 	return a
 }
 
-// SetIfZero sets a time that is not set yet, and reports whether it did.
+// SetIfZero sets a time unless it is set already, and reports whether it did.
 func SetIfZero(t *time.Time, now time.Time) bool {
 	if !t.IsZero() {
 		return false
@@ -32,6 +32,6 @@ func ExponentialBackoff(first, longest time.Duration, failures int) time.Duratio
 	if failures <= 0 {
 		return 0
 	}
-	const doublings = 20 // a million times a minute is 2⁵⁶ ns: it fits
+	const doublings = 20 // a minute, doubled 20 times, is 2⁵⁶ ns, which fits
 	return min(first<<min(failures-1, doublings), longest)
 }
