@@ -8,22 +8,22 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Call is what is known of the last call for a key.
+// Call is the state of the last call for a key.
 type Call[R any] struct {
-	// Result and Err are what the call returned; they are zero while it is under way.
+	// Result and Err are what the call returned, zero while it is in progress.
 	Result R
 	Err    error
-	// Started is when it was asked for and Finished when it returned, zero while it is under way or waits for its turn.
+	// Started is when the call was requested. Finished is when it returned, zero while it is in progress or waits for its turn.
 	Started, Finished time.Time
-	// Failures counts the failed calls since the last good one, this one included.
+	// Failures counts the failed calls since the last successful one, including this one.
 	Failures int
 }
 
-// Running reports whether the call was asked for and has not returned yet.
+// Running reports whether the call was requested and has not returned yet.
 func (c Call[R]) Running() bool { return !c.Started.IsZero() && c.Finished.IsZero() }
 
-// Calls remembers, by key, the calls that reconcilers asked for and how they ended. It is memory only: after a restart
-// nothing is known and everything is asked again, so every call must be safe to repeat.
+// Calls remembers, by key, the calls that reconcilers requested and how they ended. It is kept only in memory: after a restart
+// everything is requested again, so every call must be safe to repeat.
 type Calls[K comparable, R any] struct {
 	pool  *Pool
 	clock clock.PassiveClock
@@ -33,14 +33,14 @@ type Calls[K comparable, R any] struct {
 	calls map[K]*Call[R]
 }
 
-// NewCalls returns an empty memory of calls that run in the pool. After each call done is told its key; a controller
-// reconciles the object again there. done must not block.
+// NewCalls returns an empty memory of calls that run in the pool. After each call, done is called with its key, so that the
+// controller reconciles the object again. done must not block.
 func NewCalls[K comparable, R any](pool *Pool, clk clock.PassiveClock, done func(K)) *Calls[K, R] {
 	return &Calls[K, R]{pool: pool, clock: clk, done: done, calls: map[K]*Call[R]{}}
 }
 
-// Go asks for a call in the name of a group (a scale set). It returns false, and asks for nothing, while one for the
-// same key is under way.
+// Go requests a call on behalf of a group (a scale set). While a call for the same key is in progress, it requests nothing and
+// returns false.
 func (c *Calls[K, R]) Go(group string, key K, call func(context.Context) (R, error)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *Calls[K, R]) Go(group string, key K, call func(context.Context) (R, err
 	return true
 }
 
-// finish notes how a call ended. A call that was forgotten meanwhile is no longer in the map, so nobody sees the note.
+// finish records how a call ended. A call that was forgotten in the meantime is no longer in the map, so nobody sees the record.
 func (c *Calls[K, R]) finish(call *Call[R], result R, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Calls[K, R]) Last(key K) (Call[R], bool) {
 	return Call[R]{}, false
 }
 
-// Forget drops what is known for the key, which must be done when its object is gone. A call under way goes on; its
+// Forget drops what is remembered for the key, which must be done when its object is gone. A call in progress continues, but its
 // result is not kept.
 func (c *Calls[K, R]) Forget(key K) {
 	c.mu.Lock()

@@ -1,9 +1,9 @@
-// Package pool runs slow calls away from the reconcile workers: bounded for the whole process, fair between scale sets,
-// at most one call for a key at a time.
+// Package pool runs slow calls outside of the reconcile workers: with a limit for the whole process, fair between scale sets,
+// and at most one call per key at a time.
 //
-// A reconciler that needs something from GitHub asks for it here and returns; when the call has ended the object is
-// reconciled again and finds the answer (see Calls). So neither a worker nor a lock is ever held across a call that
-// another scale set could have to wait for.
+// A reconciler that needs something from GitHub requests a call here and returns. When the call has ended, the object is
+// reconciled again and finds the answer (see Calls). So neither a worker nor a lock is ever held across a call that another
+// scale set might have to wait for.
 package pool
 
 import (
@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// Limit is how many calls one manager has in flight, or up to twice that where many are another set's (see mayStart). With
-	// GitHub's 0.3–0.7 s for a JIT config it makes 180–430 registrations a second, more than an API server takes on two cores,
-	// and stays far below what a host would have to open connections for.
+	// Limit is how many calls one manager has in flight, or up to twice as many if other sets' calls came first (see mayStart).
+	// With GitHub's 0.3–0.7 s for a JIT config that makes 180–430 registrations a second, more than an API server on two cores
+	// can handle, and it is far below the number of connections that would strain a host.
 	Limit = 128
 
-	// slowAfter is how long a call may take before its place is given to another: calls to a GitHub that hangs run into
-	// their 30 s deadline, and must not keep other scale sets waiting until then. It is twice the slowest ordinary call.
+	// slowAfter is how long a call may take before its place is given to another. If GitHub hangs, calls run into their 30 s
+	// deadline, and other scale sets must not wait until then. It is twice the slowest ordinary call.
 	slowAfter = 2 * time.Second
 )
 
@@ -33,9 +33,9 @@ type Pool struct {
 	mu      sync.Mutex
 	ctx     context.Context
 	running int            // places taken (see mayStart)
-	groups  map[string]int // tasks of a group in flight, slow ones included, at most limit
+	groups  map[string]int // tasks of a group in flight, including slow ones, at most limit
 	waiting map[string][]task
-	order   []string // groups with waiting tasks, the next in turn first
+	order   []string // groups with waiting tasks, the one whose turn is next first
 	active  sync.WaitGroup
 }
 
@@ -44,13 +44,13 @@ type task struct {
 	run   func(context.Context)
 }
 
-// New returns a pool that has limit tasks in flight, or more while groups that came first have most of them. Tasks wait until
-// Start is called.
+// New returns a pool that runs limit tasks at a time, or more while most of them belong to groups that came first. Tasks wait
+// until Start is called.
 func New(limit int, clk clock.WithDelayedExecution) *Pool {
 	return &Pool{limit: limit, clock: clk, groups: map[string]int{}, waiting: map[string][]task{}}
 }
 
-// Start runs tasks until the context ends, then waits for those in flight, whose own context has ended too.
+// Start runs tasks until the context ends, then waits for the tasks in flight, whose own context has ended too.
 // It implements controller-runtime's Runnable.
 func (p *Pool) Start(ctx context.Context) error {
 	p.mu.Lock()
@@ -59,14 +59,14 @@ func (p *Pool) Start(ctx context.Context) error {
 	p.mu.Unlock()
 	<-ctx.Done()
 	p.mu.Lock()
-	p.ctx = nil // nothing starts any more, so nothing joins those that are waited for
+	p.ctx = nil // no task starts any more, so Wait has nothing to race with
 	p.mu.Unlock()
 	p.active.Wait()
 	return nil
 }
 
-// Go queues a task in the name of a group, which is a scale set. Groups take turns, so that one with a thousand tasks
-// does not keep another's first one waiting. It never blocks.
+// Go queues a task on behalf of a group, which is a scale set. Groups take turns, so a group with a thousand tasks does not delay
+// another group's first one. Go never blocks.
 func (p *Pool) Go(group string, run func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,15 +77,15 @@ func (p *Pool) Go(group string, run func(context.Context)) {
 	p.dispatch()
 }
 
-// Waiting reports whether tasks wait: the group's own for whatever reason, or others' for a place. A group that has as many in
-// flight as it may, while places are free, waits for nobody but itself: its calls hang, which is no reason for another to wait.
+// Waiting reports whether tasks wait: the group's own, for any reason, or those of others, for a place. If places are free, a group
+// that waits has as many tasks in flight as it may have: its calls hang, which doesn't make other groups wait.
 func (p *Pool) Waiting(group string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.waiting[group]) > 0 || p.running >= p.limit && len(p.order) > 0
 }
 
-// dispatch starts what may start, in turn. The caller holds the lock.
+// dispatch starts the tasks that may start, by turns. The caller holds the lock.
 func (p *Pool) dispatch() {
 	if p.ctx == nil {
 		return
@@ -104,7 +104,7 @@ func (p *Pool) dispatch() {
 	}
 }
 
-// evenShare is how many tasks a group has in flight when all that have any get the same, but one at least.
+// evenShare returns how many tasks each group may have in flight if all groups with tasks get the same number, at least one.
 func (p *Pool) evenShare() int {
 	groups := len(p.groups)
 	for _, group := range p.order {
@@ -115,14 +115,15 @@ func (p *Pool) evenShare() int {
 	return max(1, p.limit/max(1, groups))
 }
 
-// mayStart: places are for whoever comes first, but a group that has less than its share doesn't wait until one is free, as the
-// tasks that came first may all be calls to a GitHub that hangs. That makes at most twice the limit, for moments.
+// mayStart reports whether a group may start a task. Places go to the groups that come first, but a group with less than its share
+// doesn't wait for a free place, because the tasks that came first may all be calls to a GitHub that hangs. So for moments there
+// can be up to twice the limit.
 func (p *Pool) mayStart(group string, share int) bool {
 	inFlight := p.groups[group]
 	return p.running < p.limit && inFlight < p.limit || p.running < 2*p.limit && inFlight < share
 }
 
-// take removes the group's first task and puts the group at the end of the turn if it has more.
+// take removes the group's first task, and moves the group to the end of the order if it has more.
 func (p *Pool) take(group string) task {
 	queue := p.waiting[group]
 	next := queue[0]
@@ -160,7 +161,7 @@ func (p *Pool) finish(group string, place *place) {
 	p.dispatch()
 }
 
-// place is one of the pool's places. It is given back when its task ends or turns out to be slow, whichever is first.
+// place is one of the pool's places. It is given back when its task ends or proves slow, whichever comes first.
 type place struct {
 	pool *Pool
 	once sync.Once

@@ -1,5 +1,5 @@
 // Package removals remembers which registrations GitHub has removed. The EphemeralRunnerSet's controller asks GitHub to remove
-// surplus runners, the EphemeralRunner's controller finishes them: what the one has learned here, the other need not ask again.
+// surplus runners, and the EphemeralRunner's controller finalizes them: what one has learned, the other needn't ask again.
 package removals
 
 import (
@@ -10,17 +10,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// rememberedFor is how long it is remembered that a registration was removed. The runner's object is deleted within a second
-// of it.
+// rememberedFor is how long a removal is remembered. The runner's object is deleted within a second after it.
 const rememberedFor = 5 * time.Minute
 
-// Memory remembers which registrations GitHub has removed because one controller asked, so that another need not ask
-// again. It is memory only: what is forgotten is asked about once more. A nil Memory remembers nothing.
+// Memory remembers which registrations GitHub has removed. It is lost in a restart: then GitHub is asked once more. A nil Memory
+// remembers nothing.
 type Memory struct {
 	removed *cache.Expiring
 }
 
-// removal names a registration by its id on GitHub and the runner that had it, for ids of two servers may be alike.
+// removal identifies a registration by its id on GitHub and the runner that had it, because two servers may use the same id.
 type removal struct {
 	runner types.UID
 	id     int
@@ -36,7 +35,7 @@ func (m *Memory) Note(runner types.UID, id int) {
 	}
 }
 
-// Has reports whether that is remembered.
+// Has reports whether GitHub is known to have removed the registration of a runner object.
 func (m *Memory) Has(runner types.UID, id int) bool {
 	if m == nil {
 		return false

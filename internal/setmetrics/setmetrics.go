@@ -1,6 +1,6 @@
-// Package setmetrics makes the manager's metrics that have series for every scale set, and ends them with the set. Several
-// controllers measure, but only one sees a set go; without a common list the others would keep series of sets that are
-// long gone, and their alerts.
+// Package setmetrics creates the manager's metrics that have series for every scale set, and deletes the series with the set.
+// Several controllers measure, but only one notices that a set is gone. Without a common list the others would keep the series
+// of deleted sets, and the alerts on them.
 package setmetrics
 
 import (
@@ -17,11 +17,11 @@ const (
 	labelNamespace = "namespace"
 )
 
-// StartupBuckets are seconds. They tell a pod on a node that is there and has the image (seconds) from a pull of the image
-// (tens) and from a new node (minutes). Nine and +Inf: ten.
+// StartupBuckets are in seconds. They distinguish pods on a node that has the image (seconds) from pods whose image is pulled (tens
+// of seconds) and pods that need a new node (minutes). With +Inf there are ten.
 var StartupBuckets = []float64{1, 2.5, 5, 10, 20, 40, 80, 160, 640}
 
-// vector is what the metrics have in common.
+// vector is what the types of metrics have in common.
 type vector interface {
 	prometheus.Collector
 	DeletePartialMatch(prometheus.Labels) int
@@ -32,18 +32,18 @@ var (
 	vectors []vector
 )
 
-// Gauge registers a gauge gha_controller_<name> with the labels name and namespace of a scale set, and more of its own.
-// Like the two below it panics when the name is taken: names are constants.
+// Gauge registers a gauge gha_controller_<name> with the labels name and namespace of a scale set, followed by its own. Like
+// Counter and Histogram it panics if the name is taken, which can't depend on input because names are constants.
 func Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return keep(prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, all(labels)))
 }
 
-// Counter registers a counter.
+// Counter registers a counter like Gauge does.
 func Counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return keep(prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, all(labels)))
 }
 
-// Histogram registers a histogram with the given buckets.
+// Histogram registers a histogram like Gauge does, with the given buckets.
 func Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return keep(prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, all(labels)))
 }
@@ -60,7 +60,7 @@ func keep[V vector](v V) V {
 	return v
 }
 
-// Delete ends all series of a scale set that is gone.
+// Delete deletes all series of a scale set that is gone.
 func Delete(set types.NamespacedName) {
 	mu.Lock()
 	defer mu.Unlock()

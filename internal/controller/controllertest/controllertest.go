@@ -1,5 +1,5 @@
-// Package controllertest has what the tests of all controllers share: time that passes only when everything waits, a running
-// pool, passes that must not fail, and reads from a fake API server and a fake recorder of Events. Only tests import it.
+// Package controllertest has what the tests of all controllers share: a bubble whose clock advances only when everything is
+// idle, a running pool, reconciles that must succeed, and helpers that read a fake API server and a fake EventRecorder.
 package controllertest
 
 import (
@@ -24,7 +24,7 @@ import (
 // maxConcurrentCalls is large enough for calls to run in parallel and small enough for some to wait.
 const maxConcurrentCalls = 4
 
-// InBubble runs a test in a bubble of testing/synctest, with a pool that runs as long as the test.
+// InBubble runs a test in a bubble of testing/synctest, with a pool that runs for as long as the test.
 func InBubble(t *testing.T, test func(t *testing.T, workers *pool.Pool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func InBubble(t *testing.T, test func(t *testing.T, workers *pool.Pool)) {
 	})
 }
 
-// Reconcile runs one pass, which must not fail.
+// Reconcile runs one pass, which must succeed.
 func Reconcile(t testing.TB, controller reconcile.Reconciler, object client.ObjectKey) reconcile.Result {
 	t.Helper()
 	result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: object})
@@ -47,7 +47,7 @@ func Reconcile(t testing.TB, controller reconcile.Reconciler, object client.Obje
 	return result
 }
 
-// Elapse lets time pass in a bubble, and then waits for everything that was due by then.
+// Elapse lets time pass in a bubble, then waits until everything that was due by then has run.
 func Elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -63,7 +63,7 @@ func Create(t testing.TB, c client.Writer, objects ...client.Object) {
 	}
 }
 
-// Read reads into an object and reports whether it exists.
+// Read reads an object and reports whether it exists.
 func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Object) bool {
 	t.Helper()
 	err := c.Get(t.Context(), key, object)
@@ -86,7 +86,7 @@ func Events(recorder *events.FakeRecorder) []string {
 	}
 }
 
-// CountEvents counts the Events with a reason among those recorded since the last call, and drops the others.
+// CountEvents counts the Events with a reason that were recorded since the last call, and drops all others.
 func CountEvents(recorder *events.FakeRecorder, reason string) int {
 	count := 0
 	for _, event := range Events(recorder) {
@@ -97,7 +97,7 @@ func CountEvents(recorder *events.FakeRecorder, reason string) int {
 	return count
 }
 
-// WantCondition fails unless the conditions have the named one with this status and reason.
+// WantCondition fails the test unless there is a condition of the type with this status and reason.
 func WantCondition(t testing.TB, conditions []metav1.Condition, about string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	found := meta.FindStatusCondition(conditions, about)

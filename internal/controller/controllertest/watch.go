@@ -13,16 +13,16 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// RunnerWatch replaces the watch of runners for a controller that is not run by a manager.
+// RunnerWatch replaces the watch of runners of a controller that no manager runs.
 type RunnerWatch struct {
-	// Handler is the controller's.
+	// Handler is the controller's event handler.
 	Handler handler.EventHandler
 
 	shown map[client.ObjectKey]*v1alpha1.EphemeralRunner
 }
 
-// Show calls the handler with the differences between these runners and those of the last call, and returns the requests that
-// it enqueues.
+// Show calls the handler with the differences between these runners and the runners of the last call, and returns the requests
+// that it enqueues.
 func (w *RunnerWatch) Show(ctx context.Context, runners []v1alpha1.EphemeralRunner) []reconcile.Request {
 	queue := &Queue{}
 	former := w.shown

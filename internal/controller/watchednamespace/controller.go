@@ -34,20 +34,20 @@ func Selector(managerNamespace string) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{v1alpha1.LabelComponent: component, labelNamespace: managerNamespace})
 }
 
-// Options of a Controller. All are needed.
+// Options of a Controller. All are required.
 type Options struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
 	// Bindings has the RoleBindings that Selector selects in the watched namespace, and nothing else.
 	Bindings cache.Cache
-	// Namespace is the one that the manager watches.
+	// Namespace is the namespace that the manager watches.
 	Namespace string
 }
 
-// Controller reconciles the namespace: there is one request, however many runners there are.
+// Controller reconciles the namespace: there is a single request, however many runners there are.
 type Controller struct{ options Options }
 
-// NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
+// NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
 func NewController(options Options) *Controller { return &Controller{options: options} }
 
 // SetupWithManager registers the controller and its watches.
@@ -68,15 +68,15 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Complete(c)
 }
 
-// createAndDelete lets the events pass that matter here: an object is there, or is gone.
+// createAndDelete passes only the events that matter here: an object appears, or is gone.
 var createAndDelete = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
 func (c *Controller) requests() []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: c.options.Namespace}}}
 }
 
-// Reconcile keeps the finalizer on the RoleBinding while it is needed. There is nothing to do without a RoleBinding: earlier
-// charts, and rbac.clusterRoles=false, create none.
+// Reconcile keeps the finalizer on the RoleBinding while it is needed. Without a RoleBinding there is nothing to do: earlier charts
+// don't create it, nor do current ones with rbac.clusterRoles=false.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	bindings := &rbacv1.RoleBindingList{}
 	if err := c.options.Bindings.List(ctx, bindings); err != nil {
@@ -95,8 +95,8 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return requeue.Result(err)
 }
 
-// inhabited reports whether the namespace has scale sets, runner sets or runners. It lists sets first, because with one there is
-// no need to list runners. Without deep copies a list costs the same however many objects there are, but for their pointers.
+// inhabited reports whether the namespace has scale sets, runner sets or runners. It lists sets first, because if there is one,
+// runners needn't be listed. Without deep copies the cost of a list hardly grows with the number of objects.
 func (c *Controller) inhabited(ctx context.Context) (bool, error) {
 	for _, list := range []client.ObjectList{
 		&v1alpha1.AutoscalingRunnerSetList{}, &v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{},
@@ -112,7 +112,7 @@ func (c *Controller) inhabited(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// apply takes the step that the RoleBinding needs, and succeeds where it is gone.
+// apply takes the step that the RoleBinding needs. It succeeds if the RoleBinding is gone.
 func (c *Controller) apply(ctx context.Context, binding *rbacv1.RoleBinding, inhabited bool) error {
 	var err error
 	switch decide(binding, inhabited) {
@@ -125,7 +125,7 @@ func (c *Controller) apply(ctx context.Context, binding *rbacv1.RoleBinding, inh
 	case client.IgnoreNotFound(err) == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("RoleBinding %s/%s: %w; helm upgrade the controller's release, whose ClusterRole of the same name allows it",
+		return fmt.Errorf("RoleBinding %s/%s: %w; helm upgrade the controller's release: its ClusterRole of the same name allows this",
 			binding.Namespace, binding.Name, err)
 	default:
 		return fmt.Errorf("RoleBinding %s/%s: %w", binding.Namespace, binding.Name, err)

@@ -18,8 +18,8 @@ const (
 	stepRelease
 )
 
-// decide returns what to do with a RoleBinding when the namespace is inhabited or isn't. No finalizer can be added to an object
-// that is being deleted.
+// decide returns what to do with a RoleBinding, depending on whether the namespace is inhabited. No finalizer can be added to an
+// object that is being deleted.
 func decide(binding *rbacv1.RoleBinding, inhabited bool) step {
 	held := slices.Contains(binding.Finalizers, finalizer)
 	switch {
