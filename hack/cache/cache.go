@@ -1,5 +1,5 @@
-// Package cache says where the tools under hack keep what is expensive to make: outside of the tree, so that a clean clone
-// finds what another one built. hack/kubernetes.sh follows the same rule.
+// Package cache says where the tools under hack keep expensive results: outside the source tree, so that a clean clone reuses
+// them. hack/kubernetes.sh follows the same rule.
 package cache
 
 import (
@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Dir returns the directory that elements name inside of the cache: below HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else
-// ~/.cache/harrier. It is made if it is missing, readable by its owner only, because certificates end up below it.
+// Dir returns the directory named by elements inside the cache: below HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else
+// ~/.cache/harrier. It creates the directory if needed, readable only by its owner, because certificates are kept there.
 func Dir(elements ...string) (string, error) {
 	root := os.Getenv("HARRIER_CACHE")
 	if root == "" {

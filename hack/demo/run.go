@@ -170,7 +170,7 @@ func (d *demo) uninstall(ctx context.Context) error {
 	if err := d.site.Uninstall(ctx, site.ControllerName, site.SystemNamespace); err != nil {
 		return err
 	}
-	return d.site.AwaitNothing(ctx, d.observer.client, site.SystemNamespace, runnerNamespace)
+	return d.site.AwaitUninstalled(ctx, d.observer.client, site.SystemNamespace, runnerNamespace)
 }
 
 // close removes the site, or lets go of it when it is to stay. It works after an interruption, with deadlines of its own.

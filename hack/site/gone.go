@@ -18,8 +18,8 @@ func (s *Site) AwaitNoScaleSets(ctx context.Context, c client.Client) error {
 	})
 }
 
-// AwaitNothing waits until neither GitHub nor the cluster has anything of the product any more.
-func (s *Site) AwaitNothing(ctx context.Context, c client.Client, namespaces ...string) error {
+// AwaitUninstalled waits until neither GitHub nor the cluster has anything of the product any more.
+func (s *Site) AwaitUninstalled(ctx context.Context, c client.Client, namespaces ...string) error {
 	return s.Await(ctx, "everything to be gone", UninstallLimit, func() (string, error) {
 		snapshot, err := s.Control.Snapshot(ctx)
 		if err != nil {

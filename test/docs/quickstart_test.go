@@ -33,7 +33,7 @@ func TestQuickstart(t *testing.T) {
 	n.look()
 	r.EndJobs(ids)
 	n.run(blocks[last])
-	r.AwaitNothing()
+	r.AwaitUninstalled()
 }
 
 // newcomer types what the documentation says, with the names of a rig.

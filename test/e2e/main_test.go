@@ -71,7 +71,7 @@ func runAll(m *testing.M) (code int, err error) {
 	if err := place.Uninstall(ctx, site.ControllerName, site.SystemNamespace); err != nil {
 		return 1, err
 	}
-	return code, place.AwaitNothing(ctx, kube, site.SystemNamespace)
+	return code, place.AwaitUninstalled(ctx, kube, site.SystemNamespace)
 }
 
 // podSecurity is the label by which a namespace says what its pods must satisfy.

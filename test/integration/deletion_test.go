@@ -36,7 +36,7 @@ func TestUninstallScaleSet(t *testing.T) {
 	r.UninstallSet(rig.DefaultSet)
 	g.Eventually(func() []int { idle, busy := online(r); return []int{idle, busy} }, rig.Patience).Should(gomega.Equal([]int{0, 1}))
 	r.EndJobs(ids)
-	r.AwaitNothing()
+	r.AwaitUninstalled()
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
 		t.Error(anomalies)
 	}
@@ -52,7 +52,7 @@ func TestUninstallOfAnIdleScaleSet(t *testing.T) {
 	awaitIdle(t, r, 3)
 	began := time.Now()
 	r.UninstallSet(rig.DefaultSet)
-	r.AwaitNothing()
+	r.AwaitUninstalled()
 	if took := time.Since(began); took > uninstalledWithin {
 		t.Errorf("it took %s", took)
 	}

@@ -35,7 +35,7 @@ func TestSingleNamespace(t *testing.T) {
 	r.AwaitQuiet()
 	checkRequests(t, r, 3)
 	r.UninstallSet(rig.DefaultSet)
-	r.AwaitNothing()
+	r.AwaitUninstalled()
 
 	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger); err != nil {
 		t.Fatal(err)

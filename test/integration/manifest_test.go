@@ -24,7 +24,7 @@ func TestPlainManifest(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	r.UninstallSet(rig.DefaultSet) // its Role would do for the other set as well
-	r.AwaitNothing()
+	r.AwaitUninstalled()
 	set := manifest(r, r.RunnerNamespace, name)
 	create(t, r, credentialSecret(r.RunnerNamespace), set)
 	g.Eventually(func() string { return readyCondition(t, r, name).Message }, rig.Patience).

@@ -21,7 +21,7 @@ func TestTakesOverFromARC(t *testing.T) {
 	g := gomega.NewWithT(t)
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	r.UninstallSet(rig.DefaultSet)
-	r.AwaitNothing()
+	r.AwaitUninstalled()
 	r.StopManager()
 	set, err := arc.Register(t.Context(), arc.Place{
 		System: r.SystemNamespace, Runners: r.RunnerNamespace, Account: rig.ControllerAccount, URL: r.GitHubURL + "/org", Token: rig.PAT,

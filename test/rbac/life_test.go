@@ -285,7 +285,7 @@ func (l *life) end() {
 	for _, set := range []string{rig.DefaultSet, trusting, hooked, late, mistyped, vaulted} {
 		l.rig.UninstallSet(set)
 	}
-	l.rig.AwaitNothing()
+	l.rig.AwaitUninstalled()
 	if err := l.rig.UninstallController(); err != nil {
 		l.Fatal(err)
 	}

@@ -23,17 +23,17 @@ func newHelm(t testing.TB, kubeconfig string) helm {
 	return helm{program: kubernetesProgram(t, "helm"), kubeconfig: kubeconfig}
 }
 
-// Kubectl runs kubectl as the cluster's administrator and returns what it writes. It fails with what kubectl says.
+// Kubectl runs kubectl as the cluster's administrator and returns what it writes to stdout. If it fails, the error has its stderr.
 func (r *Rig) Kubectl(arguments ...string) (string, error) {
 	r.t.Helper()
 	command := exec.CommandContext(r.t.Context(), kubernetesProgram(r.t, "kubectl"), append(arguments, "--kubeconfig", r.Cluster.AdminKubeconfig())...)
-	var trouble bytes.Buffer
-	command.Stderr = &trouble
-	output, err := command.Output()
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	stdout, err := command.Output()
 	if err != nil {
-		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, trouble.String())
+		return string(stdout), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, stderr.String())
 	}
-	return string(output), nil
+	return string(stdout), nil
 }
 
 // kubernetesProgram finds a program that hack/kubernetes.sh builds.
@@ -93,16 +93,16 @@ func (h helm) run(t testing.TB, arguments ...string) string {
 	return output
 }
 
-// attempt returns what helm prints, and fails with all of that where helm does. It doesn't use the test's context: charts are
-// uninstalled when it has ended.
+// attempt returns what helm prints; if helm fails, the error has it. It doesn't use the test's context, because charts are
+// uninstalled after that has ended.
 func (h helm) attempt(arguments ...string) (string, error) {
 	command := exec.Command(h.program, append(arguments, "--kubeconfig", h.kubeconfig)...)
-	var output, complaints bytes.Buffer
-	command.Stdout, command.Stderr = &output, &complaints
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("helm %s: %w\n%s%s", strings.Join(arguments, " "), err, output.String(), complaints.String())
+		return "", fmt.Errorf("helm %s: %w\n%s%s", strings.Join(arguments, " "), err, stdout.String(), stderr.String())
 	}
-	return output.String(), nil
+	return stdout.String(), nil
 }
 
 func valuesFile(t testing.TB, values Values) string {

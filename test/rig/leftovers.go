@@ -74,8 +74,8 @@ func (r *Rig) AwaitQuiet() {
 		Should(gomega.BeEmpty(), "left over once all jobs are done")
 }
 
-// Remains names what there is of uninstalled scale sets, in the cluster and on GitHub.
-func (r *Rig) Remains(ctx context.Context) ([]string, error) {
+// UninstallLeftovers names what is left of uninstalled scale sets, in the cluster and on GitHub.
+func (r *Rig) UninstallLeftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
 		for _, kind := range setKinds {
@@ -107,10 +107,10 @@ func (r *Rig) installed(object metav1.PartialObjectMetadata) bool {
 	return !ours || installed
 }
 
-// AwaitNothing waits until nothing is left of scale sets that were uninstalled.
-func (r *Rig) AwaitNothing() {
+// AwaitUninstalled waits until nothing is left of uninstalled scale sets.
+func (r *Rig) AwaitUninstalled() {
 	r.t.Helper()
-	gomega.NewWithT(r.t).Eventually(r.Remains, Patience, interval).WithArguments(context.Background()).
+	gomega.NewWithT(r.t).Eventually(r.UninstallLeftovers, Patience, interval).WithArguments(context.Background()).
 		Should(gomega.BeEmpty(), "left after helm uninstall")
 }
 

@@ -219,7 +219,7 @@ func (r *Rig) end() {
 		r.UninstallSet(name)
 	}
 	if !r.t.Failed() {
-		r.AwaitNothing()
+		r.AwaitUninstalled()
 	}
 	r.helm.uninstall(r.t, controllerRelease, r.SystemNamespace, "--no-hooks", "--ignore-not-found")
 	if r.races() {
