@@ -17,18 +17,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// apply carries out the plan: questions to GitHub first, which are only queued, then writes to the API server, in parallel.
+// apply carries out the plan: first questions to GitHub, which are only queued, then writes to the API server, in parallel.
 func (c *Controller) apply(ctx context.Context, p *pass) error {
 	s := p.state
 	asked := c.questions.ask(p.set, s.history, p.plan)
-	unregistered := s.withoutRecentlyDeleted(p.plan.those(actionDeleteUnregistered), c.options.Clock.Now())
+	unregistered := s.withoutRecentlyDeleted(p.plan.with(actionDeleteUnregistered), c.options.Clock.Now())
 	create := s.createLimit(p.plan)
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
 	err := errors.Join(
 		c.failExitedIdle(ctx, p),
-		c.deleteRunners(ctx, p, p.plan.those(actionDelete)),
+		c.deleteRunners(ctx, p, p.plan.with(actionDelete)),
 		c.deleteUnchangedRunners(ctx, p, unregistered),
 	)
 	if create > 0 {
@@ -39,7 +39,7 @@ func (c *Controller) apply(ctx context.Context, p *pass) error {
 	return errors.Join(err, c.dropProxySecret(ctx, p))
 }
 
-// createLimit returns how many runners to create now of those that are planned.
+// createLimit returns how many of the planned runners to create now.
 func (h *history) createLimit(p *plan) int {
 	if !h.creations.allowed(h.now) {
 		return 0
@@ -55,7 +55,7 @@ func (c *Controller) create(ctx context.Context, p *pass, n int) error {
 	}
 	creations := &p.state.creations
 	if creations.settle(err, c.options.Clock.Now()); creations.closed {
-		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are made in it")
+		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are created in it")
 		return nil
 	}
 	return err
@@ -80,13 +80,13 @@ func (c *Controller) deleteRunners(ctx context.Context, p *pass, runners []*runn
 	return c.deleteEach(ctx, p, runners, func(*runnerView) *string { return nil })
 }
 
-// deleteUnchangedRunners deletes runners to which nobody has written since they were seen: one that got a registration or a job
-// in the meantime stays.
+// deleteUnchangedRunners deletes runners that nobody has written to since they were seen. A runner that got a registration or
+// a job in the meantime stays.
 func (c *Controller) deleteUnchangedRunners(ctx context.Context, p *pass, runners []*runnerView) error {
 	return c.deleteEach(ctx, p, runners, func(r *runnerView) *string { return new(r.resourceVersion) })
 }
 
-// deleteEach deletes runners, each on condition that it has the resourceVersion given for it; nil is any.
+// deleteEach deletes runners, each on condition that it has the resourceVersion given for it; nil matches any.
 func (c *Controller) deleteEach(ctx context.Context, p *pass, runners []*runnerView, resourceVersion func(*runnerView) *string) error {
 	now := c.options.Clock.Now()
 	remaining := p.state.withoutRecentlyDeleted(runners, now)
@@ -126,10 +126,10 @@ func (s *setState) withoutRecentlyDeleted(runners []*runnerView, now time.Time) 
 	return remaining
 }
 
-// failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. Conditions and
-// Event follow from the runner's own controller: this patch would replace its whole list of conditions.
+// failExitedIdle sets the phase of runners that exited without a job to Failed, so that they count as failures. The runner's
+// own controller adds conditions and Event: this patch would replace the runner's whole list of conditions.
 func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
-	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.those(actionCallFailed), func(ctx context.Context, r *runnerView) error {
+	return kube.ForEach(ctx, kube.MaxParallelism, p.plan.with(actionMarkFailed), func(ctx context.Context, r *runnerView) error {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.set.Namespace, Name: r.name}}
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
@@ -174,7 +174,7 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, name, specHash, proxySecret str
 	return runner
 }
 
-// ownedBy returns the owner references of what is made for the set.
+// ownedBy returns the owner references of objects created for the set.
 func ownedBy(set *v1alpha1.EphemeralRunnerSet) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))}
 }

@@ -22,32 +22,32 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// GitHub is what this controller asks of the Actions service.
+// GitHub is the part of the Actions service that this controller uses.
 type GitHub interface {
-	// RemoveRunner fails with actions.ErrJobStillRunning where the runner has a job; one that is gone is removed.
+	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if the runner is already gone.
 	RemoveRunner(ctx context.Context, id int) error
-	// GetRunner fails with actions.ErrRunnerNotFound where there is no such runner.
+	// GetRunner fails with actions.ErrRunnerNotFound if there is no such runner.
 	GetRunner(ctx context.Context, id int) (*actions.RunnerReference, error)
 }
 
-// Options are what the controller is made of.
+// Options are what the controller needs from outside.
 type Options struct {
 	// Client reads from the manager's cache and writes to the API server.
 	Client client.Client
-	// Reader reads from the API server: it is asked about runners that the cache should have and has not.
+	// Reader reads from the API server. It is asked about runners that the cache should have but doesn't.
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
-	// Proxy returns the data of the Secret that gives runners their proxy, nil where there is none.
+	// Proxy returns the data of the Secret that gives runners their proxy, nil if there is no proxy.
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
 	// Pool runs the calls to GitHub.
 	Pool *pool.Pool
-	// Removed takes the registrations that GitHub has removed, so that the runners' own finalization need not ask again. It
-	// may be nil.
+	// Removed is told which registrations GitHub has removed, so that the runners' own finalization needn't ask again. It may
+	// be nil.
 	Removed  *removals.Memory
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Workers is how many sets are reconciled at once.
+	// Workers is the number of sets reconciled at once.
 	Workers int
 	// PublishMetrics turns the gauges on.
 	PublishMetrics bool
@@ -59,29 +59,29 @@ type Controller struct {
 	roster       *roster
 	expectations *kube.Expectations
 	questions    *questions
-	// waker has a set reconciled when a question to GitHub about one of its runners was answered.
+	// waker requeues a set when a question to GitHub about one of its runners has been answered.
 	waker kube.Waker
 
 	mu     sync.Mutex
 	states map[types.NamespacedName]*setState
 }
 
-// setState is everything that is remembered of one set between passes. A set is reconciled by one worker at a time, so
-// only the map that holds it needs a lock.
+// setState is everything that the controller remembers of one set between passes. A set is reconciled by one worker at a
+// time, so only the map that holds it needs a lock.
 type setState struct {
 	*history
 	uid types.UID
-	// scaleSet is the scale set whose runners these are: its name is that of the metrics. A set that ARC made has another name.
+	// scaleSet is the scale set to which the runners belong; metrics carry its name. A set that ARC created has another name.
 	scaleSet types.NamespacedName
-	// recentlyDeleted has the deletion times of runners that a late cache may still show as live.
+	// recentlyDeleted holds the deletion times of runners that a stale cache may still show as live.
 	recentlyDeleted map[types.UID]time.Time
-	// published are the states that have series, labels are those of the series that count runners as ARC does.
+	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
 	// reportedAt is when the status was last written.
 	reportedAt time.Time
-	// proxyHash identifies the proxy Secret that was last applied, proxyAppliedAt is when that was. proxyDropAt is when its
-	// deletion may be tried again after one that failed.
+	// proxyHash identifies the proxy Secret that was last applied, at proxyAppliedAt. proxyDropAt is when to retry its
+	// deletion after a failure.
 	proxyHash                   string
 	proxyAppliedAt, proxyDropAt time.Time
 }
@@ -121,14 +121,14 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	p.makePlan()
 	applyErr := c.apply(ctx, p)
 	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
-		return ctrl.Result{}, err // the next pass comes by itself, soon
+		return ctrl.Result{}, err // an error requeues the set
 	}
 	p.requeueBy(p.state.creations.listDueAt())
 	return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
 }
 
-// observe brings what is remembered of the set up to date with its runners, and with what GitHub has answered about them. Its error
-// is that the API server did not say which runners there are that the watch has not shown; a plan can be made all the same.
+// observe updates what is remembered of the set from its runners and GitHub's answers about them. It returns an error if the
+// API server did not say which unseen runners exist; a plan can be made even so.
 func (c *Controller) observe(ctx context.Context, p *pass) error {
 	key := client.ObjectKeyFromObject(p.set)
 	p.state, p.specHash = c.setStateOf(p.set), templateHash(p.set)
@@ -139,15 +139,15 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	return c.countUnseen(ctx, p)
 }
 
-// pass is one reconciliation of a set: what was observed and what is to be done.
+// pass is one reconciliation of a set: what was observed and what to do.
 type pass struct {
 	set *v1alpha1.EphemeralRunnerSet
 	// views are the set's runners, oldest first.
 	views []*runnerView
-	// unseen counts the others that there are, or may be.
+	// unseen counts the set's other runners, which exist or may exist.
 	unseen unseen
 	state  *setState
-	// specHash identifies the template that runners are made from. Like plan it is empty while the set is being deleted.
+	// specHash identifies the template from which runners are created. Like plan it is empty while the set is being deleted.
 	specHash string
 	plan     *plan
 	// requeueAt is when to reconcile the set again even if nothing changes; zero is never.
@@ -162,10 +162,11 @@ func (p *pass) makePlan() {
 	p.requeueBy(p.plan.requeueAt)
 }
 
-// requeueBy has the set reconciled again at t at the latest; zero is never.
+// requeueBy requeues the set at t at the latest; zero is never.
 func (p *pass) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
 
-// setStateOf returns what is remembered of the set. Of a former set of its name nothing is.
+// setStateOf returns what the controller remembers of the set. Whatever belonged to an earlier set of the same name is
+// forgotten.
 func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 	key := client.ObjectKeyFromObject(set)
 	c.mu.Lock()
@@ -181,8 +182,8 @@ func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 	return c.states[key]
 }
 
-// forget drops all that is remembered of a set that is gone, and its metrics, unless another set has taken its place in
-// the scale set.
+// forget drops everything remembered of a set that is gone, and its metrics, unless another set serves the same scale set
+// now.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,10 +197,10 @@ func (c *Controller) forget(key types.NamespacedName) {
 	}
 }
 
-// served reports whether the scale set has a set besides the given one. The caller holds the lock.
-func (c *Controller) served(scaleSet types.NamespacedName, besides *setState) bool {
+// served reports whether another set than the given one serves the scale set. The caller holds the lock.
+func (c *Controller) served(scaleSet types.NamespacedName, except *setState) bool {
 	for _, s := range c.states {
-		if s != besides && s.scaleSet == scaleSet {
+		if s != except && s.scaleSet == scaleSet {
 			return true
 		}
 	}
@@ -217,7 +218,7 @@ func (c *Controller) forgetLocked(key types.NamespacedName) {
 	c.expectations.Forget(key)
 }
 
-// ignoreConflict drops the error of a write that came after another one: the watch brings the newer object.
+// ignoreConflict drops the error of a write that another one has overtaken: the watch brings the newer object.
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil

@@ -69,7 +69,7 @@ func TestLateCacheCreatesNothingTwice(t *testing.T) {
 	}, newSet(3))
 }
 
-// The answer to a creation is lost: the same names are tried again, so that there is one runner for each.
+// The answer to a creation is lost: the same name is tried again, so that there is one runner per name.
 func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late, f.refuse, f.made = true, errNoAnswer, true
@@ -92,7 +92,7 @@ func TestLostAnswerIsRepeatedUnderTheSameName(t *testing.T) {
 	}, newSet(2))
 }
 
-// The first try was carried out though its answer was lost, and now fills the quota: that its repetition is refused does
+// The first try was carried out although its answer was lost, and now fills the quota. That its repetition is refused does
 // not mean that there is no runner.
 func TestRefusedRepetitionMakesRoomForNobody(t *testing.T) {
 	inBubble(t, func(f *fixture) {
@@ -108,7 +108,7 @@ func TestRefusedRepetitionMakesRoomForNobody(t *testing.T) {
 	}, newSet(2))
 }
 
-// Some of the runners are refused: the others stay, and only those are created later.
+// Some of the runners are refused: the others stay, and only the refused ones are created later.
 func TestPartialCreationIsCompleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuse, f.refusals = errOverQuota, 2
@@ -125,8 +125,8 @@ func TestPartialCreationIsCompleted(t *testing.T) {
 	}, newSet(5))
 }
 
-// However long the server does not answer, no more runners are made than were asked for.
-func TestLongSilenceMakesNoMoreRunners(t *testing.T) {
+// However long the server does not answer, no more runners are created than were requested.
+func TestLongSilenceCreatesNoMoreRunners(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuse = errNoAnswer
 		for range 10 {
@@ -156,7 +156,7 @@ func TestRefusedCreationIsRepeatedWithAPause(t *testing.T) {
 	}, newSet(1))
 }
 
-func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
+func TestNothingIsCreatedInANamespaceThatIsBeingDeleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuse = namespaceTerminates()
 		for range 3 {
@@ -169,7 +169,7 @@ func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
 	}, newSet(1))
 }
 
-func TestSurplusIsRemovedWithGitHubsLeave(t *testing.T) {
+func TestSurplusIsRemovedWithGitHubsConsent(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.makeSurplus()
 		f.reconcile()
@@ -189,7 +189,7 @@ func TestSurplusIsRemovedWithGitHubsLeave(t *testing.T) {
 	}, newSet(2))
 }
 
-func TestBusyRunnerIsNoVictim(t *testing.T) {
+func TestBusyRunnerIsNotAVictim(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.remove = actions.ErrJobStillRunning
 		f.makeSurplus()
@@ -202,7 +202,8 @@ func TestBusyRunnerIsNoVictim(t *testing.T) {
 	}, newSet(1))
 }
 
-// Without an answer of GitHub no runner is deleted. Why there is none is logged once for all runners, and GitHub is asked again.
+// As long as GitHub does not answer, no runner is deleted. The cause is logged once for all runners, and GitHub is asked
+// again.
 func TestRunnersStayWhileGitHubDoesNotAnswer(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		var logged []string

@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// refuseUntilReported has creations fail until a condition says so.
+// refuseUntilReported makes creations fail until a condition reports it.
 func (f *fixture) refuseUntilReported(refusal error) {
 	f.refuse = refusal
 	for range 2 * degradedThreshold {
@@ -24,7 +24,7 @@ func (f *fixture) refuseUntilReported(refusal error) {
 	}
 }
 
-// heal lets creations succeed, and the status be written after that.
+// heal makes creations succeed again, and lets the status be written after that.
 func (f *fixture) heal() {
 	f.Helper()
 	f.refuse = nil
@@ -34,9 +34,9 @@ func (f *fixture) heal() {
 	f.reconcile()
 }
 
-// What the API server refuses, for instance an invalid label, is in a condition and in one Event, not only in the log; so is
+// What the API server rejects, for instance an invalid label, is in a condition and in one Event, not only in the log. So is
 // what keeps it from answering.
-func TestRunnersThatCannotBeMadeAreACondition(t *testing.T) {
+func TestRunnersThatCannotBeCreatedAreReportedInACondition(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusal error
 		words   []string
@@ -44,7 +44,7 @@ func TestRunnersThatCannotBeMadeAreACondition(t *testing.T) {
 		"refused": {
 			apierrors.NewInvalid(schema.GroupKind{Kind: "EphemeralRunner"}, "set-runner", field.ErrorList{
 				field.Invalid(field.NewPath("metadata", "labels"), "a b", "no label")}),
-			[]string{"metadata.labels", "a b", "correct", setKey.Namespace},
+			[]string{"metadata.labels", "a b", "Correct", setKey.Namespace},
 		},
 		"a webhook does not work": {
 			apierrors.NewInternalError(errors.New(`failed calling webhook "policy.example.com"`)),
@@ -68,7 +68,7 @@ func TestRunnersThatCannotBeMadeAreACondition(t *testing.T) {
 				}
 				f.heal()
 				if meta.IsStatusConditionTrue(f.set().Status.Conditions, v1alpha1.ConditionDegraded) {
-					t.Error("still degraded though the runners are made")
+					t.Error("still degraded although the runners are created")
 				}
 				if !f.event("RunnersWork") {
 					t.Error("no Event that it is well again")
@@ -78,8 +78,8 @@ func TestRunnersThatCannotBeMadeAreACondition(t *testing.T) {
 	}
 }
 
-// Jobs that the set cannot create runners for are to go to other sets; those that it has runners for are not.
-func TestCapacityWhileRunnersCannotBeMade(t *testing.T) {
+// Jobs for which the set can't create runners must go to other sets; jobs for which it has runners must not.
+func TestCapacityWhileRunnersCannotBeCreated(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		f.bringUp()
@@ -95,7 +95,7 @@ func TestCapacityWhileRunnersCannotBeMade(t *testing.T) {
 		}
 		f.heal()
 		if got := f.set().Status.Capacity; got != nil {
-			t.Errorf("capacity %d though the runners are made", *got)
+			t.Errorf("capacity %d although the runners are created", *got)
 		}
 	}, newSet(3))
 }

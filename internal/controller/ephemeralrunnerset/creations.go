@@ -14,65 +14,66 @@ import (
 )
 
 const (
-	// firstCreatePause is the pause after a failed creation. It doubles with every further one in a row, up to
-	// longestCreatePause, so that what refuses (a quota, a webhook) is not asked again at every event of a runner.
+	// firstCreatePause is the pause after a failed creation. It doubles with every further failure in a row, up to
+	// longestCreatePause, so that whatever refuses (a quota, a webhook) is not asked again at every event of a runner.
 	firstCreatePause   = time.Second
 	longestCreatePause = time.Minute
-	// longestAwayPause takes the place of longestCreatePause while the API server gives no answer, or only an error of its
-	// own: its return has to be noticed within seconds, because jobs wait.
+	// longestAwayPause replaces longestCreatePause while the API server gives no answer, or only an error of its own: its
+	// return must be noticed within seconds, because jobs wait.
 	longestAwayPause = 10 * time.Second
-	// expectationTimeout is how long a runner that was created may stay unseen until the API server is asked about it. Watches
-	// deliver within seconds: one that is not seen for longer was deleted before it could be, or the watch is broken.
+	// expectationTimeout is how long a runner that was created may stay unseen before the API server is asked about it.
+	// Watches deliver within seconds. A runner unseen for longer was deleted before the watch showed it, or the watch is
+	// broken.
 	expectationTimeout = time.Minute
-	// listPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute, so that a
-	// scale set whose runners are replaced, which has two sets, stays within four.
+	// listPeriod is the shortest time between two such questions, each a list of the set's runners: two a minute. A scale set
+	// whose runners are being replaced has two sets, and so at most four lists a minute.
 	listPeriod = 30 * time.Second
 )
 
-// creations are a set's runners that were asked for and that the watch has not shown yet. A pass observes them, keeps those that
-// its plan repeats, and may then begin, end and settle creations.
+// creations are the set's runners that were requested and that the watch has not shown yet. A pass observes them, keeps those
+// that its plan repeats, and may then begin, end and settle creations.
 type creations struct {
 	set types.NamespacedName
-	// expected are the names asked for, of all sets: the watch's handler meets them as well.
+	// expected holds the requested names of all sets. The watch's handler removes names from it, too.
 	expected *kube.Expectations
-	// unanswered are the names of runners whose creation had no answer: it is tried again under the same names. shelved are
-	// those of them that nobody wants at present: the runners may exist, so they are expected for a while, but not tried again.
+	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that nobody
+	// wants at present: their runners may exist, so they are expected for a while, but not tried again.
 	unanswered, shelved []string
-	// failures counts the times in a row that creations failed, err is what the last ones failed with, and retryAt is when the
-	// next may be tried.
+	// failures counts the failed rounds of creations in a row, err is the error of the last one, and retryAt is when the next
+	// one may start.
 	failures int
 	err      error
 	retryAt  time.Time
-	// closed is set when the namespace is being deleted, so that nothing can be created in it any more.
+	// closed is set if the namespace is being deleted, so that nothing can be created in it any more.
 	closed bool
-	// listAt is when the API server may be asked again about overdue runners, and listErr is what the last question failed
-	// with, for as long as there are any. late are the names that it has though the watch does not show them.
+	// listAt is when the API server may be asked again about overdue runners, and listErr is the error of the last time, kept
+	// while any runner is overdue. late are the names of runners that exist although the watch does not show them.
 	listAt  time.Time
 	listErr error
 	late    []string
 }
 
-// unseen counts the runners that are not among those of a plan: they were created, or may have been.
+// unseen counts the set's runners that were created, or may have been, and are not among those of a plan.
 type unseen struct {
 	expected int
-	// uncertain is how many of the expected ones may not exist, because their creation had no answer.
+	// uncertain is how many of the expected runners may not exist, because their creation got no answer.
 	uncertain int
 }
 
 // try is one request to create a runner.
 type try struct {
 	name string
-	// repeated is set where an earlier try under this name had no answer.
+	// repeated is set if an earlier try under this name got no answer.
 	repeated bool
-	// asked is set when the request was made, and err is what it failed with.
+	// asked is set if the request was sent, and err is its error.
 	asked bool
 	err   error
 }
 
-// observe forgets the runners that the watch has shown, which are the given ones. Take the runners before Pending: a name met in
-// between belongs to a runner deleted since.
+// observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before calling
+// Pending: a name that is met in between belongs to a runner that has been deleted since.
 func (c *creations) observe(runners []*runnerView) {
-	c.expected.Expect(c.set, c.unanswered...) // for as long as they are tried again
+	c.expected.Expect(c.set, c.unanswered...) // as long as they are tried again
 	pending := c.expected.Pending(c.set)
 	for _, r := range runners {
 		if _, expected := pending[r.name]; expected {
@@ -81,8 +82,8 @@ func (c *creations) observe(runners []*runnerView) {
 	}
 }
 
-// overdue returns the names of the runners that should have been seen by now, if the API server may be asked about them: a missing
-// watch event alone never makes us replace a runner.
+// overdue returns the names of the runners that should have been seen by now, or nil if it is too early to ask the API server
+// again. We never replace a runner merely because a watch event is missing.
 func (c *creations) overdue(now time.Time) []string {
 	if now.Before(c.listAt) {
 		return nil
@@ -98,8 +99,8 @@ func (c *creations) overdue(now time.Time) []string {
 
 func isOverdue(since, now time.Time) bool { return !now.Before(since.Add(expectationTimeout)) }
 
-// noteListed takes in which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the others are
-// forgotten. An error changes nothing.
+// noteListed notes which runners the API server has, or why it did not say. Overdue runners that exist stay expected; the
+// others are forgotten. An error changes nothing.
 func (c *creations) noteListed(overdue []string, existing sets.Set[string], err error, now time.Time) {
 	c.listAt, c.listErr = now.Add(listPeriod), err
 	if err != nil {
@@ -117,8 +118,8 @@ func (c *creations) forget(names sets.Set[string]) {
 	}
 }
 
-// renew has the time of runners that exist start anew, but for those whose deletion the watch has shown in the meantime. They
-// are uncertain no longer.
+// renew restarts the wait for runners that exist, unless the watch has shown their deletion in the meantime. They are no
+// longer uncertain.
 func (c *creations) renew(names sets.Set[string]) {
 	late := names.Intersection(sets.KeySet(c.expected.Pending(c.set)))
 	c.expected.Expect(c.set, late.UnsortedList()...)
@@ -126,7 +127,7 @@ func (c *creations) renew(names sets.Set[string]) {
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
-// unseen counts the runners that are expected after observe and noteListed, and drops what is remembered of others.
+// unseen counts the runners that are still expected after observe and noteListed, and drops what is remembered of the others.
 func (c *creations) unseen(now time.Time) unseen {
 	pending, overdue := c.expected.Pending(c.set), false
 	for _, since := range pending {
@@ -141,8 +142,7 @@ func (c *creations) unseen(now time.Time) unseen {
 	return unseen{expected: len(pending), uncertain: len(c.unanswered) + len(c.shelved)}
 }
 
-// listDueAt returns when the API server is to be asked about the runners that have not been seen until then; zero where none is
-// expected.
+// listDueAt returns when to ask the API server about the runners that have not been seen by then, zero if none is expected.
 func (c *creations) listDueAt() time.Time {
 	var oldest time.Time
 	for _, since := range c.expected.Pending(c.set) {
@@ -154,20 +154,20 @@ func (c *creations) listDueAt() time.Time {
 	return kube.LaterOf(oldest.Add(expectationTimeout), c.listAt)
 }
 
-// keep has so many of the creations without an answer repeated, and shelves the others.
+// keep repeats that many of the unanswered creations, and shelves the others.
 func (c *creations) keep(repeat int) {
 	names := slices.Concat(c.unanswered, c.shelved)
 	c.unanswered, c.shelved = names[:repeat:repeat], names[repeat:]
 }
 
-// abandon has nothing tried again any more: what may exist is expected for a while only.
+// abandon ends all repetition: runners that may exist are expected only for a while.
 func (c *creations) abandon() { c.unanswered = nil }
 
-// allowed reports whether runners may be created now: none in a namespace that is being deleted, or soon after a creation
-// that failed.
+// allowed reports whether runners may be created now: not in a namespace that is being deleted, and not soon after a failed
+// creation.
 func (c *creations) allowed(now time.Time) bool { return !c.closed && !now.Before(c.retryAt) }
 
-// pausedUntil returns when the pause after a creation that failed is over; zero where there is none, or nothing to wait for.
+// pausedUntil returns when the pause after a failed creation is over, zero if there is none or nothing to wait for.
 func (c *creations) pausedUntil(now time.Time) time.Time {
 	if c.closed || !now.Before(c.retryAt) {
 		return time.Time{}
@@ -178,10 +178,10 @@ func (c *creations) pausedUntil(now time.Time) time.Time {
 // failing reports whether creations have failed too often in a row.
 func (c *creations) failing() bool { return c.failures >= degradedThreshold }
 
-// begin returns n tries, whose names are expected from now on: first those that repeat one without an answer, so that there is
-// one runner whichever succeeds, then new ones under names from pick. No runner has these already: a creation under a name that
-// is in use is answered with AlreadyExists, which counts as success, and while jobs end all the time nothing would show that a
-// runner is missing.
+// begin returns n tries, whose names are expected from now on. Unanswered ones come first and are repeated, so that there is
+// one runner whichever try succeeds; then come new names from pick. No runner has these names already: a creation under a
+// used name is answered with AlreadyExists, which counts as success, and as long as jobs keep ending nothing would show that
+// a runner is missing.
 func (c *creations) begin(n int, runners []*runnerView, pick func() string) []*try {
 	used := sets.KeySet(c.expected.Pending(c.set))
 	for _, r := range runners {
@@ -204,15 +204,15 @@ func (c *creations) begin(n int, runners []*runnerView, pick func() string) []*t
 	return tries
 }
 
-// end takes in what became of the tries, which are all that begin returned. Some may not have been asked, because the context
-// ended: of these no more is known than before, and a new one that nobody asked for is not expected.
+// end notes what became of the tries, which are all that begin returned. Some may not have been sent, because the context
+// ended: nothing new is known about a repeated try, and a new one is no longer expected.
 func (c *creations) end(tries []*try) {
 	c.unanswered = nil
 	for _, t := range tries {
 		switch {
 		case t.asked && made(t.err): // the watch will show it
 		case t.asked && notCreated(t.err) && t.repeated:
-			// An earlier try may have succeeded all the same, and be what fills the quota. The watch will show it, or not.
+			// An earlier try may have succeeded after all and be what fills the quota. The watch will show it, or not.
 		case t.asked && !notCreated(t.err), t.repeated: // no answer, now or before
 			c.unanswered = append(c.unanswered, t.name)
 		default: // there is no such runner
@@ -238,7 +238,7 @@ func (c *creations) settle(err error, now time.Time) {
 	}
 }
 
-// made reports whether there is a runner of the name for which a creation was answered with err.
+// made reports whether the runner exists after its creation was answered with err.
 func made(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }
 
 // notCreated reports whether err is the API server's answer that it did not create the object. After any other error the

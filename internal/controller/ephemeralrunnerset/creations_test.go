@@ -19,7 +19,7 @@ import (
 
 var errExists = apierrors.NewAlreadyExists(runnersGroup, "")
 
-// newCreations returns creations of a set, of which those with the given names had no answer.
+// newCreations returns the creations of a set in which the given names got no answer.
 func newCreations(unanswered ...string) *creations {
 	return &creations{set: setKey, expected: kube.NewExpectations(clocktesting.NewFakePassiveClock(start)), unanswered: unanswered}
 }
@@ -95,7 +95,7 @@ func TestPauseAfterFailedCreations(t *testing.T) {
 	}
 }
 
-// It is not waited for, nor is it a failure of the template.
+// The next creation does not wait for it, and it is not a failure of the template.
 func TestDeletionOfTheNamespaceEndsCreations(t *testing.T) {
 	c := newCreations()
 	c.settle(errOverQuota, start)
@@ -105,7 +105,7 @@ func TestDeletionOfTheNamespaceEndsCreations(t *testing.T) {
 	}
 }
 
-// lateCreations are creations whose runners are not seen, and a clock.
+// lateCreations has runners that the watch does not show, and a clock.
 type lateCreations struct {
 	*testing.T
 	*creations
@@ -118,7 +118,7 @@ func newLateCreations(t *testing.T, unanswered ...string) lateCreations {
 	return l
 }
 
-// wantUnseen observes the runners that are seen, and compares how many are not.
+// wantUnseen observes the given runners and checks how many others are unseen.
 func (l lateCreations) wantUnseen(want unseen, seen ...*runnerView) {
 	l.Helper()
 	l.observe(seen)
@@ -127,7 +127,7 @@ func (l lateCreations) wantUnseen(want unseen, seen ...*runnerView) {
 	}
 }
 
-// wantOverdue compares the names that the API server is asked about at a moment.
+// wantOverdue checks the names about which the API server is asked after the given time.
 func (l lateCreations) wantOverdue(after time.Duration, want ...string) {
 	l.Helper()
 	l.clock.SetTime(start.Add(after))
@@ -137,7 +137,7 @@ func (l lateCreations) wantOverdue(after time.Duration, want ...string) {
 	}
 }
 
-// What the plan does not repeat is expected until the API server does not have it, unless it is wanted again before.
+// What the plan does not repeat is expected until the API server turns out not to have it, unless it is wanted again before.
 func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
 	c := newLateCreations(t, "a", "b", "c")
 	c.wantUnseen(unseen{expected: 3, uncertain: 3})
@@ -157,8 +157,8 @@ func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
 	c.wantOverdue(2*expectationTimeout, "b")
 }
 
-// What the API server has is expected on, for another while, and is not uncertain any more.
-func TestRunnersThatExistAreExpectedOn(t *testing.T) {
+// What the API server has stays expected for another while, and is no longer uncertain.
+func TestRunnersThatExistStayExpected(t *testing.T) {
 	c := newLateCreations(t, "there", "not there")
 	c.wantUnseen(unseen{expected: 2, uncertain: 2})
 	c.keep(0)
@@ -179,7 +179,7 @@ func TestRunnersThatExistAreExpectedOn(t *testing.T) {
 	}
 }
 
-// Nothing follows from a question that failed, and the next one waits.
+// A failed question changes nothing, and the next one waits.
 func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) {
 	c := newLateCreations(t, "a")
 	c.observe(nil)
@@ -199,7 +199,7 @@ func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) 
 }
 
 // The watch shows the runner, and its deletion, while the API server is asked.
-func TestRunnerThatIsDeletedDuringTheLookIsNotExpected(t *testing.T) {
+func TestRunnerThatIsDeletedDuringTheListIsNotExpected(t *testing.T) {
 	c := newLateCreations(t, "a")
 	c.observe(nil)
 	c.abandon()

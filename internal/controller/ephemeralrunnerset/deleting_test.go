@@ -7,8 +7,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// The runners are being deleted, and their pods, which are over, are kept by somebody's finalizer: their own controller says so
-// after some minutes. Others take their places, and they are no failures of the template.
+// The runners are being deleted, and somebody's finalizer keeps their pods, which have ended; their own controller reports
+// that after some minutes. Others replace them, and they don't count as failures of the template.
 func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 	const succeeded, failed = v1alpha1.EphemeralRunnerPhaseSucceeded, v1alpha1.EphemeralRunnerPhaseFailed
 	calledBusy := idle
@@ -16,7 +16,7 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		runner runnerView
 		phase  v1alpha1.EphemeralRunnerPhase
-		held   time.Duration // for how long its job may be counted still
+		held   time.Duration // how long its job may still be counted
 	}{
 		"job completed":                     {lingering, succeeded, 0},
 		"job completed, failed":             {lingering, failed, 0},
@@ -42,13 +42,13 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 			}
 			s.pass()
 			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 || s.failures.count != 0 {
-				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.those(actionDelete)), s.failures.count)
+				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.with(actionDelete)), s.failures.count)
 			}
 		})
 	}
 }
 
-// A set that is being deleted leaves its room to the next one as its runners end, even while somebody keeps their pods.
+// A set that is being deleted gives its room to the next one as its runners end, even while somebody keeps their pods.
 func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
 	runners := []*runnerView{
 		{deleting: true, phase: v1alpha1.EphemeralRunnerPhaseFailed},

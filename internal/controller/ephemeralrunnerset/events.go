@@ -10,8 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// recordEvents records an Event for each condition that became true between two states of a set, and for each that is false
-// again.
+// recordEvents records an Event for each condition that became true or false between two states of a set.
 func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
 	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated} {
 		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// exited is a runner that exited with code 0, and no job of which was reported.
+// exited is a runner that exited with code 0 without a report of any job.
 var exited = runnerView{phase: v1alpha1.EphemeralRunnerPhaseSucceeded, registrationID: 7}
 
 // exitOne adds a runner that exited so long ago that its slot is free.
@@ -22,20 +22,20 @@ func (s *scenario) exitOne() *runnerView {
 	return r
 }
 
-func TestExitWithoutAKnownJobIsNoOutcomeWhileAReportMayCome(t *testing.T) {
+func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, exited)
-	if p := s.later(settleAfterEnd).pass(); len(p.those(actionCallFailed))+len(p.unexplained)+len(p.those(actionLookUp))+len(p.those(actionDelete))+p.create != 0 {
+	if p := s.later(settleAfterEnd).pass(); len(p.with(actionMarkFailed))+len(p.unexplained)+len(p.with(actionLookUp))+len(p.with(actionDelete))+p.create != 0 {
 		t.Errorf("before a newer figure: %+v", p)
 	}
 }
 
-// GitHub is asked about a runner that exited with code 0 and no known job, and its answer decides.
+// GitHub is asked about a runner that exited with code 0 without a known job, and its answer decides.
 func TestExitWithoutAKnownJob(t *testing.T) {
 	none := pool.Call[answer]{Err: errNoAnswer}
 	for name, test := range map[string]struct {
 		change  func(*scenario, *runnerView)
-		answers []pool.Call[answer] // to questions half a minute apart, or later where the last had none
+		answers []pool.Call[answer] // to questions half a minute apart, or later if the last one got no answer
 		want    string
 	}{
 		"not answered yet":               {want: "ask"},
@@ -65,7 +65,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 				if i > 0 {
 					p = s.later(max(askExitedAgainAfter, s.historyOf(r).retryAt.Sub(s.now))).pass()
 				}
-				if len(p.those(actionLookUp)) != 1 {
+				if len(p.with(actionLookUp)) != 1 {
 					t.Fatalf("question %d is not asked", i+1)
 				}
 				s.historyOf(r).askedAt = s.now
@@ -79,14 +79,14 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 	}
 }
 
-// exitOutcome says what a plan has in mind for the one runner that exited.
+// exitOutcome names what a plan intends for the one runner that exited.
 func exitOutcome(p *plan) string {
 	switch {
-	case len(p.those(actionDelete)) == 1:
+	case len(p.with(actionDelete)) == 1:
 		return "delete"
-	case len(p.those(actionCallFailed)) == 1:
+	case len(p.with(actionMarkFailed)) == 1:
 		return "fail"
-	case len(p.unexplained) == 1 && len(p.those(actionLookUp)) == 1:
+	case len(p.unexplained) == 1 && len(p.with(actionLookUp)) == 1:
 		return "ask"
 	case len(p.unexplained) == 1:
 		return "wait"
@@ -99,8 +99,8 @@ func TestExitThatGitHubNeverExplainsIsAFailure(t *testing.T) {
 	s := newScenario(1)
 	s.exitOne()
 	s.pass()
-	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.those(actionLookUp)) != 0 {
-		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.those(actionLookUp)))
+	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.with(actionLookUp)) != 0 {
+		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.with(actionLookUp)))
 	}
 }
 
@@ -116,8 +116,8 @@ func TestRunnerWithoutARecordHadAJob(t *testing.T) {
 	}
 }
 
-// While GitHub has not answered, runners that exited are replaced as slowly as if they had failed, and no slower; yet the set
-// is not called degraded.
+// While GitHub has not answered, runners that exited are replaced as slowly as if they had failed, and no slower. Yet the set
+// does not count as degraded.
 func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		exited, running int
@@ -143,7 +143,7 @@ func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
 	}
 }
 
-// A wrong image exits before the next figure comes, which is when it is asked whether the runner had a job.
+// A wrong image exits before the next figure comes, and only then is GitHub asked whether the runner had a job.
 func TestARunnerThatHasJustExitedIsATryThatIsUnderWay(t *testing.T) {
 	s := newScenario(10)
 	s.add(3, exited)
@@ -154,14 +154,14 @@ func TestARunnerThatHasJustExitedIsATryThatIsUnderWay(t *testing.T) {
 	}
 	s.add(1, exited)
 	if p := s.pass(); p.create != 0 {
-		t.Errorf("create %d at once, want none beside the one that has just exited", p.create)
+		t.Errorf("create %d at once, want none except the one that has just exited", p.create)
 	}
 	if p := s.later(settleAfterEnd).publish(10).pass(); p.create != 0 {
 		t.Errorf("create %d, want none within the pause after the fourth", p.create)
 	}
 }
 
-// Its status says Running for seconds after it has exited.
+// The runner's status says Running for seconds after it has exited.
 func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
 	s := newScenario(10)
 	s.add(3, exited)
@@ -176,8 +176,8 @@ func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
 	}
 }
 
-// What is allowed does not change when GitHub confirms that the runners had no job: they failed when they exited.
-func TestConfirmedFailuresAreOfTheTimeOfTheExit(t *testing.T) {
+// GitHub's confirmation that the runners had no job changes nothing about what is allowed: they failed when they exited.
+func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
 	s := newScenario(10)
 	s.add(3, exited)
 	s.pass()
@@ -192,7 +192,7 @@ func TestConfirmedFailuresAreOfTheTimeOfTheExit(t *testing.T) {
 	}
 }
 
-// exitRunner has the fixture's first runner exit with code 0, and a figure come after that.
+// exitRunner makes the fixture's first runner exit with code 0, and publishes a figure after that.
 func (f *fixture) exitRunner() {
 	f.Helper()
 	f.reconcile()
@@ -240,7 +240,7 @@ func TestExitedRunnerWithoutARecordIsFinished(t *testing.T) {
 	}, newSet(1))
 }
 
-// A gateway may have said so: one such answer proves nothing, and the runner's own finalization asks again.
+// The answer may have come from a gateway: one such answer proves nothing, and the runner's own finalization asks again.
 func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.missing = &actions.Error{Endpoint: actions.EndpointGetRunner, StatusCode: http.StatusNotFound}
@@ -280,7 +280,7 @@ func TestExitedRunnerWhoseRecordStaysHasFailed(t *testing.T) {
 	}, newSet(1))
 }
 
-// The report comes when GitHub has been asked already, and its record of the runner is there still.
+// The report comes when GitHub has already been asked and still has its record of the runner.
 func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.exitRunner()

@@ -7,22 +7,21 @@ import (
 )
 
 const (
-	// degradedThreshold is how many runners in a row fail before they get a job until the set is degraded: from then on one
+	// degradedThreshold is how many runners in a row must fail without a job before the set is degraded. From then on one
 	// runner at a time is tried, so that a wrong image costs one pod at a time and not maxRunners. It is also how many
-	// creations in a row fail until the set says so.
+	// creations in a row must fail before the set says so.
 	degradedThreshold = 3
 	// firstPause is the pause after a round of failures. It doubles with every further round, up to longestPause. A runner
-	// tries for up to 155 s by itself (5+10+20+40+80) before it fails, so the first pause can be short.
+	// itself tries for up to 155 s (5+10+20+40+80) before it fails, so the first pause can be short.
 	firstPause   = 5 * time.Second
 	longestPause = 5 * time.Minute
 )
 
-// outdatedPauses are the pauses before a runner is tried though GitHub refused the last one's version: the image may have been
-// renewed under the same tag. The last one holds for all further tries.
+// outdatedPauses are the pauses before another runner is tried after GitHub refused one's version: the image may have been
+// updated under the same tag. The last pause applies to all further tries.
 var outdatedPauses = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
-// runnerFailures is the set's record of runners that could not work, since the last one that could. It limits how many are
-// created.
+// runnerFailures records the runners that could not work since the last one that could. It limits how many are created.
 type runnerFailures struct {
 	template string // hash of the template that the failed runners were made from
 
@@ -39,14 +38,14 @@ type runnerFailures struct {
 	lastWorkerCreatedAt time.Time
 }
 
-// forTemplate starts anew when the template has changed: the cause of the failures may be gone.
+// forTemplate starts over if the template has changed: the cause of the failures may be gone.
 func (f *runnerFailures) forTemplate(hash string) {
 	if f.template != hash {
 		*f = runnerFailures{template: hash, lastWorkerCreatedAt: f.lastWorkerCreatedAt}
 	}
 }
 
-// tookJob notes that the runner took a job, and drops the failures.
+// tookJob notes that the runner took a job, and forgets the failures.
 func (f *runnerFailures) tookJob(r *runnerView) {
 	newest := f.lastWorkerCreatedAt
 	if r.createdAt.After(newest) {
@@ -55,8 +54,8 @@ func (f *runnerFailures) tookJob(r *runnerView) {
 	*f = runnerFailures{template: f.template, lastWorkerCreatedAt: newest}
 }
 
-// failed notes that the runner failed before it got a job. That was at the given time, which may be earlier than that of the
-// last failure: whether an exit with code 0 was one is known a minute later.
+// failed notes that the runner failed without a job at the given time. That may be before the last failure: it takes a minute
+// to know whether an exit with code 0 was a failure.
 func (f *runnerFailures) failed(r *runnerView, at time.Time) {
 	if r.createdAt.Before(f.lastWorkerCreatedAt) {
 		return
@@ -97,8 +96,8 @@ func (f *runnerFailures) nextTryAt() time.Time {
 	return f.lastFailureAt.Add(f.pause())
 }
 
-// allows returns how many of the wanted runners may be created now, and, where that is none because of a pause, when the
-// pause is over. unproven is how many runners of the set are under way that have not shown yet whether they can work.
+// allows returns how many of the wanted runners may be created now. If that is none because of a pause, it also returns when
+// the pause is over. unproven is how many of the set's runners are under way and have not yet shown that they can work.
 func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.Time) {
 	if wanted == 0 || f.count == 0 && f.refusals == 0 {
 		return wanted, time.Time{}

@@ -28,7 +28,7 @@ func TestPauseIsBounded(t *testing.T) {
 	}
 }
 
-// A hundred runners that fail together are one round, and after it one runner at a time is tried.
+// A hundred runners that fail together are one round; after it one runner at a time is tried.
 func TestDegradedSetTriesOneAtATime(t *testing.T) {
 	s := newScenario(100)
 	s.add(100, failedOne)
@@ -76,11 +76,11 @@ func TestOutdatedSetStopsButForAProbe(t *testing.T) {
 func TestHistoryIsLimited(t *testing.T) {
 	s := newScenario(0)
 	s.add(5, failedOne)
-	if p := s.pass(); len(p.those(actionDelete)) != 2 {
-		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.those(actionDelete)))
+	if p := s.pass(); len(p.with(actionDelete)) != 2 {
+		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.with(actionDelete)))
 	}
-	if p := s.later(maxFailedHistoryAge).pass(); len(p.those(actionDelete)) != 5 {
-		t.Errorf("delete %v after an hour, want all", names(p.those(actionDelete)))
+	if p := s.later(maxFailedHistoryAge).pass(); len(p.with(actionDelete)) != 5 {
+		t.Errorf("delete %v after an hour, want all", names(p.with(actionDelete)))
 	}
 }
 
@@ -90,8 +90,8 @@ func TestHistoryEndsWhenALaterRunnerWorks(t *testing.T) {
 	s.pass()
 	s.later(time.Minute)
 	s.add(1, busyOne)
-	if p := s.pass(); len(p.those(actionDelete)) != 1 {
-		t.Errorf("delete %v, want the failed runner", names(p.those(actionDelete)))
+	if p := s.pass(); len(p.with(actionDelete)) != 1 {
+		t.Errorf("delete %v, want the failed runner", names(p.with(actionDelete)))
 	}
 }
 
@@ -99,8 +99,8 @@ func TestOutdatedEvidenceSurvivesEveryLimit(t *testing.T) {
 	s := newScenario(0)
 	s.want.failedHistoryLimit = 0
 	s.add(2, outdated)
-	if p := s.later(24 * time.Hour).pass(); len(p.those(actionDelete)) != 1 {
-		t.Errorf("delete %v, want all but the newest", names(p.those(actionDelete)))
+	if p := s.later(24 * time.Hour).pass(); len(p.with(actionDelete)) != 1 {
+		t.Errorf("delete %v, want all but the newest", names(p.with(actionDelete)))
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// unseenPause is how long to wait for an event of the runners that were created last before looking without one.
+// unseenPause is how long to wait for an event of the runners created last before looking again without one.
 const unseenPause = time.Second
 
-// finalize deletes the set's runners and removes the set's finalizer when the last is gone, those included that were created
-// last and are not visible yet. A runner with a job finishes it first: its own finalization sees to that. The proxy Secret
-// has the set as its owner and is garbage collected.
+// finalize deletes the set's runners, and removes the set's finalizer when the last of them is gone. That includes runners
+// that were created last and are not visible yet. A runner with a job finishes it first: its own finalization sees to that.
+// The set owns the proxy Secret, which is garbage collected.
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
 	p.state.creations.abandon()
@@ -29,7 +29,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 		err := c.deleteRunners(ctx, p, remaining)
 		requeueAt, reportErr := c.reportLeft(ctx, p)
 		if err = errors.Join(listErr, err, reportErr); err != nil {
-			return ctrl.Result{}, err // the next pass comes by itself, soon
+			return ctrl.Result{}, err // an error requeues the set
 		}
 		p.requeueBy(requeueAt)
 		p.requeueBy(p.state.creations.listDueAt())
@@ -45,9 +45,9 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 	}
 }
 
-// reportLeft keeps the counts in the status true while the set drains: its AutoscalingRunnerSet shows how many runners it
-// waits for, and gives the room of those that are gone to the set that takes this one's place. It returns when it is to be
-// called again, zero where it has done its work.
+// reportLeft keeps the counts in the status correct while the set drains. Its AutoscalingRunnerSet shows how many runners it
+// is waiting for, and lets the set that replaces this one use the room of runners that are gone. It returns when to call it
+// again, zero if it has done its work.
 func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error) {
 	now := c.options.Clock.Now()
 	if due := p.state.reportedAt.Add(reportPeriod); now.Before(due) {
@@ -55,7 +55,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	}
 	before := p.set.DeepCopy()
 	countWithDeleting(&p.set.Status, p.views)
-	p.set.Status.Capacity = new(0) // no more runners are created: jobs stay on GitHub until some can be
+	p.set.Status.Capacity = new(0) // no more runners are created here: jobs stay on GitHub until another set can run them
 	kube.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.unseenWhileDeleted(p.set)...)
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
@@ -65,7 +65,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	return time.Time{}, client.IgnoreNotFound(err)
 }
 
-// publishLeft keeps the metrics true as well, unless another set has taken this one's place: then they are its metrics.
+// publishLeft keeps the metrics correct, too, unless another set has replaced this one: then the metrics belong to that set.
 func (c *Controller) publishLeft(p *pass) {
 	c.mu.Lock()
 	replaced := c.served(p.state.scaleSet, p.state)

@@ -39,7 +39,7 @@ func (f *fixture) gone() bool {
 	return apierrors.IsNotFound(f.api.Get(f.Context(), setKey, &v1alpha1.EphemeralRunnerSet{}))
 }
 
-func TestDeletedSetGoesAfterItsRunners(t *testing.T) {
+func TestDeletedSetIsRemovedAfterItsRunners(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		f.delete()
@@ -47,7 +47,7 @@ func TestDeletedSetGoesAfterItsRunners(t *testing.T) {
 			f.reconcile()
 		}
 		if f.requests["delete"] != 2 || f.requests["create"] != 2 || f.gone() {
-			t.Errorf("requests %v, gone: %t; want 2 deletions, nothing made, and the set to wait", f.requests, f.gone())
+			t.Errorf("requests %v, gone: %t; want 2 deletions, nothing created, and the set to wait", f.requests, f.gone())
 		}
 		f.finishAll()
 		f.reconcile()
@@ -61,7 +61,7 @@ func TestDeletedSetGoesAfterItsRunners(t *testing.T) {
 	}, newSet(2))
 }
 
-// The set that takes a draining one's place gets the room of its runners that are gone, and no more.
+// The set that replaces a draining one gets the room of the runners that are gone, and no more.
 func TestDeletedSetCountsTheRunnersThatAreLeft(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -102,7 +102,7 @@ func TestDeletedSetWaitsForRunnersThatAreNotVisibleYet(t *testing.T) {
 	}, newSet(1))
 }
 
-func TestDeletedSetDoesNotWaitForEverForWhatWasNeverMade(t *testing.T) {
+func TestDeletedSetDoesNotWaitForeverForWhatWasNeverCreated(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuse = errNoAnswer
 		_, _ = f.pass()
@@ -119,7 +119,7 @@ func TestDeletedSetDoesNotWaitForEverForWhatWasNeverMade(t *testing.T) {
 	}, newSet(1))
 }
 
-// Of a set that was deleted and created again between two passes nothing is remembered.
+// Nothing is remembered of a set that was deleted and recreated between two passes.
 func TestNamesakeIsAnotherSet(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuse = errNoAnswer

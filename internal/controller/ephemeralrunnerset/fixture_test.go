@@ -42,21 +42,21 @@ type fixture struct {
 
 	mu       sync.Mutex
 	requests map[string]int
-	// refuse is what creations of runners fail with; where made is set the runner is created all the same. Where refusals is
-	// not 0 only so many of them fail.
+	// refuse is the error of creations of runners; if made is set the runner is created nevertheless. If refusals is not 0,
+	// only that many creations fail.
 	refuse   error
 	made     bool
 	refusals int
-	// refuseDrop is what the deletion of a Secret fails with.
+	// refuseDrop is the error of deleting a Secret.
 	refuseDrop error
-	// refuseList is what lists of the runners' metadata fail with.
+	// refuseList is the error of listing the runners' metadata.
 	refuseList error
 	// late is set while the watch does not show changes of runners yet.
 	late bool
-	// remove is what GitHub answers to the removal of a runner, asked is how often it was asked.
+	// remove is GitHub's answer to the removal of a runner, asked is how often it was asked.
 	remove error
 	asked  int
-	// missing is what GitHub answers where it knows no runner, lookedUp is how often it was asked whether it knows one.
+	// missing is GitHub's answer if it knows no runner, lookedUp is how often it was asked whether it knows one.
 	missing  error
 	lookedUp int
 }
@@ -86,7 +86,7 @@ func (f *fixture) count(request string) {
 	f.requests[request]++
 }
 
-// refusal returns what the next creation fails with.
+// refusal returns the error of the next creation.
 func (f *fixture) refusal() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,8 @@ func (f *fixture) refusal() error {
 	return f.refuse
 }
 
-// interceptors returns functions that count requests, make them fail, and set what a real API server sets in new objects.
+// interceptors returns functions that count requests, make them fail, and set the fields that a real API server sets in new
+// objects.
 func (f *fixture) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -192,7 +193,7 @@ func (f *fixture) reconcile() ctrl.Result {
 	return result
 }
 
-// runners returns the runners that the API server has, whether the watch has shown them or not.
+// runners returns the runners that the API server has, whether or not the watch has shown them.
 func (f *fixture) runners() []v1alpha1.EphemeralRunner {
 	f.Helper()
 	var list v1alpha1.EphemeralRunnerList
@@ -211,7 +212,7 @@ func (f *fixture) wantRunners(want int) {
 	}
 }
 
-// bringUp has all runners register and run.
+// bringUp registers and starts all runners.
 func (f *fixture) bringUp() {
 	f.Helper()
 	for _, r := range f.runners() {
@@ -231,7 +232,7 @@ func (f *fixture) set() *v1alpha1.EphemeralRunnerSet {
 	return set
 }
 
-// publish has the listener write a figure.
+// publish makes the listener write a figure.
 func (f *fixture) publish(replicas int) {
 	f.Helper()
 	set := f.set()
@@ -247,7 +248,7 @@ func (f *fixture) event(reason string) bool {
 	return controllertest.CountEvents(f.recorder, reason) > 0
 }
 
-// makeSurplus brings the set's runners up, then has none of them wanted until that is acted on.
+// makeSurplus brings the set's runners up and makes them surplus for long enough to be removed.
 func (f *fixture) makeSurplus() {
 	f.Helper()
 	f.reconcile()

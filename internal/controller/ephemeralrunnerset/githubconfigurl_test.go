@@ -12,21 +12,21 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// What becomes of runners when githubConfigUrl changes: the new GitHub knows none of the old one's, and would answer of each
+// What happens to runners when githubConfigUrl changes: the new GitHub knows none of the old one's, and would answer for each
 // that it is removed.
 
-// outcome is what was planned for the only runner of a set, and when.
+// outcome is what was planned for the set's only runner, and when.
 type outcome struct {
 	after time.Duration
 	what  string
 }
 
-// outcomeOf plans every 15 s for as long as any pause lasts, and publishes a figure each time.
+// outcomeOf plans every 15 s for the length of the longest pause, and publishes a figure each time.
 func (s *scenario) outcomeOf() outcome {
 	for began := s.now; s.now.Sub(began) <= askWorkingPeriod+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
 		p := s.pass()
 		for what, list := range map[string][]*runnerView{
-			"delete": p.those(actionDelete), "delete unregistered": p.those(actionDeleteUnregistered), "deregister": p.those(actionDeregister), "look up": p.those(actionLookUp),
+			"delete": p.with(actionDelete), "delete unregistered": p.with(actionDeleteUnregistered), "deregister": p.with(actionDeregister), "look up": p.with(actionLookUp),
 		} {
 			if len(list) == 1 {
 				return outcome{s.now.Sub(began), what}
@@ -44,7 +44,7 @@ func TestRunnerOfAFormerAddress(t *testing.T) {
 	for name, test := range map[string]struct {
 		shape runnerView
 		want  outcome // elsewhere
-		here  outcome // the same runner where the set is
+		here  outcome // the same runner at the set's own address
 	}{
 		"not registered":  {shaped(starting, 0, "former"), outcome{what: "delete unregistered"}, outcome{what: "delete unregistered"}},
 		"registered":      {shaped(starting, 7, "former"), outcome{what: "delete"}, outcome{what: "deregister"}},
@@ -88,7 +88,7 @@ func (f *fixture) runner(name string) *v1alpha1.EphemeralRunner {
 	return r
 }
 
-// The runner's own finalization asks the GitHub that it is registered with: it must not find noted that it need not.
+// The runner's own finalization asks the GitHub at which it is registered: a note that it need not ask would be wrong.
 func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.EphemeralRunnerSpec)

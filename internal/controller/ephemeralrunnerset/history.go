@@ -11,14 +11,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// history is what one set's plan needs to know of the past and no object says: when things were first seen, and what GitHub
-// answered. Only the set's own reconcile touches it, one pass at a time.
+// history is what one set's plan needs to know of the past and no object records: when things were first seen, and what
+// GitHub answered. Only the set's own reconcile uses it, one pass at a time.
 type history struct {
-	// now is the time of the pass, and passes its number.
+	// now is the time of the pass, and passes is its number.
 	now    time.Time
 	passes int
 
-	// configURL is where the set registers runners; those that were made before it moved are registered elsewhere.
+	// configURL is where the set registers runners. Runners created before it changed are registered elsewhere.
 	configURL configURL
 
 	// patchID is the newest one seen and patchSeenAt when it was first seen.
@@ -27,50 +27,51 @@ type history struct {
 
 	runners map[types.UID]*runnerHistory
 
-	// surplus[i] is when there began to be more than i runners too many.
+	// surplus[i] is when there began to be more than i surplus runners.
 	surplus []time.Time
-	// jobsWaitSince is since when there have been more assigned jobs than runners with a job; zero where there are not.
+	// jobsWaitSince is since when there have been more assigned jobs than runners with a job, zero if there are not.
 	jobsWaitSince time.Time
-	// completions are the times at which a completion was first seen, of the last completionWindow.
+	// completions are the times within the last completionWindow at which a completion was first seen.
 	completions []time.Time
 
 	failures  runnerFailures
 	creations creations
 }
 
-// runnerHistory is what is remembered of one runner.
+// runnerHistory is what the controller remembers of one runner.
 type runnerHistory struct {
-	upAt        time.Time // first seen running, in its present pod
+	upAt        time.Time // first seen running in its present pod
 	endedAt     time.Time // first seen ended
 	exitedAt    time.Time // first seen exited with code 0 without a known job, and with its slot free
-	completedAt time.Time // first seen with its job reported completed
+	completedAt time.Time // its job first seen reported as completed
 
-	// The answers are about this registration; nothing has been asked yet about one that takes its place.
+	// The answers are about this registration. They are dropped when another one replaces it.
 	registrationID int
 	answers
 
 	counted    bool // its failure has been counted
-	worked     bool // its job has been noted, which may be reported after the runner was counted as a failure
+	worked     bool // its job has been noted; the report may come after the runner was counted as a failure
 	seenInPass int  // number of the last pass that saw it
 }
 
 // answers are what GitHub has answered about a registration, and when it was asked.
 type answers struct {
 	busy      bool      // GitHub refused to remove it because it has a job
-	removedAt time.Time // when GitHub first said that it is removed, or that it knows no such runner
+	removedAt time.Time // when GitHub first said that it has removed the runner or knows no such runner
 
 	removing      bool      // GitHub was asked to remove it, and has not answered yet
 	askedAt       time.Time // when GitHub was last asked about it
 	retryAt       time.Time // when to ask again after a question that got no answer
 	failures      int       // questions in a row that got no answer
-	missingSince  time.Time // when the first came of the answers in a row that it is not registered
+	missingSince  time.Time // when the first of an unbroken row of "not registered" answers came
 	missingByName bool      // GitHub itself said so, by the name of its exception
 	gone          bool      // two answers, far enough apart, said that it is not registered
 	// registeredAt is when the latest question was asked that GitHub answered with "registered".
 	registeredAt time.Time
 }
 
-// registration is that of a runner on GitHub. A runner that lost its pod before it had a job gets another one.
+// registration identifies one registration of a runner on GitHub. A runner that loses its pod before it had a job gets
+// another one.
 type registration struct {
 	runner types.UID
 	id     int
@@ -80,7 +81,7 @@ func newHistory(c creations) *history {
 	return &history{runners: map[types.UID]*runnerHistory{}, creations: c}
 }
 
-// historyOf returns what is remembered of the runner, an empty record where note has not seen it.
+// historyOf returns what is remembered of the runner, an empty record if note has not seen it.
 func (h *history) historyOf(r *runnerView) *runnerHistory {
 	if past, known := h.runners[r.uid]; known {
 		return past
@@ -91,8 +92,8 @@ func (h *history) historyOf(r *runnerView) *runnerHistory {
 // follow stores the clocks that the plan decided on.
 func (h *history) follow(p *plan) { h.surplus, h.jobsWaitSince = p.surplus, p.jobsWaitSince }
 
-// note adds what this pass sees for the first time, forgets the runners that are gone, and returns the registrations that
-// are over: those of runners that are gone or have another one.
+// note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
+// are over: their runners are gone or have another one.
 func (h *history) note(runners []*runnerView, patchID int, specHash string, now time.Time) (over []registration) {
 	if h.patchSeenAt.IsZero() || patchID != h.patchID {
 		h.patchSeenAt = now
@@ -115,7 +116,7 @@ func (h *history) note(runners []*runnerView, patchID int, specHash string, now 
 	}
 	for uid, past := range h.runners {
 		if len(h.runners) == len(runners) {
-			break // nobody is gone, or the last who is has been found
+			break // nobody is gone, or the last one has been found
 		}
 		if past.seenInPass != h.passes {
 			over = append(over, registration{uid, past.registrationID})
@@ -144,15 +145,15 @@ func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
 	h.noteOutcome(r, past)
 }
 
-// noteAnswer takes in GitHub's answer about a runner, which may be that it had a job, or the error of the question.
+// noteAnswer notes GitHub's answer about a runner, which may be that it had a job, or the error of the question.
 func (h *history) noteAnswer(r *runnerView, call pool.Call[answer]) {
 	past := h.historyOf(r)
 	past.note(call, h.now)
 	h.noteOutcome(r, past)
 }
 
-// noteOutcome counts, once for each runner, that it failed before it got a job, that it is outdated, or that it got one. One
-// that fails when it is being deleted already was not wanted: that says nothing about those that take its place.
+// noteOutcome counts, once for each runner, that it failed without a job, is outdated, or got a job. A failure of a runner
+// that is already being deleted does not count: it was not wanted, and says nothing about the runners that replace it.
 func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 	switch {
 	case past.worked || h.oldTemplate(r):
@@ -169,11 +170,13 @@ func (h *history) noteOutcome(r *runnerView, past *runnerHistory) {
 	}
 }
 
-// oldTemplate reports whether the runner was made from another template than the present one. A runner that ARC made does
-// not show its template and counts as of the present one, unless it is registered elsewhere: taking over removes no runner.
+// oldTemplate reports whether the runner was created from another template than the present one. A runner that ARC created
+// does not show its template and counts as current, unless it is registered elsewhere: taking over from ARC removes no
+// runner.
 func (h *history) oldTemplate(r *runnerView) bool {
 	return h.registeredElsewhere(r) || r.template != "" && r.template != h.failures.template
 }
 
-// registeredElsewhere reports whether the set's GitHub does not know the runner, because the set has moved since it was made.
+// registeredElsewhere reports whether the set's GitHub does not know the runner, because the set's address has changed since
+// it was created.
 func (h *history) registeredElsewhere(r *runnerView) bool { return r.configURL != h.configURL }

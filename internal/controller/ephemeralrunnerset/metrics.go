@@ -10,13 +10,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
-// labelNames are ARC's, so that dashboards keep working. name and namespace are the scale set's.
+// labelNames are ARC's, so that dashboards keep working. name and namespace are those of the scale set.
 var labelNames = []string{"name", "namespace", "repository", "organization", "enterprise"}
 
-// runnersByState has a series for each state and reason that a runner has been in; reasons are those of Kubernetes and of
-// this product, some dozens at most.
+// runnersByState has a series for each state and reason that a runner has been in. Reasons come from Kubernetes and from this
+// product, a few dozen at most.
 var runnersByState = setmetrics.Gauge("runners",
-	"Runners by state (pending, idle, busy, finishing, failed) and, of those that wait or failed, by reason.", "state", "reason")
+	"Runners by state (pending, idle, busy, finishing, failed); pending and failed ones also by reason.", "state", "reason")
 
 var (
 	pendingRunners = gauge("pending_ephemeral_runners", "Number of ephemeral runners in a pending state.")
@@ -41,7 +41,7 @@ const (
 	stateFailed    = "failed"
 )
 
-// stateAndReason are the labels of runnersByState that say how a runner is.
+// stateAndReason are the labels of runnersByState that describe a runner.
 type stateAndReason struct{ state, reason string }
 
 func stateOf(r *runnerView) stateAndReason {
@@ -59,7 +59,7 @@ func stateOf(r *runnerView) stateAndReason {
 	}
 }
 
-// publishStates shows how many runners are in which state. A state that had a runner and has none now shows 0.
+// publishStates publishes how many runners are in each state. A state that had a runner and has none now shows 0.
 func (s *setState) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*runnerView) {
 	counts := map[stateAndReason]int{{state: statePending}: 0, {state: stateIdle}: 0, {state: stateBusy}: 0, {state: stateFinishing}: 0}
 	for state := range s.published {
@@ -86,8 +86,8 @@ func seriesLabelsOf(set *v1alpha1.EphemeralRunnerSet) seriesLabels {
 	}
 }
 
-// publishCounts shows the counts in the set's status. Series of an earlier address would keep their last value forever, so it
-// deletes them first. It does so for a set that is new here as well: they may be those of the set whose place it takes.
+// publishCounts publishes the counts in the set's status. Series with an earlier address would keep their last value forever,
+// so it deletes them first. It also does so for a set that is new here, because it may replace a set that had other labels.
 func (s *setState) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
 	if labels := seriesLabelsOf(set); s.labels != labels {
 		deleteCounts(kube.ScaleSetOf(set))
@@ -98,7 +98,7 @@ func (s *setState) publishCounts(set *v1alpha1.EphemeralRunnerSet) {
 	failedRunners.WithLabelValues(s.labels[:]...).Set(float64(set.Status.FailedEphemeralRunners))
 }
 
-// deleteCounts deletes the counts of a scale set, whatever address their other labels are of.
+// deleteCounts deletes the counts of a scale set, whatever address their other labels name.
 func deleteCounts(scaleSet types.NamespacedName) {
 	for _, vector := range []*prometheus.GaugeVec{pendingRunners, runningRunners, failedRunners} {
 		vector.DeletePartialMatch(prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace})

@@ -50,8 +50,8 @@ func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	}
 }
 
-// A set that ARC made has a name of its own, and one that it replaced may drain beside it: the series are the scale set's,
-// and end with the last of them.
+// A set that ARC created has its own name, and one that it replaced may drain beside it. The series belong to the scale set,
+// and end with the last of its sets.
 func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 	c := NewController(Options{Clock: clock.RealClock{}})
 	// series reports whether there were any, and deletes them.
@@ -75,8 +75,7 @@ func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 	}
 }
 
-// A dashboard that adds up the series of a scale set would count the runners of the former address with the present ones
-// forever.
+// A dashboard that adds up the series of a scale set would otherwise count the runners of the former address forever.
 func TestMetricsFollowTheAddress(t *testing.T) {
 	at := func(organization string) *v1alpha1.EphemeralRunnerSet {
 		return newSet(0, func(set *v1alpha1.EphemeralRunnerSet) {
@@ -90,7 +89,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	}
 	newcomer := func() *setState { return &setState{history: newHistory(creations{})} }
 	same := newcomer()
-	for name, second := range map[string]*setState{"the same set": same, "one that takes its place": newcomer()} {
+	for name, second := range map[string]*setState{"the same set": same, "its replacement": newcomer()} {
 		t.Run(name, func(t *testing.T) {
 			same.publishCounts(at("old"))
 			second.publishCounts(at("new"))
@@ -101,7 +100,7 @@ func TestMetricsFollowTheAddress(t *testing.T) {
 	}
 }
 
-// While a deleted set drains, for hours perhaps, its metrics are still those of its runners.
+// While a deleted set drains, perhaps for hours, its metrics still show its runners.
 func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 	named := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "draining" }
 	inBubble(t, func(f *fixture) {

@@ -14,12 +14,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// listTimeout is how long the API server may take to list a set's runners. It leaves most of the minute that a pass has for
-// what can be done without the answer, and for telling that there is none.
+// listTimeout is how long the API server may take to list a set's runners. It leaves most of a pass's minute for what can be
+// done without the answer, and for reporting that there is none.
 const listTimeout = 10 * time.Second
 
-// countUnseen counts the set's runners that the watch has not shown. About those that it should have shown by now the API server
-// is asked: while the watch is broken, or refused, they would be created again every minute, without end.
+// countUnseen counts the set's runners that the watch has not shown. It asks the API server about runners that should have
+// been seen by now: if the watch is broken or refused, they would otherwise be created again every minute, without end.
 func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
 	creations := &p.state.creations
 	creations.observe(p.views)
@@ -33,7 +33,7 @@ func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
 	return err
 }
 
-// existing returns the names of the set's runners that the API server has, those that are being deleted included. Runners with
+// existing returns the names of the set's runners that the API server has, including those being deleted. Runners with
 // another owner or label are left out: the watch would not show them.
 func (c *Controller) existing(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (sets.Set[string], error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
@@ -54,30 +54,30 @@ func (c *Controller) existing(ctx context.Context, set *v1alpha1.EphemeralRunner
 	return names, nil
 }
 
-// hasUnseen reports whether runners have not been seen that should have been, and which exist, or may.
+// hasUnseen reports whether overdue runners exist, or may exist.
 func (c *creations) hasUnseen() bool { return c.listErr != nil || len(c.late) > 0 }
 
-// unseenCondition returns the condition that says so, and why no runners are made in their place.
+// unseenCondition returns the condition that says so, and why these runners are not replaced.
 func (c *creations) unseenCondition(namespace string) metav1.Condition {
 	if c.listErr != nil {
 		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
-			"runners that were created in namespace %s over %s ago have not been seen, and whether they exist cannot be found out, so none are made in their place: %s",
+			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked whether they exist, so they are not replaced: %s",
 			namespace, expectationTimeout, kube.WithAdvice(c.listErr)))
 	}
 	return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
-		"%d runners that were created in namespace %s over %s ago exist, but the manager's watch of EphemeralRunners does not show them, so nothing is done for them, and none are made in their place; the manager's log says what keeps it from watching",
+		"%d runners created in namespace %s more than %s ago exist, but the manager's watch of EphemeralRunners does not show them, so they are neither served nor replaced; the manager's log says why the watch fails",
 		len(c.late), namespace, expectationTimeout))
 }
 
-// unseenWhileDeleted returns the condition for a set that is being deleted. Of the causes of Degraded a deleted set waits only for this
-// one, so only this one is set and cleared.
+// unseenWhileDeleted returns the condition for a set that is being deleted. Of all causes of Degraded, only this one keeps a
+// deleted set waiting, so only this one is set and cleared.
 func (c *creations) unseenWhileDeleted(set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
 	if c.hasUnseen() {
 		return []metav1.Condition{c.unseenCondition(set.Namespace)}
 	}
-	told := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
-	if told == nil || told.Reason != v1alpha1.ReasonRunnersUnseen {
+	reported := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
+	if reported == nil || reported.Reason != v1alpha1.ReasonRunnersUnseen {
 		return nil
 	}
-	return []metav1.Condition{kube.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners that were created last have been seen, or do not exist")}
+	return []metav1.Condition{kube.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners created last have been seen, or do not exist")}
 }

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// surplusPatience is how long there has to be a runner too many before one is removed. Job assignment and figures travel
-	// by different ways and differ for seconds; a runner that is removed too early is a job that waits for a new pod.
+	// surplusPatience is how long there must be a surplus runner before one is removed. Job assignments and figures take
+	// different routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
 	surplusPatience = 30 * time.Second
 	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or two.
-	// The next pass goes on, so that an absurd minRunners costs no memory here, and is seen, and corrected, while the set
+	// The next pass goes on. So an absurd minRunners costs no memory here, and can be noticed and corrected while the set
 	// grows.
 	maxCreatesPerPass = 1000
-	// completionWindow: a completion that was reported this recently may be in the figures twice.
+	// completionWindow is how recent a reported completion must be to be possibly counted twice in the figures.
 	completionWindow = 10 * time.Second
 	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says otherwise.
 	defaultRegistrationTimeout = 10 * time.Minute
-	// defaultFailedHistoryLimit is how many runners that failed without a job are kept to look at, unless the set says
-	// otherwise, and maxFailedHistoryAge for how long.
+	// defaultFailedHistoryLimit is how many runners that failed without a job are kept for inspection, unless the set says
+	// otherwise, and maxFailedHistoryAge is for how long.
 	defaultFailedHistoryLimit = 3
 	maxFailedHistoryAge       = time.Hour
 )
@@ -53,53 +53,54 @@ func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
 
 // plan is what one pass has decided to do.
 type plan struct {
-	// tally is what the set has.
+	// tally counts what the set has.
 	tally tally
-	// repeat is how many of the creations without an answer to try again, create is how many more runners to create.
+	// repeat is how many of the unanswered creations to try again, create is how many more runners to create.
 	repeat, create int
-	// surplus are the clocks of the runners that are too many, as history.surplus is to have them.
+	// surplus is the new history.surplus: one clock for each surplus runner.
 	surplus []time.Time
-	// jobsWaitSince is what history.jobsWaitSince is to be.
+	// jobsWaitSince is the new history.jobsWaitSince.
 	jobsWaitSince time.Time
-	// decided is what is to be done about runners, and order has these runners in the order of the decisions.
+	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
 	decided map[*runnerView]action
 	order   []*runnerView
-	// unexplained are the runners that exited with code 0 of which GitHub has still to say whether they had a job.
+	// unexplained are the runners that exited with code 0 and about which GitHub has yet to say whether they had a job.
 	unexplained []*runnerView
-	// requeueAt is when to plan anew even if nothing changes; zero means never.
+	// requeueAt is when to plan again even if nothing changes; zero is never.
 	requeueAt time.Time
 }
 
-// requeueBy has the set planned anew at t at the latest; zero is never.
+// requeueBy has the set planned again at t at the latest; zero is never.
 func (p *plan) requeueBy(t time.Time) { p.requeueAt = kube.EarlierOf(p.requeueAt, t) }
 
-// wantsRunners reports whether runners are to be created, now or when the pause after a failure is over.
+// wantsRunners reports whether there are runners to create, now or when the pause after a failure is over.
 func (p *plan) wantsRunners() bool { return p.repeat+p.create > 0 }
 
-// action is what is to be done about a runner.
+// action is what to do about a runner.
 type action int
 
 const (
 	actionNone action = iota
-	// actionDelete: delete it without asking GitHub: it has answered, there is nothing to ask, or the runner's own finalization asks.
+	// actionDelete: delete it without asking GitHub. GitHub has answered already, there is nothing to ask, or the runner's
+	// own finalization asks.
 	actionDelete
-	// actionDeleteUnregistered: it was not registered when it was seen; delete it only if nobody has written to it since.
+	// actionDeleteUnregistered: it was not registered when last seen; delete it only if nobody has written to it since.
 	actionDeleteUnregistered
-	// actionDeregister: ask GitHub to remove it; it is deleted when GitHub has agreed.
+	// actionDeregister: ask GitHub to remove it; it is deleted once GitHub has agreed.
 	actionDeregister
 	// actionLookUp: ask GitHub whether it is registered.
 	actionLookUp
-	// actionCallFailed: it exited with code 0 without ever having had a job.
-	actionCallFailed
+	// actionMarkFailed: it exited with code 0 without ever having had a job; set its phase to Failed.
+	actionMarkFailed
 )
 
-// removes reports whether the runner is to go.
+// removes reports whether the action removes the runner.
 func (a action) removes() bool {
 	return a == actionDelete || a == actionDeleteUnregistered || a == actionDeregister
 }
 
-// decide has something done about a runner. One thing is done in a pass: what was decided first stands, but whether a runner is
-// registered need not be asked where it is to be removed.
+// decide plans one action for a runner. The first decision stands, with one exception: a removal replaces the question
+// whether the runner is registered.
 func (p *plan) decide(r *runnerView, what action) {
 	if p.decided == nil {
 		p.decided = map[*runnerView]action{}
@@ -113,8 +114,8 @@ func (p *plan) decide(r *runnerView, what action) {
 	p.decided[r] = what
 }
 
-// those returns the runners with which that is to be done.
-func (p *plan) those(what action) (runners []*runnerView) {
+// with returns the runners for which that action was decided.
+func (p *plan) with(what action) (runners []*runnerView) {
 	for _, r := range p.order {
 		if p.decided[r] == what {
 			runners = append(runners, r)
@@ -135,36 +136,36 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	return p
 }
 
-// planCreation fills up to replicas, within maxRunners and what earlier failures allow. Creations without an answer are
-// repeated first, as far as their runners are wanted still.
+// planCreation fills up to replicas, within maxRunners and what earlier failures allow. It repeats unanswered creations
+// first, as far as their runners are still wanted.
 func (h *history) planCreation(p *plan, want demand, out unseen) {
 	t := &p.tally
 	missing := want.replicas - t.waiting - t.working - t.held - out.expected
 	room := want.maxRunners - t.notEnded - out.expected
 	failures := h.failuresAtWorst(p)
-	if room >= 0 { // otherwise there would be too many runners if all that may exist do
+	if room >= 0 { // otherwise there would be too many runners if all that may exist do exist
 		p.repeat = p.allowed(failures, h.now, min(out.uncertain, missing+out.uncertain), out.expected-out.uncertain)
 	}
 	if p.repeat < out.uncertain {
-		p.requeueBy(h.now.Add(longestAwayPause)) // to see whether the others are there, or are not expected any more
+		p.requeueBy(h.now.Add(longestAwayPause)) // by then the others have been seen, or are no longer expected
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.expected)
 	if most := maxCreatesPerPass - p.repeat; p.create > most {
 		p.create = most
-		if h.creations.allowed(h.now) { // otherwise nothing is created now that the next pass could go on with
+		if h.creations.allowed(h.now) { // otherwise nothing is created now that the next pass could continue
 			p.requeueBy(h.now)
 		}
 	}
 	p.requeueBy(h.creations.pausedUntil(h.now))
 }
 
-// allowed returns how many of the wanted runners may be created after the failures of earlier ones. expected is how many are
-// under way that nobody sees yet.
+// allowed returns how many of the wanted runners may be created, given the failures of earlier ones. expected is how many are
+// under way but not seen yet.
 func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected int) int {
 	t := &p.tally
 	unproven := t.starting + t.justUp + t.justExited
 	if failures.isOutdated() {
-		unproven = t.waiting + t.justExited // it is up for seconds before GitHub refuses it
+		unproven = t.waiting + t.justExited // a runner is up for seconds before GitHub refuses it
 	}
 	allowed, due := failures.allows(max(0, wanted), unproven+expected, now)
 	p.requeueBy(due)
@@ -174,8 +175,8 @@ func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 	return allowed
 }
 
-// planSurplus picks a victim for each clock of surplus that has run out. Expected runners that may not exist don't count, or a real
-// one would be removed for them.
+// planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count, or a
+// real one would be removed in their place.
 func (h *history) planSurplus(p *plan, runners []*runnerView, want demand, expected int) {
 	t := &p.tally
 	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-want.replicas-len(h.completions)), h.now)
@@ -191,8 +192,8 @@ func (h *history) planSurplus(p *plan, runners []*runnerView, want demand, expec
 	h.pickVictims(p, runners, due)
 }
 
-// surplusClocks returns one clock for each of n runners that are too many, oldest first. Where more clocks are running those
-// that started last are dropped, and where fewer are the new ones start now.
+// surplusClocks returns one clock for each of n surplus runners, oldest first. If more clocks are running, the youngest are
+// dropped; if fewer, new ones start now.
 func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
 	clocks := slices.Clone(running[:min(n, len(running))]) // a copy, because a plan changes nothing
 	for len(clocks) < n {
@@ -201,8 +202,9 @@ func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
 	return clocks
 }
 
-// pickVictims has as many waiting runners removed as are due, including those that are removed for another reason, and those of
-// which GitHub has still to say whether it removes them. The best go first, of these the oldest; one with a job is never among them.
+// pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count, and so do those
+// about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among equals; a
+// runner with a job is never among them.
 func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 	if due == 0 {
 		return
@@ -235,8 +237,8 @@ func rank(r *runnerView) int {
 	}
 }
 
-// planRemoval plans to remove a runner without a job: with GitHub's consent where it is registered; one registered at another
-// address is deleted, and its own finalization asks there.
+// planRemoval plans to remove a runner without a job: with GitHub's consent if it is registered. If it is registered at
+// another address it is deleted, and its own finalization asks there.
 func (h *history) planRemoval(p *plan, r *runnerView) {
 	switch {
 	case r.registrationID == 0:
@@ -248,7 +250,7 @@ func (h *history) planRemoval(p *plan, r *runnerView) {
 	}
 }
 
-// planReplacement removes runners of an old template that have no job; those with one finish it.
+// planReplacement removes runners of an old template that have no job; runners with a job finish it.
 func (h *history) planReplacement(p *plan, runners []*runnerView) {
 	for _, r := range runners {
 		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting {
@@ -257,14 +259,14 @@ func (h *history) planReplacement(p *plan, runners []*runnerView) {
 	}
 }
 
-// planRelease deletes runners that ended and whose slot is free, and those GitHub has agreed to remove.
+// planRelease deletes ended runners whose slot is free, and runners that GitHub has agreed to remove.
 func (h *history) planRelease(p *plan, runners []*runnerView) {
 	for _, r := range runners {
 		past := h.historyOf(r)
 		switch {
 		case r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.ended() && h.slotOf(r) == slotHeld:
-			h.planHeld(p, r, past) // though it is being deleted, for its pod, and with it its slot, may be kept for long
+			h.planHeld(p, r, past) // even if it is being deleted: somebody may keep its pod, and so its slot, for long
 		case r.deleting:
 		case r.alive():
 			if !past.removedAt.IsZero() || past.gone {
@@ -278,7 +280,7 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 	}
 }
 
-// planHeld finds out whether GitHub has given up the job of a runner that failed: then it agrees to remove the runner.
+// planHeld asks GitHub to remove a runner that failed: it agrees once it has given up the runner's job.
 func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
 	if r.phase != v1alpha1.EphemeralRunnerPhaseFailed {
 		return // a later patchID releases it
@@ -289,8 +291,8 @@ func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
 	}
 }
 
-// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too
-// old, and the newest outdated one, by which it is known after a restart that the set is outdated.
+// planFailedHistory keeps the newest runners that failed without a job, until a later runner takes a job or they are too old.
+// It also keeps the newest outdated runner, which shows after a restart that the set is outdated.
 func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
 	room := map[v1alpha1.EphemeralRunnerPhase]int{
 		v1alpha1.EphemeralRunnerPhaseFailed: limit, v1alpha1.EphemeralRunnerPhaseOutdated: 1,
@@ -307,13 +309,13 @@ func (h *history) planFailedHistory(p *plan, runners []*runnerView, limit int) {
 	}
 }
 
-// superseded reports whether nothing follows any more from how the runner ended: its template is another, or a later runner
-// took a job.
+// superseded reports whether it no longer matters how the runner ended: its template is an old one, or a later runner took a
+// job.
 func (h *history) superseded(r *runnerView) bool {
 	return h.oldTemplate(r) || r.createdAt.Before(h.failures.lastWorkerCreatedAt)
 }
 
-// obsolete reports whether a failed or outdated runner is of no more use to look at.
+// obsolete reports whether a failed or outdated runner is no longer worth keeping for inspection.
 func (h *history) obsolete(p *plan, r *runnerView) bool {
 	if h.superseded(r) {
 		return true

@@ -17,7 +17,7 @@ import (
 
 const exampleURL = "https://github.com/my-org"
 
-// many returns objects of n busy runners, as the cache has them.
+// many returns n busy runners, as the cache has them.
 func many(n int) []v1alpha1.EphemeralRunner {
 	runners := make([]v1alpha1.EphemeralRunner, n)
 	for i := range runners {
@@ -43,7 +43,7 @@ func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.Ephe
 	return c, set, runners
 }
 
-// onePass does all that a pass does with the runners of a set, without requests to the API server.
+// onePass does everything that a pass does with the runners of a set, except for requests to the API server.
 func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	views := c.roster.of(set.UID)
 	s.configURL = configURLOf(&set.Spec.EphemeralRunnerSpec)
@@ -56,8 +56,8 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	s.describe(&set.Status, set, views, p)
 }
 
-// A set has at most ten passes a second (see gatherPeriod), whatever happens to its runners, so the time of one pass is what
-// bounds the cost of a large set.
+// A set has at most ten passes a second (see gatherPeriod), whatever happens to its runners. So the time of one pass bounds
+// the cost of a large set.
 func BenchmarkPass(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -72,11 +72,11 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// change makes a change of the runner that a decision could follow from.
+// change makes a change of the runner that could affect a decision.
 func change(runner *v1alpha1.EphemeralRunner) { runner.Status.JobPatchID++ }
 
-// BenchmarkRunnerEvent measures what one event of a runner costs beside the pass, which it shares with all others of a tenth of
-// a second.
+// BenchmarkRunnerEvent measures the cost of one runner event, without the pass that it shares with all other events of a
+// tenth of a second.
 func BenchmarkRunnerEvent(b *testing.B) {
 	for _, n := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -108,8 +108,8 @@ func TestAllocationsOfARunnerEvent(t *testing.T) {
 	}
 }
 
-// A pass allocates nothing for each of its runners: what it does allocate are slices and maps of all of them. Some
-// allocations more are those of pools that the garbage collector has emptied.
+// A pass allocates nothing per runner; it allocates only slices and maps of all runners. A few more allocations are due to
+// pools that the garbage collector has emptied.
 func TestAllocationsOfAPass(t *testing.T) {
 	allocations := func(n int) float64 {
 		c, set, _ := populate(n)

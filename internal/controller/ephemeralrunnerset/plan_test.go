@@ -39,14 +39,14 @@ func TestCreation(t *testing.T) {
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
 			}
-			if goesOn := p.requeueAt.Equal(s.now); goesOn != (test.want == maxCreatesPerPass) {
-				t.Errorf("goes on at once: %t", goesOn)
+			if continues := p.requeueAt.Equal(s.now); continues != (test.want == maxCreatesPerPass) {
+				t.Errorf("continues at once: %t", continues)
 			}
 		})
 	}
 }
 
-// The rest of an absurd figure is not looked at a thousand times a second while nothing may be made.
+// The rest of an absurd figure is not planned a thousand times a second while nothing may be created.
 func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
 	for name, refuse := range map[string]func(*scenario){
 		"refused":              func(s *scenario) { s.creations.retryAt = s.now.Add(longestCreatePause) },
@@ -67,36 +67,36 @@ func TestSurplusWaitsForPatienceAndANewerFigure(t *testing.T) {
 	s := newScenario(0)
 	s.add(2, idle)
 	if p := s.pass(); len(p.going()) != 0 || p.requeueAt.Sub(s.now) != surplusPatience {
-		t.Fatalf("at once: deregister %v, again in %s", names(p.those(actionDeregister)), p.requeueAt.Sub(s.now))
+		t.Fatalf("at once: deregister %v, again in %s", names(p.with(actionDeregister)), p.requeueAt.Sub(s.now))
 	}
-	if p := s.later(surplusPatience).pass(); len(p.those(actionDeregister)) != 0 {
-		t.Errorf("without a newer figure: deregister %v", names(p.those(actionDeregister)))
+	if p := s.later(surplusPatience).pass(); len(p.with(actionDeregister)) != 0 {
+		t.Errorf("without a newer figure: deregister %v", names(p.with(actionDeregister)))
 	}
-	if p := s.publish(0).pass(); len(p.those(actionDeregister)) != 2 {
-		t.Errorf("with a newer figure: deregister %v, want both", names(p.those(actionDeregister)))
+	if p := s.publish(0).pass(); len(p.with(actionDeregister)) != 2 {
+		t.Errorf("with a newer figure: deregister %v, want both", names(p.with(actionDeregister)))
 	}
 }
 
 func TestSurplusUnitsHaveTheirOwnClocks(t *testing.T) {
 	s := newScenario(2)
 	s.add(3, idle)
-	s.pass() // one too many
+	s.pass() // one surplus runner
 	s.later(20 * time.Second).publish(1).pass()
-	if p := s.later(10 * time.Second).publish(1).pass(); len(p.those(actionDeregister)) != 1 {
-		t.Errorf("deregister %v, want the one that has been too many for 30 s", names(p.those(actionDeregister)))
+	if p := s.later(10 * time.Second).publish(1).pass(); len(p.with(actionDeregister)) != 1 {
+		t.Errorf("deregister %v, want the one that has been surplus for 30 s", names(p.with(actionDeregister)))
 	}
-	// Demand that comes back stops the youngest clock.
+	// Returning demand stops the youngest clock.
 	s.publish(2).pass()
-	if p := s.later(19 * time.Second).publish(1).pass(); len(p.those(actionDeregister)) != 1 {
-		t.Errorf("deregister %v: the second's clock must have started anew", names(p.those(actionDeregister)))
+	if p := s.later(19 * time.Second).publish(1).pass(); len(p.with(actionDeregister)) != 1 {
+		t.Errorf("deregister %v: the second's clock must have restarted", names(p.with(actionDeregister)))
 	}
 }
 
-// To plan changes nothing: the clocks of a plan are a copy.
+// Planning changes nothing: the clocks of a plan are a copy.
 func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 	s := newScenario(1)
 	s.add(3, idle)
-	s.pass() // two too many
+	s.pass() // two surplus runners
 	s.later(time.Second)
 	for _, replicas := range []int{0, 2, 3} {
 		s.publish(replicas)
@@ -146,15 +146,15 @@ func TestVictims(t *testing.T) {
 	s.pass()
 	s.later(surplusPatience).publish(1)
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.those(actionDeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.name}, names(p.with(actionDeleteUnregistered))); diff != "" {
 		t.Errorf("deleted if still unregistered (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{registered.name, up.name}, names(p.those(actionDeregister))); diff != "" {
+	if diff := cmp.Diff([]string{registered.name, up.name}, names(p.with(actionDeregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
 
-// A runner that GitHub has been asked to remove for another reason is one of the victims as long as there is no answer.
+// A runner that GitHub was asked to remove for another reason counts as a victim until GitHub has answered.
 func TestVictimWhoseRemovalIsUnderWayCounts(t *testing.T) {
 	s := newScenario(1)
 	first := s.add(2, idle)
@@ -162,26 +162,26 @@ func TestVictimWhoseRemovalIsUnderWayCounts(t *testing.T) {
 	s.later(surplusPatience).publish(1)
 	s.historyOf(first).askedAt, s.historyOf(first).removing = s.now, true
 	if p := s.pass(); len(p.going()) != 0 {
-		t.Errorf("removed %v, want none besides the one whose removal is under way", names(p.those(actionDeregister)))
+		t.Errorf("removed %v, want none except the one whose removal is under way", names(p.with(actionDeregister)))
 	}
 	s.answer(first, answerBusy)
 	s.want.replicas = 1
-	if p := s.pass(); len(p.those(actionDeregister)) != 1 || p.those(actionDeregister)[0] == first {
-		t.Errorf("removed %v; want the other one, as the first is busy", names(p.those(actionDeregister)))
+	if p := s.pass(); len(p.with(actionDeregister)) != 1 || p.with(actionDeregister)[0] == first {
+		t.Errorf("removed %v; want the other one, as the first is busy", names(p.with(actionDeregister)))
 	}
 }
 
-func TestCompletionsOfTheLastSecondsAreNoSurplus(t *testing.T) {
+func TestCompletionsOfTheLastSecondsAreNotSurplus(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, runnerView{phase: busyOne.phase, hadJob: true, completed: true, jobPatchID: 1})
 	s.add(2, idle)
 	s.pass()
 	if len(s.surplus) != 0 {
-		t.Errorf("%d too many: the completion just reported is in the figure still", len(s.surplus))
+		t.Errorf("%d surplus runners: the figure still has the completion just reported", len(s.surplus))
 	}
 	s.later(completionWindow).pass()
 	if len(s.surplus) != 1 {
-		t.Errorf("%d too many after the window, want 1", len(s.surplus))
+		t.Errorf("%d surplus runners after the window, want 1", len(s.surplus))
 	}
 }
 
@@ -192,15 +192,15 @@ func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 	unregistered := s.add(1, old(starting))
 	up := s.add(1, old(idle))
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.name}, names(p.those(actionDeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.name}, names(p.with(actionDeleteUnregistered))); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{up.name}, names(p.those(actionDeregister))); diff != "" {
+	if diff := cmp.Diff([]string{up.name}, names(p.with(actionDeregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
 
-// An idle runner of an old template is asked about once, though jobs wait as well.
+// An idle runner of an old template is asked about once, even if jobs wait as well.
 func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	s := newScenario(2)
 	old := idle
@@ -220,7 +220,7 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.historyOf(r).removedAt = s.now
-	if p := s.pass(); len(p.those(actionDelete)) != 1 {
-		t.Errorf("delete %v, want the runner GitHub has removed", names(p.those(actionDelete)))
+	if p := s.pass(); len(p.with(actionDelete)) != 1 {
+		t.Errorf("delete %v, want the runner GitHub has removed", names(p.with(actionDelete)))
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	simulations = 1500 // of which the two tests that go on for long take a fifth
+	simulations = 1500 // the two long tests take a fifth of them
 	length      = 100
 )
 
@@ -36,10 +36,10 @@ func simulate(t *testing.T, seed uint64) *simulation {
 	return sim
 }
 
-// There are never more runners than maxRunners, no busy runner is removed but by its own finalization, GitHub is asked about a
-// runner only where it is registered, nothing is created twice though the cache is late and answers get lost, nor tried again
-// that nobody wants any more, a repeated pass plans nothing, and nothing becomes due before the pass that was asked for: see pass,
-// check, passAgain and rest.
+// There are never more runners than maxRunners. A busy runner is removed only by its own finalization. GitHub is asked about
+// a runner only where it is registered. Nothing is created twice, although the cache is late and answers get lost, and
+// nothing is tried again that nobody wants any more. A repeated pass plans nothing, and nothing becomes due before the
+// requested pass. See pass, check, passAgain and rest.
 func TestAnyHistoryKeepsTheRules(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations, length, simulations-1)
 	for seed := range uint64(simulations) {
@@ -47,7 +47,7 @@ func TestAnyHistoryKeepsTheRules(t *testing.T) {
 	}
 }
 
-// When nothing has changed until every pause is over nothing is left to do. What is wanted then is created in one pass, after
+// If nothing has changed until every pause is over, nothing is left to do. What is wanted then is created in one pass, after
 // which again nothing is left to do.
 func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
@@ -77,7 +77,7 @@ func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
 	}
 }
 
-// When no more faults and jobs come all jobs get done, and then no runners are left but failed ones that are kept to look at.
+// When faults and jobs stop coming, all jobs get done, and no runners are left except failed ones kept for inspection.
 func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations/5, length, simulations/5-1)
 	for seed := range uint64(simulations / 5) {
@@ -122,16 +122,16 @@ func (sim *simulation) standStill() {
 
 // idle reports whether there is nothing to do.
 func (p *plan) idle() bool {
-	return p.repeat+p.create == 0 && len(p.those(actionDelete))+len(p.those(actionDeleteUnregistered))+len(p.those(actionDeregister))+len(p.those(actionLookUp))+len(p.those(actionCallFailed)) == 0
+	return p.repeat+p.create == 0 && len(p.with(actionDelete))+len(p.with(actionDeleteUnregistered))+len(p.with(actionDeregister))+len(p.with(actionLookUp))+len(p.with(actionMarkFailed)) == 0
 }
 
-// pass does what Reconcile does, up to the plan; then the plan is checked and carried out.
+// pass does what Reconcile does up to the plan; then the plan is checked and carried out.
 func (sim *simulation) pass(t *testing.T) *plan {
 	t.Helper()
 	p := sim.planned()
 	sim.check(t, p)
 	made, shelved := sim.apply(p), sim.state.creations.shelved
-	// Of those that nobody wants any more the controller can't know which were made.
+	// The controller can't know which of the runners that nobody wants any more were created.
 	if taken := sim.taken() - len(shelved) + sim.absent(shelved); made > 0 && taken > sim.seen.replicas {
 		t.Errorf("%d created for %d replicas: %d slots are taken", made, sim.seen.replicas, taken)
 	}
@@ -139,20 +139,20 @@ func (sim *simulation) pass(t *testing.T) *plan {
 	return p
 }
 
-// checkExpected fails the test where the controller waits for a runner that was not made, and whose creation nobody refused,
-// without counting it among those that may not exist: then none would be made in its place.
+// checkExpected fails the test if the controller waits for a runner that does not exist, and whose creation nobody refused,
+// without counting it among those that may not exist: it would never be replaced.
 func (sim *simulation) checkExpected(t *testing.T) {
 	t.Helper()
 	creations := &sim.state.creations
 	uncertain := slices.Concat(creations.unanswered, creations.shelved)
 	for name := range creations.expected.Pending(setKey) {
 		if !sim.decided[name] && !slices.Contains(uncertain, name) {
-			t.Errorf("%s is waited for, and not tried again, though it was never made", name)
+			t.Errorf("%s is waited for, and not tried again, although it was never created", name)
 		}
 	}
 }
 
-// planned does what Reconcile does, up to the plan.
+// planned does what Reconcile does up to the plan.
 func (sim *simulation) planned() *plan {
 	s := sim.state
 	s.configURL = sim.configURL
@@ -172,20 +172,20 @@ func (sim *simulation) planned() *plan {
 	return p
 }
 
-// passAgain plans at the same moment, with the same cache: nothing is planned that was not planned before.
+// passAgain plans at the same moment with the same cache: nothing new is planned.
 func (sim *simulation) passAgain(t *testing.T) {
 	t.Helper()
 	p, s := sim.planned(), sim.state
-	deletedAgain := append(s.withoutRecentlyDeleted(p.those(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.those(actionDeleteUnregistered), sim.now())...)
+	deletedAgain := append(s.withoutRecentlyDeleted(p.with(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.with(actionDeleteUnregistered), sim.now())...)
 	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *runnerView) bool { return !sim.deletes(p, r) })
-	asked := slices.ContainsFunc(append(p.those(actionDeregister), p.those(actionLookUp)...), func(r *runnerView) bool { return sim.inFlight[r.uid] == nil })
+	asked := slices.ContainsFunc(append(p.with(actionDeregister), p.with(actionLookUp)...), func(r *runnerView) bool { return sim.inFlight[r.uid] == nil })
 	if create := s.createLimit(p); create > p.repeat || len(deletedAgain) != 0 || asked {
 		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
 	}
 }
 
-// taken counts the slots that runners really have. One that got its job when it was deleted, which the controller could not
-// know, does not count before it is seen.
+// taken counts the slots that runners really have. A runner that got its job while it was being deleted, which the controller
+// could not know, does not count before it is seen.
 func (sim *simulation) taken() int {
 	views := make([]*runnerView, 0, len(sim.runners))
 	for _, r := range sim.runners {
@@ -207,7 +207,7 @@ func (sim *simulation) alive() int {
 	return alive
 }
 
-// checkOrder fails the test where more than one thing is to be done about a runner.
+// checkOrder fails the test if a plan has more than one action for a runner.
 func (p *plan) checkOrder(t *testing.T) {
 	t.Helper()
 	seen := map[types.UID]bool{}
@@ -219,23 +219,23 @@ func (p *plan) checkOrder(t *testing.T) {
 	}
 }
 
-// check fails the test where the plan breaks a rule.
+// check fails the test if the plan breaks a rule.
 func (sim *simulation) check(t *testing.T, p *plan) {
 	t.Helper()
 	p.checkOrder(t)
 	alive := sim.alive()
 	for _, r := range sim.runners {
-		deleted := slices.ContainsFunc(p.those(actionDelete), func(d *runnerView) bool { return d.uid == r.uid })
+		deleted := slices.ContainsFunc(p.with(actionDelete), func(d *runnerView) bool { return d.uid == r.uid })
 		if deleted && r.busy && r.up && !r.completed && r.configURL == sim.configURL {
 			t.Errorf("%s is deleted though it has a job: %+v", r.name, r)
 		}
 	}
-	for _, r := range append(slices.Clone(p.those(actionDeregister)), p.those(actionLookUp)...) {
+	for _, r := range append(slices.Clone(p.with(actionDeregister)), p.with(actionLookUp)...) {
 		if r.configURL != sim.configURL {
 			t.Errorf("%s is asked about where it was never registered", r.name)
 		}
 	}
-	for _, r := range p.those(actionCallFailed) {
+	for _, r := range p.with(actionMarkFailed) {
 		if is := sim.find(r); is != nil && !is.registered && sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.name, is)
 		}

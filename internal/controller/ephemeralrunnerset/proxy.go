@@ -15,11 +15,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// proxyReapplyPeriod is how long the proxy Secret is taken for granted once it was written. Secrets aren't watched: one that
-// somebody has deleted keeps all pods from starting until it is written again after this time.
+// proxyReapplyPeriod is how long the proxy Secret is assumed to be unchanged after it was written. Secrets aren't watched: if
+// somebody deletes it, no pod can start until it is written again after this time.
 const proxyReapplyPeriod = time.Minute
 
-// restoreProxySecret ensures the proxy Secret for runners that are starting while no others are created.
+// restoreProxySecret ensures the proxy Secret for runners that are starting, in passes that create none.
 func (c *Controller) restoreProxySecret(ctx context.Context, p *pass) error {
 	if p.plan.tally.starting == 0 || p.state.creations.closed {
 		return nil
@@ -28,8 +28,8 @@ func (c *Controller) restoreProxySecret(ctx context.Context, p *pass) error {
 	return err
 }
 
-// ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty where the set has
-// no proxy. A Secret that has not changed is written again after proxyReapplyPeriod.
+// ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set has no
+// proxy. An unchanged Secret is written again after proxyReapplyPeriod.
 func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, error) {
 	set, s := p.set, p.state
 	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
@@ -62,11 +62,12 @@ func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, er
 	return secret.Name, nil
 }
 
-// noProxySecret takes the place of proxyHash when the Secret has been deleted.
+// noProxySecret replaces proxyHash when the Secret has been deleted.
 const noProxySecret = "none"
 
-// dropProxySecret deletes, once, the Secret of a proxy that is not in the spec any more, unless a runner needs it that may
-// still get a pod. Whether it is there is not asked, so that a manager that has just started makes one request for each set.
+// dropProxySecret deletes, once, the Secret of a proxy that is no longer in the spec, unless a runner that may still get a
+// pod needs it. It does not check first whether the Secret exists, so that a manager that has just started sends one request
+// per set.
 func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	set, s, now := p.set, p.state, c.options.Clock.Now()
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil || s.proxyHash == noProxySecret {
@@ -82,7 +83,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: proxySecretName(set)}}
 	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
 		s.proxyDropAt = now.Add(proxyReapplyPeriod)
-		return fmt.Errorf("delete Secret %s of a proxy that is not in the spec any more: %w", secret.Name, err)
+		return fmt.Errorf("delete Secret %s of a proxy that is no longer in the spec: %w", secret.Name, err)
 	}
 	s.proxyHash = noProxySecret
 	return nil

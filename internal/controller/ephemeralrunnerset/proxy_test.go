@@ -34,7 +34,7 @@ func TestRunnersProxyComesFromASecret(t *testing.T) {
 	}, newSet(1, withProxy))
 }
 
-// Somebody has deleted the Secret: it is back in time for the runners that start.
+// Somebody has deleted the Secret: it is back in time for the runners that are starting.
 func TestDeletedProxySecretComesBack(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -54,7 +54,7 @@ func TestDeletedProxySecretComesBack(t *testing.T) {
 	}, newSet(1, withProxy))
 }
 
-// removeProxy has the user take the proxy out of the spec.
+// removeProxy removes the proxy from the spec, as a user would.
 func (f *fixture) removeProxy() {
 	f.Helper()
 	set := f.set()
@@ -69,7 +69,7 @@ func (f *fixture) hasProxySecret() bool {
 	return controllertest.Read(f.T, f.api, types.NamespacedName{Namespace: setKey.Namespace, Name: proxySecret}, &corev1.Secret{})
 }
 
-// passes runs passes and wants so many of them to ask for the deletion of the Secret.
+// passes runs passes and checks how many of them request the deletion of the Secret.
 func (f *fixture) passes(n, wantDrops int) {
 	f.Helper()
 	before := f.requests["delete secret"]
@@ -81,15 +81,15 @@ func (f *fixture) passes(n, wantDrops int) {
 	}
 }
 
-// The Secret has a password in it. It stays as long as a runner needs it that may still get a pod, seen or not, and is deleted
-// once.
-func TestSecretOfARemovedProxyGoesAfterItsLastRunner(t *testing.T) {
+// The Secret has a password in it. It stays as long as a runner that may still get a pod needs it, seen or not, and is
+// deleted once.
+func TestSecretOfARemovedProxyIsDeletedAfterItsLastRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late = true
 		f.reconcile()
 		f.publish(0)
 		f.removeProxy()
-		f.passes(3, 0) // the runner was made and has not been seen
+		f.passes(3, 0) // the runner was created and has not been seen
 		f.late = false
 		f.passes(3, 0)
 		if r := f.runners()[0]; !f.hasProxySecret() || r.DeletionTimestamp == nil {
@@ -107,8 +107,9 @@ func TestSecretOfARemovedProxyGoesAfterItsLastRunner(t *testing.T) {
 	}, newSet(1, withProxy))
 }
 
-// After a restart nothing is known of a Secret: it is deleted once, and so is one of a proxy that came back and went again.
-func TestSecretOfARemovedProxyGoesAfterARestart(t *testing.T) {
+// After a restart nothing is known about a Secret: it is deleted once, and so is the Secret of a proxy that came back and was
+// removed again.
+func TestSecretOfARemovedProxyIsDeletedAfterARestart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.passes(3, 1)
 		set := f.set()
@@ -129,7 +130,7 @@ func TestSecretOfARemovedProxyGoesAfterARestart(t *testing.T) {
 	}, newSet(0))
 }
 
-// A runner that failed is kept to look at: it gets no pod any more.
+// A runner that failed is kept for inspection: it does not get another pod.
 func TestRunnerThatEndedKeepsNoSecret(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -148,10 +149,10 @@ func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
 		f.refuseDrop = errNoAnswer
 		f.passes(3, 1)
 		if f.wantRunners(1); f.state().creations.failures != 0 {
-			t.Error("it keeps runners from being made")
+			t.Error("it keeps runners from being created")
 		}
 		f.refuseDrop = nil
-		controllertest.Elapse(reportPeriod) // after which the status is as it stays
+		controllertest.Elapse(reportPeriod) // after which the status no longer changes
 		f.reconcile()
 		if requeueAfter, want := f.reconcile().RequeueAfter, proxyReapplyPeriod-reportPeriod; requeueAfter != want {
 			t.Errorf("again in %s, want %s", requeueAfter, want)
@@ -161,7 +162,7 @@ func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
 	}, newSet(1))
 }
 
-// A Secret that is missing cannot be written again in a namespace that is being deleted.
+// A missing Secret can't be written again in a namespace that is being deleted.
 func TestProxySecretIsNotRestoredInANamespaceThatIsBeingDeleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()

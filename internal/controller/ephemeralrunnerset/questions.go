@@ -18,8 +18,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// retryQuestionAfter is the pause after a question that GitHub did not answer, when the client has repeated it for up to 30 s. Each
-// further one doubles it, up to longestQuestionPause: a GitHub that is ill is not asked about a thousand runners all the time.
+// retryQuestionAfter is the pause after a question that GitHub did not answer, although the client has repeated it for up to
+// 30 s. It doubles with every further failure, up to longestQuestionPause, so that a failing GitHub is not asked about a
+// thousand runners all the time.
 const (
 	retryQuestionAfter   = 15 * time.Second
 	longestQuestionPause = time.Minute
@@ -34,12 +35,12 @@ const (
 	answerBusy
 	answerRegistered
 	answerMissing
-	// A 404 that names no exception of GitHub's may come from a gateway on the way: less follows from it.
+	// A 404 that does not name GitHub's exception may come from a gateway in between, so less follows from it.
 	answerPerhapsRemoved
 	answerPerhapsMissing
 )
 
-// question is about one registration of a runner.
+// question identifies a question about one registration of a runner.
 type question struct {
 	set types.NamespacedName
 	registration
@@ -64,10 +65,10 @@ func newQuestions(options Options, wake func(types.NamespacedName)) *questions {
 	}
 }
 
-// ask asks what is planned, except about runners of which a question is under way already, and returns how many removals it
-// asked for.
+// ask asks the planned questions, except about runners with a question already under way. It returns how many removals it
+// requested.
 func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, h *history, p *plan) int {
-	deregister, lookUp := p.those(actionDeregister), p.those(actionLookUp)
+	deregister, lookUp := p.with(actionDeregister), p.with(actionLookUp)
 	if len(deregister)+len(lookUp) == 0 {
 		return 0
 	}
@@ -85,7 +86,7 @@ func (q *questions) ask(set *v1alpha1.EphemeralRunnerSet, h *history, p *plan) i
 	return asked
 }
 
-// askOne reports whether it has asked: it does not while a question about the runner is under way.
+// askOne reports whether it has asked: it does not if a question about the runner is under way.
 func (q *questions) askOne(
 	set *v1alpha1.EphemeralRunnerSet, h *history, r *runnerView, do func(_ context.Context, _ GitHub, id int, protected bool) (answer, error),
 ) bool {
@@ -133,8 +134,8 @@ func lookUpRunner(ctx context.Context, github GitHub, id int, protected bool) (a
 	}
 }
 
-// isGone reports whether the answer is that there is no such runner. Of one with a job it has to name GitHub's exception: a 404
-// without may come from a gateway on the way, and the job would be lost with the runner's pod.
+// isGone reports whether the answer is that there is no such runner. If the runner has a job the answer must name GitHub's
+// exception: any other 404 may come from a gateway in between, and would cost the job together with the runner's pod.
 func isGone(err error, protected bool) bool {
 	return errors.Is(err, actions.ErrRunnerNotFound) && (!protected || actions.NamesException(err))
 }
@@ -146,14 +147,14 @@ func sureOr(err error, sure, perhaps answer) answer {
 	return perhaps
 }
 
-// retryQuestionAt returns when GitHub may be asked again after so many questions in a row that failed, the last with err: not
-// before the time that it named.
+// retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which failed
+// with err: not before the time that err names.
 func retryQuestionAt(err error, failures int, now time.Time) time.Time {
 	return actions.RetryAt(err, now.Add(kube.ExponentialBackoff(retryQuestionAfter, longestQuestionPause, failures)))
 }
 
-// note moves the answers that have come into the history. What kept others from coming is logged once for all of them: it
-// seldom has to do with a single runner.
+// note moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a
+// single one.
 func (q *questions) note(ctx context.Context, h *history, set types.NamespacedName, runners []*runnerView) {
 	failed, cause := 0, error(nil)
 	for _, r := range runners {
@@ -176,14 +177,14 @@ func (q *questions) note(ctx context.Context, h *history, set types.NamespacedNa
 	}
 }
 
-// forget drops what was asked about registrations that are over.
+// forget drops the questions about registrations that are over.
 func (q *questions) forget(set types.NamespacedName, over []registration) {
 	for _, registration := range over {
 		q.calls.Forget(question{set: set, registration: registration})
 	}
 }
 
-// note takes in GitHub's answer, or the error of the question.
+// note notes GitHub's answer, or the error of the question.
 func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 	past.removing = false
 	if call.Err != nil {

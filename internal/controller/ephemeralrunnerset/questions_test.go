@@ -20,7 +20,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// What is logged of a call to GitHub is found by the scale set, as users know it, and not by the set that belongs to it.
+// Log lines about a call to GitHub carry the name of the scale set, as users know it, and not that of the set that belongs to
+// it.
 func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged []string
@@ -44,9 +45,9 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 	})
 }
 
-// A gateway on the way whose GitHub is away says 404 as well, without the name of GitHub's exception. A runner with a job must
-// not go by its word.
-func TestNotFoundOfARunnerWithAJobHasToBeGitHubs(t *testing.T) {
+// A gateway that can't reach GitHub answers 404 as well, without the name of GitHub's exception. That must not cost a runner
+// with a job.
+func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 	unnamed := &actions.Error{Endpoint: actions.EndpointRemoveRunner, StatusCode: http.StatusNotFound}
 	for name, test := range map[string]struct {
 		err             error

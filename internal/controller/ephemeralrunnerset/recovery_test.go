@@ -9,7 +9,7 @@ import (
 )
 
 // Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its runners
-// failed has to be given one when a try is due.
+// failed must be given one when a try is due.
 func TestFailingSetWithoutDemandIsGivenAJobWhenATryIsDue(t *testing.T) {
 	for name, shape := range map[string]runnerView{"degraded": failedOne, "outdated": outdated} {
 		t.Run(name, func(t *testing.T) {
@@ -34,8 +34,8 @@ func TestFailingSetWithoutDemandIsGivenAJobWhenATryIsDue(t *testing.T) {
 	}
 }
 
-// No event has the set looked at then, nor does its plan, which wants nothing.
-func TestFailingSetWithoutDemandIsLookedAtWhenATryIsDue(t *testing.T) {
+// No event requeues the set then, and neither does its plan, which wants nothing.
+func TestFailingSetWithoutDemandIsRequeuedWhenATryIsDue(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		for _, r := range f.runners() {
@@ -53,7 +53,7 @@ func TestFailingSetWithoutDemandIsLookedAtWhenATryIsDue(t *testing.T) {
 	}, newSet(degradedThreshold))
 }
 
-// The listener was down while three jobs ran: their runners were taken for idle ones until the reports came.
+// The listener was down while three jobs ran: their runners were treated as idle until the reports came.
 func TestLateReportsOfJobsEndDegradation(t *testing.T) {
 	s := newScenario(5)
 	ended := s.add(3, runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed, reason: v1alpha1.ReasonRunnerExitedWithoutJob, registrationID: 7})
@@ -68,7 +68,7 @@ func TestLateReportsOfJobsEndDegradation(t *testing.T) {
 	}
 }
 
-// GitHub has refused to remove the runner because it had a job; nobody has reported it.
+// GitHub refused to remove the runner because of its job, which nobody has reported.
 func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
@@ -78,8 +78,8 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	ended.phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	s.runners[0] = &ended
 	s.later(time.Second).pass()
-	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.those(actionCallFailed)) != 0 || len(p.those(actionDelete)) != 1 {
-		t.Errorf("taken for idle: %v, deleted: %v; want it deleted", names(p.those(actionCallFailed)), names(p.those(actionDelete)))
+	if p := s.later(settleAfterEnd).publish(1).pass(); len(p.with(actionMarkFailed)) != 0 || len(p.with(actionDelete)) != 1 {
+		t.Errorf("treated as idle: %v, deleted: %v; want it deleted", names(p.with(actionMarkFailed)), names(p.with(actionDelete)))
 	}
 }
 

@@ -39,7 +39,7 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	r.registrationID++
 	s.later(askMissingAgainAfter).pass()
 	s.answer(r, answerMissing)
-	if p := s.pass(); len(p.those(actionDelete)) != 0 {
+	if p := s.pass(); len(p.with(actionDelete)) != 0 {
 		t.Errorf("deleted after one answer about its registration")
 	}
 }
@@ -52,10 +52,10 @@ func TestWaitForAJobBeginsWithThePod(t *testing.T) {
 	s.later(defaultRegistrationTimeout - time.Second).pass()
 	r.phase = v1alpha1.EphemeralRunnerPhaseRunning
 	s.later(time.Minute)
-	if p := s.pass(); len(p.those(actionDeregister))+len(p.those(actionLookUp)) != 0 {
-		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.those(actionDeregister)), names(p.those(actionLookUp)))
+	if p := s.pass(); len(p.with(actionDeregister))+len(p.with(actionLookUp)) != 0 {
+		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.with(actionDeregister)), names(p.with(actionLookUp)))
 	}
-	if p := s.later(idlePatience).pass(); len(p.those(actionLookUp)) != 1 {
+	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 1 {
 		t.Error("want it asked about after 30 s")
 	}
 }

@@ -9,43 +9,42 @@ import (
 )
 
 // roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
-// that does not depend on how many runners a set has, so that a pass neither lists its runners nor copies them. It is
-// complete before the first pass, because a controller starts when its handlers have received all objects that there are.
+// that does not depend on the number of runners in a set, so a pass neither lists nor copies its runners. It is complete
+// before the first pass, because a controller starts only after its handlers have received all existing objects.
 //
-// Sets are identified by UID: one that was created again under its name begins with none of the former one's runners.
+// Sets are identified by UID: a set that is recreated under its name starts without the earlier one's runners.
 type roster struct {
 	mu      sync.Mutex
 	members map[types.NamespacedName]*member
 	sets    map[types.UID]*setMembers
 }
 
-// member is one runner of a set. Its view is replaced and never changed, so a pass may read it without the lock.
+// member is one runner of a set. Its view is replaced but never changed, so a pass may read it without the lock.
 type member struct {
 	set  owner
 	view *runnerView
 	gone bool
 }
 
-// owner is the set that a runner belongs to; the zero value is that of a runner without one.
+// owner is the set that a runner belongs to; the zero value means none.
 type owner struct {
 	uid  types.UID
 	name string
 }
 
-// setMembers are the runners of one set. Those that came or went since the last call of roster.of are put in order, or
-// removed, by the next one.
+// setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that left.
 type setMembers struct {
 	members []*member
-	ordered int // how many of members are in order, from the first on
-	gone    int // how many of members have left
+	ordered int // number of members in order, counted from the first
+	gone    int // number of members that have left
 }
 
 func newRoster() *roster {
 	return &roster{members: map[types.NamespacedName]*member{}, sets: map[types.UID]*setMembers{}}
 }
 
-// put takes in a runner as it is now. It returns the set that the runner belonged to, and whether anything has changed that a
-// decision could follow from.
+// put stores a runner as it is now. It returns the set that the runner belonged to before, and whether anything has changed
+// that could affect a decision.
 func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (former owner, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,14 +69,14 @@ func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (form
 	return former, true
 }
 
-// remove takes out a runner that is gone, and returns the set that it belonged to.
+// remove removes a runner that is gone, and returns the set that it belonged to.
 func (r *roster) remove(key types.NamespacedName) owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.removeLocked(key)
 }
 
-// removeLocked takes a runner out of the set that it is in. The caller holds the lock.
+// removeLocked removes a runner from its set. The caller holds the lock.
 func (r *roster) removeLocked(key types.NamespacedName) owner {
 	left, known := r.members[key]
 	if !known {
@@ -109,8 +108,8 @@ func (r *roster) of(set types.UID) []*runnerView {
 	return views
 }
 
-// tidy removes the members that have left and puts the new ones in their places. Most of these are younger than all others,
-// so there is little to sort; where none came or went there is nothing to do.
+// tidy removes the members that have left and sorts in the new ones. Most of these are younger than all others, so there is
+// little to sort; if none came or left there is nothing to do.
 func (s *setMembers) tidy() {
 	if s.gone > 0 {
 		s.ordered -= countGone(s.members[:s.ordered])
@@ -134,7 +133,7 @@ func countGone(members []*member) int {
 	return gone
 }
 
-// byAge orders runners by age, oldest first. Creation times are in whole seconds: those of one second are ordered by name.
+// byAge orders runners by age, oldest first. Creation times have whole seconds; within one second the name decides.
 func byAge(a, b *member) int {
 	return cmp.Or(a.view.createdAt.Compare(b.view.createdAt), cmp.Compare(a.view.name, b.view.name))
 }

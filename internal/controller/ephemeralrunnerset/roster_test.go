@@ -60,7 +60,7 @@ func (m rosterModel) of(set types.UID) []*runnerView {
 	return views
 }
 
-// Runners come, change, go, are created again under their name, and move between sets; in between the roster is read.
+// Runners come, change, disappear, are recreated under their name, and move between sets; in between the roster is read.
 func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 	const seeds, steps = 300, 200
 	t.Logf("%d histories of %d events, seeds 0 to %d", seeds, steps, seeds-1)
@@ -101,7 +101,7 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 	}
 }
 
-// A pass may read its views while the watch goes on.
+// A pass may read its views while the watch continues.
 func TestViewsOfAPassDoNotChange(t *testing.T) {
 	r := newRoster()
 	put := func(i int, hadJob bool) {

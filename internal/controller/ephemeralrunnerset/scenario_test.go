@@ -34,7 +34,7 @@ func newScenario(replicas int) *scenario {
 	}
 }
 
-// add adds n runners in the given state and returns the last.
+// add adds n runners in the given state and returns the last one.
 func (s *scenario) add(n int, shape runnerView) *runnerView {
 	var last *runnerView
 	for range n {
@@ -65,7 +65,7 @@ func (s *scenario) later(d time.Duration) *scenario {
 	return s
 }
 
-// publish lets the listener publish a figure.
+// publish makes the listener publish a figure.
 func (s *scenario) publish(replicas int) *scenario {
 	s.patchID++
 	s.want.replicas, s.want.assignedJobs = replicas, replicas
@@ -86,7 +86,7 @@ var (
 
 // going returns the runners that the plan removes.
 func (p *plan) going() []*runnerView {
-	return slices.Concat(p.those(actionDelete), p.those(actionDeleteUnregistered), p.those(actionDeregister))
+	return slices.Concat(p.with(actionDelete), p.with(actionDeleteUnregistered), p.with(actionDeregister))
 }
 
 func names(runners []*runnerView) []string {

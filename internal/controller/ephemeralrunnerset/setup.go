@@ -37,15 +37,15 @@ func ownerOf(runner client.Object) owner {
 	return owner{uid: set.UID, name: set.Name}
 }
 
-// gatherPeriod is how long the events of a set's runners are gathered for one pass: a runner has ten events in its life, a
+// gatherPeriod is how long the events of a set's runners are gathered for one pass. A runner has ten events in its life, a
 // pass looks at all runners of its set, and ten passes a second are enough. What follows from a runner's event is not urgent;
 // a change of the set itself is, and isn't delayed.
 const gatherPeriod = 100 * time.Millisecond
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// RunnerEvents returns the handler of the watch of runners. It keeps the roster up to date, and enqueues a set when one of
-// its runners has changed in a way that matters. It is exported for tests that play the watch.
+// RunnerEvents returns the handler for the watch of runners. It keeps the roster up to date, and enqueues a set when one of
+// its runners has changed in a way that matters. It is exported for tests that simulate the watch.
 func (c *Controller) RunnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.runnerChanged(e.Object, q) },
@@ -54,7 +54,7 @@ func (c *Controller) RunnerEvents() handler.EventHandler {
 	}
 }
 
-// runnerChanged takes in a runner as it is now. A set that the runner has left is enqueued as well.
+// runnerChanged stores a runner as it is now. If the runner has left a set, that set is enqueued as well.
 func (c *Controller) runnerChanged(object client.Object, q queue) {
 	runner, is := object.(*v1alpha1.EphemeralRunner)
 	if !is {
@@ -71,7 +71,7 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 	}
 }
 
-// runnerDeleted takes out a runner that is gone. It is not expected any more, even if no pass has seen it.
+// runnerDeleted removes a runner that is gone. It is no longer expected, even if no pass has seen it.
 func (c *Controller) runnerDeleted(object client.Object, q queue) {
 	key := client.ObjectKeyFromObject(object)
 	set := c.roster.remove(key)

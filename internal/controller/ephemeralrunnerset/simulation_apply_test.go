@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// apply has the API server do what was planned, and GitHub asked. It returns how many runners were created.
+// apply makes the API server do what was planned, and asks GitHub. It returns how many runners were created.
 func (sim *simulation) apply(p *plan) int {
 	s := sim.state
-	for _, r := range append(s.withoutRecentlyDeleted(p.those(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.those(actionDeleteUnregistered), sim.now())...) {
+	for _, r := range append(s.withoutRecentlyDeleted(p.with(actionDelete), sim.now()), s.withoutRecentlyDeleted(p.with(actionDeleteUnregistered), sim.now())...) {
 		if is := sim.find(r); is != nil && sim.deletes(p, r) {
 			is.deleting = true
 			sim.write(is)
@@ -23,20 +23,20 @@ func (sim *simulation) apply(p *plan) int {
 			s.recentlyDeleted[r.uid] = sim.now()
 		}
 	}
-	for _, r := range p.those(actionCallFailed) {
+	for _, r := range p.with(actionMarkFailed) {
 		if is := sim.find(r); is != nil {
 			is.phase = failedOne.phase
 			sim.write(is)
 		}
 	}
-	for _, r := range sim.ask(p.those(actionDeregister), removeAnswer) {
+	for _, r := range sim.ask(p.with(actionDeregister), removeAnswer) {
 		s.historyOf(r).removing = true
 	}
-	sim.ask(p.those(actionLookUp), lookUpAnswer)
+	sim.ask(p.with(actionLookUp), lookUpAnswer)
 	return sim.create(s.createLimit(p))
 }
 
-// find returns the runner as it is, nil where it is gone.
+// find returns the runner as it is, nil if it is gone.
 func (sim *simulation) find(r *runnerView) *simulatedRunner {
 	if i := slices.IndexFunc(sim.runners, func(is *simulatedRunner) bool { return is.uid == r.uid }); i >= 0 {
 		return sim.runners[i]
@@ -44,14 +44,14 @@ func (sim *simulation) find(r *runnerView) *simulatedRunner {
 	return nil
 }
 
-// deletes reports whether the API server accepts the deletion, or the runner is gone: one that was thought to be unregistered
-// must not have changed.
+// deletes reports whether the API server accepts the deletion or the runner is gone. A runner that was believed to be
+// unregistered must not have changed.
 func (sim *simulation) deletes(p *plan, r *runnerView) bool {
 	is := sim.find(r)
-	return is == nil || !slices.Contains(p.those(actionDeleteUnregistered), r) || is.resourceVersion == r.resourceVersion
+	return is == nil || !slices.Contains(p.with(actionDeleteUnregistered), r) || is.resourceVersion == r.resourceVersion
 }
 
-// ask asks about runners, except those of which a question is under way, and returns those that it has asked about.
+// ask asks about runners, except those with a question under way, and returns those that it has asked about.
 func (sim *simulation) ask(about []*runnerView, ask func(*simulatedRunner) answer) (asked []*runnerView) {
 	for _, r := range about {
 		if _, under := sim.inFlight[r.uid]; !under {
@@ -66,8 +66,8 @@ func (sim *simulation) ask(about []*runnerView, ask func(*simulatedRunner) answe
 // Outcomes of a creation.
 const (
 	creationRefused  = iota
-	creationLost     // neither made nor answered
-	creationNotKnown // made, but not answered
+	creationLost     // neither created nor answered
+	creationNotKnown // created, but not answered
 	creationMade
 )
 
@@ -82,7 +82,7 @@ func (sim *simulation) outcome() int {
 	}
 }
 
-// create creates n runners, and returns how many were made. Now and then the context ends before all are asked for.
+// create creates n runners, and returns how many exist then. Sometimes the context ends before all requests are sent.
 func (sim *simulation) create(n int) int {
 	if n == 0 {
 		return 0
@@ -107,7 +107,7 @@ func (sim *simulation) create(n int) int {
 	return len(sim.runners) - before
 }
 
-// request has the API server create a runner: it may refuse to, and its answer may be lost.
+// request asks the API server to create a runner: it may refuse, and its answer may be lost.
 func (sim *simulation) request(name string) error {
 	outcome := sim.outcome()
 	if outcome == creationRefused {
@@ -128,7 +128,7 @@ func (sim *simulation) request(name string) error {
 	}
 }
 
-// pickName returns a name, now and then one that a runner has already.
+// pickName returns a name, sometimes one that a runner has already.
 func (sim *simulation) pickName() string {
 	if len(sim.runners) > 0 && sim.chance(4) {
 		return sim.runners[sim.random.IntN(len(sim.runners))].name
@@ -150,7 +150,7 @@ func (sim *simulation) exists(name string) bool {
 	return slices.ContainsFunc(sim.runners, func(r *simulatedRunner) bool { return r.name == name })
 }
 
-// absent counts the runners that don't exist, of those with the given names.
+// absent counts the given names for which no runner exists.
 func (sim *simulation) absent(names []string) int {
 	absent := 0
 	for _, name := range names {
@@ -172,7 +172,7 @@ func (sim *simulation) unseen() unseen {
 	return creations.unseen(sim.now())
 }
 
-// list has the API server list the runners. What keeps it from serving the watch may keep it from that as well.
+// list makes the API server list the runners. What keeps it from serving the watch may also keep it from answering this.
 func (sim *simulation) list() (sets.Set[string], error) {
 	if !sim.calm && (sim.away || sim.chance(3)) {
 		return nil, errNoAnswer

@@ -8,11 +8,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// longestRest is how long a simulation may rest where no pass was asked for.
+// longestRest is how long a simulation may rest if no pass was requested.
 const longestRest = 2 * time.Hour
 
-// rest lets time pass in which nothing happens, until just before the pass that the controller has asked for at the latest. If
-// something was to be done then that the last pass had not begun, it would be done too late, or, without an event, never.
+// rest lets time pass in which nothing happens, at most until just before the pass that the controller has requested. If
+// there were something to do then that the last pass had not begun, it would be done too late or, without an event, never.
 func (sim *simulation) rest(t *testing.T, p *plan) {
 	t.Helper()
 	former := p
@@ -33,8 +33,9 @@ func (sim *simulation) rest(t *testing.T, p *plan) {
 	}
 }
 
-// newIn returns how many runners a plan creates, and those that it deletes, asks about or calls failed, unless a former plan did so
-// already. While GitHub has a question to answer, whose answer brings a pass, other runners may be picked to be deleted.
+// newIn returns how many runners a plan creates, and which runners it deletes, asks about or marks as failed, unless an
+// earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other runners may be picked
+// for deletion.
 func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*runnerView) {
 	waiting := sim.state.withoutRecentlyDeleted(p.order, sim.now())
 	for _, r := range p.order {
@@ -55,5 +56,5 @@ func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*run
 
 // does reports whether the plan does that with the runner, whose view may be a later one.
 func (p *plan) does(r *runnerView, what action) bool {
-	return slices.ContainsFunc(p.those(what), func(other *runnerView) bool { return other.uid == r.uid })
+	return slices.ContainsFunc(p.with(what), func(other *runnerView) bool { return other.uid == r.uid })
 }

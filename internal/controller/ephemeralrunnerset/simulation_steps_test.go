@@ -6,7 +6,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// step does for a runner the next thing that its own controller, its kubelet, GitHub or the listener does.
+// step does the next thing that a runner's own controller, its kubelet, GitHub or the listener does.
 func (sim *simulation) step(r *simulatedRunner) {
 	switch {
 	case r.deleting:
@@ -47,7 +47,7 @@ func (sim *simulation) startUp(r *simulatedRunner) {
 	r.up, r.registered = true, true
 }
 
-// work has a job reported, go on, end, or lose its pod.
+// work reports a runner's job, continues it, ends it, or takes its pod away.
 func (sim *simulation) work(r *simulatedRunner) {
 	switch {
 	case !r.hadJob && !r.silent:
@@ -64,7 +64,7 @@ func (sim *simulation) work(r *simulatedRunner) {
 	}
 }
 
-// endJob completes the job. The listener publishes first and reports then, unless the message is lost.
+// endJob completes the job. The listener publishes first and then reports, unless the message is lost.
 func (sim *simulation) endJob(r *simulatedRunner) {
 	sim.jobs--
 	r.busy, r.registered = false, false
@@ -88,14 +88,14 @@ func (sim *simulation) exit(r *simulatedRunner, phase v1alpha1.EphemeralRunnerPh
 	sim.write(r)
 }
 
-// giveUpJob has GitHub give up a job that has lost its pod, and the listener receive the message.
+// giveUpJob makes GitHub give up a job that has lost its pod; the listener receives the message.
 func (sim *simulation) giveUpJob(r *simulatedRunner) {
 	if r.busy && sim.chance(4) {
 		sim.endJob(r)
 	}
 }
 
-// finalize removes a runner that is being deleted where GitHub agrees, and has it work on where GitHub does not.
+// finalize removes a runner that is being deleted if GitHub agrees; otherwise the runner works on.
 func (sim *simulation) finalize(r *simulatedRunner) {
 	if r.busy && r.up {
 		r.draining = true

@@ -21,7 +21,7 @@ type simulation struct {
 	clock  *clocktesting.FakePassiveClock
 	set    *v1alpha1.EphemeralRunnerSet
 
-	// How things are: jobs that GitHub has assigned, running ones included; the set's figures; its runners.
+	// The real state: jobs that GitHub has assigned, including running ones; the set's figures; its runners.
 	jobs       int
 	minRunners int
 	figures    figures
@@ -29,7 +29,7 @@ type simulation struct {
 	configURL  configURL
 	runners    []*simulatedRunner
 	made       int
-	decided    map[string]bool // names under which a runner was made, or a creation refused
+	decided    map[string]bool // names under which a runner was created, or a creation refused
 	away       bool            // the API server seldom answers a creation
 	calm       bool            // nothing goes wrong
 
@@ -49,7 +49,7 @@ type figures struct {
 	patchID int
 }
 
-// simulatedRunner is a runner as it is, with the view of what the API server has of it.
+// simulatedRunner is a runner as it really is, with the view that the API server has of it.
 type simulatedRunner struct {
 	runnerView
 	up         bool // the container runs
@@ -77,7 +77,8 @@ func (sim *simulation) now() time.Time        { return sim.clock.Now() }
 func (sim *simulation) later(d time.Duration) { sim.clock.SetTime(sim.now().Add(d)) }
 func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 
-// restartManager loses all that is remembered; calls that were under way may have had their effect. A new cache is complete.
+// restartManager loses everything that is remembered; calls that were under way may have taken effect. A new cache is
+// complete.
 func (sim *simulation) restartManager() {
 	sim.controller = NewController(Options{Clock: sim.clock})
 	sim.state = sim.controller.setStateOf(sim.set)
@@ -86,13 +87,13 @@ func (sim *simulation) restartManager() {
 	sim.show(true)
 }
 
-// publish has the listener write its figures.
+// publish makes the listener write its figures.
 func (sim *simulation) publish() {
 	sim.figures.patchID++
 	sim.figures.replicas, sim.figures.assignedJobs = min(sim.minRunners+sim.jobs, sim.figures.maxRunners), sim.jobs
 }
 
-// disturb has one thing happen.
+// disturb makes one thing happen.
 func (sim *simulation) disturb() {
 	sim.passTime()
 	switch what := sim.random.IntN(40); what {
@@ -125,7 +126,7 @@ func (sim *simulation) disturb() {
 	sim.show(sim.chance(3))
 }
 
-// changeSpec has the user change something.
+// changeSpec changes something in the spec, as a user would.
 func (sim *simulation) changeSpec(what int) {
 	switch what {
 	case 6:
@@ -142,7 +143,7 @@ func (sim *simulation) changeSpec(what int) {
 	}
 }
 
-// deleteByHand has somebody delete a runner, now and then.
+// deleteByHand sometimes deletes a runner, as a user would.
 func (sim *simulation) deleteByHand() {
 	if len(sim.runners) == 0 || !sim.chance(3) {
 		return
@@ -153,7 +154,7 @@ func (sim *simulation) deleteByHand() {
 	}
 }
 
-// passTime lets some seconds pass, and now and then, while the watch is frozen, so many that runners should have been seen.
+// passTime lets some seconds pass. Sometimes, while the watch is frozen, so many pass that runners should have been seen.
 func (sim *simulation) passTime() {
 	sim.later(time.Duration(sim.random.IntN(6)) * time.Second)
 	if sim.frozen && sim.chance(10) {
@@ -161,7 +162,7 @@ func (sim *simulation) passTime() {
 	}
 }
 
-// moveSet sometimes changes where the set registers its runners, perhaps to where it did before.
+// moveSet sometimes changes where the set registers its runners, perhaps back to an earlier address.
 func (sim *simulation) moveSet() {
 	if sim.chance(2) {
 		sim.configURL = unique.Make(fmt.Sprint("https://github.com/org-", sim.random.IntN(3)))
@@ -184,7 +185,7 @@ func (sim *simulation) write(r *simulatedRunner) {
 	r.resourceVersion, r.changed, r.shown = fmt.Sprint(sim.made), sim.now(), false
 }
 
-// show brings the cache up to date, or parts of it.
+// show brings the cache, or parts of it, up to date.
 func (sim *simulation) show(all bool) {
 	if all || sim.chance(3) {
 		sim.seen = sim.figures
@@ -195,7 +196,7 @@ func (sim *simulation) show(all bool) {
 	sim.cache = sim.controller.roster.of(sim.set.UID)
 }
 
-// showRunners has the watch show runners, all or some.
+// showRunners makes the watch show all runners, or some.
 func (sim *simulation) showRunners(all bool) {
 	for _, r := range sim.runners {
 		if all || r.shown || sim.chance(3) || sim.now().Sub(r.changed) > maxLag {
@@ -217,7 +218,7 @@ func (sim *simulation) showRunners(all bool) {
 	}
 }
 
-// observe has the watch show a runner.
+// observe makes the watch show a runner.
 func (sim *simulation) observe(view runnerView) {
 	sim.controller.roster.put(runnerKey(view.name), owner{uid: sim.set.UID, name: sim.set.Name}, view)
 }
@@ -226,10 +227,10 @@ func runnerKey(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: setKey.Namespace, Name: name}
 }
 
-// answer has GitHub answer a question, if one waits.
+// answer makes GitHub answer a question, if one is waiting.
 func (sim *simulation) answer() {
 	maps.DeleteFunc(sim.inFlight, func(uid types.UID, _ func(*simulatedRunner) answer) bool {
-		return sim.find(&runnerView{uid: uid}) == nil // it is gone, and a late watch had it asked about
+		return sim.find(&runnerView{uid: uid}) == nil // it is gone, and was asked about because of a late watch
 	})
 	for _, r := range sim.runners {
 		ask, asked := sim.inFlight[r.uid]

@@ -7,32 +7,32 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// slot is how a runner counts against the number of runners that there should be.
+// slot is how a runner counts towards the number of runners that there should be.
 type slot int
 
 const (
 	// slotFree: another runner may be created for the job, if there is one.
 	slotFree slot = iota
-	// slotWaiting: the runner is there for a job that it does not have yet.
+	// slotWaiting: the runner is waiting for a job.
 	slotWaiting
 	// slotWorking: it has a job.
 	slotWorking
-	// slotHeld: its job may still be counted in replicas, so it is neither missing nor too many.
+	// slotHeld: its job may still be counted in replicas, so the runner is neither missing nor surplus.
 	slotHeld
 )
 
 const (
-	// settleAfterEnd is how long GitHub may take to stop counting the job of a runner that has exited. A patchID seen
-	// later reflects the end even where its report was lost.
+	// settleAfterEnd is how long GitHub may take to stop counting the job of a runner that has exited. A patchID seen later
+	// than that reflects the end even if its report was lost.
 	settleAfterEnd = 3 * time.Second
-	// heldTimeout is how long a failed runner's job is believed to be assigned still: GitHub gives up a job that has lost its
+	// heldTimeout is how long a failed runner's job is assumed to be still assigned: GitHub gives up a job that has lost its
 	// runner after ten minutes without a sign of life.
 	heldTimeout = 15 * time.Minute
-	// provenAfter is how long a runner of a set whose runners fail has to be up before another one is tried.
+	// provenAfter is how long a runner must be up, in a set whose runners fail, before another one is tried.
 	provenAfter = 10 * time.Second
 )
 
-// slotOf returns the slot of a runner, as the table in docs/decisions/0007-a-slot-follows-the-job.md has it.
+// slotOf returns the slot of a runner, according to the table in docs/decisions/0007-a-slot-follows-the-job.md.
 func (h *history) slotOf(r *runnerView) slot {
 	switch {
 	case r.completed:
@@ -52,9 +52,9 @@ func (h *history) slotOf(r *runnerView) slot {
 	}
 }
 
-// completedSlot returns the slot of a runner whose job is reported completed. The listener publishes replicas first and
-// reports the completion after it, with the patchID whose replicas no longer has the job in it. The two arrive by different
-// watches, so the report may be seen first.
+// completedSlot returns the slot of a runner whose job is reported completed. The listener first publishes replicas and then
+// reports the completion, with the patchID whose replicas no longer count the job. The two arrive on separate watches, so the
+// report may be seen first.
 func (h *history) completedSlot(r *runnerView) slot {
 	switch {
 	case h.patchID >= r.jobPatchID:
@@ -67,7 +67,7 @@ func (h *history) completedSlot(r *runnerView) slot {
 }
 
 // jobGivenUp reports whether GitHub has given up the job of a runner that failed: it has agreed to remove the runner and
-// replicas was evaluated since, or so much time has passed that it must have.
+// replicas has been evaluated since, or so much time has passed that it must have.
 func (h *history) jobGivenUp(past *runnerHistory) bool {
 	agreed := !past.removedAt.IsZero() && h.patchSeenAt.After(past.removedAt)
 	return agreed || h.now.Sub(past.endedAt) >= heldTimeout
@@ -83,13 +83,14 @@ func heldUnless(released bool) slot {
 // tally counts runners by slot.
 type tally struct {
 	waiting, working, held int
-	// starting counts those waiting whose pod is not up: nothing shows yet that they can work.
+	// starting counts the waiting runners whose pod is not up: nothing shows yet that they can work.
 	starting int
-	// justUp counts those waiting that have been up for less than provenAfter, and justExited those held that had no job as far
-	// as is known: a wrong command exits within seconds, and that is seen seconds later. provenAt is when the first is proven.
+	// justUp counts the waiting runners that have been up for less than provenAfter. justExited counts the held runners that,
+	// as far as is known, had no job: a wrong command exits within seconds, and that is seen seconds later. provenAt is when
+	// the first of justUp is proven.
 	justUp, justExited int
 	provenAt           time.Time
-	// notEnded counts the runners that may still run, whatever their slot: they are what maxRunners limits.
+	// notEnded counts the runners that may still run, whatever their slot: maxRunners limits them.
 	notEnded int
 }
 

@@ -76,8 +76,8 @@ func TestHeldUntilFigureAfterEnd(t *testing.T) {
 func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, failedJob)
-	if p := s.pass(); len(p.those(actionDeregister)) != 1 {
-		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.those(actionDeregister)))
+	if p := s.pass(); len(p.with(actionDeregister)) != 1 {
+		t.Fatalf("GitHub is asked to remove %v, want the failed runner", names(p.with(actionDeregister)))
 	}
 	s.historyOf(r).removedAt = s.now
 	s.later(time.Minute).pass()
@@ -85,24 +85,24 @@ func TestHeldUntilGitHubGivesUpTheJob(t *testing.T) {
 		t.Errorf("agreed, no newer figure: slot %d, want held", got)
 	}
 	s.publish(1)
-	if p := s.pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.those(actionDelete)) != 1 {
-		t.Errorf("agreed, newer figure: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.those(actionDelete)))
+	if p := s.pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.with(actionDelete)) != 1 {
+		t.Errorf("agreed, newer figure: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.with(actionDelete)))
 	}
 }
 
-// A runner that failed with a job is being deleted, and somebody's finalizer keeps its pod: its slot is asked about all the same,
-// and becomes free without an event.
+// A runner that failed with a job is being deleted, and somebody's finalizer keeps its pod. GitHub is asked about its slot
+// nevertheless, and the slot becomes free without an event.
 func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 	s := newScenario(1)
 	r := failedJob
 	r.deleting = true
 	s.add(1, r)
 	p := s.pass()
-	if len(p.those(actionDeregister)) != 1 || p.requeueAt.Sub(s.now) != heldTimeout {
-		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.those(actionDeregister)), p.requeueAt.Sub(s.now), heldTimeout)
+	if len(p.with(actionDeregister)) != 1 || p.requeueAt.Sub(s.now) != heldTimeout {
+		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.with(actionDeregister)), p.requeueAt.Sub(s.now), heldTimeout)
 	}
-	if p = s.later(heldTimeout).pass(); p.create != 1 || len(p.those(actionDelete)) != 0 {
-		t.Errorf("create %d, delete %v after %s; want 1, and not to delete it again", p.create, names(p.those(actionDelete)), heldTimeout)
+	if p = s.later(heldTimeout).pass(); p.create != 1 || len(p.with(actionDelete)) != 0 {
+		t.Errorf("create %d, delete %v after %s; want 1, and not to delete it again", p.create, names(p.with(actionDelete)), heldTimeout)
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// What is done while the cache shows runners as they were some moments ago.
+// What happens while the cache shows runners as they were some moments ago.
 
-// surplus brings a set with one runner, which is not registered as far as is known, to where the runner is too many.
+// surplus gives a set one runner, which as far as is known is not registered, and makes it surplus.
 func (f *fixture) surplus() {
 	f.Helper()
 	f.reconcile()
@@ -18,7 +18,7 @@ func (f *fixture) surplus() {
 	f.publish(0)
 }
 
-// It was registered after the cache was last up to date: whether it has a job has to be asked of GitHub.
+// It was registered after the cache was last up to date: only GitHub can say whether it has a job.
 func TestRunnerThatHasChangedSinceItWasSeenIsNotDeleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.surplus()

@@ -21,7 +21,7 @@ const reportPeriod = time.Second
 // reasonRunnersScale is the reason of Ready while nothing is wrong.
 const reasonRunnersScale = "RunnersScale"
 
-// report writes the status if it changed, at most once a second, then the Events that go with it.
+// report writes the status if it has changed, at most once a second, and then records the Events that go with it.
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	set, s := p.set, p.state
 	before := set.DeepCopy()
@@ -61,13 +61,13 @@ func (h *history) describe(
 	return due
 }
 
-// countLive sets the status's numbers of runners. Those that are being deleted are not counted.
+// countLive sets the status's runner counts, without the runners that are being deleted.
 func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
 	countUnless(status, runners, func(r *runnerView) bool { return r.deleting })
 }
 
-// countWithDeleting sets them with those that are being deleted and have not ended: for one that has, another set has room in
-// its place, even while somebody keeps its pod.
+// countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
+// runner has ended, another set may have one in its place, even while somebody keeps its pod.
 func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
 	countUnless(status, runners, func(r *runnerView) bool { return r.deleting && r.ended() })
 }
@@ -92,10 +92,10 @@ func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerVie
 	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
 }
 
-// capacity returns how many jobs GitHub may assign to the set, nil for no limit of its own, and when the limit rises by
-// itself. While its runners fail or are outdated: those working, and one for a probe that is under way or due, since
-// without a job there is no demand to probe for. While the API server takes no runners: those there are, since the next try
-// has its job already. GitHub gives the rest to sets that can run them.
+// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit, and when the limit rises by
+// itself. While its runners fail or are outdated, the limit is the number of working runners, plus one for a probe that is
+// under way or due: without a job there is no demand to probe for. While the API server rejects runners, the limit is the
+// number of existing ones: the next try already has its job. GitHub gives the other jobs to sets that can run them.
 func (h *history) capacity(p *plan) (limit *int, due time.Time) {
 	t := &p.tally
 	switch f := &h.failures; {
@@ -133,23 +133,23 @@ func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Con
 	switch {
 	case !f.isDegraded() && h.cannotCreate(p):
 		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
-			"the API server does not take the set's runners, which is tried again: %s: correct what it names in the AutoscalingRunnerSet, or what refuses it in namespace %s",
+			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
 			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
 	case !f.isDegraded() && h.creations.hasUnseen():
 		return h.creations.unseenCondition(set.Namespace)
 	case !f.isDegraded():
-		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner failed before it got a job since the last that worked")
+		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
 	}
 	return kube.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
-		"%d runners in a row failed before they got a job, the last because: %s; one at a time is tried until one works or the template changes; kubectl get ephemeralrunners -n %s has the latest",
+		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
 		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
 
 func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
 	if !h.failures.isOutdated() {
-		return kube.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has refused no runner of this template")
+		return kube.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
 	}
 	return kube.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
-		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, for the case that the image behind the tag was renewed",
+		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
 		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
 }

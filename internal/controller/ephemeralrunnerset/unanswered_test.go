@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// limit has the user set maxRunners.
+// limit sets maxRunners, as a user would.
 func (f *fixture) limit(maxRunners int) {
 	f.Helper()
 	set := f.set()
@@ -23,7 +23,7 @@ func (f *fixture) limit(maxRunners int) {
 	}
 }
 
-// tries lets time pass until a creation may be tried again, and returns how many runners the pass then tries to create.
+// tries lets time pass until a creation may be retried, and returns how many runners the pass then tries to create.
 func (f *fixture) tries() int {
 	f.Helper()
 	controllertest.Elapse(longestAwayPause)
@@ -71,7 +71,8 @@ func TestOnlyWhatIsWantedIsRepeated(t *testing.T) {
 	}, newSet(5))
 }
 
-// The runners were made all the same, and the watch is late: when they are wanted again they get the names that they have.
+// The runners were created after all, and the watch is late: when they are wanted again they get the names that they already
+// have.
 func TestWhatIsWantedAgainIsRepeatedUnderTheSameName(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late, f.refuse, f.made = true, errNoAnswer, true
@@ -90,8 +91,8 @@ func TestWhatIsWantedAgainIsRepeatedUnderTheSameName(t *testing.T) {
 	}, newSet(3))
 }
 
-// All whose creation had no answer may exist. As long as that would be more than maxRunners none is made; a minute later
-// they would have been seen.
+// All runners whose creation got no answer may exist. While that would exceed maxRunners none is created; a minute later they
+// would have been seen.
 func TestUnansweredCreationsCountTowardsMaxRunners(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuse = errNoAnswer
@@ -128,9 +129,9 @@ func (f *fixture) passWithoutTime() {
 	}
 }
 
-// The context of a pass ends before all runners are asked for, because the API server is slow: the others are not expected, and
-// nobody waits for them.
-func TestRunnersThatWereNeverAskedForAreMadeSoon(t *testing.T) {
+// The context of a pass ends before all requests are sent, because the API server is slow: the other runners are not
+// expected, and nobody waits for them.
+func TestRunnersThatWereNeverRequestedAreCreatedSoon(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.passWithoutTime()
 		controllertest.Elapse(firstCreatePause)
@@ -139,8 +140,8 @@ func TestRunnersThatWereNeverAskedForAreMadeSoon(t *testing.T) {
 	}, newSet(2))
 }
 
-// Where an earlier try had no answer they may exist: they are asked for again under the names that they have.
-func TestRepetitionsThatWereNeverAskedForAreRepeatedStill(t *testing.T) {
+// If an earlier try got no answer they may exist: they are requested again under the names that they have.
+func TestRepetitionsThatWereNeverRequestedAreStillRepeated(t *testing.T) {
 	for name, exist := range map[string]bool{"the runners exist": true, "they do not": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -190,13 +191,13 @@ func TestRepetitions(t *testing.T) {
 	}
 }
 
-// No runner that is there goes in place of one that may not even exist.
-func TestUnansweredCreationsAreNoSurplus(t *testing.T) {
+// No existing runner is removed in place of one that may not even exist.
+func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
 	s := newScenario(5)
 	s.add(5, idle)
 	s.out = unseen{expected: 5, uncertain: 5}
 	s.pass()
 	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
-		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.those(actionDeregister)))
+		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.with(actionDeregister)))
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// What is done while the watch shows nothing for minutes.
+// What happens while the watch shows nothing for minutes.
 
-// passesFor has passes run for a while, and returns how many lists there were.
+// passesFor runs passes for a while, and returns how many lists there were.
 func (f *fixture) passesFor(during time.Duration) int {
 	f.Helper()
 	before := f.requests["list"]
@@ -41,8 +41,8 @@ func (f *fixture) wantDegraded(reason string, words ...string) {
 	}
 }
 
-// Each minute as many again were made, and maxRunners did not stop that: it is compared with what the watch shows.
-func TestRunnersThatTheWatchNeverShowsAreNotMadeAgain(t *testing.T) {
+// Every minute the same number was created again, and maxRunners did not stop that: it is compared with what the watch shows.
+func TestRunnersThatTheWatchNeverShowsAreNotRecreated(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.limit(5)
 		f.late = true
@@ -61,7 +61,7 @@ func TestRunnersThatTheWatchNeverShowsAreNotMadeAgain(t *testing.T) {
 	}, newSet(3))
 }
 
-func TestNothingIsMadeAgainWhileRunnersCannotBeListed(t *testing.T) {
+func TestNothingIsRecreatedWhileRunnersCannotBeListed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late = true
 		f.reconcile()
@@ -84,8 +84,8 @@ func TestNothingIsMadeAgainWhileRunnersCannotBeListed(t *testing.T) {
 	}, newSet(3))
 }
 
-// It is made again without an event.
-func TestRunnerThatWasDeletedBeforeItWasSeenIsMadeAgain(t *testing.T) {
+// It is created again without an event.
+func TestRunnerThatWasDeletedBeforeItWasSeenIsRecreated(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late = true
 		f.reconcile()
@@ -104,7 +104,7 @@ func TestRunnerThatWasDeletedBeforeItWasSeenIsMadeAgain(t *testing.T) {
 	}, newSet(3))
 }
 
-// No event has to come for the next look, though runners of the set are left that the watch shows.
+// The next list needs no event, even while the watch shows some runners of the set.
 func TestDeletedSetComesBackToLookForRunners(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -123,7 +123,7 @@ func TestDeletedSetComesBackToLookForRunners(t *testing.T) {
 	}, newSet(2))
 }
 
-// A set that is deleted waits for runners that exist, and says for what it waits where nobody knows.
+// A set that is being deleted waits for runners that exist, and says so if nobody knows whether they do.
 func TestDeletedSetWaitsForRunnersThatTheWatchNeverShows(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.late = true

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// idlePatience is how long a runner may be up without a job while the listener's figure says that jobs wait.
+	// idlePatience is how long a runner may be up without a job while the listener's figure says that jobs are waiting.
 	idlePatience = 30 * time.Second
-	// askAgainAfter is the pause between two questions about the same runner, and askMissingAgainAfter that after the first
-	// answer that it is not registered: the service takes some seconds to show a new registration everywhere.
+	// askAgainAfter is the pause between two questions about the same runner. askMissingAgainAfter is the pause after the
+	// first answer that it is not registered: the service takes some seconds to show a new registration everywhere.
 	askAgainAfter        = time.Minute
 	askMissingAgainAfter = 15 * time.Second
-	// askWorkingPeriod is how often a runner with a job is asked about, to find that it has ended where the report was lost.
+	// askWorkingPeriod is how often to ask about a runner with a job, in case it has ended and the report was lost.
 	askWorkingPeriod = 10 * time.Minute
 	// lingerPatience is how long a pod may live on after its job was reported completed.
 	lingerPatience = time.Minute
 )
 
-// planVerification plans questions to GitHub about runners of which what is seen and what was reported disagree, or may, because
-// reports can be lost.
+// planVerification plans questions to GitHub about runners for which the reports, which can be lost, contradict what is seen,
+// or may.
 func (h *history) planVerification(p *plan, runners []*runnerView, want demand) {
 	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
 	for _, r := range runners {
@@ -42,8 +42,8 @@ func (h *history) planVerification(p *plan, runners []*runnerView, want demand) 
 	}
 }
 
-// whenJobsBeganToWait returns since when more jobs have been assigned, which is the listener's figure, than runners are known to
-// have one, by a report or by GitHub's answer; zero where no job waits.
+// whenJobsBeganToWait returns since when the listener's figure has had more assigned jobs than runners are known to have one,
+// by a report or by GitHub's answer. It returns zero if no job is waiting.
 func (h *history) whenJobsBeganToWait(p *plan, want demand) time.Time {
 	if want.assignedJobs <= p.tally.working {
 		return time.Time{}
@@ -56,9 +56,9 @@ func (h *history) askable(r *runnerView) bool {
 	return r.registrationID != 0 && !h.registeredElsewhere(r)
 }
 
-// removeUnaskable deletes a runner that lives on after its job was reported completed, or has worked for long at another
-// address, from which no report comes any more. Its own finalization finds the registration where it is, and waits for a
-// job that the runner has all the same.
+// removeUnaskable deletes a runner whose pod lives on after its job was reported completed, or one that has worked for long
+// at another address, from which reports no longer come. Its own finalization asks at the right address, and waits if the
+// runner does have a job.
 func (h *history) removeUnaskable(p *plan, r *runnerView) {
 	switch past := h.historyOf(r); {
 	case r.completed:
@@ -68,8 +68,8 @@ func (h *history) removeUnaskable(p *plan, r *runnerView) {
 	}
 }
 
-// verifyIdle asks about a runner that is up without a job while jobs wait. What counts is how long it has been up and a job has
-// waited: one of minRunners that was idle for hours gets the first job that comes, and is not to be asked about for that.
+// verifyIdle asks about a runner that is up without a job while jobs wait. What counts is how long both have been true: a
+// minRunners runner that was idle for hours gets the first job that comes, and must not be asked about because of its age.
 func (h *history) verifyIdle(p *plan, r *runnerView, want demand) {
 	past := h.historyOf(r)
 	passedOverSince := kube.LaterOf(past.upAt, p.jobsWaitSince)
@@ -82,8 +82,8 @@ func (h *history) verifyIdle(p *plan, r *runnerView, want demand) {
 	h.ask(p, r, actionLookUp, due, 0)
 }
 
-// pauseAfter returns how long to wait after the last question: the usual pause, or a short one where the answer was that
-// the runner is not registered.
+// pauseAfter returns how long to wait after the last question: the usual pause, or a short one if the answer was that the
+// runner is not registered.
 func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Duration {
 	if !past.missingSince.IsZero() {
 		return askMissingAgainAfter
@@ -91,12 +91,12 @@ func (h *history) pauseAfter(past *runnerHistory, usual time.Duration) time.Dura
 	return usual
 }
 
-// ask decides on a question if the pause since the last one is over, and so is the one that GitHub has asked for.
+// ask decides on a question once the pause since the last one is over, and the pause that GitHub asked for.
 func (h *history) ask(p *plan, r *runnerView, question action, last time.Time, pause time.Duration) {
 	h.decideAt(p, r, question, kube.LaterOf(last.Add(pause), h.historyOf(r).retryAt))
 }
 
-// decideAt decides what is due, or has the set planned anew when it is.
+// decideAt decides on an action if it is due; otherwise it has the set planned again when it is.
 func (h *history) decideAt(p *plan, r *runnerView, what action, due time.Time) {
 	if h.now.Before(due) {
 		p.requeueBy(due)

@@ -14,7 +14,7 @@ import (
 
 func answered(r answer) pool.Call[answer] { return pool.Call[answer]{Result: r} }
 
-// answer has GitHub be asked about a runner now, and answer at once.
+// answer asks GitHub about a runner now, and it answers at once.
 func (s *scenario) answer(r *runnerView, result answer) {
 	s.historyOf(r).askedAt = s.now
 	s.historyOf(r).note(answered(result), s.now)
@@ -23,21 +23,21 @@ func (s *scenario) answer(r *runnerView, result answer) {
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
-	if p := s.pass(); len(p.those(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Fatalf("asked at once about %v, again in %s", names(p.those(actionLookUp)), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.with(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("asked at once about %v, again in %s", names(p.with(actionLookUp)), p.requeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.those(actionLookUp)) != 1 {
+	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
 	s.answer(r, answerMissing)
-	if p := s.later(askMissingAgainAfter - time.Second).pass(); len(p.those(actionLookUp)) != 0 {
+	if p := s.later(askMissingAgainAfter - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
 		t.Error("asked again too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.those(actionLookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
 	s.answer(r, answerMissing)
-	if p := s.pass(); len(p.those(actionDelete)) != 1 {
+	if p := s.pass(); len(p.with(actionDelete)) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
 }
@@ -48,10 +48,10 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	s.pass()
 	s.later(idlePatience).pass()
 	s.answer(r, answerRegistered)
-	if p := s.later(askAgainAfter - time.Second).pass(); len(p.those(actionLookUp)) != 0 {
+	if p := s.later(askAgainAfter - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.those(actionLookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) != 1 {
 		t.Error("want it asked about again after a minute")
 	}
 }
@@ -61,12 +61,12 @@ func TestIdleRunnerIsNotAskedAboutWhileNoJobWaits(t *testing.T) {
 	s.want.assignedJobs = 0 // minRunners 1
 	s.add(1, idle)
 	s.pass()
-	if p := s.later(time.Hour).pass(); len(p.those(actionLookUp))+len(p.those(actionDeregister)) != 0 {
+	if p := s.later(time.Hour).pass(); len(p.with(actionLookUp))+len(p.with(actionDeregister)) != 0 {
 		t.Error("an idle runner that nobody waits for was asked about")
 	}
 }
 
-// The runners of minRunners are there for this job: how long they were idle before it says nothing about them.
+// The runners of minRunners exist for this job: how long they were idle before it says nothing about them.
 func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s := newScenario(5)
 	s.want.assignedJobs = 0
@@ -74,14 +74,14 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s.pass()
 	s.later(time.Hour).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.those(actionLookUp))+len(p.those(actionDeregister)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Fatalf("the job has just come: asked about %v, to be removed %v, again in %s", names(p.those(actionLookUp)), names(p.those(actionDeregister)), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.with(actionLookUp))+len(p.with(actionDeregister)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.with(actionLookUp)), names(p.with(actionDeregister)), p.requeueAt.Sub(s.now))
 	}
-	if p := s.later(idlePatience).pass(); len(p.those(actionLookUp)) != 5 || len(p.those(actionDeregister)) != 0 {
-		t.Errorf("the job has waited for 30 s: asked about %v, to be removed %v", names(p.those(actionLookUp)), names(p.those(actionDeregister)))
+	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 5 || len(p.with(actionDeregister)) != 0 {
+		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.with(actionLookUp)), names(p.with(actionDeregister)))
 	}
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.those(actionDeregister)) != 5 {
-		t.Errorf("the job has waited for more than the registration timeout: to be removed %v", names(p.those(actionDeregister)))
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 5 {
+		t.Errorf("the job has waited for more than the registration timeout: removing %v", names(p.with(actionDeregister)))
 	}
 }
 
@@ -94,8 +94,8 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	s.want.assignedJobs = 0
 	s.later(time.Hour).pass()
 	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.those(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
-		t.Errorf("asked about %v, again in %s", names(p.those(actionLookUp)), p.requeueAt.Sub(s.now))
+	if p := s.pass(); len(p.with(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
+		t.Errorf("asked about %v, again in %s", names(p.with(actionLookUp)), p.requeueAt.Sub(s.now))
 	}
 }
 
@@ -104,7 +104,7 @@ func TestRegistrationTimeout(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.historyOf(r).askedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.those(actionDeregister)) != 1 {
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
 	}
 }
@@ -113,10 +113,10 @@ func TestWorkingRunnerIsAskedAboutEveryTenMinutes(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, busyOne)
 	s.pass()
-	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.those(actionLookUp)) != 0 {
+	if p := s.later(askWorkingPeriod - time.Second).pass(); len(p.with(actionLookUp)) != 0 {
 		t.Error("asked too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.those(actionLookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) != 1 {
 		t.Error("want a lost completion looked for")
 	}
 }
@@ -125,19 +125,19 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	s := newScenario(0)
 	r := s.add(1, lingering)
 	s.pass()
-	if p := s.later(lingerPatience).pass(); len(p.those(actionDeregister)) != 1 {
+	if p := s.later(lingerPatience).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
 	s.answer(r, answerBusy)
-	if p := s.later(lingerPatience - time.Second).pass(); len(p.those(actionDeregister)) != 0 {
+	if p := s.later(lingerPatience - time.Second).pass(); len(p.with(actionDeregister)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.those(actionDeregister)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Error("want GitHub asked again after a minute")
 	}
 }
 
-// A report came late, about an earlier registration: none is recorded now, so there is no id to ask about. The runner must not
+// A late report was about an earlier registration: none is recorded now, so there is no id to ask about. The runner must not
 // count towards maxRunners forever.
 func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 	for name, phase := range map[string]v1alpha1.EphemeralRunnerPhase{
@@ -152,10 +152,10 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 			s.pass()
 			p := s.later(lingerPatience - time.Second).pass()
 			if len(p.going()) != 0 || p.requeueAt.Sub(s.now) != time.Second {
-				t.Errorf("within the minute: delete %v, again in %s", names(p.those(actionDelete)), p.requeueAt.Sub(s.now))
+				t.Errorf("within the minute: delete %v, again in %s", names(p.with(actionDelete)), p.requeueAt.Sub(s.now))
 			}
-			if p := s.later(time.Second).pass(); len(p.those(actionDelete)) != 1 || len(p.those(actionDeregister))+len(p.those(actionLookUp)) != 0 {
-				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.those(actionDelete)), names(p.those(actionDeregister)), names(p.those(actionLookUp)))
+			if p := s.later(time.Second).pass(); len(p.with(actionDelete)) != 1 || len(p.with(actionDeregister))+len(p.with(actionLookUp)) != 0 {
+				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.with(actionDelete)), names(p.with(actionDeregister)), names(p.with(actionLookUp)))
 			}
 		})
 	}
@@ -215,10 +215,10 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	s.pass()
 	s.later(surplusPatience).publish(0).pass()
 	s.historyOf(r).note(pool.Call[answer]{Err: errors.New("no answer")}, s.now)
-	if p := s.pass(); len(p.those(actionDeregister)) != 0 {
+	if p := s.pass(); len(p.with(actionDeregister)) != 0 {
 		t.Error("GitHub is asked again at once")
 	}
-	if p := s.later(retryQuestionAfter).pass(); len(p.those(actionDeregister)) != 1 {
+	if p := s.later(retryQuestionAfter).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Error("want GitHub asked again")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// runnerView is what a decision needs to know of one EphemeralRunner: some 170 bytes, without pod template. A view is never
-// changed: a runner that has changed gets a new one.
+// runnerView is what decisions need to know of one EphemeralRunner: some 170 bytes, without the pod template. A view never
+// changes; a runner that changes gets a new one.
 type runnerView struct {
 	name            string
 	uid             types.UID
@@ -24,23 +24,24 @@ type runnerView struct {
 
 	phase    v1alpha1.EphemeralRunnerPhase
 	deleting bool
-	draining bool // GitHub refused to remove it: it has, or had, a job
+	draining bool // GitHub refused to remove it: it has or had a job
 
-	hadJob     bool // a job was reported to have started, and perhaps to have ended
+	hadJob     bool // its job was reported started, and perhaps completed
 	completed  bool
 	proxied    bool // its pod takes the proxy from the set's Secret
 	jobPatchID int
 
-	template        string // hash of what it was made from, empty where that is not known
+	template        string // hash of the spec that it was created from, empty if not known
 	reason, message string
 }
 
-// configURL is the GitHub address that a runner is registered at, or a set registers runners at. A runner's id is known at its
-// own address only: any other answers that there is no such runner. It is one pointer, and one string for all its runners.
+// configURL is the GitHub address at which a runner is registered, or at which a set registers runners. A runner's id is
+// known only at its own address: any other answers that there is no such runner. All runners of an address share one string;
+// each holds a pointer.
 type configURL = unique.Handle[string]
 
-// configURLOf returns the address of a runner's spec. Spellings that differ in case, which GitHub ignores, or in what a chart
-// trims are one address. Those that differ otherwise are two, which costs no more than that runners are replaced.
+// configURLOf returns the address in a runner's spec. Spellings that differ in case, which GitHub ignores, or in what the
+// chart trims are the same address. Other differences make two addresses, which at worst means that runners are replaced.
 func configURLOf(spec *v1alpha1.EphemeralRunnerSpec) configURL {
 	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
 }
@@ -61,7 +62,7 @@ func (r *runnerView) ended() bool {
 // up reports whether the runner's pod runs.
 func (r *runnerView) up() bool { return r.phase == v1alpha1.EphemeralRunnerPhaseRunning }
 
-// needsProxySecret reports whether the runner's pod, or one that it may still get, does not start without the set's Secret.
+// needsProxySecret reports whether the runner's pod, or one that it may still get, can't start without the set's Secret.
 func (r *runnerView) needsProxySecret() bool { return r.proxied && r.alive() }
 
 // failedIdle reports whether the runner failed and, as far as is known, never had a job.
@@ -74,8 +75,8 @@ func (r *runnerView) exitedIdle() bool {
 	return r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !r.hadJob && !r.completed && !r.draining
 }
 
-// same reports whether nothing has changed that a decision needs. A runner's resourceVersion is needed while it may be
-// deleted on condition that nobody has written to it, which is until it is registered.
+// same reports whether nothing has changed that a decision needs. The resourceVersion matters until the runner is registered:
+// until then it may be deleted on condition that nobody has written to it.
 func (r *runnerView) same(now runnerView) bool {
 	before := *r
 	before.createdAt, now.createdAt = time.Time{}, time.Time{} // follows from the UID
@@ -104,7 +105,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 	}
 }
 
-// templateHash identifies the template that runners are made from.
+// templateHash identifies the template that runners are created from.
 func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
 	return kube.Hash(set.Spec.EphemeralRunnerSpec)
 }

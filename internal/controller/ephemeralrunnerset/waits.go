@@ -10,14 +10,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// wait is a reason for which runners don't run yet, and how many wait for it.
+// wait is a reason why runners don't run yet, and how many have it.
 type wait struct {
 	runners int
-	// example is the name of the oldest of them, message is what it says.
+	// example is the name of the oldest of these runners, message is what it reports.
 	example, reason, message string
 }
 
-// waitsOf returns what runners wait for: a ResourceQuota, and of everything else what most of them wait for.
+// waitsOf returns what runners wait for: a ResourceQuota, and the most frequent other reason.
 func waitsOf(runners []*runnerView) (quota, other wait) {
 	waits := map[string]*wait{}
 	for _, r := range runners {
@@ -40,7 +40,7 @@ func waitsOf(runners []*runnerView) (quota, other wait) {
 	return quota, other
 }
 
-// waitConditions returns conditions that say what runners wait for. One that no runner has ever waited for is left out.
+// waitConditions returns conditions that say what runners wait for. Conditions that were never true are left out.
 func waitConditions(before []metav1.Condition, runners []*runnerView) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
@@ -49,7 +49,7 @@ func waitConditions(before []metav1.Condition, runners []*runnerView) []metav1.C
 			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of %s: %s",
 			runnersWait(quota.runners), quota.example, quota.message))
 	}
-	pending := kube.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner says that it waits")
+	pending := kube.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
 	if other.runners > 0 {
 		pending = kube.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe ephemeralrunner %s", runnersWait(other.runners), other.message, other.example))

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// What runners wait for is a condition while they wait, with number, example and cause; afterwards that is False.
+// What runners wait for is a condition while they wait, with number, example and cause; afterwards the condition is False.
 func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 	waits := func(name, reason string) *runnerView {
 		return &runnerView{name: name, reason: reason, message: "because of " + name}

@@ -20,7 +20,7 @@ func withOwner(kind, name string, uid types.UID) func(*v1alpha1.EphemeralRunner)
 	}
 }
 
-// A set is enqueued only for changes from which a decision may follow.
+// A set is enqueued only for changes that may affect a decision.
 func TestEventsThatEnqueueASet(t *testing.T) {
 	register := func(r *v1alpha1.EphemeralRunner) { r.Status.RunnerID = 7 }
 	write := func(r *v1alpha1.EphemeralRunner) { r.ResourceVersion += "1" }
@@ -63,7 +63,7 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 	}
 }
 
-// The watch was broken when a runner changed and was deleted: the event that follows has the state that the watch saw last.
+// The watch was broken while a runner changed and was deleted: the event that follows has the state that the watch saw last.
 func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 	c, set, runners := populate(2)
 	c.expectations.Expect(setKey, runners[0].Name)
@@ -79,8 +79,8 @@ func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
 	}
 }
 
-// Runners of a set that was deleted are not those of one that was created again under its name.
-func TestNamesakeHasNoneOfTheFormersRunners(t *testing.T) {
+// Runners of a deleted set do not belong to a set that was recreated under its name.
+func TestNamesakeHasNoneOfTheFormerSetsRunners(t *testing.T) {
 	c, set, _ := populate(2)
 	if former, namesake := len(c.roster.of(set.UID)), len(c.roster.of("namesake")); former != 2 || namesake != 0 {
 		t.Errorf("the former set has %d runners, its namesake %d; want 2 and none", former, namesake)
