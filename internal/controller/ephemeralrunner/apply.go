@@ -28,10 +28,10 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 		return d.requeueAt, c.reportPending(ctx, p, d)
 	case stepReportSidecar:
 		c.reportSidecar(ctx, p, d)
-		return c.options.Clock.Now(), nil // the plan for the pod itself is still to be made
+		return c.options.Clock.Now(), nil // so that the next pass plans for the pod itself
 	case stepDeleteFailedPod:
 		return d.requeueAt, c.deletePod(ctx, p)
-	case stepRetry, stepRetryAnew:
+	case stepRetry, stepReregister:
 		return d.requeueAt, c.retry(ctx, p, d)
 	case stepExited:
 		p.memory.exitedAt = c.options.Clock.Now()
@@ -49,8 +49,8 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	return d.requeueAt, nil
 }
 
-// cleanUp deletes what a runner that is done has left: pod, Secret, and registration. The object itself stays until
-// its set has read its status. Where there was a job the set asks GitHub, which may still count it.
+// cleanUp deletes what a runner that is done leaves behind: pod, Secret and registration. The object stays until its set has
+// read its status. If there was a job, it is the set that asks GitHub, which may still count the job.
 func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	if p.provisioning.running {
 		return time.Time{}, nil // see plan
@@ -66,15 +66,14 @@ func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	return at, err
 }
 
-// deleteRunner deletes the object of a runner that has done its work, or whose place another has to take. Its pod goes
-// first, because that is what occupies a machine; the event of its deletion requeues the runner, behind the pods of
-// others.
+// deleteRunner deletes the object of a runner that is no longer needed or must be replaced. It deletes the pod first, because
+// the pod occupies a machine; the event of the pod's deletion requeues the runner, behind other runners' ended pods.
 func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) error {
 	if p.memory.runnerDeleted {
 		return nil
 	}
 	if p.podStays() {
-		// Where it is not ours to delete garbage collection does it, once the runner is gone.
+		// If the controller may not delete it, garbage collection does once the runner is gone.
 		if err := c.deletePod(ctx, p); err != nil || p.memory.pod.deleted {
 			return err
 		}
@@ -96,9 +95,9 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 	return nil
 }
 
-// finalizeEarly does before the deletion of a runner that has nothing left what its finalization would do: deleting an
-// object with finalizers writes it once more, as a whole. Where something may not be deleted the finalization goes on
-// without it, and garbage collection deletes it once the runner is gone.
+// finalizeEarly finalizes a runner that has nothing left before its deletion, because deleting an object with finalizers
+// costs another write of the whole object. If a deletion is forbidden, the regular finalization goes on without it, and
+// garbage collection deletes the rest once the runner is gone.
 func (c *Controller) finalizeEarly(ctx context.Context, p *pass) error {
 	err := c.deleteChildren(ctx, p, false)
 	switch {
@@ -111,14 +110,14 @@ func (c *Controller) finalizeEarly(ctx context.Context, p *pass) error {
 	}
 }
 
-// podStays reports whether there is a pod whose deletion nobody has asked for.
+// podStays reports whether there is a pod whose deletion has not been requested.
 func (p *pass) podStays() bool {
 	return p.pod != nil && p.pod.DeletionTimestamp == nil && !p.memory.pod.deleted
 }
 
-// retry notes a failed attempt and deletes its pod, and its Secret where the registration is gone.
+// retry notes a failed attempt and deletes its pod, and its Secret if the registration is gone.
 func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
-	if d.step == stepRetryAnew {
+	if d.step == stepReregister {
 		if err := c.deleteSecret(ctx, p); err != nil {
 			return err
 		}
@@ -139,22 +138,22 @@ func (c *Controller) retry(ctx context.Context, p *pass, d decision) error {
 	if err := c.patchStatus(ctx, p, before, attemptFailed(d, len(p.Status.Failures))); err != nil {
 		return err
 	}
-	// Not earlier: where the status could not be written the same has to be decided again, from the same answers.
+	// Not earlier: if the status could not be written, the same must be decided again, from the same answers.
 	c.endAttempt(p)
 	return c.deletePod(ctx, p)
 }
 
-// endAttempt forgets the attempt whose failure is in the status now.
+// endAttempt forgets the attempt whose failure is now in the status.
 func (c *Controller) endAttempt(p *pass) {
-	p.memory.newAttempt(p.memory.failed.step == stepRetryAnew)
+	p.memory.newAttempt(p.memory.failed.step == stepReregister)
 	p.memory.failed = nil
 	c.provisions.Forget(p.key)
 	c.deregistrations.Forget(p.key)
 	p.provisioning = progress{}
 }
 
-// endNotedAttempt ends an attempt whose failure was written to the status though the answer to that write was lost. What
-// is known of its pod would be taken for the next attempt's, whose pod is missing.
+// endNotedAttempt ends an attempt whose failure was written to the status although the answer to that write was lost.
+// Otherwise what is known of its pod would be attributed to the next attempt, which would seem to have lost its pod.
 func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
 	failed := p.memory.failed
 	if failed == nil {
@@ -166,8 +165,8 @@ func (c *Controller) endNotedAttempt(ctx context.Context, p *pass) {
 	}
 }
 
-// attemptKey returns the key of the present attempt's failure in the status: the UID of its pod, or a number where
-// none was seen. What others have noted is never overwritten: attempts are counted by it.
+// attemptKey returns the key of the present attempt's failure in the status: the UID of its pod, or a number if no pod was
+// seen. It never overwrites a failure noted by somebody else, because the entries count the attempts.
 func attemptKey(p *pass) string {
 	if p.hadPod() {
 		return string(p.memory.pod.uid)
@@ -175,8 +174,8 @@ func attemptKey(p *pass) string {
 	return fmt.Sprintf("lost-%d", len(p.Status.Failures)+1)
 }
 
-// deletePod deletes the runner's pod unless it is being deleted already. One whose containers have all ended, or whose
-// node does not answer, is deleted without a grace period. Options given come after its own.
+// deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or whose node
+// does not answer, is deleted without a grace period. The caller's options come after its own.
 func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.DeleteOption) error {
 	if p.pod == nil || p.memory.pod.left {
 		return nil
@@ -199,11 +198,10 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 	return p.ignoreGoneOrForbidden("delete pod", err)
 }
 
-// ignoreGoneOrForbidden returns nil for errors of a deletion after which nothing is left to do here: the object is
-// gone (NotFound), or is another one (Conflict). While the runner is being deleted Forbidden counts too: Helm has
-// taken the permission away, and garbage collection deletes the object, which the runner owns. As long as the runner
-// stays nothing is collected, and an API server that was just started forbids what it will allow once it has read the
-// Roles: then the deletion is tried again.
+// ignoreGoneOrForbidden returns nil for errors of a deletion that leave nothing to do here: the object is gone (NotFound) or
+// is another one (Conflict). While the runner is being deleted Forbidden counts too: Helm has taken the permission away, and
+// garbage collection deletes the object, which the runner owns. As long as the runner stays, nothing is collected; the API
+// server may just have started and not loaded its Roles yet, so the deletion is retried.
 func (p *pass) ignoreGoneOrForbidden(what string, err error) error {
 	switch {
 	case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
@@ -215,14 +213,13 @@ func (p *pass) ignoreGoneOrForbidden(what string, err error) error {
 	}
 }
 
-// patchStatus writes the status and then records the Events: a write that fails is repeated, and its Event must not
-// be.
+// patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.
 func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...kube.Event) error {
 	_, err := c.writeStatus(ctx, p, before, events...)
 	return err
 }
 
-// writeStatus is patchStatus for who has to know whether something was written.
+// writeStatus is patchStatus for callers that need to know whether something was written.
 func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...kube.Event) (bool, error) {
 	p.Status.ObservedGeneration = p.Generation
 	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// cost is something a runner's life has several of, with the allocations that it may have on any machine: about twice
-// what it had when it was written.
+// cost is something that a runner's life has several of, with the number of allocations that it may take on any machine:
+// about twice what it took when this was written.
 type cost struct {
 	do     func()
 	budget float64

@@ -31,7 +31,7 @@ func (f *fixture) useClock(another clock.PassiveClock) {
 	f.controller = NewController(options)
 }
 
-// By the clock of a manager that is behind, a runner was made after it began that another one had registered before.
+// By the clock of a manager that is behind, a runner registered by another manager was created after this one took over.
 func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": errors.New("away")}
@@ -46,7 +46,7 @@ func TestManagerWithAClockBehindLeavesNoRegistration(t *testing.T) {
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
 }
 
-// By the clock of a manager that is ahead, no pod would have run in time.
+// By the clock of a manager that is ahead, no pod would ever start in time.
 func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.useClock(&askewClock{ahead: time.Hour})
@@ -66,8 +66,8 @@ func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
 }
 
-// By the clock of an API server that is ahead, a pod whose failure is noted should only be gone in an hour. Meanwhile its runner,
-// which is dead, would count against maxRunners.
+// By the clock of an API server that is ahead, a pod whose failure is noted need not be gone for an hour. Until then its
+// runner, which is dead, would count against maxRunners.
 func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.useClock(&askewClock{ahead: -time.Hour})
@@ -84,7 +84,7 @@ func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 	}, newRunner())
 }
 
-// What is remembered of a former pod's deletion says nothing about that of another.
+// What is remembered of an earlier pod's deletion says nothing about another pod.
 func TestAPIServerTimeIsThatOfTheSamePod(t *testing.T) {
 	const grace = time.Minute
 	m := &memory{pod: lastPod{uid: "seen", deletingAt: noon.Add(-time.Hour)}}

@@ -26,36 +26,36 @@ import (
 
 // GitHub is the part of the Actions service that this controller uses.
 type GitHub interface {
-	// GenerateJITConfig registers a runner. It fails with actions.ErrRunnerExists where the name is taken.
+	// GenerateJITConfig registers a runner. It fails with actions.ErrRunnerExists if the name is taken.
 	GenerateJITConfig(ctx context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error)
-	// GetRunnerByName fails with actions.ErrRunnerNotFound where there is none.
+	// GetRunnerByName fails with actions.ErrRunnerNotFound if GitHub has no runner of that name.
 	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
-	// RemoveRunner fails with actions.ErrJobStillRunning where the runner has a job. A runner that is gone is no error, but
-	// actions.ErrRunnerNotFound where the answer may be that of something on the way to GitHub.
+	// RemoveRunner fails with actions.ErrJobStillRunning if the runner has a job. It succeeds if GitHub no longer has the
+	// runner, but fails with actions.ErrRunnerNotFound if that answer may have come from a proxy or gateway in between.
 	RemoveRunner(ctx context.Context, id int) error
 }
 
-// Options are what the controller is made of.
+// Options are what the controller needs from outside.
 type Options struct {
 	// Client reads from the manager's cache, except Secrets, and writes to the API server.
 	Client client.Client
-	// Reader reads from the API server. It is used for what the cache does not hold, job pods and Secrets that
-	// container hooks made, and where a late cache would cost a job.
+	// Reader reads from the API server. It is used for the job pods and Secrets of container hooks, which the cache does not
+	// hold, and wherever a stale cache would cost a job.
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
-	// Pool runs the calls to GitHub, and the creations that follow a registration.
+	// Pool runs the calls to GitHub, and the creation of Secret and Pod that follows a registration.
 	Pool *pool.Pool
-	// Removed are the registrations that GitHub has removed at the request of the runner's set. Nil knows of none.
+	// Removed holds the registrations that GitHub has removed at the request of the runner's set. It may be nil.
 	Removed  *removals.Memory
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Workers is how many runners are reconciled at once. No pass waits for GitHub, so few are enough.
+	// Workers is the number of runners reconciled at once. No pass waits for GitHub, so a few are enough.
 	Workers int
-	// Version is the manager's. Every runner sends it to GitHub as part of its user agent.
+	// Version is the manager's version. Every runner sends it to GitHub as part of its user agent.
 	Version string
-	// JobMetadata writes on a pod which job it runs; JobProtection adds to that the annotations that keep node autoscalers
-	// away while the job runs.
+	// JobMetadata writes on a pod which job it runs. JobProtection adds the annotations that keep node autoscalers away while
+	// the job runs.
 	JobMetadata, JobProtection bool
 }
 
@@ -69,15 +69,15 @@ type Controller struct {
 
 	mu       sync.Mutex
 	memories map[types.NamespacedName]*memory
-	// beganAt is the first pass: as long as another manager leads there is none. It never changes, and no pass goes on before it is
-	// set, so passes read it without the lock.
+	// beganAt is the time of the first pass; there is none while another manager leads. It never changes, and no pass
+	// continues before it is set, so passes read it without the lock.
 	beganAt time.Time
-	// forbidden has, by namespace, when the API server last forbade to patch a pod there.
+	// forbidden holds, by namespace, when the API server last forbade patching a pod there.
 	forbidden map[string]time.Time
 }
 
-// key names a runner: by the name of its object, so that it can be reconciled again, and by UID, so that a later object
-// of the same name is not taken for it.
+// key identifies a runner: by the name of its object, so that it can be reconciled again, and by UID, so that a later object
+// of the same name is not mistaken for it.
 type key struct {
 	types.NamespacedName
 	uid types.UID
@@ -134,18 +134,18 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.result(p, kube.EarlierOf(requeueAt, annotateAt), errors.Join(err, annotateErr))
 }
 
-// result ends a pass: the runner is reconciled again at requeueAt or when its pod is to be taken for lost; after an error the
-// queue's rate limiter decides when.
+// result ends a pass. The runner is reconciled again at requeueAt or when its pod must be treated as lost, whichever is
+// earlier; after an error the queue's rate limiter decides when.
 func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
 	var result ctrl.Result
 	if err == nil {
 		result = kube.RequeueAt(kube.EarlierOf(requeueAt, c.podLostAt(p)), c.options.Clock.Now())
 	}
-	result.Priority = new(p.priority()) // or it would keep that of the event that began the pass
+	result.Priority = new(p.priority()) // otherwise it would keep the priority of the event that began the pass
 	return result, err
 }
 
-// jobValues returns the log values of a runner's job, none where it has no job.
+// jobValues returns the log values of a runner's job, nil if it has no job.
 func jobValues(runner *v1alpha1.EphemeralRunner) []any {
 	if !runner.Status.HadJob() {
 		return nil
@@ -153,13 +153,13 @@ func jobValues(runner *v1alpha1.EphemeralRunner) []any {
 	return []any{"jobID", jobID(&runner.Status)}
 }
 
-// withRunnerLogger gives a call in the pool the log values that controller-runtime and Reconcile give to a pass.
+// withRunnerLogger gives a call in the pool the same log values that controller-runtime and Reconcile give to a pass.
 func withRunnerLogger(ctx context.Context, runner *v1alpha1.EphemeralRunner) context.Context {
 	values := append(jobValues(runner), "namespace", runner.Namespace, "name", runner.Name)
 	return kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), values...)
 }
 
-// step does what the runner needs now, and returns when it has to be reconciled again.
+// step does what the runner needs now, and returns when to reconcile it again.
 func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 	switch {
 	case !p.DeletionTimestamp.IsZero():
@@ -174,12 +174,12 @@ func (c *Controller) step(ctx context.Context, p *pass) (time.Time, error) {
 	}
 }
 
-// staleRequeueAfter is when a runner is reconciled again whose status in the cache is older than the one last written, in
-// case the watch never brings that.
+// staleRequeueAfter is when to reconcile a runner again if the cache shows an older status than the one last written, in case
+// the watch never delivers it.
 const staleRequeueAfter = 2 * time.Second
 
-// podLostAt returns when the runner's pod, which is being deleted, has to be taken for lost with its node; zero where that
-// moment has passed or will not come.
+// podLostAt returns when the runner's pod, which is being deleted, must be treated as lost with its node. It returns zero if
+// that moment has passed or will not come.
 func (c *Controller) podLostAt(p *pass) time.Time {
 	if p.pod == nil || p.pod.DeletionTimestamp == nil {
 		return time.Time{}
@@ -191,12 +191,12 @@ func (c *Controller) podLostAt(p *pass) time.Time {
 	return time.Time{}
 }
 
-// pass is one reconciliation: the runner, its pod if it has one, and what is remembered of it.
+// pass is one reconciliation: the runner, its pod if it has one, and what the controller remembers of it.
 type pass struct {
 	key key
 	*v1alpha1.EphemeralRunner
 	pod *corev1.Pod
-	// outcome is the pod's. It is determined once, so that what is written agrees with what was planned.
+	// outcome is the state of pod. It is determined once, so that what is written agrees with what was planned.
 	outcome outcome
 	memory  *memory
 	// provisioning is read once, so that its result and its end belong to the same call.

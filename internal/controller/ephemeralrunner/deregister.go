@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// deregister asks GitHub, in the pool, to remove the runner's registration. Success proves that it will take no job. A
-// runner whose id is not known is looked up by its name.
+// deregister asks GitHub, in the pool, to remove the runner's registration. Success proves that the runner will not get a
+// job. If the runner's id is not known, GitHub is asked for it by name.
 func (c *Controller) deregister(p *pass) {
 	// A copy: the call outlasts the pass, which may go on to write the runner's status.
 	runner, id := p.EphemeralRunner.DeepCopy(), p.memory.runnerID
@@ -30,9 +30,9 @@ func (c *Controller) deregister(p *pass) {
 	})
 }
 
-// removal returns what became of the last call to remove the registration. That there is none is as good as its removal,
-// except while a runner lives that has a job: a proxy or gateway before GitHub may have answered 404, and that would cost
-// the job. This is decided when the answer is used: the job may have been reported since GitHub was asked.
+// removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
+// removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub, and
+// would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub was asked.
 func (c *Controller) removal(p *pass) progress {
 	last := progressOf(c.deregistrations.Last(p.key))
 	lives := p.pod != nil && !p.outcome.over()
@@ -42,7 +42,7 @@ func (c *Controller) removal(p *pass) progress {
 	return progress{known: true, finishedAt: last.finishedAt}
 }
 
-// lookUp returns the id of the runner of that name in our scale set, 0 where another scale set has it.
+// lookUp returns the id of the runner of that name in our scale set, 0 if it belongs to another scale set.
 func lookUp(ctx context.Context, github GitHub, name string, scaleSetID int) (int, error) {
 	found, err := github.GetRunnerByName(ctx, name)
 	if err != nil || found.RunnerScaleSetID != scaleSetID {
@@ -51,7 +51,7 @@ func lookUp(ctx context.Context, github GitHub, name string, scaleSetID int) (in
 	return found.ID, nil
 }
 
-// removalFailure returns why a registration could not be removed; nil where it was.
+// removalFailure returns why a registration could not be removed, nil if it was.
 func removalFailure(err error) error {
 	switch {
 	case err == nil:

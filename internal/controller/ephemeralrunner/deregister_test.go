@@ -8,9 +8,9 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// What a pod does while GitHub is asked to remove the registration that it has.
+// What a pod may do while GitHub is asked to remove its registration.
 
-// blockedWhileAsked sets a pod up whose container can't start, and a GitHub that answers a removal when answer is called.
+// blockedWhileAsked sets up a pod whose container can't start, and a GitHub that answers a removal when answer is called.
 func (f *fixture) blockedWhileAsked() (answer func()) {
 	f.Helper()
 	f.settle()
@@ -46,7 +46,7 @@ func TestJITConfigThatIsBeingRemovedIsNotUsedAgain(t *testing.T) {
 	}, newRunner())
 }
 
-// The answer may have been lost on its way back: GitHub is asked again before anything is made of the registration.
+// The answer may have been lost on its way back: GitHub is asked again before the registration is used.
 func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -64,7 +64,7 @@ func TestJITConfigWhoseRemovalFailedIsNotUsedAgain(t *testing.T) {
 	}, newRunner())
 }
 
-// The container had started unseen, has a job, and its pod was evicted: the pod's last status is wrong.
+// The container started unseen, has a job, and its pod was evicted: the pod's last status is wrong.
 func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		answer := f.blockedWhileAsked()
@@ -103,7 +103,7 @@ func TestExitOfARemovedRunnerDoesNotEndTheNextAttempt(t *testing.T) {
 	}, newRunner())
 }
 
-// The same, and its pod is gone before GitHub has answered.
+// The same, but the pod is gone before GitHub has answered.
 func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		answer := f.blockedWhileAsked()
@@ -120,8 +120,9 @@ func TestExitWhileGitHubIsAskedWaitsForTheAnswer(t *testing.T) {
 	}, newRunner())
 }
 
-// A proxy before GitHub answers 404, which must not cost a job. GitHub is asked again, until it answers or the pod has ended.
-func TestNotFoundIsNoConsentWhileAJobRuns(t *testing.T) {
+// A proxy in front of GitHub answers 404, which must not cost a job. GitHub is asked again, until it answers or the pod has
+// ended.
+func TestNotFoundIsNotConsentWhileAJobRuns(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.remove = actions.ErrRunnerNotFound
 		f.started().setStatus(startJob)
@@ -142,7 +143,7 @@ func TestNotFoundIsNoConsentWhileAJobRuns(t *testing.T) {
 	}, newRunner())
 }
 
-// Nor where the job is reported after GitHub was asked.
+// The same holds if the job is reported after GitHub was asked.
 func TestNotFoundIsJudgedByWhatIsKnownWhenItIsUsed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -158,7 +159,7 @@ func TestNotFoundIsJudgedByWhatIsKnownWhenItIsUsed(t *testing.T) {
 	}, newRunner())
 }
 
-// Without a job there is nothing to lose: a registration that is gone is as good as removed.
+// Without a job there is nothing to lose: a missing registration is as good as a removed one.
 func TestNotFoundIsConsentWithoutAJob(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.remove = actions.ErrRunnerNotFound
@@ -191,7 +192,7 @@ func TestRunnerThatIsNotFoundByNameKeepsItsJob(t *testing.T) {
 	}, newRunner())
 }
 
-// A name that is taken by a registration of which a 404 says that it is gone: asking for one again shows whether it is.
+// A name is taken by a registration that is gone according to a 404: asking for a registration again shows whether it is.
 func TestNotFoundFreesAName(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}

@@ -9,7 +9,7 @@ import (
 )
 
 // An idle runner that is evicted, or whose pod reaches its deadline, day after day has nothing wrong with it: each of these
-// failures is the first in a row. Those that come at once add up to one that has failed.
+// failures starts a new count. Failures that come at once add up until the runner has failed.
 func TestDisruptionsOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		up     bool

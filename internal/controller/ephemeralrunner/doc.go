@@ -1,14 +1,13 @@
 // Package ephemeralrunner leads one runner through its life: JIT config, Secret, Pod, outcome, cleanup.
 //
-// One pass is observe, plan, apply. observe gathers the runner, its pod's outcome and what is remembered of calls; plan, a
-// pure function of that, names the one next step; apply takes it. The finalization of a runner that is being deleted is
-// made of the same three: observeFinalizing, planFinalization, finalize. Registering and removing runners at GitHub, and
-// the creation of Secret and Pod that follows a registration, run in the pool: a pass never waits for GitHub.
+// Reconcile observes, plans and applies. observe gathers the runner, the state of its pod, and the results of earlier calls;
+// plan, a pure function, picks the next step; apply takes it. A runner that is being deleted has its own three:
+// observeFinalizing, planFinalization, finalize. Calls to GitHub, and the creation of Secret and Pod that follows a
+// registration, run in the pool, so no worker waits for GitHub.
 //
-// A JIT config serves one start of the runner container. A pod whose runner container never started is made again with
-// the same one. Once it has started, a lost pod is followed by one with a new registration, or, if it had a job, by none.
+// A JIT config is good for one start of the runner container. If the container never started, the next pod reuses the config.
+// If it did start and the pod is lost, a runner without a job gets a new registration; a runner with a job has failed.
 //
-// What is remembered is lost in a restart. Then the pod's annotation and GitHub's own answers say what had been done, and
-// every step can be repeated: a Secret alone does not say whether a container has started with it, so a runner without a
-// pod is registered anew.
+// A restart loses what the controller remembers. The pod's annotation and GitHub then tell what was done. A Secret alone does
+// not tell whether its JIT config was used, so a runner without a pod is registered again.
 package ephemeralrunner

@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// The actions that Events name.
+// The actions named by Events.
 const (
 	actionRegister = "Register"
 	actionRun      = "RunPod"
@@ -16,24 +16,24 @@ const (
 	actionMark     = "MarkPod"
 )
 
-// replaced is the Event of a runner whose place another takes, because it can't get its name.
+// replaced is the Event of a runner that another one replaces because it can't get its name.
 func replaced(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRegister, d.message)
 }
 
-// attemptFailed is the Event of every failed attempt that another may follow.
+// attemptFailed is the Event of every failed attempt that may be followed by another.
 func attemptFailed(d decision, failures int) kube.Event {
 	return kube.Warning(d.reason, actionRun,
 		fmt.Sprintf("attempt %d of %d failed: %s", failures, len(retryBackoff)+1, d.message))
 }
 
-// runnerWaits is recorded once for a reason, and later again where the message has changed.
+// runnerWaits is recorded once per reason, and again later if the message has changed.
 func runnerWaits(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRun, "the runner waits: "+d.message)
 }
 
-// sidecarFailed is recorded because a job's failure may have this cause; what becomes of the runner its own end
-// decides.
+// sidecarFailed is recorded because a job's failure may have this cause. The runner's own end decides what becomes of the
+// runner.
 func sidecarFailed(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRun, d.message)
 }
@@ -48,23 +48,24 @@ func runnerOutdated(d decision) kube.Event {
 	return kube.Warning(d.reason, actionRun, d.message)
 }
 
-// draining is no warning: a job is to be finished, however long it takes.
+// draining is not a warning: a job may take as long as it needs.
 func draining() kube.Event {
-	return kube.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job and is deleted when it has finished")
+	return kube.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job; it is deleted once the job has finished")
 }
 
-// podKept is the Event of a runner that has ended and can't go: its pod is kept.
+// podKept is the Event of a runner that has ended and can't be removed because its pod is kept.
 func podKept(message string) kube.Event {
 	return kube.Warning(v1alpha1.ReasonPodTerminating, actionDelete, "the runner has ended and waits for its pod: "+message)
 }
 
-// registrationLeft is the last Event of a runner that is gone while GitHub may still have it.
+// registrationLeft is the last Event of a runner that is gone while GitHub may still have its registration.
 func registrationLeft(cause string) kube.Event {
 	return kube.Warning("RegistrationLeft", actionDelete,
 		"the registration is left on GitHub, which removes it after a day: "+cause)
 }
 
-// removalUnanswered says what the deletion of a runner waits for, and for how long. The cause comes last, as it may be long.
+// removalUnanswered says what the deletion of a runner waits for, and for how long. The cause comes last because it may be
+// long.
 func removalUnanswered(mayHaveJob bool, cause string) kube.Event {
 	limit := fmt.Sprintf("for %s at most", answerTimeout)
 	if mayHaveJob {
@@ -74,15 +75,16 @@ func removalUnanswered(mayHaveJob bool, cause string) kube.Event {
 		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, cause))
 }
 
-// hookResourcesLeft names what nobody will delete, and how to find it. The API server's words come last, as they may be long.
+// hookResourcesLeft names what nobody will delete, and how to find it. The API server's words come last because they may be
+// long.
 func hookResourcesLeft(runner string, refusal error) kube.Event {
 	return kube.Warning("HookResourcesLeft", actionDelete, fmt.Sprintf(
-		"pods and Secrets that container hooks made for the runner's job may be left: delete those labelled %s=%s: %v",
+		"pods and Secrets that container hooks created for the runner's job may be left: delete those labelled %s=%s: %v",
 		v1alpha1.LabelRunnerPod, runner, refusal))
 }
 
-// podMetadataForbidden names the ways out: the permission, the policy, or the flag that turns the patch off. The API
-// server's words come last, as they may be long.
+// podMetadataForbidden names the ways out: the permission, the policy, or the flag that turns the patch off. The API server's
+// words come last because they may be long.
 func podMetadataForbidden(namespace string, refusal error) kube.Event {
 	return kube.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
 		"pods of namespace %s don't show their jobs and aren't protected while they run: the manager may not patch pods; "+
@@ -90,7 +92,7 @@ func podMetadataForbidden(namespace string, refusal error) kube.Event {
 			"or run it with --job-pod-metadata=false: %v", namespace, refusal))
 }
 
-// record records an Event about the runner and logs it. A runner that simply succeeds has none.
+// record records an Event about the runner and logs it. A runner that simply succeeds gets none.
 func (c *Controller) record(ctx context.Context, p *pass, event kube.Event) {
 	kube.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
 }

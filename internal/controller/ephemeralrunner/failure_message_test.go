@@ -10,22 +10,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// Whoever reads why a runner waits reads what follows from it, too.
+// Whoever reads why a runner waits also reads what happens next.
 func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
-	const check = "; it is tried again; if it stays so, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
+	const check = "; it is retried; if it keeps failing, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
 	for name, test := range map[string]struct {
 		err  error
 		next string
 	}{
-		"no scale set":    {actions.ErrScaleSetNotFound, "; the manager makes the scale set anew: see the AutoscalingRunnerSet"},
+		"no scale set":    {actions.ErrScaleSetNotFound, "; the manager recreates the scale set: see the AutoscalingRunnerSet"},
 		"a web page":      {&actions.UnexpectedResponseError{Err: actions.ErrForeignAnswer}, check},
 		"no JIT config":   {&actions.UnexpectedResponseError{Err: errGitHubAway}, check},
 		"nobody":          {&actions.NetworkError{Err: errGitHubAway}, check},
 		"5xx":             {&actions.Error{StatusCode: http.StatusBadGateway}, check},
-		"4xx":             {&actions.Error{StatusCode: http.StatusBadRequest}, "; it is tried again; correct what GitHub names"},
+		"4xx":             {&actions.Error{StatusCode: http.StatusBadRequest}, "; it is retried; correct what GitHub names"},
 		"a proxy's 408":   {&actions.Error{StatusCode: http.StatusRequestTimeout}, check},
 		"a redirect":      {&actions.Error{StatusCode: http.StatusFound}, check},
-		"never asked":     {errGitHubAway, "; it is tried again"},
+		"never asked":     {errGitHubAway, "; it is retried"},
 		"has its own":     {&credentials.MissingError{Kind: "Secret", Name: "github"}, "AutoscalingRunnerSet"},
 		"says until when": {&actions.RateLimitedError{Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}, ""},
 	} {
@@ -36,18 +36,18 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 	}
 }
 
-// It is also what the runner's status says.
+// The runner's status says the same.
 func TestTheNextStepIsInTheStatus(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.jit = actions.ErrScaleSetNotFound
 		f.settle()
-		if got := f.runner().Status.Message; !strings.Contains(got, "the manager makes the scale set anew") {
+		if got := f.runner().Status.Message; !strings.Contains(got, "the manager recreates the scale set") {
 			t.Errorf("message %q, want what follows", got)
 		}
 	}, newRunner())
 }
 
-// A removal may be the last that was tried, so its failure does not promise another try.
+// A removal may have been the last attempt, so the message of its failure does not promise another.
 func TestARemovalThatFailedPromisesNothing(t *testing.T) {
 	if got := removalFailure(errGitHubAway).Error(); strings.Contains(got, "tried again") {
 		t.Errorf("%q promises another try", got)

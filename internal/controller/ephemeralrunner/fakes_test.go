@@ -25,11 +25,11 @@ type fakeGitHub struct {
 	registered map[string]actions.RunnerReference
 	nextID     int
 	calls      []string
-	// jit, find and remove are what the calls fail with; unresolved is what reading the credentials fails with.
+	// jit, find and remove are the errors of the calls; unresolved is the error of reading the credentials.
 	jit, find, remove, unresolved error
-	// lost loses the next answer to a registration.
+	// lost makes the next answer to a registration get lost.
 	lost bool
-	// hold and holdRemove, where they are set, keep registrations and removals waiting until they are closed.
+	// hold and holdRemove, if set, block registrations and removals until they are closed.
 	hold, holdRemove chan struct{}
 }
 
@@ -91,7 +91,7 @@ func (g *fakeGitHub) RemoveRunner(_ context.Context, id int) error {
 	return nil
 }
 
-// said returns the calls since it was last asked.
+// said returns the calls since its last call.
 func (g *fakeGitHub) said() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (a *recordingAPI) Create(ctx context.Context, object client.Object, options
 	if err := a.note("create", object); err != nil {
 		return err
 	}
-	// A fake API server gives no UID, by which attempts are told apart, and no time of creation.
+	// A fake API server sets neither the UID, by which attempts are told apart, nor the creation time.
 	object.SetUID(uuid.NewUUID())
 	object.SetCreationTimestamp(metav1.Now())
 	return a.WithWatch.Create(ctx, object, options...)
@@ -134,7 +134,7 @@ func (a *recordingAPI) Patch(ctx context.Context, object client.Object, patch cl
 	return a.WithWatch.Patch(ctx, object, patch, options...)
 }
 
-// Get counts reads of Secrets only: everything else comes from the cache.
+// Get counts only reads of Secrets: everything else comes from the cache.
 func (a *recordingAPI) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	if _, live := object.(*corev1.Secret); live {
 		if err := a.note("get", object); err != nil {
@@ -158,7 +158,7 @@ func (a *recordingAPI) Status() client.SubResourceWriter {
 	return recordingStatus{a.WithWatch.Status(), a}
 }
 
-// SubResource only reads: the status subresource of a pod returns the whole pod.
+// SubResource only reads: a pod's status subresource returns the whole pod.
 func (a *recordingAPI) SubResource(name string) client.SubResourceClient {
 	return subResource{a.WithWatch.SubResource(name), a, name}
 }
@@ -192,7 +192,7 @@ func (s recordingStatus) Patch(ctx context.Context, object client.Object, patch 
 	return errors.Join(s.SubResourceWriter.Patch(ctx, answer, patch, options...), s.api.unanswered)
 }
 
-// sent returns the requests since it was last asked.
+// sent returns the requests since its last call.
 func (a *recordingAPI) sent() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -201,7 +201,7 @@ func (a *recordingAPI) sent() string {
 	return strings.Join(requests, ", ")
 }
 
-// staleCache shows the runner as it was, and the pod too where one is given.
+// staleCache shows the runner as it was, and the pod too if one is given.
 type staleCache struct {
 	*recordingAPI
 	runner *v1alpha1.EphemeralRunner
@@ -232,7 +232,7 @@ func (c podlessCache) Get(ctx context.Context, key client.ObjectKey, object clie
 	return c.recordingAPI.Get(ctx, key, object, options...)
 }
 
-// noReader fails the test where the API server is read instead of the cache.
+// noReader fails the test if the API server is read instead of the cache.
 type noReader struct {
 	client.Reader
 	*fixture

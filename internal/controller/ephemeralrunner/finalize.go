@@ -41,7 +41,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 		errs = append(errs, c.deleteChildren(ctx, p, f.onlyUnbound))
 	}
 	if p.memory.pod.left && o.pod.state != podMissing {
-		return c.options.Clock.Now(), errors.Join(errs...) // a pod that is only collected after the runner keeps nobody waiting
+		return c.options.Clock.Now(), errors.Join(errs...) // the runner need not wait for a pod that is only collected after it
 	}
 	if f.removeFinalizers && errors.Join(errs...) == nil {
 		errs = append(errs, c.removeFinalizers(ctx, p, f.leftBehind))
@@ -49,8 +49,8 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	return f.requeueAt, errors.Join(errs...)
 }
 
-// noteBusy remembers, for mayHaveJob, that GitHub has refused to remove the registration because of a job: the call that was refused
-// is replaced by the next.
+// noteBusy remembers, for mayHaveJob, that GitHub has refused to remove the registration because of a job: the next call
+// replaces the one that was refused.
 func (c *Controller) noteBusy(p *pass) {
 	p.memory.busy = p.memory.busy || c.removal(p).busy()
 }
@@ -75,8 +75,8 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 	}
 }
 
-// deleteChildren deletes pod, Secret and what container hooks made. With onlyUnbound a pod of which the API server
-// knows more than the cache does is left, with its Secret: the watch will bring what has become of it.
+// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has changed
+// since the cache showed it is left, with its Secret: the watch will show what has become of it.
 func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bool) error {
 	var options []client.DeleteOption
 	if onlyUnbound {
@@ -91,12 +91,12 @@ func (c *Controller) deleteChildren(ctx context.Context, p *pass, onlyUnbound bo
 	return errors.Join(err, c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p))
 }
 
-// isOurs reports whether the finalizer is this controller's, or ARC's.
+// isOurs reports whether the finalizer belongs to this controller or to ARC's.
 func isOurs(finalizer string) bool {
 	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
 }
 
-// reportUnanswered says once, by an Event, that the deletion waits for GitHub, and why it does not answer.
+// reportUnanswered records one Event: the deletion waits for GitHub, and why no answer has come.
 func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *finalizing) {
 	if failure := o.removal.failure; failure != nil && !o.removal.busy() && !p.memory.unansweredReported {
 		p.memory.unansweredReported = true
@@ -104,7 +104,7 @@ func (c *Controller) reportUnanswered(ctx context.Context, p *pass, o *finalizin
 	}
 }
 
-// reportDraining says once, in the status and by an Event, that the deletion waits for a job.
+// reportDraining says once, in the status and in an Event, that the deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	reported := meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 	if reported || kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion) {
@@ -122,8 +122,8 @@ func (p *pass) keptReported() bool {
 	return p.Status.Done() && p.Status.Reason == v1alpha1.ReasonPodTerminating
 }
 
-// reportKept says once, in the status and by an Event, that the runner has ended, and who keeps its pod. A phase that it has
-// ended in before stays.
+// reportKept says once, in the status and in an Event, that the runner has ended and who keeps its pod. If the status already
+// has a final phase, it stays.
 func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error {
 	if kube.IsStale(p.EphemeralRunner, p.memory.writtenVersion) {
 		return nil
@@ -143,8 +143,8 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error
 	return c.patchStatus(ctx, p, before, podKept(status.Message))
 }
 
-// deleteHookResources deletes, once, the pods and Secrets that container hooks made for the runner's job. They have no owner,
-// so nothing else deletes them: a refusal is believed only when it lasts, and what is left then is named by an Event.
+// deleteHookResources deletes, once, the pods and Secrets that container hooks created for the runner's job. They have no
+// owner, so nothing else deletes them. A refusal is believed only if it lasts; an Event then says what is left.
 func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 	if p.memory.hooksDeleted || !usesContainerHooks(&p.Spec.PodSpec) {
 		return nil
@@ -166,7 +166,7 @@ func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deleteLabelled deletes the objects of one kind that are labelled with the runner's name.
+// deleteLabelled deletes the objects of one kind that carry the runner's name as a label.
 func (c *Controller) deleteLabelled(ctx context.Context, p *pass, list client.ObjectList) error {
 	err := c.options.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: p.Name})
 	if err != nil {
@@ -185,7 +185,7 @@ func (c *Controller) deleteLabelled(ctx context.Context, p *pass, list client.Ob
 	return errors.Join(errs...)
 }
 
-// removeFinalizers removes the finalizers, once, and records an Event about what is left on GitHub, if anything.
+// removeFinalizers removes the finalizers once, and records an Event if something is left on GitHub.
 func (c *Controller) removeFinalizers(ctx context.Context, p *pass, leftBehind string) error {
 	if p.memory.finalizersRemoved {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// started brings the runner to run.
+// started brings the runner to Running.
 func (f *fixture) started() *fixture {
 	f.Helper()
 	f.settle()
@@ -39,7 +39,7 @@ func (f *fixture) wantGone() {
 	}
 }
 
-func TestIdleRunnerGoesWithGitHubsConsent(t *testing.T) {
+func TestIdleRunnerIsRemovedWithGitHubsConsent(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().delete()
 		f.api.sent()
@@ -52,8 +52,8 @@ func TestIdleRunnerGoesWithGitHubsConsent(t *testing.T) {
 	}, newRunner())
 }
 
-// Its set has asked GitHub before it deleted the runner: one answer is enough, but only about this very registration.
-func TestRunnerThatItsSetHadRemovedGoesWithoutAnotherCall(t *testing.T) {
+// Its set asked GitHub before deleting the runner: one answer is enough, but only about this very registration.
+func TestRunnerThatItsSetHadRemovedNeedsNoOtherCall(t *testing.T) {
 	for id, calls := range map[int][]string{101: nil, 100: {"remove 101"}} {
 		inBubble(t, func(f *fixture) {
 			f.started()
@@ -66,7 +66,7 @@ func TestRunnerThatItsSetHadRemovedGoesWithoutAnotherCall(t *testing.T) {
 	}
 }
 
-// elapseMinutes lets so many minutes pass, with passes after each.
+// elapseMinutes lets that many minutes pass, with passes after each.
 func (f *fixture) elapseMinutes(minutes int) {
 	f.Helper()
 	for range minutes {
@@ -75,7 +75,7 @@ func (f *fixture) elapseMinutes(minutes int) {
 	}
 }
 
-// endsItsJob has the runner exit and GitHub agree, after which nothing may be left of a runner that is being deleted.
+// endsItsJob makes the runner exit and GitHub agree, after which nothing may be left of a runner that is being deleted.
 func (f *fixture) endsItsJob() {
 	f.Helper()
 	f.github.remove = nil
@@ -95,7 +95,7 @@ func TestBusyRunnerDrains(t *testing.T) {
 		f.settle()
 		f.wantCalls("remove 101")
 
-		// GitHub goes away: that it has spoken of a job is not forgotten, not even in a restart.
+		// GitHub becomes unreachable: that it mentioned a job is not forgotten, not even in a restart.
 		f.github.remove = errGitHubAway
 		f.restart()
 		f.elapseMinutes(20)
@@ -106,7 +106,7 @@ func TestBusyRunnerDrains(t *testing.T) {
 	}, newRunner())
 }
 
-func TestIdleRunnerGoesWhenGitHubIsSilent(t *testing.T) {
+func TestIdleRunnerIsRemovedWhenGitHubIsSilent(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().delete()
 		f.github.remove = errGitHubAway
@@ -124,8 +124,9 @@ func TestIdleRunnerGoesWhenGitHubIsSilent(t *testing.T) {
 	}, newRunner())
 }
 
-// Uninstalled with Helm: the credential Secret is gone, and the manager may delete nothing in the namespace any more.
-func TestRunnerGoesWithoutCredentialsAndPermissions(t *testing.T) {
+// The release was uninstalled with Helm: the credential Secret is gone, and the manager may no longer delete anything in the
+// namespace.
+func TestRunnerIsRemovedWithoutCredentialsAndPermissions(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().delete()
 		f.github.unresolved = &credentials.MissingError{Kind: "Secret", Name: "github"}
@@ -160,7 +161,7 @@ func TestSomebodyElsesRegistrationIsLeftAlone(t *testing.T) {
 	}, newRunner())
 }
 
-// GitHub does not know a runner that was made after this manager had begun and that it never registered.
+// GitHub does not know a runner that was created after this manager took over and that it never registered.
 func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name, r.UID = "another", "another" })
 	inBubble(t, func(f *fixture) {
@@ -174,7 +175,7 @@ func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	}, runner)
 }
 
-// Another manager may have registered it: that nobody here remembers it proves nothing.
+// Another manager may have registered it: that this one remembers nothing proves nothing.
 func TestRunnerOfAFormerManagerIsLookedUp(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newRunner())
@@ -202,7 +203,7 @@ func TestEndOfACallWakesTheRunner(t *testing.T) {
 	}
 }
 
-// create lets the set make the runner now.
+// create creates the runner now, as its set would.
 func (f *fixture) create(runner *v1alpha1.EphemeralRunner) {
 	f.Helper()
 	runner.CreationTimestamp = metav1.Now()
@@ -211,7 +212,7 @@ func (f *fixture) create(runner *v1alpha1.EphemeralRunner) {
 	}
 }
 
-// Deleted while the registration is under way: what comes of it is removed, and no pod is made.
+// The runner is deleted while its registration is under way: the registration is removed, and no pod is created.
 func TestDeletedDuringRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.hold = make(chan struct{})
@@ -225,7 +226,7 @@ func TestDeletedDuringRegistration(t *testing.T) {
 		f.wantCalls("jit", "remove 101")
 		f.wantGone()
 		if strings.Contains(f.api.sent(), "create") {
-			t.Error("something was made for a runner that is being deleted")
+			t.Error("something was created for a runner that is being deleted")
 		}
 	}, newRunner())
 }
@@ -240,7 +241,7 @@ func TestCompletedRunnerNeedsNoRemoval(t *testing.T) {
 	}, newRunner())
 }
 
-// Such a runner has told GitHub nothing: evicted, out of memory, or deleted together with its node.
+// Such a runner has not told GitHub anything: evicted, out of memory, or deleted together with its node.
 func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 	for name, dies := range map[string]func(f *fixture){
 		"out of memory": func(f *fixture) { f.setPod(exits(137)) },
@@ -269,7 +270,7 @@ func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 	}
 }
 
-// ARC's runners have two finalizers; and others may have added theirs, which are not ours to remove.
+// ARC's runners have two finalizers; others may have added theirs, which must stay.
 func TestFinalizersOfOthers(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
 		r.Finalizers = []string{v1alpha1.FinalizerEphemeralRunner, "example.com/theirs", v1alpha1.FinalizerRunnerRegistration}
@@ -289,7 +290,7 @@ func TestFinalizersOfOthers(t *testing.T) {
 	}, runner)
 }
 
-func TestWhatContainerHooksMadeIsDeleted(t *testing.T) {
+func TestWhatContainerHooksCreatedIsDeleted(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
 		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
 	})
@@ -317,7 +318,7 @@ func newNamesake() *v1alpha1.EphemeralRunner {
 	return newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = "namesake" })
 }
 
-// An object that was replaced by one of the same name between two passes leaves no memory behind.
+// An object that was replaced by another of the same name between two passes leaves no memory behind.
 func TestNamesakeIsAnotherRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
@@ -331,7 +332,7 @@ func TestNamesakeIsAnotherRunner(t *testing.T) {
 	}, newRunner())
 }
 
-// Replaced while its registration is under way: nothing is made for the former one, and all for its namesake.
+// The runner is replaced while its registration is under way: nothing is created for it, but everything for its namesake.
 func TestNamesakeEndsTheRegistrationOfTheFormerRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.hold = make(chan struct{})
@@ -349,7 +350,7 @@ func TestNamesakeEndsTheRegistrationOfTheFormerRunner(t *testing.T) {
 	}, newRunner())
 }
 
-// replaceBy puts another runner in the place of the present one.
+// replaceBy replaces the present runner by another.
 func (f *fixture) replaceBy(another *v1alpha1.EphemeralRunner) {
 	f.Helper()
 	runner := f.runner()

@@ -45,7 +45,7 @@ type fixture struct {
 	removed    *removals.Memory
 }
 
-// inBubble runs a test with a fixture that is given the objects when its controller has begun.
+// inBubble runs a test with a fixture whose controller gets the objects once it has taken over.
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
@@ -72,7 +72,7 @@ func (f *fixture) restart() {
 	})
 }
 
-// newRunner returns a runner as its set makes it.
+// newRunner returns a runner as its set creates it.
 func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRunner {
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
@@ -93,7 +93,7 @@ func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRun
 
 func hasReportedJob(r *v1alpha1.EphemeralRunner) { r.Status.JobID = "job" }
 
-// reconcile runs one pass and waits until what it asked for is done.
+// reconcile runs one pass and waits until the calls that it started are done.
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
 	result := controllertest.Reconcile(f, f.controller, runnerKey)
@@ -121,7 +121,7 @@ func (f *fixture) elapse(d time.Duration) {
 	synctest.Wait()
 }
 
-// runner returns the runner, nil where it is gone.
+// runner returns the runner, nil if it is gone.
 func (f *fixture) runner() *v1alpha1.EphemeralRunner {
 	f.Helper()
 	return found(f, &v1alpha1.EphemeralRunner{})
@@ -146,7 +146,7 @@ func found[T client.Object](f *fixture, object T) T {
 	return object
 }
 
-// setPod lets the kubelet write the pod's status.
+// setPod writes the pod's status, as the kubelet would.
 func (f *fixture) setPod(change func(*corev1.Pod)) {
 	f.Helper()
 	pod := f.pod()
@@ -156,7 +156,7 @@ func (f *fixture) setPod(change func(*corev1.Pod)) {
 	}
 }
 
-// setStatus lets the listener, or a test, write the runner's status.
+// setStatus writes the runner's status, as the listener or a test would.
 func (f *fixture) setStatus(change func(*v1alpha1.EphemeralRunner)) {
 	f.Helper()
 	runner := f.runner()
@@ -166,7 +166,7 @@ func (f *fixture) setStatus(change func(*v1alpha1.EphemeralRunner)) {
 	}
 }
 
-// delete lets the set delete the runner.
+// delete deletes the runner, as its set would.
 func (f *fixture) delete() {
 	f.Helper()
 	if err := f.api.WithWatch.Delete(f.Context(), f.runner()); err != nil {
@@ -181,7 +181,7 @@ func (f *fixture) wantCalls(want ...string) {
 	}
 }
 
-// wantEvent fails unless one Event, and only one, has the reason.
+// wantEvent fails unless exactly one Event has the reason.
 func (f *fixture) wantEvent(reason string) {
 	f.Helper()
 	if count := controllertest.CountEvents(f.recorder, reason); count != 1 {
@@ -189,13 +189,13 @@ func (f *fixture) wantEvent(reason string) {
 	}
 }
 
-// recordingAPI notes the requests that a real API server would get, and refuses those it is told to.
+// recordingAPI notes the requests that a real API server would get, and refuses those that it is set up to refuse.
 type recordingAPI struct {
 	client.WithWatch
 	mu       sync.Mutex
 	requests []string
 	refuse   map[string]error
-	// unanswered is what writes of the status fail with that have taken effect.
+	// unanswered is the error of writes of the status that take effect.
 	unanswered error
 	grace      *int64 // of the last deletion of a pod
 }

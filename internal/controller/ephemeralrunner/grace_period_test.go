@@ -13,19 +13,19 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// dies deletes the pod as a drain does, with so much time to end; a finalizer stands for its kubelet.
+// dies deletes the pod as a drain does, with that much time to end; a finalizer stands for its kubelet.
 func (f *fixture) dies(grace time.Duration) {
 	f.Helper()
 	f.hold("example.com/kubelet")
 	if err := f.api.WithWatch.Delete(f.Context(), f.pod()); err != nil {
 		f.Fatal(err)
 	}
-	// What a real API server would answer. The fake one sets no grace period, so its answers are amended.
+	// A real API server would answer this. The fake one sets no grace period, so its answers are amended.
 	f.controller.options.Client = dyingPod{f.api, time.Now().Add(grace), grace}
 	f.controller.options.Reader = f.controller.options.Client
 }
 
-// A job whose pod was given an hour to end has it, whatever our clock says.
+// A job whose pod was given an hour to end gets it, whatever our clock says.
 func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, -5 * time.Minute, 0, 5 * time.Minute, 2 * time.Hour} {
 		inBubble(t, func(f *fixture) {
@@ -48,7 +48,7 @@ func TestNoClockEndsAJobInItsGracePeriod(t *testing.T) {
 	}
 }
 
-// The status says what was planned: by a clock that is ahead the pod would hang in its deletion, and not be ready.
+// The status says what was planned: by a clock that is ahead, the pod would hang in its deletion and not be ready.
 func TestNoClockMakesADyingPodUnready(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.controller.options.Clock = &askewClock{ahead: 2 * time.Hour}

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// What Events say to a user who wrote an impossible template: which object, why, and what to do.
+// What Events tell a user who wrote an impossible template: which object, why, and what to do.
 
 func TestImpossibleTemplatesAreExplained(t *testing.T) {
 	badImage := field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")}
@@ -79,7 +79,7 @@ func TestImpossibleTemplatesAreExplained(t *testing.T) {
 	}
 }
 
-// What can't become a pod is not registered, nor is GitHub asked about it afterwards.
+// A template that can't become a pod is not registered, and GitHub is not asked about it afterwards.
 func TestTemplateWithoutARunnerCostsGitHubNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()

@@ -21,23 +21,24 @@ import (
 )
 
 const (
-	// resultAfter is how long after its job's end a pod has to live to get the result, too. Nearly every pod ends
-	// within two seconds, and a runner's budget has one patch of its pod.
+	// resultAfter is how long a pod must outlive its job to be given the result as well. Nearly every pod ends within two
+	// seconds, and a runner's budget allows one patch of its pod.
 	resultAfter = 5 * time.Second
-	// forbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden that: the Role
-	// that allows it is the chart's, and plain manifests may lack it.
+	// forbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it: the Role that
+	// allows it comes with the chart, and plain manifests may lack it.
 	forbiddenRetryAfter = 10 * time.Minute
-	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied that: it may be about this pod
-	// alone, or a passing failure of the webhook, and until then nothing protects the pod from node autoscalers.
+	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied it. The denial may be about this
+	// pod alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the pod from node
+	// autoscalers.
 	deniedRetryAfter = time.Minute
 )
 
-// annotateStep is what is to be written on a pod about its job.
+// annotateStep is what to write on a pod about its job.
 type annotateStep int
 
 const (
 	annotateNothing annotateStep = iota
-	// annotateStart: whose job it runs, and that it is not to be evicted.
+	// annotateStart: which job it runs, and that it must not be evicted.
 	annotateStart
 	// annotateResult: how the job ended, and that it may be evicted.
 	annotateResult
@@ -72,7 +73,7 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 	return requeueAt, nil
 }
 
-// planAnnotate decides what has to be written on a pod about its job now.
+// planAnnotate decides what to write now on a pod about its job.
 func planAnnotate(p *pass, now time.Time) (what annotateStep, requeueAt time.Time) {
 	pod := p.pod
 	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HadJob() || p.Status.Done() ||
@@ -104,8 +105,8 @@ func jobEndedAt(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	return status.FinishedAt.Time
 }
 
-// jobMetadata returns what is written on a pod about its job. Empty values are left out, as are labels that Kubernetes
-// would refuse.
+// jobMetadata returns the annotations and labels that describe a pod's job. Empty values are left out, and so are labels that
+// Kubernetes would refuse.
 func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[string]any) {
 	status := &runner.Status
 	workflow, ref, _ := strings.Cut(status.JobWorkflowRef, "@")
@@ -139,7 +140,7 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 	return annotations, labels
 }
 
-// jobID returns GitHub's id of the job, or the number of its request where the server sends no id.
+// jobID returns GitHub's id of the job, or the number of its request if the server sends no id.
 func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
 	if status.JobID == "" && status.JobRequestID != 0 {
 		return strconv.FormatInt(status.JobRequestID, 10)
@@ -147,9 +148,9 @@ func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
 	return status.JobID
 }
 
-// protect adds the annotations that keep node autoscalers away while the job runs, and restores what the template says
-// when it has ended. The template may have to call idle runners safe to evict, because cluster-autoscaler by default keeps
-// nodes whose pods belong to a custom controller; a running job is not.
+// protect adds the annotations that keep node autoscalers away while the job runs, and restores the template's own when it
+// has ended. Templates may mark idle runners safe to evict, because cluster-autoscaler by default keeps nodes whose pods
+// belong to a custom controller; a running job is never safe to evict.
 func (c *Controller) protect(p *pass, what annotateStep, annotations map[string]any) {
 	if !c.options.JobProtection {
 		return
@@ -177,9 +178,9 @@ func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations,
 	return c.options.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
-// podPatch returns the one merge patch. The UID makes the API server refuse a namesake. managedFields are cleared with
-// it: they make this write half as expensive again, and each later report of the kubelet twice as expensive. They stay
-// where somebody uses server-side apply.
+// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. managedFields are
+// cleared in the same patch, because they make this write half as expensive again, and each later report of the kubelet twice
+// as expensive. They stay if somebody uses server-side apply.
 func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID, "annotations": annotations, "labels": labels}
 	if !slices.ContainsFunc(pod.ManagedFields, kube.IsApplied) {
@@ -188,7 +189,7 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
-// refusedUntil returns until when the runner's pod is not patched; a time in the past where nothing was refused.
+// refusedUntil returns until when the runner's pod must not be patched; a time in the past if nothing was refused.
 func (c *Controller) refusedUntil(p *pass) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +197,7 @@ func (c *Controller) refusedUntil(p *pass) time.Time {
 	return kube.LaterOf(forbidden, denied)
 }
 
-// recordRefused records, once for a namespace or a runner, that pods do not get their jobs. Nothing else fails by that.
+// recordRefused records, once per namespace or runner, that pods can't be patched. Nothing else fails because of it.
 func (c *Controller) recordRefused(ctx context.Context, p *pass, refusal error, now time.Time) {
 	var recorded bool
 	if apierrors.IsForbidden(refusal) {

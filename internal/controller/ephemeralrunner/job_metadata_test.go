@@ -20,7 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// startJob lets the listener report a job of the usual kind.
+// startJob reports an ordinary job, as the listener would.
 func startJob(r *v1alpha1.EphemeralRunner) {
 	r.Status.JobID, r.Status.JobRequestID, r.Status.WorkflowRunID = "6f5a", 7, 42
 	r.Status.JobRepositoryName, r.Status.JobDisplayName = "acme/web", "test (linux, 1.26)"
@@ -70,7 +70,7 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 	}, newRunner())
 }
 
-// managedFields double what each later write of the pod costs. Server-side apply needs them.
+// managedFields double the cost of each later write of the pod. Server-side apply needs them.
 func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
 	const forgets = `{"metadata":{"annotations":{"a":"b"},"labels":null,"managedFields":[{}],"uid":"pod-uid"}}`
 	const keeps = `{"metadata":{"annotations":{"a":"b"},"labels":null,"uid":"pod-uid"}}`
@@ -87,7 +87,7 @@ func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
 	}
 }
 
-// Nearly all pods end at once; only one that goes on gets the result, and may be evicted again.
+// Nearly all pods end at once; only a pod that lives on gets the result, and may be evicted again.
 func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
@@ -112,7 +112,7 @@ func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 	}, newRunner())
 }
 
-// cluster-autoscaler keeps a node with idle runners unless their template calls them safe to evict. Their jobs are not.
+// cluster-autoscaler keeps a node with idle runners unless their template marks them safe to evict. Their jobs are not.
 func TestTemplateDecidesAboutEvictionWhileThereIsNoJob(t *testing.T) {
 	for _, template := range []map[string]string{
 		{},
@@ -133,7 +133,7 @@ func TestTemplateDecidesAboutEvictionWhileThereIsNoJob(t *testing.T) {
 	}
 }
 
-// wantProtection fails unless the pod has these, and only these, of the annotations that node autoscalers read.
+// wantProtection fails unless the pod has exactly these of the annotations that node autoscalers read.
 func (f *fixture) wantProtection(when string, want map[string]string) {
 	f.Helper()
 	got := maps.Clone(f.pod().Annotations)
@@ -172,14 +172,14 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	}, newRunner())
 }
 
-// deniedBy returns the refusal of an admission webhook, which may give any code.
+// deniedBy returns the refusal of an admission webhook, which may use any code.
 func deniedBy(webhook string, code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request", webhook)}}
 }
 
-// Without the chart's Role, or with a policy that keeps pods as they are, jobs run as they do otherwise, and the lack is
-// recorded once for a namespace, in the words of whoever refuses.
+// Without the chart's Role, or with a policy that keeps pods as they are, jobs run as usual. The lack is recorded once per
+// namespace, in the words of whoever refuses.
 func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 	const policy = "validate.kyverno.svc"
 	for title, refusal := range map[string]error{
@@ -191,7 +191,7 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.api.refuse = map[string]error{"patch Pod": refusal}
-				f.working() // which fails where a pass does
+				f.working() // fails if a pass does
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want one try", got)
 				}
@@ -204,9 +204,9 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want another try after a pause", got)
 				}
-				told := controllertest.Events(f.recorder)
-				if len(told) != 1 || !strings.Contains(told[0], "PodMetadataForbidden") || !strings.Contains(told[0], policy) {
-					t.Errorf("Events %q, want one that quotes the refusal", told)
+				recorded := controllertest.Events(f.recorder)
+				if len(recorded) != 1 || !strings.Contains(recorded[0], "PodMetadataForbidden") || !strings.Contains(recorded[0], policy) {
+					t.Errorf("Events %q, want one that quotes the refusal", recorded)
 				}
 			}, newRunner())
 		})
@@ -236,7 +236,7 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 	}
 }
 
-func TestWhatCanBeNoLabelIsLeftOut(t *testing.T) {
+func TestWhatCanNotBeALabelIsLeftOut(t *testing.T) {
 	runner := newRunner(startJob, func(r *v1alpha1.EphemeralRunner) {
 		r.Status.JobID, r.Status.JobRepositoryName, r.Status.WorkflowRunID = "", "acme/"+strings.Repeat("x", 80), 0
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Pods that somebody's finalizers keep when their runners are deleted.
+// What happens when somebody's finalizers keep a pod whose runner is deleted.
 
 const keeper = "kueue.x-k8s.io/managed"
 
-// deletedWith has the runner's pod kept by a foreign finalizer, changes its status, and deletes the runner.
+// deletedWith makes a foreign finalizer keep the runner's pod, changes the pod's status, and deletes the runner.
 func (f *fixture) deletedWith(status func(*corev1.Pod)) {
 	f.Helper()
 	f.started()
@@ -26,7 +26,7 @@ func (f *fixture) deletedWith(status func(*corev1.Pod)) {
 	f.settle()
 }
 
-// comesBack passes only when the controller has asked for it, until so much time has passed.
+// comesBack runs passes only when the controller has asked for them, until that much time has passed.
 func (f *fixture) comesBack(long time.Duration) {
 	f.Helper()
 	for left := long; ; {
@@ -39,7 +39,8 @@ func (f *fixture) comesBack(long time.Duration) {
 	}
 }
 
-// Its job is over, its pod is not gone, and nobody looks after the finalizer: the runner ends, and says why it is still there.
+// Its job is over, its pod is not gone, and nobody takes care of the finalizer: the runner ends, and says why it still
+// exists.
 func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	for title, test := range map[string]struct {
 		ended func(*corev1.Pod)
@@ -85,7 +86,7 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	}
 }
 
-// Deleted while idle, it ends as one whose job is over does.
+// Deleted while idle, it ends just like a runner whose job is over.
 func TestIdleRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletedWith(exits(0))
@@ -96,7 +97,7 @@ func TestIdleRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	}, newRunner())
 }
 
-// It has failed before it was deleted: that stays so, and what it waits for now is said.
+// It had failed before it was deleted: its phase stays, and it reports what it is waiting for now.
 func TestFailedRunnerSaysThatItsPodIsKept(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -134,8 +135,8 @@ func TestRunnerWhosePodIsAtWorkDoesNotEnd(t *testing.T) {
 	}, newRunner())
 }
 
-// A pod goes in time: nothing is written.
-func TestRunnerWhosePodGoesInTimeIsNotReported(t *testing.T) {
+// A pod disappears in time: nothing is written.
+func TestRunnerWhosePodDisappearsInTimeIsNotReported(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletedWith(exits(0))
 		f.api.sent()

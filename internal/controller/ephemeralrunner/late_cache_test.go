@@ -14,9 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// What is done while the cache shows runner and pod as they were some seconds ago.
+// What happens while the cache shows runner and pod as they were some seconds ago.
 
-// bind lets the scheduler choose a node.
+// bind assigns a node, as the scheduler would.
 func (f *fixture) bind() {
 	f.Helper()
 	pod := f.pod()
@@ -26,7 +26,7 @@ func (f *fixture) bind() {
 	}
 }
 
-// The pod got its node, and its runner a job, after what the cache shows.
+// The pod got its node, and its runner a job, after the state that the cache shows.
 func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -51,7 +51,8 @@ func TestLateCacheStopsNoPodThatHasGotItsNode(t *testing.T) {
 	}, newRunner())
 }
 
-// The former manager made the pod just before it ended, the runner has a job, and the new manager's cache shows no pod yet.
+// The former manager created the pod just before it stopped, the runner has a job, and the new manager's cache shows no pod
+// yet.
 func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 	for title, remove := range map[string]error{"busy": actions.ErrJobStillRunning, "idle": nil} {
 		t.Run(title, func(t *testing.T) {
@@ -73,7 +74,8 @@ func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 	}
 }
 
-// The job is reported, the manager is new, and its cache shows no pod yet: the API server is asked before the job is given up.
+// The job is reported, the manager is new, and its cache shows no pod yet: the API server is asked before the job is given
+// up.
 func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -113,12 +115,12 @@ func TestPodOnANodeWaitsForGitHubThoughItLooksPending(t *testing.T) {
 		f.github.remove = nil
 		f.setPod(exits(0))
 		f.settle()
-		f.wantGone() // not only after the pause that a busy runner is given
+		f.wantGone() // not only after the pause that follows a refusal
 	}, newRunner())
 }
 
-// Without a node nothing runs: the pod goes at once, whatever GitHub does.
-func TestPodWithoutANodeGoesWhileGitHubIsAway(t *testing.T) {
+// Without a node nothing runs: the pod is deleted at once, whatever GitHub does.
+func TestPodWithoutANodeIsDeletedWhileGitHubIsAway(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.github.remove = errGitHubAway
@@ -151,7 +153,7 @@ func TestLateCacheRepeatsNothing(t *testing.T) {
 	}, newRunner())
 }
 
-// What was deleted is not deleted again as long as the cache shows it.
+// What was deleted is not deleted again while the cache still shows it.
 func TestLateCacheDeletesNothingTwice(t *testing.T) {
 	withHooks := func(r *v1alpha1.EphemeralRunner) {
 		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
@@ -192,8 +194,8 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 	}
 }
 
-// Somebody takes the label off by which the cache selects pods, and the runner is deleted: GitHub's word of a job counts more than
-// a cache without a pod.
+// Somebody removes the label by which the cache selects pods, and the runner is deleted. That GitHub mentioned a job counts
+// more than a cache without a pod.
 func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -208,8 +210,8 @@ func TestJobInAPodThatTheCacheLacksIsWaitedFor(t *testing.T) {
 	}, newRunner())
 }
 
-// An uninstallation takes away the right to read pods before the runner is gone: that the pod is not in the cache is all there is to
-// know then, and the deletion ends as it would have.
+// An uninstallation takes away the right to read pods before the runner is gone. That the pod is not in the cache is all
+// there is to know then, and the deletion ends as it would have.
 func TestDeletionEndsThoughTheMissingPodMayNotBeRead(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -235,7 +237,8 @@ func (r podsForbidden) Get(ctx context.Context, key client.ObjectKey, object cli
 	return r.Reader.Get(ctx, key, object, options...)
 }
 
-// The last pod seen is that of an attempt that failed: the next one's is on its way, and would be left without its runner.
+// The last pod seen belongs to an attempt that failed. The next attempt's pod is on its way, and would be left without its
+// runner.
 func TestFinalizationWaitsForThePodOfALaterAttempt(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

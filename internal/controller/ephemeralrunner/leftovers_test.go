@@ -13,8 +13,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 )
 
-// A policy forbids the deletion of the runner's Secret: the runner is deleted all the same, and what it owns is collected.
-func TestRunnerGoesThoughItMayNotDeleteWhatItOwns(t *testing.T) {
+// A policy forbids deleting the runner's Secret: the runner is removed nevertheless, and garbage collection deletes what it
+// owns.
+func TestRunnerIsRemovedThoughItsSecretMayNotBeDeleted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.finishedWithHooks()
 		f.api.refuse = map[string]error{"delete Secret": apierrors.NewForbidden(secrets, name, errors.New("policy"))}
@@ -22,12 +23,12 @@ func TestRunnerGoesThoughItMayNotDeleteWhatItOwns(t *testing.T) {
 		if f.runner() != nil {
 			t.Errorf("it is left: %s", f.api.sent())
 		}
-		f.wantCalls() // its job has used the registration up
+		f.wantCalls() // its job has used up the registration
 	}, newRunner(withHooks))
 }
 
-// An API server that has just started refuses for a moment, and what hooks made has no owner whose end would delete it.
-func TestWhatHooksMadeIsLeftOnlyAfterALastingRefusal(t *testing.T) {
+// An API server that has just started refuses for a moment, and what hooks created has no owner whose end would delete it.
+func TestWhatHooksCreatedIsLeftOnlyAfterALastingRefusal(t *testing.T) {
 	for _, request := range []string{"list SecretList", "list PodList"} {
 		t.Run(request, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -35,7 +36,7 @@ func TestWhatHooksMadeIsLeftOnlyAfterALastingRefusal(t *testing.T) {
 				f.api.refuse = map[string]error{request: apierrors.NewForbidden(secrets, name, errors.New("policy"))}
 				began := time.Now()
 				for f.runner() != nil && time.Since(began) < time.Minute {
-					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}) // errors are the point of it
+					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}) // errors are expected here
 					f.elapse(time.Second)
 				}
 				if took := time.Since(began); took < apiaccess.ForbiddenTimeout || took > 2*apiaccess.ForbiddenTimeout {

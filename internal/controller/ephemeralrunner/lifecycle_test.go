@@ -34,8 +34,8 @@ func exits(code int32) func(*corev1.Pod) {
 
 func jobDone(r *v1alpha1.EphemeralRunner) { r.Status.JobID, r.Status.JobResult = "job", "succeeded" }
 
-// The life of a runner that simply works costs eight requests of the manager beside the set's creation of it, and one
-// call to GitHub, however often it is reconciled.
+// The life of a runner that simply works costs the manager eight requests, not counting the creation by its set, and one call
+// to GitHub, however often it is reconciled.
 func TestLifeOfARunnerThatWorks(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.controller.options.Reader = noReader{fixture: f}
@@ -122,7 +122,7 @@ func TestOutdatedRunnerIsKeptAsEvidence(t *testing.T) {
 	}, newRunner())
 }
 
-// Six attempts, with the pauses of the design between them; then the object alone is left.
+// Six attempts, with the designed pauses between them; then only the object is left.
 func TestPodThatNeverStartsIsTriedSixTimesWithOneRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		for attempt := range 6 {
@@ -197,7 +197,7 @@ func TestStartedRunnerWithAJobFails(t *testing.T) {
 	}, newRunner())
 }
 
-// A restart between a failure and what follows repeats nothing and starts no used JIT config again.
+// A restart between a failure and the next step repeats nothing and starts no used JIT config again.
 func TestRestartAfterTheStartDoesNotReuseTheJITConfig(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -217,7 +217,7 @@ func TestRestartAfterTheStartDoesNotReuseTheJITConfig(t *testing.T) {
 	}, newRunner())
 }
 
-// A pod that hangs on a lost node is given up though no event brings its runner back.
+// A pod that hangs on a lost node is given up although no event requeues its runner.
 func TestLostNodeIsNoticedInTime(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -249,8 +249,8 @@ func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 	}
 }
 
-// An API server that was just started forbids what it allows a second later. A used JIT config must be deleted all the
-// same: the next pod would get it.
+// An API server that has just started forbids what it allows a second later. A used JIT config must be deleted nevertheless:
+// the next pod would get it.
 func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -274,7 +274,7 @@ func TestUsedJITConfigIsNotKeptWhenItsDeletionIsForbidden(t *testing.T) {
 }
 
 // The finalizers are removed and the deletion of the object fails: the next pass deletes it.
-func TestRunnerWithoutFinalizersGoesOnItsWay(t *testing.T) {
+func TestRunnerWithoutFinalizersIsDeletedByTheNextPass(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
 		f.setStatus(jobDone)
@@ -298,7 +298,7 @@ func TestRunnerWithoutFinalizersGoesOnItsWay(t *testing.T) {
 	}, newRunner())
 }
 
-// It was seen to run, and its status was not written yet; then the node forgets that it had started.
+// It was seen running, and its status was not written yet; then the node forgets that it had started.
 func TestRunnerThatWasSeenUpGetsANewRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -313,7 +313,7 @@ func TestRunnerThatWasSeenUpGetsANewRegistration(t *testing.T) {
 	}, newRunner())
 }
 
-// A container that has died beside the runner changes nothing, and is reported once.
+// A container that has died next to the runner changes nothing, and is reported once.
 func TestDeadSidecarIsReportedOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()
@@ -329,7 +329,7 @@ func TestDeadSidecarIsReportedOnce(t *testing.T) {
 	}, newRunner())
 }
 
-// A node autoscaler may bring the node: the pod stays, and the scheduler's message is reported once.
+// A node autoscaler may add a node: the pod stays, and the scheduler's message is reported once.
 func TestUnschedulablePodStaysAndSaysWhy(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Where a late cache would have consequences the pod is read from the API server.
+// Wherever a stale cache would do harm, the pod is read from the API server.
 
 const readsPod = "get status Pod"
 
@@ -17,7 +17,7 @@ func evict(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "no memory"}
 }
 
-// hang has the pod's deletion wait for its node.
+// hang makes the pod's deletion wait for its node.
 func (f *fixture) hang() {
 	f.Helper()
 	pod := f.pod()
@@ -46,7 +46,7 @@ func wantRequest(f *fixture, request string, want int) {
 }
 
 // A slow node has confirmed the pod's end, which the cache does not show yet: the job succeeded.
-func TestPodThatHangsInALateCacheIsNotTakenForLost(t *testing.T) {
+func TestPodThatHangsInALateCacheIsNotTreatedAsLost(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.setPod(runs)
@@ -67,7 +67,7 @@ func TestPodThatHangsInALateCacheIsNotTakenForLost(t *testing.T) {
 	}, newRunner())
 }
 
-// The pod is gone that, by the cache, never started. It may have started since, so its JIT config is not used again.
+// The pod that, according to the cache, never started is gone. It may have started since, so its JIT config is not reused.
 func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -83,7 +83,7 @@ func TestPodThatIsGoneMayHaveStarted(t *testing.T) {
 	}, newRunner())
 }
 
-// One that never started is read once, when that is noted.
+// A pod that never started is read once, when that is noted.
 func TestPodThatNeverStartedIsReadOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -99,8 +99,8 @@ func TestPodThatNeverStartedIsReadOnce(t *testing.T) {
 	}, newRunner())
 }
 
-// Where the Role allows no such read the cache has to do.
-func TestPodThatMayNotBeReadIsTakenAsItIsShown(t *testing.T) {
+// If the Role does not allow the read, the cache must do.
+func TestPodThatMayNotBeReadIsUsedAsTheCacheShowsIt(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.api.refuse = map[string]error{readsPod: apierrors.NewForbidden(corev1.Resource("pods/status"), name, nil)}

@@ -10,7 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// What is done about a runner container of which nobody knows whether it has started.
+// What happens to a runner container if nobody knows whether it has started.
 
 func cannotStart(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
@@ -20,7 +20,7 @@ func cannotStart(reason string) func(*corev1.Pod) {
 	}
 }
 
-// wantNewRegistration expects a second attempt with a JIT config of its own.
+// wantNewRegistration expects a second attempt with its own JIT config.
 func (f *fixture) wantNewRegistration() {
 	f.Helper()
 	f.elapse(retryBackoff[0])
@@ -33,7 +33,7 @@ func (f *fixture) wantNewRegistration() {
 	}
 }
 
-// Without its Secret the container can't be configured; with a broken one the kubelet says the same of a missing key.
+// Without its Secret the container can't be configured; if the Secret lacks its key the kubelet reports the same.
 func TestDeletedJITSecretIsReplaced(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -93,7 +93,7 @@ func TestBlockedPodThatStartedAfterAllKeepsItsJob(t *testing.T) {
 	}, newRunner())
 }
 
-// A kubelet that lacks the Secret says so and tries again by itself; only when that lasts another pod is the better try.
+// A kubelet that lacks the Secret says so and retries by itself. Only if that lasts does another pod have a better chance.
 func TestContainerThatIsCreatedAtTheSecondTryKeepsItsRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -122,7 +122,7 @@ func TestContainerThatIsNeverCreatedIsTriedInAnotherPod(t *testing.T) {
 	}, newRunner())
 }
 
-// It has started just when its registration was removed: GitHub has no job for it, and it would exit at once.
+// It started just as its registration was removed: GitHub has no job for it, and it would exit at once.
 func TestBlockedPodThatStartedTooLateIsReplaced(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -137,7 +137,7 @@ func TestBlockedPodThatStartedTooLateIsReplaced(t *testing.T) {
 	}, newRunner())
 }
 
-// The pod is deleted by hand before it was seen to run: nobody knows whether it had started.
+// The pod is deleted by hand before it was seen running: nobody knows whether it had started.
 func TestVanishedPodGetsANewRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -151,7 +151,7 @@ func TestVanishedPodGetsANewRegistration(t *testing.T) {
 	}, newRunner())
 }
 
-// hold gives the pod these finalizers and no others.
+// hold gives the pod exactly these finalizers.
 func (f *fixture) hold(finalizers ...string) {
 	f.Helper()
 	pod := f.pod()
@@ -161,7 +161,7 @@ func (f *fixture) hold(finalizers ...string) {
 	}
 }
 
-// Deleted by hand while idle: the runner takes that for its end and exits with 0.
+// Deleted by hand while idle: the runner takes that as its end and exits with 0.
 func TestIdleRunnerWhosePodIsDeletedGetsANewRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -183,7 +183,7 @@ func TestIdleRunnerWhosePodIsDeletedGetsANewRegistration(t *testing.T) {
 	}, newRunner())
 }
 
-// Deleted by hand in the middle of a job: the runner has failed, and a new one comes if there is still demand.
+// Deleted by hand in the middle of a job: the runner has failed, and a new one is created if there is still demand.
 func TestPodDeletedWhileBusyFailsTheRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -14,78 +14,78 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// memory is what is remembered of a runner between passes. All but shared belongs to the one worker that reconciles
-// the runner at the time. Moments are by the manager's own clock.
+// memory is what the controller remembers of a runner between passes. All of it except shared belongs to the one worker that
+// reconciles the runner at the time. Times are by the manager's own clock.
 type memory struct {
-	uid       types.UID // the runner's: a later one of its name has a memory of its own
-	inherited bool      // the runner was there when this manager began, so another one may have asked GitHub for a registration
-	runnerID  int       // id on GitHub, 0 where it is not known
+	uid       types.UID // of the runner: a later runner of the same name has its own memory
+	inherited bool      // the runner existed when this manager took over, so another manager may have registered it
+	runnerID  int       // id on GitHub, 0 if not known
 
 	attempt
 	deletion
 
 	pod                lastPod
-	failed             *failedAttempt // nil unless its failure may have been written without an answer
+	failed             *failedAttempt // attempt whose failure may have been written although no answer came, else nil
 	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
 	writtenVersion     string         // resourceVersion of the last status written
-	waiting            *waiting       // nil while no pod waits to run
+	waiting            *waiting       // nil if no pod is waiting to run
 
-	// What has been deleted, lest a late cache have it deleted again.
+	// What has been deleted, so that a stale cache doesn't have it deleted again.
 	secretDeleted     bool
-	hooksDeleted      bool // what container hooks made
-	runnerDeleted     bool // the runner's object
-	finalizersRemoved bool // those of the runner's object
+	hooksDeleted      bool // what container hooks created
+	runnerDeleted     bool // the EphemeralRunner object
+	finalizersRemoved bool // of the EphemeralRunner object
 
-	hooksRefusedAt time.Time // the API server first refused to have what container hooks made deleted
-	deniedAt       time.Time // a policy or webhook last denied to have the pod patched
-	busy           bool      // GitHub has refused to remove the registration, because of a job
+	hooksRefusedAt time.Time // when the API server first refused to delete what container hooks created
+	deniedAt       time.Time // when a policy or webhook last denied patching the pod
+	busy           bool      // GitHub has refused to remove the registration because of a job
 
 	shared provisionMemory
 }
 
-// lastPod is what is remembered of the last pod seen. It is forgotten as a whole when another one is seen.
+// lastPod is what the controller remembers of the last pod seen. All of it is forgotten when another pod is seen.
 type lastPod struct {
-	uid        types.UID // empty where none was seen
+	uid        types.UID // empty if no pod has been seen
 	deletingAt time.Time // first seen with a deletionTimestamp
-	deleted    bool      // at our request
-	left       bool      // may not be deleted by us: garbage collection does it once the runner is gone
-	// Its job was written on it, and the job's result: a late cache must not have either written again.
+	deleted    bool      // at the controller's request
+	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
+	// The job and its result have been written on the pod: a stale cache must not have either written again.
 	jobWritten, resultWritten bool
 }
 
-// attempt is what was seen of the present attempt to run the runner. It is forgotten as a whole once that has failed: what
-// stayed would be taken for the next attempt's, and a JIT config that is used be used again.
+// attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has failed: what
+// remained would be attributed to the next attempt, and a used JIT config could be used again.
 type attempt struct {
-	startedAt         time.Time // runner container first seen to run
-	endedAt           time.Time // first seen to have ended after that, or without its pod
-	blockedAt         time.Time // its kubelet first seen to be unable to start it
-	exitedAt          time.Time // first seen to have exited with 0
-	pendingReportedAt time.Time // when the status last got the reason why the runner does not run
+	startedAt         time.Time // when the runner container was first seen running
+	endedAt           time.Time // when it was first seen to have ended after that, or to have lost its pod
+	blockedAt         time.Time // when its kubelet was first seen to be unable to start it
+	exitedAt          time.Time // when it was first seen to have exited with 0
+	pendingReportedAt time.Time // when the status was last given the reason why the runner does not run
 	sidecarReported   bool      // an Event says that a sidecar has died
-	ending            podState  // how the container was seen to have ended, podMissing where it was not
+	ending            podState  // how the container was seen to have ended, podMissing if it was not
 }
 
 // deletion is what was seen of a runner that is being deleted.
 type deletion struct {
-	deletingAt time.Time // first seen with a deletionTimestamp
-	stoppedAt  time.Time // first seen without a running container since then
-	podGoneAt  time.Time // first seen without a pod since then
-	forced     bool      // its pod was deleted without GitHub's consent: GitHub had its time to answer
+	deletingAt time.Time // when it was first seen with a deletionTimestamp
+	stoppedAt  time.Time // since when it has been seen without a running container
+	podGoneAt  time.Time // since when it has been seen without a pod
+	forced     bool      // its pod was deleted without GitHub's consent, after GitHub had its time to answer
 }
 
-// failedAttempt is an attempt whose failure was to be written to the status under that key, and why it failed.
+// failedAttempt is an attempt that failed: why, and the key in the status under which the failure was to be noted.
 type failedAttempt struct {
 	key string
 	decision
 }
 
-// newPass returns the runner with what is remembered of it, and remembers what is seen now.
+// newPass returns the runner with what the controller remembers of it, after adding what is seen now.
 func (c *Controller) newPass(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, m *memory) *pass {
 	k := key{client.ObjectKeyFromObject(runner), runner.UID}
 	call, known := c.provisions.Last(k)
 	now := c.options.Clock.Now()
 	p := &pass{key: k, EphemeralRunner: runner, pod: pod, memory: m, provisioning: progressOf(call, known)}
-	if m.shared.takeAnew() {
+	if m.shared.takeAsked() {
 		m.runnerID = 0
 	}
 	m.see(p, now)
@@ -96,8 +96,8 @@ func (c *Controller) newPass(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, 
 	return p
 }
 
-// begin notes, once, that this manager leads from now on, and which runners are there: another manager may have
-// registered those, even where the API server's clock dates them later than ours dates this.
+// begin notes, once, when this manager took over and which runners existed by then. Another manager may have registered
+// those, even if the API server's clock dates them later than ours dates this.
 func (c *Controller) begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,8 @@ func (c *Controller) begin(ctx context.Context) error {
 	return nil
 }
 
-// memoryOf returns what is remembered of a runner. What is remembered of a former one of its name is forgotten.
+// memoryOf returns what the controller remembers of a runner. Whatever belonged to an earlier runner of the same name is
+// forgotten.
 func (c *Controller) memoryOf(runner *v1alpha1.EphemeralRunner) *memory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,10 +136,9 @@ func (c *Controller) memoryOfLocked(runner *v1alpha1.EphemeralRunner) *memory {
 	return m
 }
 
-// recordedRunnerID returns the runner's id on GitHub by its status, 0 where that may be void: while a runner waits for a
-// pod another registration may have been asked for, whose answer was lost. So a runner that is to be provisioned has an id only
-// where this manager has registered it, or has seen that its pod never started: nobody knows whether a container has started
-// with a JIT config that another manager has left.
+// recordedRunnerID returns the runner's id on GitHub according to its status, or 0 if that id may be outdated. While a runner
+// waits for a pod, another registration may have been requested and its answer lost. Nobody knows whether a JIT config left
+// by another manager was used, so such a runner is registered again.
 func recordedRunnerID(status *v1alpha1.EphemeralRunnerStatus) int {
 	if status.Done() || status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
 		return status.RunnerID
@@ -158,7 +158,7 @@ func (m *memory) see(p *pass, now time.Time) {
 	}
 }
 
-// seeStart notes what the pod says about the start of the present attempt: nothing once its failure is noted.
+// seeStart notes what the pod says about the start of the present attempt, unless the failure of that pod is already noted.
 func (m *memory) seeStart(p *pass, now time.Time) {
 	if p.pod == nil || failureNoted(p.EphemeralRunner, p.pod.UID) || kube.IsStale(p.EphemeralRunner, m.writtenVersion) {
 		return
@@ -184,15 +184,15 @@ func (a *attempt) seeEnd(o outcome, now time.Time) {
 	}
 }
 
-// see notes since when the runner is being deleted, its container does not run, and its pod is gone. The container may have
-// been about to start, and a pod may appear late.
+// see notes since when the runner is being deleted, its container does not run, and its pod is gone. A container that was
+// about to start, or a pod that appears late, resets its clock.
 func (d *deletion) see(running, gone bool, now time.Time) {
 	kube.SetIfZero(&d.deletingAt, now)
 	d.stoppedAt = since(d.stoppedAt, !running, now)
 	d.podGoneAt = since(d.podGoneAt, gone, now)
 }
 
-// since returns when a condition that holds began: now if it is new. It returns zero if the condition does not hold.
+// since returns when a condition that holds began: now if it is new, zero if it does not hold.
 func since(began time.Time, holds bool, now time.Time) time.Time {
 	switch {
 	case !holds:
@@ -204,7 +204,7 @@ func since(began time.Time, holds bool, now time.Time) time.Time {
 	}
 }
 
-// see notes which pod is seen, and since when it is being deleted.
+// see notes which pod exists, and since when it is being deleted.
 func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	if pod != nil && l.uid != pod.UID {
 		*l = lastPod{uid: pod.UID}
@@ -216,9 +216,10 @@ func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	kube.SetIfZero(&l.deletingAt, now)
 }
 
-// apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod isn't being
-// deleted. The deletion began at deletionTimestamp minus the grace period, by the API server's clock, and was first seen at
-// pod.deletingAt by ours. Our clock may differ, or be set: a busy runner whose pod has an hour to end must not lose its job by that.
+// apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod isn't
+// being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by ours it was
+// first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy runner, whose pod may
+// have an hour to end, its job.
 func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return now
@@ -230,34 +231,34 @@ func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	return pod.DeletionTimestamp.Add(now.Sub(deletingAt) - kube.GracePeriod(pod))
 }
 
-// newAttempt forgets what was seen of the attempt that failed; with anew its registration is gone too.
-func (m *memory) newAttempt(anew bool) {
+// newAttempt forgets what was seen of the attempt that failed, and its registration if that is gone too.
+func (m *memory) newAttempt(reregister bool) {
 	m.attempt = attempt{}
-	if anew {
+	if reregister {
 		m.runnerID, m.secretDeleted = 0, false
 	}
 }
 
-// clockSkew is how far the API server's clock, which dates objects, may be from ours.
+// clockSkew is how far the API server's clock, which dates objects, may differ from ours.
 const clockSkew = time.Minute
 
-// unregistered reports whether GitHub can't have a registration: nobody has asked for one since the runner was made. It
-// is false for a runner that another manager may have seen.
+// unregistered reports whether GitHub can't have a registration: nobody has requested one since the runner was created. It is
+// false for a runner that another manager may have seen.
 func (c *Controller) unregistered(p *pass) bool {
 	m := p.memory
 	return m.runnerID == 0 && !m.shared.wasAsked() && !m.inherited && p.CreationTimestamp.After(c.beganAt.Add(clockSkew))
 }
 
-// spent reports whether the registration has had its job. The report of a job's end may be late, and about an earlier
-// registration of the same name, so it counts only where there can have been no other: no attempt has failed, and if an earlier
-// manager may have registered the runner, this one found it with a pod and asked for no registration itself.
+// spent reports whether the registration has had its one job. A report of the job's end may be late and belong to an earlier
+// registration of the same name, so it counts only if there was none: no attempt has failed, and either no other manager can
+// have registered the runner, or this one found it with a pod and has requested no registration itself.
 func (p *pass) spent() bool {
 	alone := !p.memory.inherited || p.hadPod() && !p.memory.shared.wasAsked()
 	return p.Status.JobCompleted() && len(p.Status.Failures) == 0 && alone
 }
 
-// died reports whether the runner ended without having exited with 0, or lost its pod to somebody else. Then it has told GitHub
-// nothing, which may keep its record for a day although the job has ended.
+// died reports whether the runner ended without exiting with 0, or lost its pod to somebody else. It then had no chance to
+// tell GitHub, which may keep its record for a day even though the job has ended.
 func (p *pass) died() bool {
 	m := p.memory
 	switch {
@@ -270,14 +271,14 @@ func (p *pass) died() bool {
 	}
 }
 
-// forget drops the memory of the runner of that name that is gone.
+// forget drops what the controller remembers of a runner that is gone.
 func (c *Controller) forget(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetLocked(name)
 }
 
-// forgetLocked forgets everything about the runner of that name, if one is known. The caller holds the lock.
+// forgetLocked forgets everything about the runner of that name, if there was one. The caller holds the lock.
 func (c *Controller) forgetLocked(name types.NamespacedName) {
 	m := c.memories[name]
 	if m == nil {

@@ -16,14 +16,13 @@ var (
 	pendingSeconds = setmetrics.Counter("pod_pending_seconds_total",
 		"Time that runner pods have waited to run, by the scheduler's or kubelet's reason; counted when the reason changes and when the wait ends.", "reason")
 	startupSeconds = setmetrics.Histogram("runner_startup_seconds",
-		"Time from a runner's creation until its container ran, registration, scheduling and pull of the image included; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
+		"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; runners that needed a second pod are left out.", setmetrics.StartupBuckets)
 
-	// jitSeconds has no scale set in its labels: what makes it slow is GitHub, or its limits for the whole
-	// organization.
+	// jitSeconds has no scale set in its labels: what slows it down is GitHub, or its limits for the whole organization.
 	jitSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Subsystem: "gha_controller", Name: "jit_config_seconds",
-		Help: "Time from asking GitHub for a runner's registration until it answered, repetitions included.",
-		// Up to the 30 s after which a call is given up.
+		Help: "Time from asking GitHub for a runner's registration until it answered, including retries.",
+		// Up to 30 s, when a call is given up.
 		Buckets: []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15, 30},
 	})
 )
@@ -37,7 +36,7 @@ type waiting struct {
 	since           time.Time
 }
 
-// measure notes what the pod waits for now. The metrics are updated when that changes.
+// measure notes what the pod waits for now, and updates the metrics if that has changed.
 func (m *memory) measure(p *pass, now time.Time) {
 	reason := ""
 	if p.outcome.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
@@ -65,8 +64,8 @@ func (w *waiting) end(now time.Time) {
 	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
 }
 
-// countStart counts how long a runner took to start at its first attempt. A pod that is made again may follow on one that was
-// idle for days.
+// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle for
+// days.
 func countStart(p *pass, now time.Time) {
 	if len(p.Status.Failures) > 0 {
 		return

@@ -15,7 +15,7 @@ import (
 
 const reasonPulling = "ContainerCreating"
 
-// measured returns a fixture's runner of a scale set that no other test measures.
+// measured returns a fixture's runner in a scale set that no other test measures.
 func measured(scaleSet string) *v1alpha1.EphemeralRunner {
 	return newRunner(func(r *v1alpha1.EphemeralRunner) { r.Labels[v1alpha1.LabelScaleSetName] = scaleSet })
 }
@@ -58,7 +58,7 @@ func TestWaitsAreMeasuredByReason(t *testing.T) {
 	}, measured("waits"))
 }
 
-// A runner that was idle for long and whose pod was made again has not taken so long to start.
+// A runner that was idle for long and whose pod was recreated has not taken that long to start.
 func TestOnlyTheFirstStartIsMeasured(t *testing.T) {
 	for title, test := range map[string]struct {
 		failures map[string]metav1.Time

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// minRetryAfter is the pause after the first failed call. It doubles with every further one up to maxRetryAfter.
-	// The client itself has repeated the call for 30 s by then.
+	// minRetryAfter is the pause after the first failed call. It doubles with every further failure, up to maxRetryAfter. By
+	// then the client itself has repeated the call for 30 s.
 	minRetryAfter = time.Second
 	maxRetryAfter = time.Minute
 )
@@ -30,44 +30,44 @@ type observation struct {
 	runner      *v1alpha1.EphemeralRunner
 	pod         outcome
 	bound       bool      // the pod has a node
-	startableAt time.Time // when the pod could begin to start: created, or bound to a node if that was later
+	startableAt time.Time // when the pod could first start: when it was created or, if later, bound to a node
 	now         time.Time
 
 	attempt
-	// hadPod is set when a pod of the present attempt has been seen.
+	// hadPod is set if a pod of the present attempt has been seen.
 	hadPod bool
-	// failureNoted is set when the pod's failure is in the status; its deletion follows.
+	// failureNoted is set if the pod's failure is in the status; the pod is deleted next.
 	failureNoted bool
-	// podDueAt is when the pod has to be gone once it has ended, zero where it is not being deleted.
+	// podDueAt is when the pod must be gone once it has ended, zero if it is not being deleted.
 	podDueAt time.Time
-	// deletionDueAt is when it should be gone by the API server's clock, and finalizers are what it waits for. Both only serve the
-	// message.
+	// deletionDueAt is when the pod should be gone by the API server's clock, and finalizers are what it waits for. Both
+	// serve only the message.
 	deletionDueAt time.Time
 	finalizers    []string
-	// runnerID is the runner's id on GitHub, 0 where it is not known.
+	// runnerID is the runner's id on GitHub, 0 if not known.
 	runnerID int
-	// provisioning is what became of the last registration in this process.
+	// provisioning is the state of the last registration in this process.
 	provisioning progress
-	// removal is what became of the last call to remove the registration.
+	// removal is the state of the last call to remove the registration.
 	removal progress
-	// deferStatus is set when writes that only report something have to wait: see Controller.deferStatus.
+	// deferStatus is set if writes that only report something must wait: see Controller.deferStatus.
 	deferStatus bool
 }
 
-// ran reports whether the runner container of this attempt has started, so that its JIT config is used.
+// ran reports whether the runner container of this attempt has started, which uses up its JIT config.
 func (o *observation) ran() bool {
 	status := &o.runner.Status
 	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() || !o.startedAt.IsZero()
 }
 
-// withPod returns a copy of the observation with another outcome of the pod.
+// withPod returns a copy of the observation in which the pod has another outcome.
 func (o *observation) withPod(pod outcome) *observation {
 	other := *o
 	other.pod = pod
 	return &other
 }
 
-// deregistered reports whether GitHub has removed the registration at our request, which proves that there is no job.
+// deregistered reports whether GitHub has removed the registration at our request, which proves that the runner has no job.
 func (o *observation) deregistered() bool {
 	return !o.runner.Status.HadJob() && o.removal.succeeded()
 }
@@ -105,8 +105,8 @@ func failureNoted(runner *v1alpha1.EphemeralRunner, pod types.UID) bool {
 	return noted
 }
 
-// startedHere is startOf by our own clock where the pod was made by the call that is known: the API server's clock may
-// differ from ours by more than a pod may take to run.
+// startedHere returns startOf by our own clock if the pod was created by the last provisioning: the API server's clock may
+// differ from ours by more than a pod may take to start.
 func startedHere(pod *corev1.Pod, made progress) time.Time {
 	started := startOf(pod)
 	if !made.known || made.running {
@@ -115,8 +115,7 @@ func startedHere(pod *corev1.Pod, made progress) time.Time {
 	return made.finishedAt.Add(started.Sub(pod.CreationTimestamp.Time))
 }
 
-// startOf returns when a pod could begin to start. It may have waited long for a node before, which counts for
-// nothing.
+// startOf returns when a pod could first start. Time spent waiting for a node does not count.
 func startOf(pod *corev1.Pod) time.Time {
 	scheduled := kube.PodCondition(pod, corev1.PodScheduled)
 	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(pod.CreationTimestamp.Time) {
@@ -125,8 +124,8 @@ func startOf(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// terminationOf returns when a pod that is being deleted should be gone, zero for any other, and the finalizers that
-// it waits for.
+// terminationOf returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It returns
+// zero and nil for any other pod.
 func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}, nil
@@ -134,10 +133,10 @@ func terminationOf(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	return pod.DeletionTimestamp.Time, pod.Finalizers
 }
 
-// podDueAt returns the deadline, by our clock, for an ended pod to disappear: pendingTimeout after its deletion, or after its failure
-// was noted, and at least its grace period and stuckAfter. It is zero for a pod that isn't being deleted. When the failure is noted
-// the pod may have been on its way out for long, or the cache may still show one that was deleted by force a moment ago. A failure
-// dated later than now was noted by another clock.
+// podDueAt returns the deadline, by our clock, for an ended pod to disappear: pendingTimeout after its deletion or after its
+// failure was noted, and no earlier than the end of its grace period plus stuckAfter. It returns zero for a pod that isn't
+// being deleted. By the time a failure is noted, the deletion may have lasted for long, or the cache may still show a pod
+// that was force-deleted a moment ago. A failure dated later than now was noted by another clock and is ignored.
 func (p *pass) podDueAt(now time.Time) time.Time {
 	if p.pod == nil || p.pod.DeletionTimestamp == nil {
 		return time.Time{}
@@ -150,7 +149,7 @@ func (p *pass) podDueAt(now time.Time) time.Time {
 	return kube.LaterOf(start.Add(pendingTimeout(p.EphemeralRunner)), deleting.Add(kube.GracePeriod(p.pod)+stuckAfter))
 }
 
-// progressOf returns what became of a call.
+// progressOf returns the state of a call.
 func progressOf[R any](call pool.Call[R], known bool) progress {
 	p := progress{known: known, running: call.Running(), finishedAt: call.Finished}
 	if call.Err == nil || p.running {
@@ -177,8 +176,8 @@ func runnerIDOf(pod *corev1.Pod, fallback int) int {
 	return fallback
 }
 
-// pod returns the runner's pod, nil where there is none of its own. It reads the API server instead of the cache where a
-// late cache would cost a job.
+// pod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale cache would
+// cost a job.
 func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner, m *memory) (*corev1.Pod, error) {
 	pod, err := ownPod(ctx, c.options.Client, runner)
 	switch {
@@ -193,8 +192,8 @@ func (c *Controller) pod(ctx context.Context, runner *v1alpha1.EphemeralRunner, 
 	}
 }
 
-// needsLivePod reports whether what the cache shows has consequences that a late cache must not have: the JIT config of a
-// pod that never started is used again, and a pod that hangs in its deletion is given up, with its job.
+// needsLivePod reports whether the cached pod calls for a step that a stale cache must not cause: reusing the JIT config of a
+// pod that never started, or giving up a pod that hangs in its deletion, with its job.
 func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Time) bool {
 	if failureNoted(runner, pod.UID) || runner.Status.Done() {
 		return false
@@ -202,7 +201,7 @@ func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Ti
 	return stuck(pod, now) || outcomeOf(pod, now).state == podNeverStarted
 }
 
-// ownPod reads the runner's pod, nil where there is none of its own.
+// ownPod reads the runner's pod. It returns nil if there is none or it belongs to somebody else.
 func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(runner), pod, client.UnsafeDisableDeepCopy); err != nil {
@@ -217,9 +216,10 @@ func ownPod(ctx context.Context, reader client.Reader, runner *v1alpha1.Ephemera
 	return pod, nil
 }
 
-// missesPod reports whether, according to the cache, a runner at work has lost its pod, which this manager has not deleted.
-// Runners and pods come by two watches; a manager that has just become the leader may have one and wait for the other. And a pod
-// that has lost the label by which the cache selects is in none. One that is being deleted is at work if GitHub says so.
+// missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having deleted
+// it. Runners and pods arrive on separate watches, so a manager that has just become the leader may see one before the other.
+// A pod that has lost the label by which the cache selects is never in it. A runner that is being deleted is also at work if
+// GitHub says so.
 func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	status := &runner.Status
 	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob()
@@ -232,8 +232,9 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	return m.exitedAt.IsZero() && !m.pod.left && !m.pod.deleted
 }
 
-// missedPod reads the pod from the API server. If reading is forbidden while the runner is being deleted, the cache is trusted: the
-// right to read pods goes with the scale set's Role, which may be deleted first, and the deletion has its own deadline.
+// missedPod reads the pod from the API server. If reading is forbidden while the runner is being deleted, it trusts the
+// cache: the right to read pods comes from the scale set's Role, which may be deleted first, and the deletion has its own
+// deadline.
 func (c *Controller) missedPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
 	pod, err := ownPod(ctx, c.options.Reader, runner)
 	if apierrors.IsForbidden(err) && !runner.DeletionTimestamp.IsZero() {

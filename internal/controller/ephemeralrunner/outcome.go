@@ -13,15 +13,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// exitCodeOutdated is the runner's exit code when GitHub refuses its version. The runner uses it only with
+// exitCodeOutdated is the runner's exit code if GitHub refuses its version. The runner uses it only with
 // ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1.
 const exitCodeOutdated = 7
 
-// stuckAfter is how long after its grace period a pod that is being deleted may stay before its node is taken for
-// lost. A kubelet that works removes it within a second or two.
+// stuckAfter is how long after its grace period a pod that is being deleted may stay before its node is treated as lost. A
+// healthy kubelet removes it within a second or two.
 const stuckAfter = 30 * time.Second
 
-// The kubelet's reasons while nothing keeps a container from starting: it is being created, or init containers come first.
+// The kubelet's reasons if nothing keeps a container from starting: it is being created, or init containers run first.
 const (
 	waitingForCreation = "ContainerCreating"
 	waitingForInit     = "PodInitializing"
@@ -35,35 +35,35 @@ const (
 	podMissing podState = iota
 	// podPending: the runner container has not started yet, and may still.
 	podPending
-	// podBlocked: the kubelet can't start the runner container, but keeps trying: it may start at any moment.
+	// podBlocked: the kubelet can't start the runner container but keeps trying, so it may start at any moment.
 	podBlocked
 	// podRunning: the runner container runs.
 	podRunning
 	// podSucceeded: the runner container exited with 0, which means "finished or refused", not "the job succeeded".
 	podSucceeded
-	// podOutdated: it exited with 7.
+	// podOutdated: the runner container exited with 7.
 	podOutdated
-	// podNeverStarted: the pod failed before the runner container had started, so its JIT config is unused.
+	// podNeverStarted: the pod failed before its runner container started, so the JIT config is unused.
 	podNeverStarted
-	// podFailed: the runner container had started, and failed or was lost.
+	// podFailed: the runner container started, and then failed or was lost.
 	podFailed
 )
 
-// outcome is a pod's state with the reason, in Kubernetes' own words, why it is no better.
+// outcome is a pod's state and, in Kubernetes' own words, the reason why it is no better.
 type outcome struct {
 	state           podState
 	ready           bool
 	reason, message string
-	// passing is set when what blocks the container may be over when the kubelet tries again.
+	// passing is set if what blocks the container may be over when the kubelet tries again.
 	passing bool
-	// disrupted is set when the end came from outside the runner: its pod was evicted, preempted, deleted, past its deadline, or
-	// lost with its node.
+	// disrupted is set if the end came from outside the runner: its pod was evicted, preempted or deleted, reached its
+	// deadline, or was lost with its node.
 	disrupted bool
-	// sidecar says which other container has died while the runner container runs; empty where none has.
+	// sidecar describes another container that has died while the runner container runs; empty if none has.
 	sidecar string
 }
 
-// over reports whether the runner container will not run any more.
+// over reports whether the runner container has ended for good or can no longer start.
 func (o outcome) over() bool {
 	switch o.state {
 	case podSucceeded, podOutdated, podNeverStarted, podFailed:
@@ -73,8 +73,8 @@ func (o outcome) over() bool {
 	}
 }
 
-// outcomeOf reads a pod, which may be nil. Only the container named runner counts: what becomes of it decides about
-// the sidecars.
+// outcomeOf reads a pod, which may be nil. Only the container named runner counts: the sidecars depend on its outcome, not
+// the other way round.
 func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	if pod == nil {
 		return outcome{state: podMissing}
@@ -85,7 +85,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 	}
 	started := isRunning(pod, status)
 	if lost, reason, message := podLost(pod, now); lost {
-		// The last status from a node that does not answer may be older than the start.
+		// The last status from a node that does not answer may predate the start.
 		ended := failed(started || pod.Status.Phase != corev1.PodFailed || collected(pod), reason, message)
 		ended.disrupted = reason != ""
 		return ended
@@ -97,7 +97,7 @@ func outcomeOf(pod *corev1.Pod, now time.Time) outcome {
 		return outcome{state: podRunning, ready: isReady(pod), sidecar: deadSidecar(pod)}
 	}
 	if pod.Status.Phase == corev1.PodSucceeded {
-		// Its node does not say how, as some virtual ones don't.
+		// Its node does not report how the container ended, as some virtual nodes don't.
 		return terminated(pod, &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)})
 	}
 	if o, found := blocked(pod, status); found {
@@ -111,8 +111,8 @@ func runnerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return kube.ContainerStatus(pod, v1alpha1.RunnerContainerName)
 }
 
-// isRunning reports whether the runner container runs. Where nothing is said of it, as on some virtual nodes, the pod's
-// phase decides; a kubelet always says whether it waits.
+// isRunning reports whether the runner container runs. If its status says nothing, as on some virtual nodes, the pod's phase
+// decides; a kubelet always says whether a container is waiting.
 func isRunning(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 	if status == nil || status.State == (corev1.ContainerState{}) {
 		return pod.Status.Phase == corev1.PodRunning
@@ -120,9 +120,10 @@ func isRunning(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 	return status.State.Running != nil
 }
 
-// couldNotStart reports whether the container ended because the runtime could not start it. It then has no time of start,
-// or containerd's: the beginning of 1970. Others lack the time, too: containerd calls one that it has lost track of
-// Unknown, the kubelet ContainerStatusUnknown, and some nodes never give it. So only a reason that says it counts.
+// couldNotStart reports whether the container ended because the runtime could not start it. Such a container has no start
+// time, or containerd's: the beginning of 1970. But other containers may lack a start time too: one that containerd has lost
+// track of (reason Unknown), or the kubelet (ContainerStatusUnknown), and all containers of some nodes. So the reason must
+// say it as well.
 func couldNotStart(t *corev1.ContainerStateTerminated) bool {
 	return t.StartedAt.Unix() <= 0 && (t.Reason == "StartError" || t.Reason == "ContainerCannotRun")
 }
@@ -163,8 +164,8 @@ func failed(started bool, reason, message string) outcome {
 	return outcome{state: state, reason: reason, message: message}
 }
 
-// podLost reports whether the pod failed as a whole, was evicted or rejected, or hangs in its deletion because its
-// node is gone.
+// podLost reports whether the pod failed as a whole, was evicted or rejected, or hangs in its deletion because its node is
+// gone.
 func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string) {
 	if pod.Status.Phase == corev1.PodFailed {
 		reason, message = causeOf(pod)
@@ -176,14 +177,12 @@ func podLost(pod *corev1.Pod, now time.Time) (lost bool, reason, message string)
 	return false, "", ""
 }
 
-// stuck reports whether the pod hangs in its deletion. now is by the clock that dated the deletion: see
-// memory.apiServerTime.
+// stuck reports whether the pod hangs in its deletion. now is by the clock that dated the deletion: see memory.apiServerTime.
 func stuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(stuckAfter))
 }
 
-// causeOf returns why the pod as a whole was ended, in the words of what ended it: a kubelet, the scheduler, an
-// eviction.
+// causeOf returns why the pod as a whole was ended, in the words of whoever ended it: kubelet, scheduler or an eviction.
 func causeOf(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Reason != "" {
 		return pod.Status.Reason, pod.Status.Message
@@ -194,8 +193,8 @@ func causeOf(pod *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// interruption returns why a container that exited with 0 did not do so of its own accord, empty where it did. Times
-// have whole seconds: a container that ends in the second in which its pod is deleted counts as told to.
+// interruption returns what made a container exit with 0, empty if it exited of its own accord. Times have whole seconds: a
+// container that ends in the second in which its pod is deleted counts as interrupted.
 func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, message string) {
 	if reason, message = causeOf(pod); reason != "" || pod.DeletionTimestamp == nil {
 		return reason, message
@@ -206,15 +205,14 @@ func interruption(pod *corev1.Pod, t *corev1.ContainerStateTerminated) (reason, 
 	return v1alpha1.ReasonPodLost, "the pod was deleted before the runner had a job"
 }
 
-// collected reports whether the pod was failed not by its kubelet but by the garbage collector, because its node is
-// gone.
+// collected reports whether the pod was failed by the pod garbage collector because its node is gone, and not by its kubelet.
 func collected(pod *corev1.Pod) bool {
 	disrupted := kube.PodCondition(pod, corev1.DisruptionTarget)
 	return disrupted != nil && disrupted.Reason == "DeletionByPodGC"
 }
 
-// blocked returns what keeps the kubelet from starting the runner container, or an init container before it, so that
-// another pod, perhaps on another node, is the better try. It is for pods whose runner container has not started.
+// blocked returns what keeps the kubelet from starting the runner container, or an init container before it, so that another
+// pod, perhaps on another node, has a better chance. Call it only for pods whose runner container has not started.
 func blocked(pod *corev1.Pod, status *corev1.ContainerStatus) (o outcome, found bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		init := &pod.Status.InitContainerStatuses[i]
@@ -229,8 +227,8 @@ func blocked(pod *corev1.Pod, status *corev1.ContainerStatus) (o outcome, found 
 	return blockedBy(status.State.Waiting)
 }
 
-// blockedBy returns what keeps the kubelet from starting a container. ErrImagePull is left to the kubelet's own second try,
-// which is called ImagePullBackOff; the other causes that may pass have one name for every try.
+// blockedBy returns what keeps the kubelet from starting a container. ErrImagePull does not count, because the kubelet tries
+// again by itself; after that the reason is ImagePullBackOff. The other causes that may pass keep one name for every try.
 func blockedBy(waiting *corev1.ContainerStateWaiting) (o outcome, found bool) {
 	if waiting == nil {
 		return outcome{}, false
@@ -252,8 +250,8 @@ func initMessage(container string, waiting *corev1.ContainerStateWaiting) string
 	return fmt.Sprintf("init container %s: %s", container, cmp.Or(waiting.Message, waiting.Reason))
 }
 
-// deadSidecar describes another container that has failed, which may be why the job fails; empty where none has. One
-// that is an init container is started again by the kubelet, and only its last termination shows.
+// deadSidecar describes another container that has failed, which may be why the job fails; empty if none has. The kubelet
+// restarts a sidecar that is an init container, so only its last termination shows.
 func deadSidecar(pod *corev1.Pod) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -263,14 +261,14 @@ func deadSidecar(pod *corev1.Pod) string {
 				t = status.LastTerminationState.Terminated
 			}
 			if t != nil && t.ExitCode != 0 && status.Name != v1alpha1.RunnerContainerName {
-				return fmt.Sprintf("container %s exited with code %d (%s) while the runner goes on", status.Name, t.ExitCode, t.Reason)
+				return fmt.Sprintf("container %s exited with code %d (%s) while the runner keeps running", status.Name, t.ExitCode, t.Reason)
 			}
 		}
 	}
 	return ""
 }
 
-// initFailure returns how an init container failed that is not started again.
+// initFailure returns how an init container failed that won't be restarted.
 func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
@@ -282,8 +280,8 @@ func initFailure(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
-// restartable reports whether the kubelet may start an init container again: it is a sidecar, or has a restart policy of its own.
-// Where its rules say otherwise for this exit code, the pod as a whole fails.
+// restartable reports whether the kubelet may restart an init container: it is a sidecar, or has a restart policy of its own.
+// If its rules say otherwise for this exit code, the pod as a whole fails.
 func restartable(pod *corev1.Pod, initContainer string) bool {
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.Name == initContainer {
@@ -294,7 +292,7 @@ func restartable(pod *corev1.Pod, initContainer string) bool {
 	return false
 }
 
-// whyPending returns the scheduler's or the kubelet's own reason why the runner container does not run yet.
+// whyPending returns the scheduler's or kubelet's own reason why the runner container does not run yet.
 func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, message string) {
 	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
 		return scheduled.Reason, scheduled.Message

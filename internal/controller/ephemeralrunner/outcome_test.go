@@ -70,7 +70,7 @@ func disrupted(reason string) func(*corev1.Pod) {
 	}
 }
 
-// failedInit adds an init container that failed; with restart it is a sidecar, which the kubelet starts again.
+// failedInit adds an init container that failed; with restart it is a sidecar, which the kubelet restarts.
 func failedInit(restart *corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: restart, RestartPolicyRules: rules}}
@@ -80,7 +80,7 @@ func failedInit(restart *corev1.ContainerRestartPolicy, rules ...corev1.Containe
 
 var anyRule = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
 
-// initWaits adds a sidecar that waits, after an init container that has done its work.
+// initWaits adds a sidecar that is waiting, after an init container that has finished.
 func initWaits(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: exited(0, "Completed")}, {Name: "dind", State: waitingFor(reason)}}

@@ -14,9 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// What is reported of, and done about, a pod that takes long to run.
+// What is reported and done about a pod that takes long to start.
 
-// On its node a pod has its time; then another one is the better try, with GitHub's consent.
+// On its node a pod has its time; then another one has a better chance, with GitHub's consent.
 func TestPodThatDoesNotStartOnItsNodeIsReplaced(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -35,7 +35,8 @@ func TestPodThatDoesNotStartOnItsNodeIsReplaced(t *testing.T) {
 	}, newRunner())
 }
 
-// Docker is an init container that starts before the runner: what is wrong with it is found as fast as with the runner's own.
+// Docker is an init container that starts before the runner: a fault of it is found as fast as one of the runner's own
+// container.
 func TestPodWhoseSidecarCanNotBePulledIsReplaced(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -55,8 +56,8 @@ func TestPodWhoseSidecarCanNotBePulledIsReplaced(t *testing.T) {
 	}, newRunner())
 }
 
-// A sidecar that crashes before its startup probe succeeds keeps the runner waiting: that is said after half a minute.
-func TestWhatKeepsAPodOnItsNodeFromStartingIsSaidEarly(t *testing.T) {
+// A sidecar that crashes before its startup probe succeeds keeps the runner waiting: that is reported after half a minute.
+func TestWhatKeepsAPodOnItsNodeFromStartingIsReportedEarly(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.bind()
@@ -77,7 +78,7 @@ func TestWhatKeepsAPodOnItsNodeFromStartingIsSaidEarly(t *testing.T) {
 	}, newRunner())
 }
 
-// A runner that runs reports no failure any more: its conditions say that it is over.
+// A runner that runs no longer reports a failure: its conditions say that it is over.
 func TestConditionsAreResolvedWhenTheRunnerRuns(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Pod": apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q"))}

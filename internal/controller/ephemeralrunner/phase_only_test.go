@@ -10,10 +10,10 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Nodes that report a phase and no containers, as some that are played or virtual do.
+// Nodes that report a phase and no containers, as simulated or virtual ones may do.
 
-// Such a pod may lack a node, too, where nothing schedules. That it runs must not be overlooked for that.
-func TestBusyRunnerOfWhichOnlyThePhaseIsKnownKeepsItsPod(t *testing.T) {
+// Such a pod may also lack a node if nothing schedules it. That must not hide that it runs.
+func TestBusyRunnerWithOnlyAPhaseKeepsItsPod(t *testing.T) {
 	for title, place := range map[string]func(*fixture){"without a node": func(*fixture) {}, "on a node": (*fixture).bind} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -25,7 +25,7 @@ func TestBusyRunnerOfWhichOnlyThePhaseIsKnownKeepsItsPod(t *testing.T) {
 				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
 					t.Errorf("status %+v, want Running as runner 101", status)
 				}
-				f.wantCalls("jit") // it is idle for all that is known, and not replaced
+				f.wantCalls("jit") // as far as is known it is idle, and it is not replaced
 				f.delete()
 				f.watch(time.Hour)
 				if f.pod() == nil {

@@ -8,53 +8,52 @@ import (
 )
 
 const (
-	// reportGracePeriod is how long after the runner's exit the report of its job's end may come; after that the
-	// runner's own status says that it has ended. Reports come within a second; waiting for them saves a write for
-	// every runner.
+	// reportGracePeriod is how long after the runner's exit the report of its job's end may come; after that the runner's own
+	// status says that it has ended. Reports come within a second; waiting for them saves one write per runner.
 	reportGracePeriod = 3 * time.Second
 	// unseenTimeout is how long a pod that was created may be missing from the cache.
 	unseenTimeout = time.Minute
-	// readyTimeout is how long a pod whose runner container runs may lack readiness before the status says so. Where
-	// sidecars start a second later this saves a write for every runner.
+	// readyTimeout is how long a pod whose runner container runs may be unready before the status says so. With sidecars that
+	// start a second later, this saves one write per runner.
 	readyTimeout = 2 * time.Second
-	// upAfter is how long a runner container runs before what ends its pod from outside says nothing about image or template. A
-	// runner that can't start or register ends within seconds.
+	// upAfter is how long a runner container must have run before an end from outside, such as an eviction, no longer counts
+	// against image or template. A runner that can't start or register ends within seconds.
 	upAfter = time.Minute
-	// rewordPeriod is the shortest time between two reports of the same reason with different messages: GitHub's
-	// messages carry the id of the request and the scheduler's the number of nodes, and a thousand runners may wait
-	// for the same thing.
+	// rewordPeriod is the shortest time between two reports of the same reason with different messages. GitHub's messages
+	// contain the id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same
+	// thing.
 	rewordPeriod = 5 * time.Minute
 	// busyRetryAfter is the pause after GitHub has refused to remove a runner because it has a job.
 	busyRetryAfter = 30 * time.Second
 )
 
-// retryBackoff are the pauses after the first to the fifth failed attempt; after the sixth the runner has failed.
+// retryBackoff holds the pauses after the first to fifth failed attempts; after the sixth the runner has failed.
 var retryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
 // step is what to do next for a runner.
 type step int
 
 const (
-	// stepWait: nothing to do until something changes or the time has come.
+	// stepWait: do nothing until something changes or requeueAt has come.
 	stepWait step = iota
-	// stepProvision: register, unless a JIT config is there already and unused, then create Secret and Pod.
+	// stepProvision: register, unless there is an unused JIT config, then create Secret and Pod.
 	stepProvision
-	// stepReportRunning: the status has to say that the runner runs.
+	// stepReportRunning: write to the status that the runner runs.
 	stepReportRunning
-	// stepReportPending: the status has to say why it does not run yet.
+	// stepReportPending: write to the status why it does not run yet.
 	stepReportPending
-	// stepReportSidecar: an Event has to say that another container has died.
+	// stepReportSidecar: record an Event that another container has died.
 	stepReportSidecar
 	// stepDeleteFailedPod: the pod's failure is in the status; delete the pod.
 	stepDeleteFailedPod
-	// stepRetry: the attempt failed before the runner started; note it and remove the pod.
+	// stepRetry: the attempt failed before the runner started; note the failure and delete the pod.
 	stepRetry
-	// stepDeregister: the attempt failed after the start; GitHub is asked to remove the registration.
+	// stepDeregister: the attempt failed after the start; ask GitHub to remove the registration.
 	stepDeregister
-	// stepRetryAnew: GitHub has removed the registration; note the failure, remove Pod and Secret.
-	stepRetryAnew
-	// stepExited: the runner has exited. Its pod is deleted, because that is what occupies a machine; the status waits
-	// for the report of the job's end, and the Secret, which nobody needs now, goes with what follows.
+	// stepReregister: GitHub has removed the registration; note the failure, delete Pod and Secret, and register again.
+	stepReregister
+	// stepExited: the runner has exited. Delete its pod, because the pod occupies a machine. The status waits for the report
+	// of the job's end; the Secret, which nobody needs any more, is deleted in the step after that.
 	stepExited
 	// stepSucceed: it has exited, and no report has come.
 	stepSucceed
@@ -64,9 +63,9 @@ const (
 	stepFailBusy
 	// stepOutdate: GitHub refuses its version.
 	stepOutdate
-	// stepDeleteRunner: the runner object has done its work.
+	// stepDeleteRunner: the object is no longer needed; delete it.
 	stepDeleteRunner
-	// stepReplace: it cannot get its name on GitHub; another runner takes its place.
+	// stepReplace: it can't get its name on GitHub; delete it, so that another runner takes its place.
 	stepReplace
 )
 
@@ -74,20 +73,20 @@ const (
 type decision struct {
 	step
 	reason, message string
-	// firstInRow is set where a failure that is to be noted follows on none of those noted before.
+	// firstInRow is set if the failure to note starts a new count: the failures noted before are dropped.
 	firstInRow bool
 	requeueAt  time.Time
 }
 
-// decide returns the decision to take a step because of what became of the pod.
+// decide returns the decision to take step s for the reason that the pod gives.
 func (o outcome) decide(s step) decision {
 	return decision{step: s, reason: o.reason, message: o.message}
 }
 
-// progress is how far a call has got.
+// progress is the state of a call.
 type progress struct {
 	known, running bool
-	failure        *failure  // nil: it succeeded, or has not ended
+	failure        *failure  // nil if it succeeded or has not ended
 	finishedAt     time.Time // when it ended
 	retryAt        time.Time // when it may be repeated after a failure
 }
@@ -95,10 +94,10 @@ type progress struct {
 // busy reports whether GitHub refused because the runner has a job.
 func (p progress) busy() bool { return p.failure != nil && p.failure.kind == failureBusy }
 
-// succeeded reports whether the call has ended well.
+// succeeded reports whether the call has ended without a failure.
 func (p progress) succeeded() bool { return p.known && !p.running && p.failure == nil }
 
-// askAgain reports whether the call is to be made now, and otherwise when: zero where it is under way or has succeeded.
+// askAgain reports whether to make the call now, and if not, when: zero if it is under way or has succeeded.
 func (p progress) askAgain(now time.Time) (ask bool, at time.Time) {
 	switch {
 	case p.running || p.succeeded():
@@ -114,7 +113,7 @@ func (p progress) askAgain(now time.Time) (ask bool, at time.Time) {
 type failure struct {
 	kind            failureKind
 	reason, message string
-	// allowedAt is when GitHub or the API server allows the next request, zero where it did not say.
+	// allowedAt is when GitHub or the API server allows the next request, zero if it did not say.
 	allowedAt time.Time
 }
 
@@ -125,24 +124,24 @@ type failureKind int
 const (
 	// failureTemporary: try again later.
 	failureTemporary failureKind = iota
-	// failureInvalid: the pod can't be created as it is written.
+	// failureInvalid: the pod or Secret can't be created as the template has it.
 	failureInvalid
-	// failureNameTaken: another scale set has a runner of this name, or somebody else a pod.
+	// failureNameTaken: a runner of another scale set, or somebody else's pod or Secret, has the name.
 	failureNameTaken
-	// failureClosed: the namespace, or the runner, is being deleted, so nothing can be made for it any more.
+	// failureClosed: the namespace or the runner is being deleted, so nothing can be created for it any more.
 	failureClosed
 	// failureBusy: GitHub says that the runner has a job.
 	failureBusy
-	// failureNotFound: the answer was that there is no such registration, which GitHub need not have said itself.
+	// failureNotFound: the answer was that there is no such registration, but it may not have come from GitHub itself.
 	failureNotFound
 )
 
-// plan names the next step of a runner that is neither done nor being deleted.
+// plan picks the next step of a runner that is neither done nor being deleted.
 func plan(o *observation) decision {
 	switch {
 	case o.provisioning.running:
-		// Its request for the pod may have been carried out and be sent once more by the client itself: a pod that was
-		// deleted in between would come again, with a JIT config that is used. The end of the call requeues the runner.
+		// The client may repeat its request for the pod although the first one was carried out. If the pod were deleted in
+		// between, it would be created again, with a used JIT config. The runner is requeued when the call ends.
 		return decision{}
 	case o.runner.Status.JobCompleted() && (o.pod.over() || o.pod.state == podMissing):
 		return decision{step: stepDeleteRunner}
@@ -169,7 +168,8 @@ func plan(o *observation) decision {
 	}
 }
 
-// planMissing: no pod yet, none any more, or none again.
+// planMissing handles a runner without a pod: it has none yet, it lost the one it had, or the next attempt hasn't created
+// one.
 func planMissing(o *observation) decision {
 	switch {
 	case !o.exitedAt.IsZero() && o.deregistered():
@@ -185,16 +185,16 @@ func planMissing(o *observation) decision {
 	}
 }
 
-// planLost: the pod was there and is gone. Nobody can tell whether its container had started: it may have done so just
-// before the end, or while a watch was interrupted.
+// planLost handles a pod that was there and is gone. Nobody can tell whether its container had started: it may have started
+// just before the end, or while a watch was interrupted.
 func planLost(o *observation) decision {
 	return planFailed(o.withPod(outcome{
 		reason: v1alpha1.ReasonPodLost, message: "the pod is gone though the runner had not finished", disrupted: true,
 	}))
 }
 
-// planUnseen: the pod was made, or a job was reported, so there is or was a pod, but none was seen. Runners and pods
-// come by two watches, of which that of the pods may be the later one: a pod taken for lost then would cost its job.
+// planUnseen waits for a pod that the cache has never shown although it was created or a job was reported. Runners and pods
+// arrive on separate watches, and the pod watch may lag; treating the pod as lost would cost its job.
 func planUnseen(o *observation) decision {
 	if due := o.provisioning.finishedAt.Add(unseenTimeout); o.provisioning.known && o.now.Before(due) {
 		return decision{requeueAt: due}
@@ -202,9 +202,9 @@ func planUnseen(o *observation) decision {
 	return planLost(o)
 }
 
-// planEnded: the pod has ended, and says that the runner container never started. Its JIT config is used again unless the container
-// was seen to run. If removal was requested, as it is for a pod that was blocked before, only GitHub's answer tells whether the
-// config is used.
+// planEnded handles a pod that ended before its runner container started. The JIT config is reused, unless the container was
+// seen running or GitHub was asked to remove the registration, as for a pod that was blocked before: then only GitHub's
+// answer tells whether the config was used.
 func planEnded(o *observation) decision {
 	if o.ran() || o.removal.known {
 		return planFailed(o)
@@ -231,7 +231,7 @@ func planProvision(o *observation) decision {
 	case refusal.kind == failureBusy:
 		return decision{step: stepFailBusy, reason: v1alpha1.ReasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
 	case refusal.kind == failureClosed:
-		return decision{} // its deletion is what comes next
+		return decision{} // its deletion comes next
 	case o.now.Before(o.provisioning.retryAt):
 		return planReport(o, refusal, o.provisioning.retryAt)
 	default:
@@ -239,7 +239,7 @@ func planProvision(o *observation) decision {
 	}
 }
 
-// planFirstTry: no call of this attempt has failed. Where one has ended well the pod exists, or did.
+// planFirstTry handles an attempt in which no call has failed. If one has succeeded, the pod exists or existed.
 func planFirstTry(o *observation) decision {
 	if o.provisioning.known {
 		return planUnseen(o)
@@ -247,8 +247,7 @@ func planFirstTry(o *observation) decision {
 	return decision{step: stepProvision}
 }
 
-// planReport has the status say what the runner waits for, unless it does already, and the runner reconciled again at
-// the given time.
+// planReport has the status state the cause, unless it already does, and requeues the runner at requeueAt.
 func planReport(o *observation, cause *failure, requeueAt time.Time) decision {
 	status := &o.runner.Status
 	if status.Reason == cause.reason && (status.Message == cause.message || o.now.Before(o.pendingReportedAt.Add(rewordPeriod))) {
@@ -257,12 +256,11 @@ func planReport(o *observation, cause *failure, requeueAt time.Time) decision {
 	return decision{step: stepReportPending, reason: cause.reason, message: cause.message, requeueAt: requeueAt}
 }
 
-// planStartedLate: the runner container has started after all, just after its registration was removed: it will get no
-// job.
+// planStartedLate handles a runner container that started just after its registration was removed: it will not get a job.
 func planStartedLate(o *observation) decision {
 	late := o.pod
 	late.reason, late.message = "StartedLate", "the runner container started after its registration had been removed"
-	return planRetry(o.withPod(late), stepRetryAnew)
+	return planRetry(o.withPod(late), stepReregister)
 }
 
 func planRunning(o *observation) decision {
@@ -286,8 +284,8 @@ func planRunning(o *observation) decision {
 	}
 }
 
-// planSucceeded: the runner container exited with 0. Where that was not of its own accord and no job is known, it
-// counts as a pod that was lost: the node was drained, and neither image nor command are to blame.
+// planSucceeded handles a runner container that exited with 0. If it was made to, for example by a node drain, and no job is
+// known, it counts as a lost pod: neither image nor command is to blame.
 func planSucceeded(o *observation) decision {
 	switch {
 	case o.deregistered() && !o.pod.disrupted:
@@ -299,9 +297,9 @@ func planSucceeded(o *observation) decision {
 	}
 }
 
-// planExited: the runner container exited with 0. The pod is deleted at once. The object is deleted when the end of
-// its job is reported. Where no report comes its status says that it succeeded, but not while GitHub has still to
-// answer whether it has removed the registration: the runner may have exited because of that.
+// planExited deletes the pod at once, and the runner when the end of its job is reported. If no report comes, the status says
+// that the runner succeeded, but only after GitHub has answered whether it removed the registration: the runner may have
+// exited because of that.
 func planExited(o *observation) decision {
 	switch {
 	case o.exitedAt.IsZero():
@@ -315,8 +313,8 @@ func planExited(o *observation) decision {
 	}
 }
 
-// planFailed: the runner container had started, so the registration may have been used. With a job there is nothing to
-// try again; without one GitHub's consent to remove the registration proves that there was none.
+// planFailed handles a runner container that had started, so its registration may have been used. With a job there is nothing
+// to retry. Without one, GitHub's consent to remove the registration proves that there was no job.
 func planFailed(o *observation) decision {
 	switch {
 	case o.runner.Status.HadJob():
@@ -328,13 +326,13 @@ func planFailed(o *observation) decision {
 	}
 }
 
-// planDeregistered asks GitHub to remove the registration, and starts anew once that is done.
+// planDeregistered asks GitHub to remove the registration, and registers the runner again after that.
 func planDeregistered(o *observation) decision {
 	switch {
 	case o.removal.running:
 		return decision{}
 	case o.deregistered():
-		return planRetry(o, stepRetryAnew)
+		return planRetry(o, stepReregister)
 	case o.now.Before(o.removal.retryAt):
 		return planReport(o, o.removal.failure, o.removal.retryAt)
 	default:
@@ -342,7 +340,7 @@ func planDeregistered(o *observation) decision {
 	}
 }
 
-// planRetry tries again, or gives up after the sixth attempt in a row.
+// planRetry retries, or gives up after the sixth failure in a row.
 func planRetry(o *observation, how step) decision {
 	firstInRow := o.wasUp() && o.pod.disrupted
 	if !firstInRow && len(o.runner.Status.Failures) >= len(retryBackoff) {
@@ -353,14 +351,14 @@ func planRetry(o *observation, how step) decision {
 	return d
 }
 
-// wasUp reports whether the present attempt has shown that the runner works as it is written. Idle runners may live for weeks,
-// and be evicted or reach their pods' deadline many times.
+// wasUp reports whether the present attempt has shown that the template works. Idle runners may live for weeks, and be
+// evicted or reach their pods' deadline many times.
 func (o *observation) wasUp() bool {
 	return !o.startedAt.IsZero() && !o.endedAt.Before(o.startedAt.Add(upAfter))
 }
 
-// nextAttemptAt returns when the pause after the last failure is over: now where that failure is dated later than now.
-// A clock was set back then, perhaps by hours, and a pause must not become as long.
+// nextAttemptAt returns when the pause after the last failure is over. It returns now if that failure is dated in the future:
+// the clock was set back since, perhaps by hours, and the pause must not become that long.
 func nextAttemptAt(o *observation) time.Time {
 	last := lastFailure(o.runner)
 	if last.After(o.now) {

@@ -5,11 +5,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// planDeleteFailedPod: the pod's failure is in the status, and the pod is deleted. One that is still there after the
-// time that a pod may take to run is kept by a finalizer that nobody removes, and meanwhile no other pod of the runner
-// can be made. So the runner has failed, and another is made in its place: this pod's container has ended, and its
-// registration is unused or removed. stepReplace would not do: as long as the runner is there and has not failed it
-// counts against maxRunners.
+// planDeleteFailedPod deletes a pod whose failure is in the status. If the pod is still there at podDueAt, somebody's
+// finalizer keeps it, and until it is gone the runner can't have another pod. So the runner has failed and another one
+// replaces it; this pod's container has ended, and its registration is unused or removed. stepReplace would not do: a runner
+// that exists and has not failed counts against maxRunners.
 func planDeleteFailedPod(o *observation) decision {
 	switch {
 	case o.podDueAt.IsZero():

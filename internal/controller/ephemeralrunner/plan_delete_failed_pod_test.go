@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// keptBy has the pod fail with finalizers that keep it from then on.
+// keptBy makes the pod fail, with finalizers that keep it from then on.
 func (f *fixture) keptBy(finalizers ...string) {
 	f.Helper()
 	f.settle()
@@ -21,7 +21,7 @@ func (f *fixture) keptBy(finalizers ...string) {
 	f.wantFailures(1, "Evicted")
 }
 
-// Nobody removes the finalizer of a pod that failed: its runner fails, too, and says why.
+// Nobody removes the finalizer of a pod that failed: its runner fails too, and says why.
 func TestRunnerWhoseFailedPodStaysFails(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit", "example.com/billing")
@@ -48,7 +48,7 @@ func TestRunnerWhoseFailedPodStaysFails(t *testing.T) {
 	}, newRunner())
 }
 
-// It is requeued as often as it has to be: no event of the pod or the runner may follow.
+// It is requeued as often as necessary: no event of the pod or the runner may follow.
 func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit")
@@ -67,7 +67,7 @@ func TestRunnerWhosePodStaysComesBackInTime(t *testing.T) {
 }
 
 // A finalizer that is removed in time has no consequences.
-func TestFailedPodThatGoesInTimeIsFollowedByAnother(t *testing.T) {
+func TestFailedPodThatDisappearsInTimeIsFollowedByAnother(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.keptBy("example.com/audit")
 		f.elapse(defaultPendingTimeout - time.Minute)
@@ -84,8 +84,8 @@ func TestPodDueAt(t *testing.T) {
 	const long = time.Hour
 	for title, test := range map[string]struct {
 		timeout, grace time.Duration
-		deleting       time.Time // zero where it is not being deleted
-		noted          time.Time // zero where no failure is
+		deleting       time.Time // zero if it is not being deleted
+		noted          time.Time // zero if no failure is noted
 		want           time.Time
 	}{
 		"not being deleted":             {timeout: long},

@@ -7,32 +7,32 @@ import (
 )
 
 const (
-	// answerTimeout is how long GitHub may fail to answer whether a runner is idle. After that a runner without a
-	// recorded job is deleted, and what a pod that is gone has left on GitHub is left there: GitHub removes offline
-	// ephemeral runners itself after a day.
+	// answerTimeout is how long GitHub may fail to say whether a runner is idle. After that a runner without a recorded job
+	// is deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline ephemeral runners
+	// after a day.
 	answerTimeout = 5 * time.Minute
 	// unseenFinalizingTimeout is how long the cache may take to show a pod that was created while the runner was being
-	// deleted. Should it take longer, garbage collection finds the pod's owner gone.
+	// deleted. If it takes longer, garbage collection deletes the pod because its owner is gone.
 	unseenFinalizingTimeout = 10 * time.Second
 )
 
-// finalization is what a runner that is being deleted still needs. Several can be wanted in one pass.
+// finalization is what a runner that is being deleted still needs. One pass may do several of these things.
 type finalization struct {
-	// deleteChildren is set when pod, Secret and what container hooks made are to be deleted.
+	// deleteChildren: delete the pod, the Secret, and what container hooks created.
 	deleteChildren bool
-	// onlyUnbound restricts that to a pod that the API server knows as the cache does, without a node.
+	// onlyUnbound restricts that to a pod without a node that has not changed since the cache showed it.
 	onlyUnbound bool
-	// deregister is set when GitHub is to be asked to remove the registration.
+	// deregister: ask GitHub to remove the registration.
 	deregister bool
-	// reportDraining is set when the pod stays because the runner has a job: the status has to say so.
+	// reportDraining: the pod stays because the runner has a job; write that to the status.
 	reportDraining bool
-	// forced is set when the pod is deleted without GitHub's consent.
+	// forced: the pod is deleted without GitHub's consent.
 	forced bool
-	// reportKept is set when the pod has ended and somebody else keeps it: the status has to say so.
+	// reportKept: the pod has ended and somebody else keeps it; write that to the status.
 	reportKept bool
-	// removeFinalizers is set when nothing keeps the runner any more.
+	// removeFinalizers: nothing keeps the runner any more.
 	removeFinalizers bool
-	// leftBehind says what could not be removed from GitHub; empty where nothing is left.
+	// leftBehind says why something may be left on GitHub; empty if nothing is.
 	leftBehind string
 	requeueAt  time.Time
 }
@@ -40,22 +40,22 @@ type finalization struct {
 // finalizing is all that a finalization depends on.
 type finalizing struct {
 	pod          outcome
-	bound        bool // the pod has a node, whose kubelet may have started it without having said so yet
-	mayHaveJob   bool // a job was reported to have started and not to have ended, or GitHub has spoken of one
-	completed    bool // the end of the job of the present registration was reported, and the runner didn't die
-	registered   bool // there may be a registration
+	bound        bool // the pod has a node, whose kubelet may have started it and not yet said so
+	mayHaveJob   bool // a job was reported started and not ended, or GitHub refused a removal because of one
+	completed    bool // the end of the present registration's job was reported, and the runner didn't die
+	registered   bool // GitHub may have a registration
 	provisioning bool // a registration is under way; its pod may still be created
-	unseen       bool // a pod was created a moment ago and has not been seen yet
+	unseen       bool // a pod was just created and has not been seen yet
 	removal      progress
-	podDueAt     time.Time // when the pod has to be gone once it has ended, zero where it is not being deleted
+	podDueAt     time.Time // when the pod must be gone once it has ended, zero if it is not being deleted
 	keptReported bool      // the status says that somebody keeps the pod
 	now          time.Time
 
 	deletion
 }
 
-// planFinalization decides what becomes of a runner that is being deleted: one that can't be running a job is deleted
-// at once, one that may be running one only with GitHub's consent.
+// planFinalization decides about a runner that is being deleted. If it can't be running a job it is deleted at once;
+// otherwise only with GitHub's consent.
 func planFinalization(o *finalizing) finalization {
 	noMoreJobs := o.noMoreJobs()
 	switch {
@@ -76,8 +76,8 @@ func planFinalization(o *finalizing) finalization {
 	return f
 }
 
-// planReportKept: a pod that has ended stays as long as somebody's finalizer keeps it, and the runner stays with it. It must
-// not count against maxRunners for that, so the status says in time that the runner has ended.
+// planReportKept has the status say in time that the runner has ended. A pod that has ended stays as long as somebody's
+// finalizer keeps it, and the runner stays with it; it must not count against maxRunners for that long.
 func (f *finalization) planReportKept(o *finalizing) {
 	switch {
 	case !o.pod.over() || o.podDueAt.IsZero() || o.keptReported:
@@ -93,23 +93,23 @@ func (o *finalizing) nothingLeft() bool {
 	return !o.provisioning && !o.unseen && o.pod.state == podMissing && o.noMoreJobs()
 }
 
-// noMoreJobs reports whether the runner can't get a job any more, or has had its own.
+// noMoreJobs reports whether the runner can't get a job any more: it has had its one, or it has no registration.
 func (o *finalizing) noMoreJobs() bool {
 	return o.completed || !o.registered || o.removal.succeeded()
 }
 
-// mayRun reports whether the runner may be at work, whatever its pod's status says: a kubelet reports a start some
-// time after it, and the cache shows that some time later. Only a pod without a node has not started for certain, and
-// only where no job is known: a job means that the cache is late.
+// mayRun reports whether the runner may be at work, whatever its pod's status says: the kubelet reports a start some time
+// after it, and the cache shows it later still. Only a pod without a node has certainly not started, and only if no job is
+// known: a job means that the cache is behind.
 func (o *finalizing) mayRun() bool {
 	return !o.ended() && (o.pod.state != podPending || o.bound || o.mayHaveJob)
 }
 
-// ended reports whether the runner container will not run any more, or never has.
+// ended reports whether the runner container will not run again, or never ran.
 func (o *finalizing) ended() bool { return o.pod.over() || o.pod.state == podMissing }
 
-// planRemoveFinalizers has the finalizers removed from a runner whose pod is gone: once GitHub has no registration of
-// it, or has had its time to say so.
+// planRemoveFinalizers removes the finalizers of a runner whose pod is gone, once GitHub has no registration of it or has had
+// its time to answer.
 func (f *finalization) planRemoveFinalizers(o *finalizing, noMoreJobs bool) {
 	deadline := o.podGoneAt.Add(answerTimeout)
 	switch {
@@ -127,7 +127,7 @@ func (f *finalization) planRemoveFinalizers(o *finalizing, noMoreJobs bool) {
 	}
 }
 
-// planDraining: the runner may have a job, whatever was reported. GitHub is asked first.
+// planDraining asks GitHub before anything is deleted: the runner may have a job, whatever was reported.
 func planDraining(o *finalizing) finalization {
 	var f finalization
 	f.planDeregister(o)
@@ -142,8 +142,8 @@ func planDraining(o *finalizing) finalization {
 	return f
 }
 
-// planDeregister has GitHub asked to remove the registration, unless that is under way or it is too early to ask
-// again. That the runner was busy while it ran says nothing once its container has stopped.
+// planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again. A refusal
+// because of a job no longer counts once the container has stopped.
 func (f *finalization) planDeregister(o *finalizing) {
 	if o.removal.busy() && o.removal.finishedAt.Before(o.stoppedAt) {
 		f.deregister = true
@@ -154,5 +154,5 @@ func (f *finalization) planDeregister(o *finalizing) {
 	f.requeueBy(at)
 }
 
-// requeueBy has the runner reconciled again at t at the latest; zero is never.
+// requeueBy requeues the runner at t at the latest; zero is never.
 func (f *finalization) requeueBy(t time.Time) { f.requeueAt = kube.EarlierOf(f.requeueAt, t) }

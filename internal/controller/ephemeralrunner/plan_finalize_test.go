@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// finalizingOf returns what is observed of a runner whose deletion began at noon.
+// finalizingOf returns the observation of a runner whose deletion began at noon.
 func finalizingOf(state podState, change ...func(*finalizing)) *finalizing {
 	o := &finalizing{pod: outcome{state: state}, bound: state != podMissing, registered: true, deletion: deletion{deletingAt: noon}, now: noon}
 	if state == podMissing {

@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// A pod without a node stays, and why it has none is reported after half a minute, or its pendingTimeout where that is less.
-func TestWhyAPodHasNoNodeIsSaidEarly(t *testing.T) {
+// A pod without a node stays. Why it has none is reported after half a minute, or after its pendingTimeout if that is less.
+func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 	created := time.Unix(1000, 0)
 	for name, test := range map[string]struct {
 		timeout, after time.Duration

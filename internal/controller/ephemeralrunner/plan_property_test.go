@@ -22,7 +22,7 @@ func anyObservation(random *rand.Rand) *observation {
 	for _, one := range []struct {
 		change func(*observation)
 		n      int
-	}{ // in this order, for a seed has to draw the same observations again
+	}{ // in this order, so that a seed draws the same observations again
 		{withJob, 4}, {completed, 6}, {hadPod, 2}, {seenUp, 3}, {notReady, 3}, {unregistered, 2}, {unbound, 3}, {failureIsNoted, 8}, {reported, 3},
 	} {
 		if chance(one.n) {
@@ -48,10 +48,10 @@ func anyObservation(random *rand.Rand) *observation {
 	return o
 }
 
-// destructive reports whether a step deletes a pod or gives a registration up.
+// destructive reports whether a step deletes a pod or gives up a registration.
 func destructive(d step) bool {
 	switch d {
-	case stepRetry, stepRetryAnew, stepExited, stepSucceed, stepFail, stepFailBusy, stepOutdate,
+	case stepRetry, stepReregister, stepExited, stepSucceed, stepFail, stepFailBusy, stepOutdate,
 		stepDeleteRunner, stepReplace, stepDeleteFailedPod, stepDeregister:
 		return true
 	default:
@@ -59,7 +59,7 @@ func destructive(d step) bool {
 	}
 }
 
-// live reports whether the runner container runs, by all that is known, or may start at any moment, and has a job.
+// live reports whether, by all that is known, the runner container runs, or may start at any moment, and has a job.
 func live(o *observation) bool {
 	if o.failureNoted || o.runner.Status.JobCompleted() {
 		return false // its attempt was over before
@@ -91,7 +91,7 @@ func TestNoStepReusesAUsedJITConfig(t *testing.T) {
 	}
 }
 
-// A JIT config that GitHub was asked to remove is not given to a second pod either, whatever it has answered so far.
+// Nor is a JIT config that GitHub was asked to remove given to a second pod, whatever GitHub has answered so far.
 func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
 	const seed = 6
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -103,7 +103,7 @@ func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
 	}
 }
 
-// The same observation leads to the same step, however often it is asked for.
+// The same observation leads to the same step, however often it is planned.
 func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
 	const seed = 5
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -135,8 +135,8 @@ func anyFinalizing(random *rand.Rand) *finalizing {
 	return o
 }
 
-// mayEnd reports whether a runner that is being deleted has no job for certain, or GitHub has had its time to say whether it has
-// one that no report has spoken of.
+// mayEnd reports whether a runner that is being deleted certainly has no job, or GitHub has had its time to say whether it
+// has a job that no report has mentioned.
 func mayEnd(o *finalizing) bool {
 	agreed := o.removal.known && !o.removal.running && o.removal.failure == nil
 	busy := o.mayHaveJob || o.removal.failure != nil && o.removal.failure.kind == failureBusy
@@ -144,8 +144,9 @@ func mayEnd(o *finalizing) bool {
 	return agreed || late || o.completed || !o.registered
 }
 
-// A finalization deletes nothing on a node that has not ended before GitHub has agreed or has had its time to answer, and no
-// job that GitHub or a report has spoken of at all. A pod without a node is deleted on condition that it has none still.
+// A finalization deletes nothing that has a node and has not ended before GitHub has agreed or has had its time to answer. It
+// never ends a job that GitHub or a report has mentioned. A pod without a node is deleted on condition that it still has
+// none.
 func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -156,16 +157,16 @@ func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 		unbound := o.pod.state == podPending && !o.bound && !o.mayHaveJob && f.onlyUnbound
 		switch ends := f.deleteChildren || f.removeFinalizers; {
 		case ends && o.provisioning:
-			t.Fatalf("seed %d, observation %d: %+v while a pod may be made: %+v", seed, i, f, o)
+			t.Fatalf("seed %d, observation %d: %+v while a pod may be created: %+v", seed, i, f, o)
 		case ends && live && !mayEnd(o) && !unbound, live && f.removeFinalizers:
 			t.Fatalf("seed %d, observation %d: %+v for a runner that may have a job: %+v", seed, i, f, o)
 		}
 	}
 }
 
-// From any observation on plan reaches an end within 100 steps in the world of carryOut, where GitHub answers, every pod that is
-// made is rejected, one that is there ends, and the time comes that a decision waits for. That a decision waits for an event that
-// does come is what the simulations show.
+// From any observation, plan reaches an end within 100 steps in the world of carryOut: GitHub answers, every pod that is
+// created is rejected, an existing pod ends, and the time that a decision waits for comes. The simulations show that the
+// events for which a decision waits do come.
 func TestAnyObservationConverges(t *testing.T) {
 	const seed = 4
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -180,8 +181,8 @@ func TestAnyObservationConverges(t *testing.T) {
 	}
 }
 
-// carryOut lets a step have its effect in a world where every pod is rejected, every call answered, and where nothing
-// runs for ever. It reports whether that was the runner's last.
+// carryOut applies a step in a world where every pod is rejected, every call is answered, and nothing runs forever. It
+// reports whether the step was the runner's last.
 func carryOut(o *observation, d decision) bool {
 	switch d.step {
 	case stepWait, stepReportSidecar, stepReportPending, stepReportRunning:
@@ -191,7 +192,7 @@ func carryOut(o *observation, d decision) bool {
 		o.pod, o.hadPod, o.bound = outcome{state: podNeverStarted, reason: "Rejected"}, true, true
 	case stepDeregister:
 		o.removal = progress{known: true}
-	case stepRetry, stepRetryAnew:
+	case stepRetry, stepReregister:
 		noteFailure(o)
 	case stepDeleteFailedPod:
 		o.failureNoted, o.hadPod, o.pod = false, false, outcome{state: podMissing}
@@ -203,7 +204,7 @@ func carryOut(o *observation, d decision) bool {
 	return false
 }
 
-// waitOn lets time pass, or, where nothing but an event can help, the event come.
+// waitOn lets time pass or, if only an event can help, makes the event come.
 func waitOn(o *observation, d decision) bool {
 	o.sidecarReported, o.runner.Status.Reason, o.runner.Status.Message, o.pendingReportedAt = true, d.reason, d.message, o.now
 	switch {

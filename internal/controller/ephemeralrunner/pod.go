@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Keys of the Secret that carries a runner's registration. They are ARC's.
+// Keys of the Secret that holds a runner's registration. They are ARC's.
 const (
 	secretKeyJITConfig  = "jitToken"
 	secretKeyRunnerName = "runnerName"
@@ -27,7 +27,7 @@ const (
 	envContainerHooks     = "ACTIONS_RUNNER_CONTAINER_HOOKS"
 )
 
-// newSecret returns the Secret that hands the JIT config to the runner container.
+// newSecret returns the Secret that passes the JIT config to the runner container.
 func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *corev1.Secret {
 	labels, annotations := kube.Metadata(runner.Spec.EphemeralRunnerConfigSecretMetadata)
 	return &corev1.Secret{
@@ -46,8 +46,8 @@ func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *core
 	}
 }
 
-// newPod returns the runner's pod: the user's template with our labels and annotations, and with what the runner
-// container needs.
+// newPod returns the runner's pod: the user's template with our labels and annotations, and with what the runner container
+// needs.
 func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -69,8 +69,8 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 	return pod
 }
 
-// startOnce keeps the kubelet from starting the runner container again, whatever the template says: a JIT config serves one
-// start. A container may have a restart policy of its own, and any container a rule that starts all of them again.
+// startOnce keeps the kubelet from restarting the runner container, whatever the template says: a JIT config is good for one
+// start. A container may have its own restart policy, and any container may have a rule that restarts all of them.
 func startOnce(spec *corev1.PodSpec) {
 	spec.RestartPolicy = corev1.RestartPolicyNever
 	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
@@ -86,7 +86,7 @@ func startOnce(spec *corev1.PodSpec) {
 	}
 }
 
-// runnerEnv returns what is added to the user's own environment of the runner container. Only this container gets it:
+// runnerEnv returns what is added to the user's own environment of the runner container. No other container gets it, because
 // the JIT config is a credential.
 func runnerEnv(runner *v1alpha1.EphemeralRunner, version string) []corev1.EnvVar {
 	env := []corev1.EnvVar{
@@ -116,8 +116,8 @@ func fromSecret(name, secret, key string) corev1.EnvVar {
 	}}}
 }
 
-// scaleSetLabels returns the labels that no template overrides: the manager's cache selects by them, and would never show the
-// pod of a runner that was made by hand, without them. Such a runner stands for a scale set of its own.
+// scaleSetLabels returns the labels that no template overrides. The manager's cache selects by them; without them it would
+// never show the pod of a runner that was created by hand. Such a runner counts as a scale set of its own.
 func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelScaleSetName:      kube.LabelValue(runner.Name),
@@ -135,7 +135,7 @@ func ownedBy(runner *v1alpha1.EphemeralRunner) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(runner, v1alpha1.GroupVersion.WithKind("EphemeralRunner"))}
 }
 
-// workFolder returns where the runner works: its container's working directory, if the user gave one.
+// workFolder returns the runner's work folder: its container's working directory, empty if the user gave none.
 func workFolder(spec *corev1.PodSpec) string {
 	if container := kube.Container(spec, v1alpha1.RunnerContainerName); container != nil {
 		return container.WorkingDir
@@ -143,7 +143,7 @@ func workFolder(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// usesContainerHooks reports whether the runner starts pods of its own for a job's steps.
+// usesContainerHooks reports whether the runner creates pods of its own for a job's steps.
 func usesContainerHooks(spec *corev1.PodSpec) bool {
 	container := kube.Container(spec, v1alpha1.RunnerContainerName)
 	return container != nil && slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == envContainerHooks })

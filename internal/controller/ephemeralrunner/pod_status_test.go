@@ -15,9 +15,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// Pod statuses that no ordinary kubelet writes: late, out of order, incomplete, from virtual nodes or by hand.
+// Pod statuses that no ordinary kubelet writes: late, out of order, incomplete, from virtual nodes or written by hand.
 
-// statusOf returns what writes a whole status, with the given states of the runner container, or none.
+// statusOf returns a function that writes a whole status, with the given states of the runner container, or none.
 func statusOf(phase corev1.PodPhase, states ...corev1.ContainerState) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: phase}
@@ -27,7 +27,7 @@ func statusOf(phase corev1.PodPhase, states ...corev1.ContainerState) func(*core
 	}
 }
 
-// restarted writes that the runner container has run before, as where something restarts it in its pod.
+// restarted writes that the runner container has run before, as if something had restarted it in its pod.
 func restarted(state corev1.ContainerState, code int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		statusOf(corev1.PodRunning, state)(p)
@@ -68,7 +68,7 @@ var vague = map[string]func(*corev1.Pod){
 	"a phase that nobody has made": statusOf("Sleeping", running),
 }
 
-// over are statuses that say, well or badly, that the pod has ended.
+// over are statuses that say, clearly or not, that the pod has ended.
 var over = map[string]func(*corev1.Pod){
 	"Succeeded, no statuses":      statusOf(corev1.PodSucceeded),
 	"Succeeded, no state":         statusOf(corev1.PodSucceeded, corev1.ContainerState{}),
@@ -95,7 +95,7 @@ func pendingFor(timeout time.Duration) func(*v1alpha1.EphemeralRunner) {
 	return func(r *v1alpha1.EphemeralRunner) { r.Spec.PendingTimeout = &metav1.Duration{Duration: timeout} }
 }
 
-// watch lets so much time pass, with a pass twice a minute.
+// watch lets that much time pass, with a pass twice a minute.
 func (f *fixture) watch(long time.Duration) {
 	f.Helper()
 	for end := time.Now().Add(long); time.Now().Before(end) && f.runner() != nil; f.elapse(30 * time.Second) {
@@ -137,7 +137,7 @@ func TestNoVagueStatusEndsAJob(t *testing.T) {
 	}
 }
 
-// An idle runner is given up in the end or goes on, but no JIT config that may have been used gets to another pod.
+// An idle runner is eventually given up or continues, but no JIT config that may have been used gets to another pod.
 func TestVagueStatusesOfAnIdleRunnerEnd(t *testing.T) {
 	for title, vaguely := range vague {
 		t.Run(title, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 	}
 }
 
-// A pod that has ended does not run again, whatever is written after that.
+// A pod that has ended does not run again, whatever is written afterwards.
 func TestStatusesOutOfOrder(t *testing.T) {
 	for first, ends := range over {
 		for _, then := range []string{"Running, no statuses", "Unknown, running", "Pending, no statuses", "Running, waits to restart"} {
@@ -231,7 +231,7 @@ func TestStatusesOutOfOrder(t *testing.T) {
 	}
 }
 
-// orphan takes the pod's owner away, by hand.
+// orphan removes the pod's owner, as if by hand.
 func (f *fixture) orphan() {
 	f.Helper()
 	pod := f.pod()
@@ -241,7 +241,7 @@ func (f *fixture) orphan() {
 	}
 }
 
-// Without the owner reference it is not ours to delete, and another runner takes the place of its runner.
+// Without the owner reference the controller may not delete the pod, and another runner replaces its runner.
 func TestPodWithoutItsOwnerIsLeftAlone(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -256,7 +256,7 @@ func TestPodWithoutItsOwnerIsLeftAlone(t *testing.T) {
 	}, newRunner())
 }
 
-func TestJobOfAPodWithoutItsOwnerGoesOn(t *testing.T) {
+func TestJobOfAPodWithoutItsOwnerContinues(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.setPod(runs)
@@ -271,7 +271,7 @@ func TestJobOfAPodWithoutItsOwnerGoesOn(t *testing.T) {
 }
 
 // Without our label the cache does not show the pod.
-func TestJobOfAPodWithoutItsLabelGoesOn(t *testing.T) {
+func TestJobOfAPodWithoutItsLabelContinues(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.setPod(runs)
@@ -291,7 +291,7 @@ func TestJobOfAPodWithoutItsLabelGoesOn(t *testing.T) {
 	}, newRunner())
 }
 
-// Whatever happens to a runner, and whatever is written to its pod's status meanwhile.
+// Whatever happens to a runner, and whatever is written to its pod's status in the meantime.
 func TestAnySimulationWithStrangeStatusesEndsWell(t *testing.T) {
 	for seed := range uint64(simulations / 2) {
 		controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
@@ -310,8 +310,8 @@ func TestAnySimulationWithStrangeStatusesEndsWell(t *testing.T) {
 	}
 }
 
-// lie writes a strange status of the pod now and then, until its node tells the truth. None says that a container has ended
-// that has not, or has not started that has.
+// lie sometimes writes a strange status of the pod, until its node reports the truth. None of them says that a container has
+// ended that has not, or has not started that has.
 func (s *simulation) lie() {
 	if s.pod == nil || s.node.lost || !s.chance(4) || !s.node.running && !s.node.ended {
 		return
@@ -320,7 +320,7 @@ func (s *simulation) lie() {
 	if s.node.ended {
 		lies = over
 	}
-	titles := slices.Sorted(maps.Keys(lies)) // a seed has to draw the same one again
+	titles := slices.Sorted(maps.Keys(lies)) // sorted, so that a seed draws the same one again
 	shown := s.pod.DeepCopy()
 	lies[titles[s.random.IntN(len(titles))]](shown)
 	if outcomeOf(shown, time.Now()).state == podNeverStarted {

@@ -10,10 +10,10 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// restartAll starts the runner container again as well.
+// restartAll restarts the runner container as well.
 var restartAll = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestartAllContainers}
 
-// wholeRunner uses everything that has an influence on pod and Secret, and tries to override our labels and annotations.
+// wholeRunner uses everything that affects pod and Secret, and tries to override our labels and annotations.
 func wholeRunner(r *v1alpha1.EphemeralRunner) {
 	r.Annotations = map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "runner's"}
 	r.Spec.PodMetadata = metav1.ObjectMeta{
@@ -81,7 +81,7 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
-// The manager's cache selects pods by these labels: without them a runner that somebody made by hand would lose its pod.
+// The manager's cache selects pods by these labels: without them a runner that somebody created by hand would lose its pod.
 func TestPodOfARunnerWithoutLabelsIsSeen(t *testing.T) {
 	runner := newRunner()
 	runner.Labels = nil

@@ -16,15 +16,15 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Priorities of a pass. Every pass writes, and in a burst the API server is what everything waits for. So what a job, or
-// the machine that a finished pod occupies, waits for goes first; what only reports something, or tidies up, comes after it.
+// Priorities of a pass. Every pass writes, and in a burst everything waits for the API server. So a pass comes first if a job
+// waits for it, or a machine that a finished pod still occupies; a pass that only reports something or tidies up comes later.
 const (
 	priorityHigh = 0
 	priorityLow  = -1
 )
 
-// priority returns the priority of a pass that is requeued by time alone: high while a pod that has ended is still to be
-// deleted, for which a pass may have had to wait for a late cache.
+// priority returns the priority of a pass that is requeued by time alone: high if a pod has ended and must still be deleted,
+// because its deletion may have had to wait for a stale cache.
 func (p *pass) priority() int {
 	if p.podStays() && hasEnded(p.pod) {
 		return priorityHigh
@@ -40,7 +40,7 @@ func hasEnded(pod *corev1.Pod) bool {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// runnerEvents enqueues runners: a new one with high priority.
+// runnerEvents enqueues runners, new ones with high priority.
 func runnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
@@ -55,7 +55,7 @@ func runnerEvents() handler.EventHandler {
 	}
 }
 
-// podEvents enqueues the runners of pods: that of a pod that has ended with high priority. The gate learns of it, too.
+// podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well.
 func podEvents(gate *statusGate) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueueOwner(q, e.Object, gate) },
@@ -78,7 +78,7 @@ func enqueueOwner(q queue, object client.Object, gate *statusGate) {
 	enqueue(q, object, owner.Name, priority)
 }
 
-// enqueue adds the runner of that name in the object's namespace. One that waits already keeps the higher priority.
+// enqueue adds the runner of that name in the object's namespace. A runner that is queued already keeps the higher priority.
 func enqueue(q queue, object client.Object, runner string, priority int) {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: runner}}
 	if ordered, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {

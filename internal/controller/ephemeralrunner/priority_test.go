@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// podOf returns the runner's pod with its runner container in a state.
+// podOf returns the runner's pod with its runner container in the given state.
 func podOf(state corev1.ContainerState) *corev1.Pod {
 	pod := newPod(newRunner(), 7, "dev")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner", State: state}}
@@ -67,7 +67,7 @@ func podUpdated(t *testing.T, q queue, pod *corev1.Pod) {
 	podEvents(new(statusGate)).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: pod}, q)
 }
 
-// A pod that has ended occupies its machine also where the watch of runners is late.
+// A pod that has ended occupies its machine even if the watch of runners is late.
 func TestAPodThatWaitsForALateCacheKeepsHighPriority(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -18,15 +18,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// writeTimeout bounds a request to the API server that is made in the pool.
+// writeTimeout bounds a request to the API server that is sent from the pool.
 const writeTimeout = 30 * time.Second
 
-// noRunnerContainer is what is wrong with a template whose pod would never be given its JIT config.
+// noRunnerContainer says what is wrong with a template whose pod would never receive its JIT config.
 const noRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
-	", so nothing in it would be given the registration: name the container that runs the runner so in spec.template of the AutoscalingRunnerSet"
+	", so no container would receive the registration: in spec.template of the AutoscalingRunnerSet, name the container that runs the runner \"" +
+	v1alpha1.RunnerContainerName + "\""
 
-// provision registers the runner and creates its Secret and Pod, in the pool. A registration that is known has an unused JIT
-// config (see recordedRunnerID), which is taken from the Secret, if it is there.
+// provision registers the runner and creates its Secret and Pod, in the pool. A known registration has an unused JIT config
+// (see recordedRunnerID), which is taken from the Secret if it is there.
 func (c *Controller) provision(p *pass) {
 	runner, known := p.EphemeralRunner, p.memory.runnerID // no copy: a pass that provisions writes no status
 	shared := &p.memory.shared
@@ -46,7 +47,7 @@ func (c *Controller) provision(p *pass) {
 // errAbandoned ends the provisioning of a runner that is being deleted. Only its finalization reads it.
 var errAbandoned = &failure{kind: failureClosed, reason: "Deleted", message: "the runner is being deleted"}
 
-// createSecretAndPod creates Secret and Pod of a registered runner, unless it is being deleted by now.
+// createSecretAndPod creates Secret and Pod of a registered runner, unless the runner is being deleted by now.
 func (c *Controller) createSecretAndPod(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner,
 	registered *registration,
 ) error {
@@ -69,10 +70,10 @@ func groupOf(runner *v1alpha1.EphemeralRunner) string { return kube.ScaleSetOf(r
 type registration struct {
 	id     int
 	config string
-	stored bool // the Secret holds it already
+	stored bool // the Secret has it already
 }
 
-// register returns a registration whose JIT config was never used, or the one that the runner's pod has.
+// register returns a registration whose JIT config was never used, or the registration that the runner's pod already uses.
 func (c *Controller) register(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner, known int) (*registration, error) {
 	if unstored := shared.unstoredWith(known); unstored != nil {
 		return unstored, nil
@@ -100,7 +101,7 @@ func (c *Controller) register(ctx context.Context, shared *provisionMemory, runn
 	return &registration{id: config.Runner.ID, config: config.EncodedJITConfig}, nil
 }
 
-// generate asks GitHub for a registration, and measures how long that takes.
+// generate asks GitHub for a registration, and measures how long the answer takes.
 func (c *Controller) generate(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) (*actions.JITConfig, error) {
 	asked := c.options.Clock.Now()
 	defer func() { jitSeconds.Observe(c.options.Clock.Since(asked).Seconds()) }()
@@ -109,16 +110,16 @@ func (c *Controller) generate(ctx context.Context, github GitHub, runner *v1alph
 	})
 }
 
-// resolveConflict frees a name that is taken, or returns the registration that the runner's pod has. Most often the
-// name is taken by the runner itself: the answer to an earlier call was lost, or the manager was restarted. The Secret
-// may be there then, but only GitHub can tell whether a container has started with it: a registration that it agrees
-// to remove has no job, and one that it does not has lost its pod.
+// resolveConflict frees a name that is taken, or returns the registration that the runner's pod uses. Usually the runner
+// itself has the name: the answer to an earlier call was lost, or the manager was restarted. Its Secret may exist, but only
+// GitHub can tell whether a container has started with it. If GitHub agrees to remove the registration, it has no job; if
+// GitHub refuses, its job has lost the pod.
 func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner, taken error) (*registration, error) {
 	holder, err := github.GetRunnerByName(ctx, runner.Name)
 	switch {
 	case errors.Is(err, actions.ErrRunnerNotFound):
 		return nil, &failure{reason: v1alpha1.ReasonRunnerNameTaken, message: fmt.Sprintf(
-			"%v; but GitHub knows no runner %s: trying again", taken, runner.Name)}
+			"%v, yet GitHub finds no runner named %s: trying again", taken, runner.Name)}
 	case err != nil:
 		return nil, notRegistered(err)
 	case holder.RunnerScaleSetID != runner.Spec.RunnerScaleSetID:
@@ -130,14 +131,14 @@ func (c *Controller) resolveConflict(ctx context.Context, github GitHub, runner 
 	}
 	err = github.RemoveRunner(ctx, holder.ID)
 	if errors.Is(err, actions.ErrRunnerNotFound) {
-		return nil, nil // it has no pod that could have a job; asking for a registration shows whether the name is free
+		return nil, nil // no pod could have a job; asking for a registration shows whether the name is free
 	}
 	return nil, removalFailure(err)
 }
 
-// usedRegistration returns the registration with that id where the runner's pod was made with it; nil where there is
-// no such pod. It asks the API server: a late cache does not show the pod that another manager made just before that
-// ended, and the pod may have a job by now.
+// usedRegistration returns the registration with that id if the runner's pod was created with it, otherwise nil. It asks the
+// API server: a stale cache does not show a pod that another manager created just before it stopped, and that pod may have a
+// job by now.
 func (c *Controller) usedRegistration(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) (*registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -156,11 +157,11 @@ func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
 	return &failure{reason: "PodUnreadable", message: fmt.Sprintf("read pod %s: %v", runner.Name, err)}
 }
 
-// errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be made there any more.
+// errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be created there any more.
 var errNamespaceClosed = &failure{kind: failureClosed, reason: "NamespaceTerminating", message: "the namespace is being deleted"}
 
-// createPod creates the pod. Trying again does not help where the API server calls the pod invalid; what it forbids (a
-// quota, a policy) may be allowed later.
+// createPod creates the pod. Retrying does not help if the API server calls the pod invalid; what it forbids because of a
+// quota or policy may be allowed later.
 func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -174,7 +175,7 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidPod, message: fmt.Sprintf(
-			"the pod template is not accepted: %v: correct spec.template of the AutoscalingRunnerSet", err)}
+			"the API server rejects the pod template: %v: correct spec.template of the AutoscalingRunnerSet", err)}
 	case isQuota(err):
 		return &failure{reason: v1alpha1.ReasonQuotaExceeded, message: err.Error()}
 	case apierrors.IsForbidden(err):
@@ -185,14 +186,14 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 	}
 }
 
-// isQuota reports whether a ResourceQuota has no room. The API server gives these refusals no cause of their own, so
-// beside the type there is only their text, which has begun like this ever since quotas exist.
+// isQuota reports whether a ResourceQuota has no room. The API server gives these refusals no cause, so apart from the type
+// only their text identifies them. It has begun like this for as long as quotas have existed.
 func isQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: ")
 }
 
-// checkExistingPod returns nil where the pod that has the runner's name already is its own: most often the one made by
-// an earlier call whose answer was lost.
+// checkExistingPod returns nil if the pod that already has the runner's name is its own, usually created by an earlier call
+// whose answer was lost.
 func (c *Controller) checkExistingPod(ctx context.Context, runner *v1alpha1.EphemeralRunner) error {
 	pod := &corev1.Pod{}
 	err := c.options.Reader.Get(ctx, client.ObjectKeyFromObject(runner), pod)
@@ -203,26 +204,26 @@ func (c *Controller) checkExistingPod(ctx context.Context, runner *v1alpha1.Ephe
 		return &failure{kind: failureNameTaken, reason: v1alpha1.ReasonPodNameTaken, message: fmt.Sprintf(
 			"a pod %s exists that is not the runner's: another runner takes this one's place", runner.Name)}
 	case pod.DeletionTimestamp != nil:
-		return &failure{reason: v1alpha1.ReasonPodTerminating, message: fmt.Sprintf("the former pod %s is being deleted", runner.Name)}
+		return &failure{reason: v1alpha1.ReasonPodTerminating, message: fmt.Sprintf("the previous pod %s is still being deleted", runner.Name)}
 	default:
 		return nil
 	}
 }
 
-// notRegistered returns what keeps a runner from being registered, and what follows from it.
+// notRegistered returns what keeps a runner from being registered, and what happens next.
 func notRegistered(err error) *failure {
 	f := registrationFailure(err)
 	switch f.reason {
 	case v1alpha1.ReasonScaleSetNotFound:
-		f.message += "; the manager makes the scale set anew: see the AutoscalingRunnerSet"
+		f.message += "; the manager recreates the scale set: see the AutoscalingRunnerSet"
 	case v1alpha1.ReasonRegistrationFailed:
-		f.message += "; it is tried again" + whatToCheck(err)
+		f.message += "; it is retried" + whatToCheck(err)
 	}
 	return f
 }
 
-// whatToCheck returns advice by who has answered: GitHub, something on the way to it, or nobody. An error from before
-// GitHub was asked says itself what to do.
+// whatToCheck returns advice according to who has answered: GitHub, something in front of it, or nobody. An error that
+// occurred before GitHub was asked already says what to do.
 func whatToCheck(err error) string {
 	_, answered := errors.AsType[*actions.Error](err)
 	_, unexpected := errors.AsType[*actions.UnexpectedResponseError](err)
@@ -231,7 +232,7 @@ func whatToCheck(err error) string {
 	case actions.IsRejected(err):
 		return "; correct what GitHub names"
 	case answered || unexpected || unreached:
-		return "; if it stays so, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
+		return "; if it keeps failing, check proxy and githubConfigUrl of the AutoscalingRunnerSet"
 	}
 	return ""
 }

@@ -22,7 +22,7 @@ import (
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// terminating is how the API server refuses to make something in a namespace that is being deleted.
+// terminating is the API server's refusal to create something in a namespace that is being deleted.
 func terminating() error {
 	err := apierrors.NewForbidden(pods, name, errors.New("the namespace is being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -33,7 +33,7 @@ func storedSecret(owner *v1alpha1.EphemeralRunner) *corev1.Secret {
 	return newSecret(owner, &registration{id: 42, config: "stored"})
 }
 
-// Another manager has left registration and Secret, and perhaps a container has started with them: GitHub is asked.
+// Another manager has left a registration and a Secret, and perhaps a container has started with them: GitHub is asked.
 func TestRegistrationOfAFormerManagerIsNotUsed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.registered[name] = actions.RunnerReference{ID: 42, Name: name, RunnerScaleSetID: scaleSet}
@@ -81,7 +81,7 @@ func TestNameTakenByOurselvesWithoutASecret(t *testing.T) {
 	}, newRunner())
 }
 
-// A Secret of the same name that a former runner has left is no registration of this one; it is overwritten.
+// A Secret that an earlier runner of the same name has left is not a registration of this one; it is overwritten.
 func TestSecretOfAFormerRunnerIsNotUsed(t *testing.T) {
 	former := newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = "former" })
 	inBubble(t, func(f *fixture) {
@@ -110,12 +110,12 @@ func TestNameTakenBySomebodyElse(t *testing.T) {
 	}, newRunner())
 }
 
-// What GitHub says of the name may be the only hint at what is wrong.
-func TestNameThatIsTakenByNobodyIsToldInGitHubsWords(t *testing.T) {
+// What GitHub says about the name may be the only hint at what is wrong.
+func TestNameTakenByNobodyIsReportedInGitHubsWords(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.jit = fmt.Errorf("%w: the pool has 10000 runners", actions.ErrRunnerExists)
 		f.settle()
-		if got := f.runner().Status.Message; !strings.Contains(got, "the pool has 10000 runners") || !strings.Contains(got, "knows no runner "+name) {
+		if got := f.runner().Status.Message; !strings.Contains(got, "the pool has 10000 runners") || !strings.Contains(got, "finds no runner named "+name) {
 			t.Errorf("message %q", got)
 		}
 	}, newRunner())
@@ -224,7 +224,7 @@ func TestRefusedPods(t *testing.T) {
 				f.settle()
 				f.wantCalls() // what is registered is not registered again
 				if made := f.pod() != nil; made != test.retries {
-					t.Errorf("pod made: %t, want %t", made, test.retries)
+					t.Errorf("pod created: %t, want %t", made, test.retries)
 				}
 			}, newRunner())
 		})
@@ -255,7 +255,7 @@ func TestRefusedSecrets(t *testing.T) {
 	}
 }
 
-// The pod was made, but the answer was lost: it is found, not taken for somebody else's.
+// The pod was created, but the answer was lost: it is found, and not mistaken for somebody else's.
 func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		runner := newRunner()

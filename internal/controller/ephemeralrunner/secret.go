@@ -16,16 +16,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// The runner's Secret has the runner's name, which somebody else's Secret may have already. That one is neither overwritten
-// nor deleted. No cache holds Secrets, so whose it is costs a read; one that this manager has made needs none.
+// The runner's Secret has the runner's name, which somebody else's Secret may already have. That Secret is neither
+// overwritten nor deleted. No cache holds Secrets, so it takes a read to tell whose a Secret is, unless this manager created
+// it.
 
-// isRunners reports whether a Secret was made for the runner, or for a former one of its name.
+// isRunners reports whether a Secret was created for the runner, or for an earlier runner of the same name.
 func isRunners(secret *corev1.Secret, runner *v1alpha1.EphemeralRunner) bool {
 	owner := metav1.GetControllerOf(secret)
 	return owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name
 }
 
-// readSecret returns the Secret that has the runner's name, nil where there is none.
+// readSecret returns the Secret that has the runner's name, nil if there is none.
 func (c *Controller) readSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(runner), secret)
@@ -39,8 +40,8 @@ func (c *Controller) readSecret(ctx context.Context, runner *v1alpha1.EphemeralR
 	}
 }
 
-// storedRegistration returns the registration with that id from the runner's Secret; nil where there is none that can
-// be used: the Secret may still be that of an earlier registration.
+// storedRegistration returns the registration with that id from the runner's Secret. It returns nil if the Secret has none
+// that can be used; it may be that of an earlier registration.
 func (c *Controller) storedRegistration(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner,
 	known int,
 ) (*registration, error) {
@@ -65,7 +66,7 @@ func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
 	return &failure{reason: v1alpha1.ReasonSecretUnreadable, message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
 }
 
-// createSecret stores the JIT config. One of an earlier registration is replaced.
+// createSecret stores the JIT config. A Secret of an earlier registration is replaced.
 func (c *Controller) createSecret(ctx context.Context, shared *provisionMemory, runner *v1alpha1.EphemeralRunner,
 	registered *registration,
 ) error {
@@ -87,14 +88,14 @@ func (c *Controller) createSecret(ctx context.Context, shared *provisionMemory, 
 	return nil
 }
 
-// replaceSecret replaces the Secret that an earlier registration has left.
+// replaceSecret replaces the Secret of an earlier registration.
 func (c *Controller) replaceSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, secret *corev1.Secret) error {
 	former, err := c.readSecret(ctx, runner)
 	switch {
 	case err != nil:
 		return secretUnreadable(runner, err)
 	case former == nil:
-		return c.options.Client.Create(ctx, secret) // it has gone meanwhile
+		return c.options.Client.Create(ctx, secret) // it was deleted in the meantime
 	case !isRunners(former, runner):
 		return &failure{kind: failureNameTaken, reason: "SecretNameTaken", message: fmt.Sprintf(
 			"a Secret %s exists that is not the runner's: another runner takes this one's place; delete the Secret if nobody needs it", runner.Name)}
@@ -104,7 +105,7 @@ func (c *Controller) replaceSecret(ctx context.Context, runner *v1alpha1.Ephemer
 	}
 }
 
-// secretFailure returns what kept a Secret from being stored.
+// secretFailure returns why a Secret could not be stored.
 func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	known, isKnown := errors.AsType[*failure](err)
 	switch {
@@ -114,7 +115,7 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 		return errNamespaceClosed
 	case apierrors.IsInvalid(err):
 		return &failure{kind: failureInvalid, reason: v1alpha1.ReasonInvalidSecret, message: fmt.Sprintf(
-			"the metadata for the runner's Secret are not accepted: %v: correct ephemeralRunnerConfigSecretMetadata", err)}
+			"the API server rejects the metadata of the runner's Secret: %v: correct ephemeralRunnerConfigSecretMetadata", err)}
 	case isQuota(err):
 		return &failure{reason: v1alpha1.ReasonQuotaExceeded, message: err.Error()}
 	default:
@@ -122,7 +123,7 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	}
 }
 
-// deleteSecret deletes the runner's Secret once.
+// deleteSecret deletes the runner's Secret, once.
 func (c *Controller) deleteSecret(ctx context.Context, p *pass) error {
 	if p.memory.secretDeleted {
 		return nil
@@ -143,7 +144,7 @@ func (c *Controller) deleteSecret(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// ownSecret returns the UID of the runner's Secret, empty where it has none.
+// ownSecret returns the UID of the runner's Secret, empty if it has none.
 func (c *Controller) ownSecret(ctx context.Context, p *pass) (types.UID, error) {
 	if known := p.memory.shared.knownSecret(); known != "" {
 		return known, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// What is done about an API server that does not take the runner's Secret.
+// What happens if the API server does not accept the runner's Secret.
 
 var secrets = schema.GroupResource{Resource: "secrets"}
 
@@ -63,7 +63,7 @@ func (f *fixture) wantPodOf(id string) {
 	}
 }
 
-// A registration that was kept for want of a Secret serves one start: the next attempt gets another.
+// A registration that was kept for lack of a Secret is good for one start: the next attempt gets another.
 func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
@@ -80,7 +80,7 @@ func TestRegistrationThatWasKeptServesOneStart(t *testing.T) {
 	}, newRunner())
 }
 
-// Once there is a Secret the JIT config is nowhere else: without the Secret the registration is void.
+// Once there is a Secret, the JIT config is nowhere else: without the Secret the registration is void.
 func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
@@ -100,7 +100,7 @@ func TestRegistrationIsNotKeptBesideItsSecret(t *testing.T) {
 	}, newRunner())
 }
 
-// A new manager finds the name taken and no JIT config: that costs one more registration, not one for each try.
+// A new manager finds the name taken and no JIT config: that costs one more registration, not one per try.
 func TestRefusedSecretCostsANewManagerOneRegistration(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.api.refuse = map[string]error{"create Secret": apierrors.NewInternalError(errors.New("etcd"))}
@@ -114,7 +114,7 @@ func TestRefusedSecretCostsANewManagerOneRegistration(t *testing.T) {
 	}, newRunner())
 }
 
-// Somebody else's Secret is neither overwritten nor deleted, also by a manager that has not met it yet.
+// Somebody else's Secret is neither overwritten nor deleted, not even by a manager that has never seen it before.
 func TestSecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 	for title, restart := range map[string]bool{"one manager": false, "another manager at the end": true} {
 		t.Run(title, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// The API server of a simulation: it has one runner, and its pod and Secret, and costs microseconds a request.
+// The API server of a simulation: it has one runner, with its pod and Secret, and takes microseconds per request.
 
 var errNoAnswer = errors.New("connection reset")
 
@@ -53,7 +53,7 @@ func (s *simulation) Get(_ context.Context, _ client.ObjectKey, object client.Ob
 	return notFound()
 }
 
-// List has the cache's runner.
+// List returns the cache's runner.
 func (s *simulation) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *simulation) Create(_ context.Context, object client.Object, _ ...client
 	}
 	s.write(object)
 	if s.fault(20) {
-		return errNoAnswer // though it was done
+		return errNoAnswer // although it was done
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (s *simulation) Update(_ context.Context, object client.Object, _ ...client
 	s.secret = object.(*corev1.Secret)
 	s.write(object)
 	if s.fault(8) {
-		return errNoAnswer // though it was done
+		return errNoAnswer // although it was done
 	}
 	return nil
 }
@@ -115,11 +115,11 @@ func (s *simulation) Delete(_ context.Context, object client.Object, options ...
 		return errNoAnswer
 	}
 	if s.fault(25) {
-		return apierrors.NewForbidden(schema.GroupResource{}, name, nil) // as an API server does that has just started
+		return apierrors.NewForbidden(schema.GroupResource{}, name, nil) // like an API server that has just started
 	}
 	err := s.remove(object, (&client.DeleteOptions{}).ApplyOptions(options))
 	if err == nil && s.fault(20) {
-		return errNoAnswer // though it was done
+		return errNoAnswer // although it was done
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func (s *simulation) deleteRunner() {
 	}
 }
 
-// deletePod is where a live job may be killed.
+// deletePod is the place where a live job could be killed.
 func (s *simulation) deletePod(options *client.DeleteOptions) error {
 	if s.pod == nil {
 		return notFound()
@@ -171,7 +171,7 @@ func (s *simulation) deletePod(options *client.DeleteOptions) error {
 	return nil
 }
 
-// terminate begins a pod's graceful end, which is its kubelet's to finish.
+// terminate begins a pod's graceful end, which its kubelet must finish.
 func (s *simulation) terminate() {
 	if s.pod.DeletionTimestamp == nil {
 		due := metav1.NewTime(time.Now().Add(30 * time.Second))
@@ -202,15 +202,15 @@ func (s *simulation) Patch(_ context.Context, object client.Object, _ client.Pat
 		s.runner = nil
 	}
 	if s.fault(20) {
-		return errNoAnswer // though it was done
+		return errNoAnswer // although it was done
 	}
 	return nil
 }
 
-// Status returns what the runner's status is written by.
+// Status returns the writer of the runner's status.
 func (s *simulation) Status() client.SubResourceWriter { return simulatedStatus{simulation: s} }
 
-// SubResource is for who reads the status of the pod.
+// SubResource serves readers of the pod's status.
 func (s *simulation) SubResource(string) client.SubResourceClient {
 	return simulatedStatus{simulation: s}
 }
@@ -247,7 +247,7 @@ func (w simulatedStatus) Patch(_ context.Context, object client.Object, patch cl
 	s.mergeStatus(data)
 	s.write(s.runner)
 	if s.fault(20) {
-		return errNoAnswer // though it was done
+		return errNoAnswer // although it was done
 	}
 	s.runner.DeepCopyInto(object.(*v1alpha1.EphemeralRunner))
 	return nil

@@ -19,15 +19,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// simulation is the life of one runner with all that may happen to it: its controller as it is, an API server whose cache
+// simulation is the life of one runner with everything that may happen to it: its real controller, an API server whose cache
 // is late, a kubelet that reports late, a GitHub that fails, a listener whose reports get lost. Everything follows from the
 // seed.
 type simulation struct {
-	client.Client // nil: only what simulation_apiserver_test.go overrides may be called
+	client.Client // nil: only the methods that simulation_apiserver_test.go overrides may be called
 	*testing.T
 	seed       uint64
 	random     *rand.Rand
-	silences   *rand.Rand // GitHub's: its calls run beside the pass, and with one source for both the order of draws would vary
+	silences   *rand.Rand // GitHub's: its calls run next to the pass, and a shared source would make the order of draws vary
 	controller *Controller
 	workers    *pool.Pool
 	calm       bool // nothing goes wrong any more
@@ -44,7 +44,7 @@ type simulation struct {
 	node
 	used map[string]bool // JIT configs that a container has started with
 
-	runnerID   int  // on GitHub, 0 where there is none
+	runnerID   int  // on GitHub, 0 if there is none
 	busy       bool // by GitHub's answers
 	late       int  // 1 while the report of a job's end is late, 2 when the manager has been replaced since, else 0
 	registered int  // how many registrations there have been
@@ -84,13 +84,13 @@ func (s *simulation) wrong(what string, values ...any) {
 
 func (s *simulation) chance(n int) bool { return s.random.IntN(n) == 0 }
 
-// fault reports whether something goes wrong now, which it does once in n times.
+// fault reports whether something goes wrong now, which happens once in n times.
 func (s *simulation) fault(n int) bool { return !s.calm && s.chance(n) }
 
-// restart replaces the manager: memory is lost, and the cache is complete, but perhaps for pods.
+// restart replaces the manager: its memory is lost, and its cache is complete, except perhaps for pods.
 func (s *simulation) restart() {
 	if s.late > 0 {
-		s.late = (s.late + 1) % 3 // a report that is late by two managers is taken for that of the pod that the second one finds
+		s.late = (s.late + 1) % 3 // a report that is late by two managers would be attributed to the pod that the second one finds
 	}
 	s.removed, s.setRemoved = removals.New(clock.RealClock{}), false
 	s.controller = NewController(Options{
@@ -115,7 +115,7 @@ func (l uncached) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 	return nil
 }
 
-// show has the watches show the runner, the pod, or both, as they are.
+// show makes the watches show the runner, the pod, or both, as they are.
 func (s *simulation) show(runner, pod bool) {
 	if runner {
 		s.turns.event = s.turns.event || versionOf(s.seenRunner) != versionOf(s.runner)
@@ -127,7 +127,7 @@ func (s *simulation) show(runner, pod bool) {
 	}
 }
 
-// silent makes a call to GitHub fail now and then, but never for minutes.
+// silent makes a call to GitHub fail sometimes, but never for minutes.
 func (s *simulation) silent() bool {
 	if s.failed < 3 && !s.calm && s.silences.IntN(4) == 0 {
 		s.failed++
@@ -149,7 +149,7 @@ func (s *simulation) GenerateJITConfig(context.Context, int, actions.JITConfigRe
 	s.registered++
 	s.runnerID = s.registered
 	if s.silent() {
-		return nil, errGitHubAway // though it was done
+		return nil, errGitHubAway // although it was done
 	}
 	reference := actions.RunnerReference{ID: s.runnerID, Name: name, RunnerScaleSetID: scaleSet}
 	return &actions.JITConfig{Runner: reference, EncodedJITConfig: fmt.Sprint(s.runnerID)}, nil

@@ -36,7 +36,7 @@ func TestAnySimulationEndsWell(t *testing.T) {
 	}
 }
 
-// happen lets one thing happen.
+// happen makes one thing happen.
 func (s *simulation) happen() {
 	s.later(time.Duration(s.random.IntN(5000)) * time.Millisecond)
 	switch what := s.random.IntN(30); {
@@ -56,7 +56,7 @@ func (s *simulation) happen() {
 	s.show(s.chance(2), s.chance(2))
 }
 
-// happenSeldom lets the thing of that number happen now and then.
+// happenSeldom sometimes makes the thing of that number happen.
 func (s *simulation) happenSeldom(what int) {
 	one := map[int]struct {
 		oneIn int
@@ -76,14 +76,15 @@ func (s *simulation) happenSeldom(what int) {
 	}
 }
 
-// evict has the pod evicted, or deleted by hand.
+// evict evicts the pod, or deletes it by hand.
 func (s *simulation) evict() {
 	if s.pod != nil {
 		s.terminate()
 	}
 }
 
-// removeBySet has GitHub remove the registration of an idle runner at the request of its set, whose manager may be another by now.
+// removeBySet makes GitHub remove the registration of an idle runner at the request of its set, whose manager may be another
+// by now.
 func (s *simulation) removeBySet() {
 	if s.busy || !s.node.running || s.runner == nil || s.runnerID == 0 || s.runner.Status.RunnerID != s.runnerID {
 		return
@@ -94,7 +95,8 @@ func (s *simulation) removeBySet() {
 	s.runnerID, s.setRemoved = 0, true
 }
 
-// keepOrRelease has somebody's finalizer keep the pod, or no longer; or has the set delete the runner that GitHub has removed.
+// keepOrRelease adds or removes a foreign finalizer that keeps the pod, or deletes the runner that GitHub has removed, as its
+// set would.
 func (s *simulation) keepOrRelease() {
 	switch {
 	case s.pod != nil && s.chance(3) && s.node.kept:
@@ -106,7 +108,7 @@ func (s *simulation) keepOrRelease() {
 	}
 }
 
-// callFailed has the set call a runner failed that has exited without a job.
+// callFailed marks a runner that has exited without a job as failed, as its set would.
 func (s *simulation) callFailed() {
 	if s.runner != nil && s.runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !s.runner.Status.HadJob() {
 		s.runner.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
@@ -138,7 +140,8 @@ func (s *simulation) kubelet() {
 	}
 }
 
-// endPod takes a step in the graceful end of a pod: a runner ends when it is told to, one with a job later or not at all.
+// endPod takes a step in the graceful end of a pod: a runner ends when it is asked to, a runner with a job later or not at
+// all.
 func (s *simulation) endPod() {
 	switch {
 	case s.node.running && !s.busy:
@@ -167,7 +170,7 @@ func (s *simulation) endGracePeriod() {
 	}
 }
 
-// start: the container starts, or does not.
+// start starts the container, or fails to.
 func (s *simulation) start() {
 	switch {
 	case s.fault(8):
@@ -185,7 +188,7 @@ func (s *simulation) start() {
 	}
 }
 
-// reportPod brings what is true to the API server.
+// reportPod reports the truth to the API server.
 func (s *simulation) reportPod() {
 	s.node.reported = true
 	switch {
@@ -207,7 +210,7 @@ func (s *simulation) stop(code int32) {
 	s.node.running, s.node.ended, s.node.code, s.node.reported = false, true, code, false
 }
 
-// losePod removes the pod, or begins to where a finalizer keeps it.
+// losePod removes the pod, or begins to if a finalizer keeps it.
 func (s *simulation) losePod() {
 	if s.pod == nil || !s.node.kept {
 		s.pod, s.node = nil, node{}
@@ -228,12 +231,12 @@ func (s *simulation) release() {
 	}
 }
 
-// assign: GitHub gives a runner that listens its one job.
+// assign makes GitHub give a listening runner its one job.
 func (s *simulation) assign() {
 	s.busy = s.busy || s.node.running && s.runnerID != 0 && s.used[strconv.Itoa(s.runnerID)]
 }
 
-// report: the listener reports that the job has started, or, late, that one has ended.
+// report makes the listener report that the job has started or, late, that one has ended.
 func (s *simulation) report() {
 	switch {
 	case s.runner == nil:
@@ -251,7 +254,7 @@ func (s *simulation) reportEnd() {
 	s.write(s.runner)
 }
 
-// finish: the job ends, or GitHub gives one up that has lost its pod; the report of that may be late, or get lost.
+// finish ends the job, or makes GitHub give up a job that has lost its pod; the report of that may be late or get lost.
 func (s *simulation) finish() {
 	if !s.busy {
 		return
@@ -269,7 +272,7 @@ func (s *simulation) finish() {
 	}
 }
 
-// befall takes the container, the pod, or its node.
+// befall hits the container, the pod, or its node.
 func (s *simulation) befall() {
 	switch {
 	case s.pod == nil:
@@ -283,7 +286,7 @@ func (s *simulation) befall() {
 	}
 }
 
-// end: from now on everything goes well, so the runner ends, or waits for a job. Then the set deletes it.
+// end makes everything go well from now on, so the runner ends or waits for a job. Then the set deletes it.
 func (s *simulation) end() {
 	s.calm = true
 	s.goOn(100)
@@ -300,13 +303,14 @@ func (s *simulation) end() {
 	}
 }
 
-// atRest reports whether the runner has ended, waits for a job, or for its set, which deletes it once its job is reported completed.
+// atRest reports whether the runner has ended, waits for a job, or waits for its set, which deletes it once its job is
+// reported completed.
 func (s *simulation) atRest() bool {
 	waits := s.node.running && (s.busy || s.runnerID != 0)
 	return waits || s.runner.Status.Done() || s.runner.Status.JobCompleted()
 }
 
-// goOn lets everything take its course for n times ten seconds.
+// goOn lets everything continue for n times ten seconds.
 func (s *simulation) goOn(n int) {
 	for range n {
 		s.later(10 * time.Second)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// turns says when the runner of a simulation is reconciled: after an event, when a call has ended, when the last pass wanted
-// it, and after an error. A requeue that is missing leaves the runner as it is.
+// turns says when the runner of a simulation is reconciled: after an event, when a call has ended, when the last pass asked
+// for it, and after an error. If a requeue is missing, the runner stays as it is.
 type turns struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: the controller's calls only add
 	event                                                   bool
@@ -25,24 +25,24 @@ type turns struct {
 const (
 	// errorPause is the pause after a pass that failed.
 	errorPause = time.Second
-	// mostPassesAtOnce is how many passes may follow on each other without time passing.
+	// mostPassesAtOnce is how many passes may follow each other without time passing.
 	mostPassesAtOnce = 50
 )
 
-// take has the controller use this as its queue from now on, which begins with all runners.
+// take makes the controller use this as its queue from now on, which begins with all runners.
 func (q *turns) take(c *Controller) {
 	_ = c.waker.Start(context.Background(), q)
 	q.event = true
 }
 
-// Add is called where a call has ended.
+// Add is called when a call has ended.
 func (q *turns) Add(reconcile.Request) {
 	q.wakes.Lock()
 	defer q.wakes.Unlock()
 	q.woken = true
 }
 
-// takeDue reports whether the runner is to be reconciled now.
+// takeDue reports whether the runner must be reconciled now.
 func (q *turns) takeDue() bool {
 	q.wakes.Lock()
 	defer q.wakes.Unlock()
@@ -51,7 +51,7 @@ func (q *turns) takeDue() bool {
 	return due
 }
 
-// passesDue runs the passes that are due. While all goes well the watches show at once what they have written.
+// passesDue runs the passes that are due. While all goes well the watches immediately show what the passes have written.
 func (s *simulation) passesDue() {
 	for passes := 0; s.turns.takeDue(); passes++ {
 		if passes == mostPassesAtOnce {
@@ -65,9 +65,9 @@ func (s *simulation) passesDue() {
 	}
 }
 
-// pass runs one reconciliation, and the calls that it has asked for.
+// pass runs one reconciliation, and the calls that it has started.
 func (s *simulation) pass() {
-	result, err := s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey}) // what fails is tried again
+	result, err := s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey}) // failures are retried
 	s.turns.due = time.Time{}
 	switch {
 	case err != nil && result.RequeueAfter != 0:
@@ -97,7 +97,7 @@ func (s *simulation) elapse(d time.Duration) {
 	s.endGracePeriod()
 }
 
-// versionOf returns the resourceVersion of an object, empty where there is none.
+// versionOf returns the resourceVersion of an object, empty if there is none.
 func versionOf[T interface {
 	comparable
 	client.Object

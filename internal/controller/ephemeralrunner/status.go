@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// reportRunning is the one status patch of a runner that simply works.
+// reportRunning writes the only status patch of a runner that simply works.
 func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
@@ -29,11 +29,11 @@ func (c *Controller) reportRunning(ctx context.Context, p *pass) error {
 	return err
 }
 
-// reasonCompleted is why a runner that has succeeded is not ready.
+// reasonCompleted is the reason of Ready=False for a runner that has succeeded.
 const reasonCompleted = "Completed"
 
-// readiness returns the conditions that sum the status up for kubectl wait and kstatus. A runner that works has Ready
-// alone: every byte of it is written once for each runner.
+// readiness returns the conditions that sum up the status for kubectl wait and kstatus. A runner that works has only Ready:
+// every byte of it is written once per runner.
 func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	switch status.Phase {
 	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
@@ -44,14 +44,14 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 		if status.Ready {
 			return []metav1.Condition{kube.True(v1alpha1.ConditionReady, "Running", "")}
 		}
-		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, and a container of its pod is not ready")}
+		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, but a container of its pod is not ready")}
 	default:
 		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending), status.Message)}
 	}
 }
 
-// resolveConditions turns the conditions that have reported a failure to their good state. A runner that never had one
-// has no such conditions.
+// resolveConditions turns the conditions that have reported a failure to their good state. A runner that never failed has no
+// such conditions.
 func (c *Controller) resolveConditions(p *pass) {
 	conditions, now := &p.Status.Conditions, c.options.Clock.Now()
 	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionPodStarted) != nil {
@@ -62,18 +62,18 @@ func (c *Controller) resolveConditions(p *pass) {
 	}
 }
 
-// reportSidecar records an Event about a container that has died beside the runner. The runner's own end decides, but
-// a job's failure may have this cause.
+// reportSidecar records an Event about a container that has died next to the runner. Only the runner's own end decides, but a
+// job's failure may have this cause.
 func (c *Controller) reportSidecar(ctx context.Context, p *pass, d decision) {
 	p.memory.sidecarReported = true
 	c.record(ctx, p, sidecarFailed(d))
 }
 
-// reportPending writes to the status, and records once as an Event, why the runner does not run yet.
+// reportPending writes to the status, and records as an Event once, why the runner does not run yet.
 func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) error {
 	before := p.EphemeralRunner.DeepCopy()
 	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
-		// One that ran stays Running until GitHub's answer decides what follows: that it ran must not be forgotten.
+		// A runner that ran stays Running until GitHub's answer decides what follows: that it ran must not be forgotten.
 		p.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
 	}
 	p.Status.Reason, p.Status.Message = d.reason, d.message
@@ -96,8 +96,8 @@ func (c *Controller) fail(ctx context.Context, p *pass, d decision) error {
 	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events)
 }
 
-// reportExitedIdle completes what the runner's set has begun, which calls a runner that has succeeded failed where it had
-// no job: the set writes phase, reason and message, and the conditions still say that the runner has succeeded.
+// reportExitedIdle completes what the runner's set has begun. The set marks a runner that has succeeded without a job as
+// failed: it writes phase, reason and message, while the conditions still say that the runner has succeeded.
 func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
 	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
 	if p.Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || ready == nil || ready.Reason != reasonCompleted {
@@ -111,17 +111,17 @@ func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
 	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []kube.Event{runnerOutdated(d)})
 }
 
-// jobByGitHub is the condition that remembers a job that only GitHub has spoken of: it refused to remove the
-// registration.
+// jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
 var jobByGitHub = kube.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
-// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub has spoken of one.
+// mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
+// one.
 func (p *pass) mayHaveJob() bool {
 	return p.Status.HadJob() && !p.Status.JobCompleted() || p.memory.busy ||
 		meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 }
 
-// finish writes a phase that a runner does not leave any more, then deletes its pod and Secret.
+// finish writes a final phase, then deletes pod and Secret.
 func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision,
 	events []kube.Event, conditions ...metav1.Condition,
 ) error {

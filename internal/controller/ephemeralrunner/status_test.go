@@ -21,7 +21,7 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 		f.api.refuse = map[string]error{"patch status EphemeralRunner": errors.New("the API server is away")}
 		for range 3 {
 			if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); err == nil {
-				t.Fatal("a status that was not written is no error")
+				t.Fatal("a status that was not written is not an error")
 			}
 		}
 		if recorded := len(f.recorder.Events); recorded != 0 {
@@ -36,8 +36,8 @@ func TestEventsComeAfterTheStatusTheyAreAbout(t *testing.T) {
 	}, newRunner())
 }
 
-// Its set calls a runner failed that had succeeded without a job: kstatus and who reads Events learn that, too.
-func TestRunnerThatItsSetCallsFailedIsStalled(t *testing.T) {
+// Its set has marked a runner that succeeded without a job as failed: kstatus and readers of Events must learn that, too.
+func TestRunnerThatItsSetMarksAsFailedIsStalled(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started().setPod(exits(0))
 		f.settle()
@@ -62,7 +62,7 @@ func TestRunnerThatItsSetCallsFailedIsStalled(t *testing.T) {
 	}, newRunner())
 }
 
-// kubectl wait goes by Ready, and kstatus by Stalled.
+// kubectl wait uses Ready, and kstatus uses Stalled.
 func TestReadinessFollowsThePhase(t *testing.T) {
 	for phase, want := range map[v1alpha1.EphemeralRunnerPhase]map[string]metav1.ConditionStatus{
 		"":                                     {"Ready": metav1.ConditionFalse},

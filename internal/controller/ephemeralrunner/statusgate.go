@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// maxStatusWrites is the limit of concurrent report-only writes; it is approximate, since check and enter are not atomic. An
-	// API server that gets as many of these writes as it can take delivers its watches late:
-	// with 32 at once on two cores the end of a pod was seen 5 s after it had ended.
+	// maxStatusWrites limits concurrent writes that only report something. The limit is approximate, since check and enter
+	// are not atomic. An API server that gets as many of these writes as it can take delivers its watches late: with 32 at
+	// once on two cores, the end of a pod was seen 5 s after the fact.
 	maxStatusWrites = 4
 	// maxStatusDelay is how long after the start of a runner container the reports that it runs, and which job, may be
-	// deferred; statusRecheckPeriod is the time between two looks whether they still have to be.
+	// deferred. statusRecheckPeriod is how often a deferred report is reconsidered.
 	maxStatusDelay      = 10 * time.Second
 	statusRecheckPeriod = 500 * time.Millisecond
 )
 
-// statusGate holds back writes that only report something while pods that have ended wait to be deleted, or while
-// maxStatusWrites passes are writing already. Safe for concurrent use.
+// statusGate holds back writes that only report something while ended pods wait to be deleted, or while maxStatusWrites
+// passes are already writing. Safe for concurrent use.
 type statusGate struct {
 	mu      sync.Mutex
 	ended   sets.Set[types.NamespacedName] // runners whose pods have ended and that have had no pass since
 	writing int                            // passes
 }
 
-// podEnded notes that the runner's pod has ended and is still to be deleted.
+// podEnded notes that the runner's pod has ended and must still be deleted.
 func (g *statusGate) podEnded(runner types.NamespacedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,15 +57,15 @@ func (g *statusGate) enter() (leave func()) {
 	return func() { count(-1) }
 }
 
-// closed reports whether a write that only reports something has to wait.
+// closed reports whether a write that only reports something must wait.
 func (g *statusGate) closed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.ended.Len() > 0 || g.writing >= maxStatusWrites
 }
 
-// deferStatus reports whether writes that only report something about the runner have to wait: calls wait in the pool,
-// to register and create runners, or the gate is closed. The API server is what all of them wait for.
+// deferStatus reports whether writes that only report something about the runner must wait: calls to register and create
+// runners are waiting in the pool, or the gate is closed. All of them compete for the API server.
 func (c *Controller) deferStatus(runner *v1alpha1.EphemeralRunner) bool {
 	return c.options.Pool.Waiting(groupOf(runner)) || c.statusGate.closed()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Reports wait for pods that have ended to be handled, and while enough passes are writing.
+// Reports wait until pods that have ended are handled, and while enough passes are writing.
 func TestStatusGateHoldsReportsBack(t *testing.T) {
 	var gate statusGate
 	if gate.closed() {
@@ -42,7 +42,7 @@ func TestStatusGateHoldsReportsBack(t *testing.T) {
 	}
 }
 
-// While others wait to be created it is not reported that a runner runs, but not for ever.
+// While others wait to be created, the report that a runner runs is deferred, but not forever.
 func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {
 	deferred := func(o *observation) { o.deferStatus = true }
 	upSince := func(d time.Duration) func(*observation) { return func(o *observation) { o.startedAt = noon.Add(-d) } }
@@ -54,7 +54,7 @@ func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {
 	})
 }
 
-// A set whose GitHub hangs has as many calls under way as it may, and more that wait: no other set has to wait for that.
+// A set whose GitHub hangs has as many calls under way as it may, and more that wait: no other set must wait for them.
 func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
 	for name, test := range map[string]struct {
 		group string
@@ -83,7 +83,7 @@ func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
 	}
 }
 
-// While the gate is closed only a runner of which there is something to report is requeued again and again.
+// While the gate is closed, only a runner that has something to report is requeued again and again.
 func TestJobMetadataWaitsForTheStatusGate(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

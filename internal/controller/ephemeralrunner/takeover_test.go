@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// A job came and ended under a manager that could write nothing of it, and the report of it is late. The next manager finds no
-// trace of a pod, so it registers the runner once more. The report, when it comes, is not about that registration.
+// A job came and ended under a manager that could not write anything about it, and its report is late. The next manager finds
+// no trace of a pod, so it registers the runner once more. When the report comes, it is not about that registration.
 func TestALateReportIsNotAboutTheNextManagersRegistration(t *testing.T) {
 	for name, test := range map[string]struct {
 		again bool
@@ -47,7 +47,7 @@ func TestALateReportIsNotAboutTheNextManagersRegistration(t *testing.T) {
 	}
 }
 
-// endUnnoticed ends the runner's job and takes away what there was of it, on GitHub too.
+// endUnnoticed ends the runner's job and removes all traces of it, on GitHub too.
 func (f *fixture) endUnnoticed() {
 	f.Helper()
 	for _, err := range []error{f.api.WithWatch.Delete(f.Context(), f.pod()), f.api.WithWatch.Delete(f.Context(), f.secret())} {
@@ -58,8 +58,8 @@ func (f *fixture) endUnnoticed() {
 	clear(f.github.registered)
 }
 
-// anew brings about a second registration while the report about the first one's job is late.
-var anew = map[string]func(f *fixture){
+// secondRegistration brings about a second registration while the report about the first one's job is late.
+var secondRegistration = map[string]func(f *fixture){
 	"after a takeover": func(f *fixture) {
 		f.endUnnoticed()
 		f.restart()
@@ -73,9 +73,9 @@ var anew = map[string]func(f *fixture){
 	},
 }
 
-// The late report comes when the second registration has its pod: whether that one has a job only GitHub knows.
+// The late report comes when the second registration has its pod: only GitHub knows whether that one has a job.
 func TestALateReportIsNotAboutAPodThatCameLater(t *testing.T) {
-	for name, anew := range anew {
+	for name, register := range secondRegistration {
 		for state, test := range map[string]struct {
 			pod    func(*corev1.Pod)
 			answer error
@@ -90,7 +90,7 @@ func TestALateReportIsNotAboutAPodThatCameLater(t *testing.T) {
 			t.Run(name+", "+state, func(t *testing.T) {
 				inBubble(t, func(f *fixture) {
 					f.settle()
-					anew(f)
+					register(f)
 					f.settle()
 					f.setPod(test.pod)
 					f.settle()
@@ -110,8 +110,8 @@ func TestALateReportIsNotAboutAPodThatCameLater(t *testing.T) {
 	}
 }
 
-// Where GitHub doesn't say whether there is another job, the runner is deleted after the time of one without a job.
-func TestALateReportKeepsNoPodForEverWhenGitHubIsSilent(t *testing.T) {
+// If GitHub doesn't say whether there is another job, the runner is deleted after the time for a runner without a job.
+func TestALateReportKeepsNoPodForeverWhenGitHubIsSilent(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.endUnnoticed()
@@ -146,7 +146,7 @@ func TestReportAboutAFormerManagersPodNeedsNoGitHub(t *testing.T) {
 	}, newRunner())
 }
 
-// ARC writes the runner's id to the status before it makes the pod, and not on the pod.
+// ARC writes the runner's id to the status before it creates the pod, and not on the pod.
 func TestARCsRunnerKeepsItsRegistration(t *testing.T) {
 	for state, change := range map[string]func(*corev1.Pod){"pending at takeover": func(*corev1.Pod) {}, "running at takeover": runs} {
 		t.Run(state, func(t *testing.T) {

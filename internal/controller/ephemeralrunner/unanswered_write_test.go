@@ -10,7 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Writes of the status whose answer is an error, though they may have taken effect.
+// Writes of the status that end in an error although they may have taken effect.
 
 var errNotAnswered = errors.New("the server timed out")
 
@@ -18,12 +18,12 @@ var errNotAnswered = errors.New("the server timed out")
 func (f *fixture) failsToReconcile() {
 	f.Helper()
 	if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: runnerKey}); err == nil {
-		f.Fatal("a request that was not answered is no error")
+		f.Fatal("a request that was not answered is not an error")
 	}
 }
 
-// losesAnswer runs a pass that writes the status without an answer, and others after it. With podGoes the pod has gone before
-// those, which come late.
+// losesAnswer runs a pass that writes the status without an answer, and further passes after it. With podGoes the pod is gone
+// before those, which are late.
 func (f *fixture) losesAnswer(podGoes bool) {
 	f.Helper()
 	f.api.unanswered = errNotAnswered
@@ -42,9 +42,9 @@ func (f *fixture) losesAnswer(podGoes bool) {
 	f.settle()
 }
 
-// The next attempt starts after its pause, and the failure of one counts and is told once.
+// The next attempt starts after its pause, and a failure counts and is reported once.
 func TestAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
-	for title, podGoes := range map[string]bool{"the pod is there": false, "the pod has gone meanwhile": true} {
+	for title, podGoes := range map[string]bool{"the pod is there": false, "the pod is gone by then": true} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.settle()
@@ -75,7 +75,7 @@ func TestStartedAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T
 	}, newRunner())
 }
 
-// An attempt whose pod was never seen has its failure under another key.
+// The failure of an attempt whose pod was never seen has another key.
 func TestUnseenAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()

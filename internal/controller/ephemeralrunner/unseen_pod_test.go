@@ -7,7 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Somebody deletes each pod before a pass has seen it, as a policy agent may: that is tried as often as anything else.
+// Somebody deletes each pod before a pass has seen it, as a policy agent may: that is retried as often as anything else.
 func TestPodsThatAreNeverSeenAreTriedSixTimes(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.deletePodsUnseen(30 * time.Minute)
@@ -18,7 +18,7 @@ func TestPodsThatAreNeverSeenAreTriedSixTimes(t *testing.T) {
 	}, newRunner())
 }
 
-// One that was seen counts too, under its UID.
+// An attempt whose pod was seen counts too, under the pod's UID.
 func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -33,7 +33,7 @@ func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
 	}, newRunner())
 }
 
-// deletePodsUnseen deletes, for so long, each pod between the pass that made it and the next. It returns how many.
+// deletePodsUnseen deletes, for that long, each pod between the pass that created it and the next. It returns how many.
 func (f *fixture) deletePodsUnseen(long time.Duration) (pods int) {
 	f.Helper()
 	for end := time.Now().Add(long); time.Now().Before(end); f.elapse(2 * time.Second) {
