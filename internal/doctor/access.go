@@ -14,12 +14,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// managerNeeds is what a manager does for every runner in the scale set's namespace, and its chart's Role grants.
+// managerNeeds is what a manager does for every runner in the scale set's namespace. The chart's Role grants it.
 var managerNeeds = []authorizationv1.ResourceAttributes{
 	{Verb: "get", Resource: "secrets"}, {Verb: "create", Resource: "secrets"}, {Verb: "create", Resource: "pods"}, {Verb: "delete", Resource: "pods"},
 }
 
-// listenerNeeds is what a listener does in the scale set's namespace, and the Role grants that the manager makes for it.
+// listenerNeeds is what a listener does in the scale set's namespace. The Role that the manager creates for it grants it.
 func listenerNeeds(runnerSet string) []authorizationv1.ResourceAttributes {
 	group := v1alpha1.GroupVersion.Group
 	return []authorizationv1.ResourceAttributes{
@@ -30,9 +30,9 @@ func listenerNeeds(runnerSet string) []authorizationv1.ResourceAttributes {
 	}
 }
 
-// Denial is a ServiceAccount that lacks permissions in a scale set's namespace.
+// Denial says that a ServiceAccount lacks permissions in a scale set's namespace.
 type Denial struct {
-	// Account is NAMESPACE/NAME, or "the manager" where the doctor asks about itself.
+	// Account is "ServiceAccount NAMESPACE/NAME", or "the manager" if the doctor asks about itself.
 	Account string
 	// Actions are VERB RESOURCE.
 	Actions []string
@@ -45,17 +45,18 @@ func (a account) String() string {
 	if a.name == "" {
 		return "the manager"
 	}
-	return a.namespace + "/" + a.name
+	return "ServiceAccount " + a.namespace + "/" + a.name
 }
 
-// deny notes what an account lacks, where it lacks anything.
+// deny notes what an account lacks, if it lacks anything.
 func (s *Set) deny(d Denial) {
 	if len(d.Actions) > 0 {
 		s.Denials = append(s.Denials, d)
 	}
 }
 
-// deniedListener is what the API server says that the set's listener may not do. A set that goes needs none.
+// deniedListener returns what the set's listener may not do, according to the API server. A set that is being deleted needs no
+// listener.
 func (g *gathering) deniedListener(ctx context.Context, set *Set) Denial {
 	runnerSet := set.runnerSet()
 	if set.Listener == nil || runnerSet == nil || set.DeletionTimestamp != nil {
@@ -64,8 +65,8 @@ func (g *gathering) deniedListener(ctx context.Context, set *Set) Denial {
 	return g.denied(ctx, account{set.Listener.Namespace, set.Listener.Name}, set.Namespace, listenerNeeds(runnerSet.Name))
 }
 
-// deniedManager is what the manager may not do in a namespace. Of several managers it is about the one that lacks least,
-// and one that may do everything is enough: each may watch a namespace of its own.
+// deniedManager returns what the manager may not do in a namespace. Several managers may each watch a different namespace, so one
+// with all permissions is enough; if there is none, the one that lacks least is reported.
 func (g *gathering) deniedManager(ctx context.Context, namespace string) Denial {
 	var accounts []account
 	for i := range g.Managers {
@@ -86,11 +87,11 @@ func (g *gathering) deniedManager(ctx context.Context, namespace string) Denial 
 	return *least
 }
 
-// serviceAccounts begins the user names of ServiceAccounts; NAMESPACE:NAME follow.
+// serviceAccounts is the prefix of a ServiceAccount's user name; NAMESPACE:NAME follows.
 const serviceAccounts = "system:serviceaccount:"
 
-// insideManager reports whether the doctor was started in the manager's pod, whose ServiceAccount may not list Deployments. Others'
-// may not either, and need none of the manager's permissions.
+// insideManager reports whether the doctor runs in the manager's pod, whose ServiceAccount may not list Deployments. Other
+// ServiceAccounts may not either, but don't need the manager's permissions, so the account itself is checked, too.
 func (g *gathering) insideManager(ctx context.Context) bool {
 	review := &authenticationv1.SelfSubjectReview{}
 	if g.cluster.Reviews == nil || !g.wasUnread("Deployments") || g.cluster.Reviews.Create(ctx, review) != nil {
@@ -123,7 +124,7 @@ func (g *gathering) denied(ctx context.Context, a account, namespace string, nee
 	return denial
 }
 
-// may asks whether an account may do something. A review is created, and stored nowhere.
+// may asks whether an account may do something. The API server answers a review and stores nothing.
 func may(ctx context.Context, reviews Reviews, a account, need authorizationv1.ResourceAttributes) (bool, error) {
 	if a.name == "" {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}}
@@ -138,20 +139,20 @@ func may(ctx context.Context, reviews Reviews, a account, need authorizationv1.R
 	return review.Status.Allowed, err
 }
 
-// Reviews creates access reviews. A client.Client does.
+// Reviews creates access reviews. A client.Client implements it.
 type Reviews interface {
 	Create(ctx context.Context, review client.Object, options ...client.CreateOption) error
 }
 
-// checkPermissions tells of permissions that manager or listener lack, in one finding: the same is to be done about both.
+// checkPermissions reports permissions that manager or listener lack, in one finding: the fix is the same for both.
 func checkPermissions(s *Set) []Finding {
 	if len(s.Denials) == 0 {
 		return nil
 	}
 	var denials []string
 	for _, denial := range s.Denials {
-		denials = append(denials, fmt.Sprintf("ServiceAccount %s may not %s in namespace %s", denial.Account, strings.Join(denial.Actions, ", "), s.Namespace))
+		denials = append(denials, fmt.Sprintf("%s may not %s in namespace %s", denial.Account, strings.Join(denial.Actions, ", "), s.Namespace))
 	}
 	return []Finding{s.finding(Problem, "MissingPermission", strings.Join(denials, "; "),
-		"helm upgrade the scale set: its chart has Role and RoleBinding of the manager, which makes those of the listener; a scale set made without the chart needs such a Role")}
+		"helm upgrade the scale set: its chart contains the manager's Role and RoleBinding, and the manager creates the listener's; a scale set installed without the chart needs such a Role")}
 }

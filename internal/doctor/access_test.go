@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// reviewer answers access reviews: users in denied may do nothing of what they are asked about.
+// reviewer answers access reviews: users in denied may do nothing.
 type reviewer struct {
 	denied []string
 	self   string
@@ -51,10 +51,10 @@ func TestDenials(t *testing.T) {
 		unread   bool
 	}{
 		"all is allowed":               {managers: both[:1]},
-		"a manager":                    {managers: both[:1], reviewer: reviewer{denied: []string{first}}, want: []string{"arc-systems/arc"}},
+		"a manager":                    {managers: both[:1], reviewer: reviewer{denied: []string{first}}, want: []string{"ServiceAccount arc-systems/arc"}},
 		"one of two is enough":         {managers: both, reviewer: reviewer{denied: []string{first}}},
-		"neither":                      {managers: both, reviewer: reviewer{denied: []string{first, second}}, want: []string{"arc-systems/arc"}},
-		"the listener":                 {managers: both[:1], reviewer: reviewer{denied: []string{listener}}, want: []string{"arc-systems/linux"}},
+		"neither":                      {managers: both, reviewer: reviewer{denied: []string{first, second}}, want: []string{"ServiceAccount arc-systems/arc"}},
+		"the listener":                 {managers: both[:1], reviewer: reviewer{denied: []string{listener}}, want: []string{"ServiceAccount arc-systems/linux"}},
 		"in the manager's pod":         {reviewer: reviewer{self: first, denied: []string{first}}, want: []string{"the manager"}},
 		"in a pod of somebody else":    {reviewer: reviewer{self: second, denied: []string{second}}},
 		"by somebody with few rights":  {reviewer: reviewer{self: "jane", denied: []string{"jane"}}},
@@ -85,17 +85,27 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// A policy that takes away the rights of both is one trouble, of which half an account would leave the other half.
-func TestAllMissingPermissionsAreTold(t *testing.T) {
+// A policy that takes permissions away from both accounts is one problem. A report of one account would leave the other broken.
+func TestAllMissingPermissionsAreReported(t *testing.T) {
 	findings := Diagnose(healthy(func(s *Snapshot) {
 		s.Sets[0].Denials = []Denial{
-			{Account: "arc-systems/arc", Actions: []string{"get secrets", "create pods"}},
-			{Account: "arc-systems/linux", Actions: []string{"patch ephemeralrunnersets"}},
+			{Account: "ServiceAccount arc-systems/arc", Actions: []string{"get secrets", "create pods"}},
+			{Account: "ServiceAccount arc-systems/linux", Actions: []string{"patch ephemeralrunnersets"}},
 		}
 	}))
 	const want = "ServiceAccount arc-systems/arc may not get secrets, create pods in namespace runners; " +
 		"ServiceAccount arc-systems/linux may not patch ephemeralrunnersets in namespace runners"
 	if len(findings) != 1 || findings[0].Reason != "MissingPermission" || findings[0].Message != want {
 		t.Errorf("found %+v, want one MissingPermission: %s", findings, want)
+	}
+}
+
+// In its own pod, the manager's account has no name that the doctor knows.
+func TestMissingPermissionsOfTheManagerItself(t *testing.T) {
+	s := healthy()
+	s.Sets[0].Denials = []Denial{{Account: account{}.String(), Actions: []string{"get secrets"}}}
+	const want = "the manager may not get secrets in namespace runners"
+	if findings := checkPermissions(&s.Sets[0]); len(findings) != 1 || findings[0].Message != want {
+		t.Errorf("found %+v, want %s", findings, want)
 	}
 }

@@ -21,34 +21,34 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// Cluster is what the doctor looks at.
+// Cluster is what the doctor examines.
 type Cluster struct {
 	client.Reader
 	// Host is the address of the API server, for messages.
 	Host string
-	// Reviews are asked who may do what; nil means that nobody is.
+	// Reviews answers who may do what; nil skips these checks.
 	Reviews Reviews
-	// CheckCRDs fails with *crdcheck.OutdatedError where the CustomResourceDefinitions lack something; nil is not asked.
+	// CheckCRDs fails with *crdcheck.OutdatedError if the CustomResourceDefinitions lack something; nil skips the check.
 	CheckCRDs func(context.Context) error
-	// CheckServer fails with *ForeignServerError where something else answers than a Kubernetes API server; nil is not asked.
+	// CheckServer fails with *ForeignServerError if the server is not a Kubernetes API server; nil skips the check.
 	CheckServer func(context.Context) error
 }
 
-// ForeignServerError says that something else than a Kubernetes API server answers at the address of one.
+// ForeignServerError says that the server at the configured address is not a Kubernetes API server.
 type ForeignServerError struct{ Host string }
 
 // Error names the address and the next step.
 func (e *ForeignServerError) Error() string {
-	return fmt.Sprintf("what answers at %s is no Kubernetes API server; %s", e.Host, correctKubeconfig)
+	return fmt.Sprintf("the server at %s is not a Kubernetes API server; %s", e.Host, correctKubeconfig)
 }
 
 const (
-	correctKubeconfig = "see that the kubeconfig (-kubeconfig FILE or KUBECONFIG) names the right server"
-	reachServer       = correctKubeconfig + ", and that it is reached from here (VPN, proxy, firewall)"
+	correctKubeconfig = "check that the kubeconfig (-kubeconfig FILE or KUBECONFIG) names the right server"
+	reachServer       = correctKubeconfig + ", and that the server can be reached from here (VPN, proxy, firewall)"
 )
 
-// find returns how to reach the cluster of a kubeconfig file, or without one that of the environment. The client has no
-// limit of its own: what the doctor asks at a time is bounded.
+// find returns the client configuration from a kubeconfig file, or from the environment if there is none. It has no rate limit,
+// because the doctor bounds its concurrent requests.
 func find(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := ctrl.GetConfig()
@@ -64,7 +64,7 @@ func find(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// connect asks the API server nothing yet.
+// connect prepares the clients. It sends no request to the API server yet.
 func connect(kubeconfig string) (Cluster, error) {
 	config, err := find(kubeconfig)
 	if err != nil {
@@ -84,25 +84,25 @@ func connect(kubeconfig string) (Cluster, error) {
 	}
 	requests, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return Cluster{}, fmt.Errorf("make a client for discovery: %w", err)
+		return Cluster{}, fmt.Errorf("create a discovery client: %w", err)
 	}
 	host := address.Redacted()
 	check := func(ctx context.Context) error { return checkServer(ctx, requests.RESTClient(), host) }
 	return Cluster{Reader: connection, Host: host, Reviews: connection, CheckCRDs: crds.Check, CheckServer: check}, nil
 }
 
-// checkServer asks for the version, which every Kubernetes API server tells, also those who may see nothing else. It fails with
-// *ForeignServerError, or with what kept it from an answer.
+// checkServer requests the version, which every Kubernetes API server returns, even to users who may read nothing else. It fails
+// with *ForeignServerError, or with the reason why there was no answer.
 func checkServer(ctx context.Context, requests rest.Interface, host string) error {
 	answer, err := requests.Get().AbsPath("/version").Do(ctx).Raw()
-	told := version.Info{}
-	if err == nil && (json.Unmarshal(answer, &told) != nil || told.GitVersion == "") || apierrors.IsNotFound(err) {
+	info := version.Info{}
+	if err == nil && (json.Unmarshal(answer, &info) != nil || info.GitVersion == "") || apierrors.IsNotFound(err) {
 		return &ForeignServerError{Host: host}
 	}
 	return err
 }
 
-// foreign returns *ForeignServerError where something else answers than an API server. What is not known is taken for one.
+// foreign returns *ForeignServerError if the server is certainly not a Kubernetes API server.
 func (c Cluster) foreign(ctx context.Context) error {
 	if c.CheckServer == nil {
 		return nil
@@ -113,21 +113,21 @@ func (c Cluster) foreign(ctx context.Context) error {
 	return nil
 }
 
-// unlisted explains why the scale sets of a namespace ("" is all) could not be listed, with the step that fits the cause.
+// unlisted explains why the scale sets of a namespace ("" means all) could not be listed, with the next step for that cause.
 func (c Cluster) unlisted(err error, namespace string) error {
 	var answered apierrors.APIStatus
 	step := reachServer
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the API server at %s has not answered in time: %w; %s", c.Host, err, reachServer)
+		return fmt.Errorf("the API server at %s did not answer in time: %w; %s", c.Host, err, reachServer)
 	case apierrors.IsUnauthorized(err):
-		step = "log in again: the API server does not take the credentials of the kubeconfig"
+		step = "log in again: the API server does not accept the kubeconfig's credentials"
 	case apierrors.IsForbidden(err) && namespace == "":
-		step = "use -n NAMESPACE for one whose scale sets you may read"
+		step = "use -n NAMESPACE with a namespace whose scale sets you may list"
 	case apierrors.IsForbidden(err):
-		step = fmt.Sprintf("ask for the right to list autoscalingrunnersets.%s in namespace %s", v1alpha1.GroupVersion.Group, namespace)
+		step = fmt.Sprintf("ask for permission to list autoscalingrunnersets.%s in namespace %s", v1alpha1.GroupVersion.Group, namespace)
 	case errors.As(err, &answered):
-		step = "ask again later; where it stays, see how the API server is: kubectl get --raw /readyz?verbose"
+		step = "try again later; if the error persists, check the API server: kubectl get --raw /readyz?verbose"
 	}
 	return fmt.Errorf("list scale sets at %s: %w; %s", c.Host, err, step)
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// kubeconfigOf writes a kubeconfig of the server at an address.
+// kubeconfigOf writes a kubeconfig for the server at an address.
 func kubeconfigOf(t *testing.T, address string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -26,7 +26,7 @@ clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {token: t}
 	return file
 }
 
-// consult is the doctor's exit code and words about the server at an address.
+// consult runs the doctor on the server at an address.
 func consult(ctx context.Context, t *testing.T, address string, arguments ...string) (code int, said string) {
 	t.Helper()
 	output := &bytes.Buffer{}
@@ -34,7 +34,7 @@ func consult(ctx context.Context, t *testing.T, address string, arguments ...str
 	return code, output.String()
 }
 
-// silent is a server that takes connections and answers nothing; asked is told of each request.
+// silent is a server that accepts connections and never answers; it calls asked for each request.
 func silent(t *testing.T, asked func()) *httptest.Server {
 	t.Helper()
 	over := make(chan struct{})
@@ -52,7 +52,7 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	code, said := consult(ctx, t, server.URL)
-	if code != ExitUnable || !strings.Contains(said, server.URL) || !strings.Contains(said, "has not answered in time") || !strings.Contains(said, "VPN") {
+	if code != ExitUnable || !strings.Contains(said, server.URL) || !strings.Contains(said, "did not answer in time") || !strings.Contains(said, "VPN") {
 		t.Errorf("exit code %d, says %s", code, said)
 	}
 }
@@ -65,7 +65,7 @@ func TestTheWaitForASilentServerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// answers are what a server answers to all requests but those for its version.
+// answers are a server's answers to all requests except those for its version.
 type answers struct {
 	status               int
 	kind, body, version  string
@@ -83,7 +83,8 @@ func (a answers) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-// Each way not to list scale sets has the step that fits it; what is no API server is told from one without our kinds.
+// Each failure to list scale sets is reported with its own next step. A server that is not an API server is distinguished from an
+// API server without our kinds.
 func TestWhatAnswersInsteadOfScaleSets(t *testing.T) {
 	const (
 		html, plain, json = "text/html", "text/plain", "application/json"
@@ -93,10 +94,10 @@ func TestWhatAnswersInsteadOfScaleSets(t *testing.T) {
 	for name, test := range map[string]answers{
 		"no such kind":         {404, plain, "404 page not found", kubernetes, "", "PROBLEM NotInstalled", ExitProblems},
 		"no scale sets":        {200, json, "{}", kubernetes, "", "PROBLEM NoScaleSet", ExitProblems},
-		"nothing of use":       {200, json, "{}", "", "", "is no Kubernetes API server", ExitUnable},
-		"etcd":                 {404, plain, "404 page not found", etcd, "", "is no Kubernetes API server", ExitUnable},
-		"a page that is none":  {404, html, page, "", "", "is no Kubernetes API server", ExitUnable},
-		"a page":               {200, html, page, "", "", "is no Kubernetes API server", ExitUnable},
+		"nothing of use":       {200, json, "{}", "", "", "is not a Kubernetes API server", ExitUnable},
+		"etcd":                 {404, plain, "404 page not found", etcd, "", "is not a Kubernetes API server", ExitUnable},
+		"a page that is none":  {404, html, page, "", "", "is not a Kubernetes API server", ExitUnable},
+		"a page":               {200, html, page, "", "", "is not a Kubernetes API server", ExitUnable},
 		"refused credentials":  {401, json, fmt.Sprintf(status, 401, "Unauthorized"), "", "", "log in again", ExitUnable},
 		"no right":             {403, json, fmt.Sprintf(status, 403, "Forbidden"), "", "", "use -n NAMESPACE", ExitUnable},
 		"no right in this one": {403, json, fmt.Sprintf(status, 403, "Forbidden"), "", "team", "in namespace team", ExitUnable},
@@ -127,13 +128,13 @@ func TestARefusedConnectionIsNoMatterOfRights(t *testing.T) {
 	}
 }
 
-// What is wrong with a command line is said once, without the usage, which is for those who ask.
+// An error in the command line is reported once. The usage is printed only on request.
 func TestAWrongFlagIsToldOnce(t *testing.T) {
 	for _, command := range Commands {
-		trouble := &bytes.Buffer{}
-		Main(t.Context(), []string{command, "--all"}, io.Discard, trouble)
-		if want := "flag provided but not defined: -all; manager " + command + " --help lists the flags\n"; trouble.String() != want {
-			t.Errorf("says %q, want %q", trouble, want)
+		stderr := &bytes.Buffer{}
+		Main(t.Context(), []string{command, "--all"}, io.Discard, stderr)
+		if want := "flag provided but not defined: -all; manager " + command + " --help lists the flags\n"; stderr.String() != want {
+			t.Errorf("says %q, want %q", stderr, want)
 		}
 		usage := &bytes.Buffer{}
 		if code := Main(t.Context(), []string{command, "--help"}, io.Discard, usage); code != ExitFine || !strings.Contains(usage.String(), "Exit codes: 0 nothing") {

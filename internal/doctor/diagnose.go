@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// Diagnose returns what may keep jobs from running: problems before warnings before the rest, and among those of one
-// severity first what comes first on a job's way, because that hides what comes after it.
+// Diagnose returns what may keep jobs from running: problems first, then warnings, then the rest. Findings of the same severity
+// follow the path of a job, because an earlier failure hides later ones.
 func Diagnose(s *Snapshot) []Finding {
 	findings := installation(s)
 	for i := range s.Sets {
@@ -33,22 +33,22 @@ func Diagnose(s *Snapshot) []Finding {
 	return unique(findings)
 }
 
-// unique drops what has the reason of an earlier finding about the same object: one cause shows in many places. A check
-// that finds several causes of one reason therefore tells them in one finding.
+// unique drops findings with the object and reason of an earlier one, because one cause shows in many places. A check that finds
+// several causes with the same reason therefore reports them in one finding.
 func unique(findings []Finding) []Finding {
 	type cause struct{ object, reason string }
-	told := map[cause]bool{}
+	seen := map[cause]bool{}
 	return slices.DeleteFunc(findings, func(f Finding) bool {
 		c := cause{f.Object, f.Reason}
-		again := told[c]
-		told[c] = true
+		again := seen[c]
+		seen[c] = true
 		return again
 	})
 }
 
 func weight(s Severity) int { return slices.Index([]Severity{Problem, Warning, Info}, s) }
 
-// finding is one about a set.
+// finding returns a finding about the set.
 func (s *Set) finding(severity Severity, reason, message, fix string) Finding {
 	return Finding{Severity: severity, Object: "AutoscalingRunnerSet " + s.Namespace + "/" + s.Name, Reason: reason, Message: message, Fix: fix}
 }
@@ -61,7 +61,7 @@ func (s *Set) condition(about string, status metav1.ConditionStatus) *metav1.Con
 	return nil
 }
 
-// fromCondition is the finding that a condition stands for, none where it is nil.
+// fromCondition returns a condition as a finding, or none if it is nil.
 func (s *Set) fromCondition(severity Severity, c *metav1.Condition) []Finding {
 	if c == nil {
 		return nil
@@ -73,7 +73,7 @@ func (s *Set) fromCondition(severity Severity, c *metav1.Condition) []Finding {
 	return []Finding{s.finding(severity, c.Reason, message, fixOf(c.Type, c.Reason))}
 }
 
-// installation looks at what all scale sets stand on.
+// installation checks what all scale sets depend on.
 func installation(s *Snapshot) []Finding {
 	var findings []Finding
 	switch {
@@ -85,12 +85,12 @@ func installation(s *Snapshot) []Finding {
 	}
 	if s.OutdatedCRDs != nil {
 		findings = append(findings, Finding{Severity: Problem, Reason: "OutdatedCRDs", Message: s.OutdatedCRDs.Error(),
-			Fix: "helm upgrade the controller's chart with crds.install=true; the manager starts within 30 s after it"})
+			Fix: "helm upgrade the controller's chart with crds.install=true; the manager starts within 30 s of that"})
 	}
 	_, unseen := s.Unread["Deployments"]
 	if len(s.Managers) == 0 && !unseen {
-		findings = append(findings, Finding{Severity: Warning, Reason: "NoManager", Message: "no Deployment of the chart gha-runner-scale-set-controller is there",
-			Fix: "install it, unless the manager runs by other means"})
+		findings = append(findings, Finding{Severity: Warning, Reason: "NoManager", Message: "there is no Deployment of the chart gha-runner-scale-set-controller",
+			Fix: "install the chart, unless the manager runs in another way"})
 	}
 	for i := range s.Managers {
 		manager := &s.Managers[i]
@@ -101,7 +101,8 @@ func installation(s *Snapshot) []Finding {
 	return append(append(findings, unreadable(s)...), unread(s)...)
 }
 
-// unreadable tells which objects the manager leaves as they are. A runner is one of many; of the other kinds a set has one.
+// unreadable reports objects that the manager leaves as they are because it can't decode them. A runner is only one of many, but
+// a set has just one object of each other kind.
 func unreadable(s *Snapshot) (findings []Finding) {
 	for _, object := range s.Unreadable {
 		severity := Problem
@@ -109,40 +110,41 @@ func unreadable(s *Snapshot) (findings []Finding) {
 			severity = Warning
 		}
 		findings = append(findings, Finding{Severity: severity, Object: object.Kind + " " + object.Namespace + "/" + object.Name, Reason: "Unreadable",
-			Message: "a field holds what the manager can't read, so the object is left as it is: " + object.Cause,
+			Message: "a field can't be decoded, so the manager leaves the object as it is: " + object.Cause,
 			Fix:     "correct the field with kubectl edit, or delete the object"})
 	}
 	return findings
 }
 
-// notRunning is about a manager without a pod that is ready; the conditions of scale sets are then those of the last one.
+// notRunning reports a manager without a ready pod. The status of scale sets is then the last one that it wrote.
 func notRunning(manager *appsv1.Deployment) Finding {
 	message, command := "no pod of the manager is ready", "kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"
 	if ptr.Deref(manager.Spec.Replicas, 1) == 0 {
 		message, command = "the manager is scaled to 0", "kubectl -n %s scale deployment %s --replicas=1"
 	}
 	return Finding{Severity: Problem, Object: "Deployment " + manager.Namespace + "/" + manager.Name, Reason: "ManagerNotRunning",
-		Message: message + ", so no runner is made or removed, and what scale sets say of themselves may be out of date",
+		Message: message + ", so no runners are created or removed, and the status of scale sets may be out of date",
 		Fix:     fmt.Sprintf(command, manager.Namespace, manager.Name)}
 }
 
-// unread tells what was not looked at, with the reason of one kind for all: it is the caller's rights.
+// unread reports the kinds that were not checked, with the error of one of them: the cause is the same for all, the caller's
+// permissions.
 func unread(s *Snapshot) []Finding {
 	kinds := slices.Sorted(maps.Keys(s.Unread))
 	if len(kinds) == 0 {
 		return nil
 	}
 	return []Finding{{Severity: Info, Reason: "NotRead",
-		Message: fmt.Sprintf("%s could not be read and were not looked at: %v", strings.Join(kinds, ", "), s.Unread[kinds[0]]),
-		Fix:     "run the doctor with more rights to have them looked at"}}
+		Message: fmt.Sprintf("%s could not be read and were not checked: %v", strings.Join(kinds, ", "), s.Unread[kinds[0]]),
+		Fix:     "run the doctor with more permissions to check them"}}
 }
 
-// namedSets is how many scale sets are named to somebody who asks for one that is not there.
+// namedSets is how many existing scale sets are listed if the requested one doesn't exist.
 const namedSets = 10
 
 func notFound(s *Snapshot) Finding {
 	found := Finding{Severity: Problem, Reason: "NoScaleSet", Message: "there is no scale set",
-		Fix: "install one with the chart gha-runner-scale-set; runs-on in the workflow is its release name, or runnerScaleSetName where that is set"}
+		Fix: "install one with the chart gha-runner-scale-set; runs-on in the workflow is its release name, or runnerScaleSetName if that is set"}
 	if s.Name != "" {
 		found.Message += fmt.Sprintf(" %q", s.Name)
 	}
@@ -150,7 +152,7 @@ func notFound(s *Snapshot) Finding {
 		found.Message += " in namespace " + s.Namespace
 	}
 	if len(s.Others) > 0 {
-		found.Message += "; there are " + strings.Join(s.Others[:min(namedSets, len(s.Others))], ", ")
+		found.Message += "; scale sets that exist: " + strings.Join(s.Others[:min(namedSets, len(s.Others))], ", ")
 		found.Fix = "correct the name or -n, or " + found.Fix
 	}
 	if more := len(s.Others) - namedSets; more > 0 {
@@ -159,24 +161,24 @@ func notFound(s *Snapshot) Finding {
 	return found
 }
 
-// checkSpec tells whether the manager has looked at the present spec, and can do what it says.
+// checkSpec reports an invalid spec, and one that the manager has not reconciled or does not fully support.
 func checkSpec(s *Set) []Finding {
 	var findings []Finding
 	if _, err := actions.ParseConfigURL(s.Spec.GitHubConfigUrl); err != nil {
 		findings = append(findings, s.finding(Problem, v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl"))
 	}
 	if s.DeletionTimestamp != nil {
-		findings = append(findings, s.finding(Problem, "Deleting", "the scale set is being deleted since "+s.DeletionTimestamp.String(),
-			"busy runners finish first; the condition Ready says what it waits for"))
+		findings = append(findings, s.finding(Problem, "Deleting", "the scale set has been in deletion since "+s.DeletionTimestamp.String(),
+			"busy runners finish first; the condition Ready says what the deletion waits for"))
 	}
 	if s.Status.ObservedGeneration < s.Generation {
-		findings = append(findings, s.finding(Problem, "NotReconciled", "the manager has not looked at the present spec",
-			"see that a manager runs and watches this namespace (flags.watchSingleNamespace)"))
+		findings = append(findings, s.finding(Problem, "NotReconciled", "the manager has not reconciled the current spec",
+			"check that a manager runs and watches this namespace (flags.watchSingleNamespace)"))
 	}
 	return append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionVersionSupported, metav1.ConditionFalse))...)
 }
 
-// checkCredentials tells why the credentials can't be used.
+// checkCredentials reports why the credentials can't be used.
 func checkCredentials(s *Set) []Finding {
 	if refused := s.fromCondition(Problem, s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse)); refused != nil {
 		return refused
@@ -188,7 +190,7 @@ func checkCredentials(s *Set) []Finding {
 	return []Finding{s.finding(Problem, reason, s.Credentials.Error(), fixOf(v1alpha1.ConditionCredentialsValid, reason))}
 }
 
-// checkRegistration looks at the scale set on GitHub, who is not asked without credentials.
+// checkRegistration reports problems with the scale set on GitHub. Without valid credentials GitHub is not asked, so they come first.
 func checkRegistration(s *Set) []Finding {
 	if s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse) != nil {
 		return nil
@@ -198,7 +200,7 @@ func checkRegistration(s *Set) []Finding {
 		s.fromCondition(Warning, s.condition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse)))
 }
 
-// checkListener looks at the listener, of which there is none before there is a scale set on GitHub.
+// checkListener reports problems with the listener, which doesn't exist before the scale set is registered on GitHub.
 func checkListener(s *Set) []Finding {
 	if s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue) == nil {
 		return nil
@@ -213,7 +215,7 @@ func checkListener(s *Set) []Finding {
 	return findings
 }
 
-// checkStopped tells why the manager makes no runners.
+// checkStopped reports why the manager creates no runners.
 func checkStopped(s *Set) []Finding {
 	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))
 	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
@@ -223,7 +225,7 @@ func checkStopped(s *Set) []Finding {
 	return findings
 }
 
-// checkLimits tells what allows no more runners.
+// checkLimits reports limits that allow no more runners.
 func checkLimits(s *Set) []Finding {
 	findings := append(s.fromCondition(Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)...)
 	most, runnerSet := s.Spec.MaxRunners, s.runnerSet()
@@ -238,7 +240,7 @@ func checkLimits(s *Set) []Finding {
 	return findings
 }
 
-// checkMissingRunners tells of runners that are asked for and don't exist, where nothing says why.
+// checkMissingRunners reports runners that are wanted but don't exist, if no condition says why.
 func checkMissingRunners(s *Set) []Finding {
 	status := &s.Status
 	missing := status.DesiredRunners - status.CurrentRunners
@@ -248,17 +250,17 @@ func checkMissingRunners(s *Set) []Finding {
 	}
 	if ended := endedWithoutJob(s); ended > 0 {
 		return []Finding{s.finding(Warning, v1alpha1.ReasonRunnerExitedWithoutJob,
-			fmt.Sprintf("%s with code 0, and no job of theirs is known; GitHub shows within two minutes whether they had one",
+			fmt.Sprintf("%s with code 0 and no known job; within two minutes GitHub shows whether there was one",
 				counted(ended, "runner has ended", "runners have ended")),
-			"ask again in two minutes; where it comes again, "+correctCommand)}
+			"run the doctor again in two minutes; if this is still reported, "+correctCommand)}
 	}
 	return []Finding{s.finding(Warning, "RunnersMissing",
 		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),
 			counted(status.AssignedJobs, "assigned job", "assigned jobs"), missing),
-		"ask again in a few seconds: runners of a burst are being made; where it stays, read the manager's log")}
+		"run the doctor again in a few seconds: the runners of a burst take a moment to create; if this is still reported, read the manager's log")}
 }
 
-// checkNoJobs tells of a set that lacks nothing and has no job.
+// checkNoJobs reports a set that is ready but has no job.
 func checkNoJobs(s *Set) []Finding {
 	runnerSet := s.runnerSet()
 	if s.condition(v1alpha1.ConditionReady, metav1.ConditionTrue) == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs > 0 {
@@ -270,8 +272,8 @@ func checkNoJobs(s *Set) []Finding {
 	}
 	labels := append([]string{name}, s.Spec.RunnerScaleSetLabels...)
 	return []Finding{s.finding(Info, "NoJobAssigned", "the scale set is ready and GitHub has assigned it no job",
-		fmt.Sprintf("if one waits: its runs-on must be among [%s]; runner group %q must admit its repository and workflow; "+
-			"it must not wait for an approval or a concurrency group; and it must belong to %s",
+		fmt.Sprintf("if a job waits: its runs-on must be among [%s]; runner group %q must allow its repository and workflow; "+
+			"it must not be waiting for an approval or a concurrency group; and it must belong to %s",
 			strings.Join(labels, ", "), group(s), s.Spec.GitHubConfigUrl))}
 }
 

@@ -99,8 +99,7 @@ func warned(ago time.Duration) func(*Snapshot) {
 	}
 }
 
-// Every way to break a scale set that users have reported leads to the finding that names it, first of all.
-// What to do about a runner's sidecar is not what to do about the listener.
+// The fix for a runner's sidecar is not the fix for the listener.
 func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
 	ofRunner, ofListener := fixOf(v1alpha1.ConditionRunnersPending, "CrashLoopBackOff"), fixOf(v1alpha1.ConditionListenerReady, "CrashLoopBackOff")
 	if !strings.Contains(ofRunner, "runner's pod") || !strings.Contains(ofListener, "listener's pod") {
@@ -108,6 +107,7 @@ func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
 	}
 }
 
+// Every way to break a scale set that users have reported leads to the finding that names it, as the first one.
 func TestDiagnose(t *testing.T) {
 	for name, test := range map[string]struct {
 		changes  []func(*Snapshot)
@@ -175,7 +175,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// One cause shows in several places: in two conditions and a runner, say.
+// One cause shows in several places, for example in two conditions and a runner.
 func TestACauseIsToldOnce(t *testing.T) {
 	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized"), condition(v1alpha1.ConditionScaleSetRegistered, no, "Unauthorized"),
 		condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet"), runner("", "Unauthorized")))
@@ -184,7 +184,7 @@ func TestACauseIsToldOnce(t *testing.T) {
 	}
 }
 
-// The manager's words are a moment old: a pod that was refused its image a second ago may be backing off by now.
+// Conditions lag behind: a pod that failed to pull its image a second ago may be backing off by now.
 func TestAConditionAddsNothingToThePodsOwnReason(t *testing.T) {
 	findings := Diagnose(healthy(pod("ErrImagePull"), condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")))
 	if len(findings) != 1 || findings[0].Reason != "ErrImagePull" {
@@ -192,7 +192,7 @@ func TestAConditionAddsNothingToThePodsOwnReason(t *testing.T) {
 	}
 }
 
-// Who lacks a Secret is not told to wait for GitHub.
+// If the Secret is missing, the doctor doesn't advise to wait for GitHub.
 func TestWithoutCredentialsGitHubIsNotWaitedFor(t *testing.T) {
 	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonCredentialsMissing),
 		condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, "Registering")))

@@ -1,11 +1,11 @@
-// Package doctor answers "why is my job queued?". It reads what the cluster shows of scale sets, writes nothing (an access
-// review is created and stored nowhere), asks GitHub nothing, and lists what it finds with the most likely cause first and
-// what to do about each:
+// Package doctor answers "why is my job queued?". It reads the state of scale sets from the cluster, changes nothing (access
+// reviews are not stored), sends nothing to GitHub, and lists what it finds: the most likely cause first, each with what to do
+// about it:
 //
 //	gather (API server) ─▶ Snapshot ─▶ Diagnose (pure) ─▶ []Finding ─▶ text or JSON
 //
-// It runs wherever a kubeconfig is, or in the manager's pod. What the caller may not read is left out and said to be.
-// Validate, beside it, checks values and manifests before they are applied.
+// It runs wherever there is a kubeconfig, or in the manager's pod. It skips what the caller may not read, and says so. Validate
+// checks values and manifests before they are applied.
 package doctor
 
 import (
@@ -18,11 +18,11 @@ import (
 // Severity says what a finding means for jobs.
 type Severity string
 
-// Severities, the worst first.
+// Severities, most severe first.
 const (
 	// Problem: jobs wait, or will, until somebody does something.
 	Problem Severity = "problem"
-	// Warning: some jobs wait, or something is not as it was meant.
+	// Warning: some jobs wait, or something is not as intended.
 	Warning Severity = "warning"
 	// Info: worth knowing when nothing else explains it.
 	Info Severity = "info"
@@ -31,15 +31,15 @@ const (
 // Finding is one possible reason.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Object is KIND NAMESPACE/NAME, or empty where it is about the cluster.
+	// Object is KIND NAMESPACE/NAME, or empty if the finding is about the cluster.
 	Object string `json:"object,omitempty"`
-	// Reason is one word that stays the same between versions; Message says what is the case and Fix what to do.
+	// Reason is one word that stays the same across versions. Message says what was found, and Fix what to do about it.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Fix     string `json:"fix,omitempty"`
 }
 
-// Options say what to look at and how to answer.
+// Options say what to check and how to report it.
 type Options struct {
 	// Namespace and Name select scale sets; empty means all.
 	Namespace, Name string
@@ -47,10 +47,10 @@ type Options struct {
 	Output string
 }
 
-// ErrProblems says that jobs can't run as things are. It is what Run fails with when it has found a Problem.
+// ErrProblems is returned by Run if it found a Problem: something keeps jobs from running.
 var ErrProblems = errors.New("problems were found")
 
-// Run gathers, diagnoses and writes the answer. It fails with ErrProblems, or with what kept it from looking.
+// Run gathers, diagnoses and writes the report. It fails with ErrProblems, or with the reason why the check could not run.
 func Run(ctx context.Context, cluster Cluster, options Options, output io.Writer) error {
 	snapshot, err := Gather(ctx, cluster, options.Namespace, options.Name)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The kinds that are checked. kubectl gives several objects as one List; the API server as a list of their kind.
+// The kinds that are checked. kubectl prints several objects as one List; the API server returns a list of their kind.
 const (
 	setKind    = "AutoscalingRunnerSet"
 	listSuffix = "List"
@@ -25,17 +25,16 @@ const (
 // ErrNothingChecked says that the input has neither values nor a scale set.
 var ErrNothingChecked = errors.New("nothing was checked")
 
-// validation is what came of checking a file of YAML documents.
+// validation is the result of checking a file of YAML documents.
 type validation struct {
 	findings []Finding
-	// checked counts scale sets and their values; passedOver are the kinds of the other objects, and the controller's values.
-	checked    int
-	passedOver []string
+	// checked counts scale sets and their values. skipped lists the kinds of the other objects, and the controller's values.
+	checked int
+	skipped []string
 }
 
-// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets by their kind, also those in a
-// List, documents without a kind as values of the chart gha-runner-scale-set; other kinds are passed over. It fails where
-// the file is no YAML.
+// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List, and
+// documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML.
 func Validate(content []byte) ([]Finding, error) {
 	v, err := validate(content)
 	if err != nil {
@@ -56,7 +55,7 @@ func validate(content []byte) (*validation, error) {
 			return nil, fmt.Errorf("read document %d: %w", number, err)
 		}
 		if err := v.document(document, fmt.Sprintf("document %d", number)); err != nil {
-			return nil, fmt.Errorf("document %d is no YAML: %w", number, err)
+			return nil, fmt.Errorf("document %d is not YAML: %w", number, err)
 		}
 	}
 }
@@ -71,7 +70,7 @@ func (v *validation) document(document []byte, place string) error {
 		return nil
 	}
 	if ofController(fields) {
-		v.passedOver = append(v.passedOver, "values of the chart gha-runner-scale-set-controller")
+		v.skipped = append(v.skipped, "values of the chart gha-runner-scale-set-controller")
 		return nil
 	}
 	v.checked++
@@ -79,7 +78,7 @@ func (v *validation) document(document []byte, place string) error {
 	return nil
 }
 
-// kindOf is empty for values.
+// kindOf returns the kind of an object, or "" for values.
 func kindOf(fields map[string]any) string {
 	if fields["kind"] == nil {
 		return ""
@@ -95,7 +94,7 @@ func (v *validation) object(document []byte, kind, place string) {
 	case listSuffix, setKind + listSuffix:
 		v.list(document, kind, place)
 	default:
-		v.passedOver = append(v.passedOver, kind)
+		v.skipped = append(v.skipped, kind)
 	}
 }
 
@@ -107,7 +106,7 @@ func (v *validation) list(document []byte, kind, place string) {
 		Items           []json.RawMessage `json:"items"`
 	}
 	if err := yaml.UnmarshalStrict(document, &list); err != nil {
-		v.invalid(place, err.Error(), "correct the list: it has apiVersion, kind, metadata and items")
+		v.invalid(place, err.Error(), "correct the list: it must consist of apiVersion, kind, metadata and items")
 		return
 	}
 	for i, item := range list.Items {
@@ -115,16 +114,16 @@ func (v *validation) list(document []byte, kind, place string) {
 	}
 }
 
-// item checks an object of a list. Where it has no kind, it is of the kind that the list's own kind names, if that names one.
+// item checks an object of a list. An item without a kind is of the kind that the list's own kind names, if that names one.
 func (v *validation) item(item []byte, listKind, place string) {
 	var fields map[string]any
 	if err := yaml.Unmarshal(item, &fields); err != nil {
-		v.invalid(place, err.Error(), "correct the item: it has to be an object")
+		v.invalid(place, err.Error(), "correct the item: it must be an object")
 		return
 	}
 	kind := cmp.Or(kindOf(fields), strings.TrimSuffix(listKind, listSuffix))
 	if kind == "" {
-		v.invalid(place, "the item has no kind", "give it apiVersion and kind")
+		v.invalid(place, "the item has no kind", "add apiVersion and kind")
 		return
 	}
 	v.object(item, kind, place)
@@ -134,8 +133,8 @@ func (v *validation) invalid(place, message, fix string) {
 	v.findings = append(v.findings, Finding{Severity: Problem, Object: place, Reason: "InvalidManifest", Message: message, Fix: fix})
 }
 
-// report writes what is wrong with a file. It fails with ErrProblems where something is, and with ErrNothingChecked where
-// nothing was looked at: a wrong file or an empty pipe must not pass for a good one.
+// report writes what is wrong with a file. It fails with ErrProblems if anything is, and with ErrNothingChecked if nothing was
+// checked: a wrong file or an empty pipe must not pass as valid.
 func (v *validation) report(output io.Writer, file string) error {
 	for _, finding := range v.findings {
 		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.Object, finding.Reason, finding.Message, finding.Fix)
@@ -144,18 +143,18 @@ func (v *validation) report(output io.Writer, file string) error {
 	case len(v.findings) > 0:
 		return ErrProblems
 	case v.checked == 0:
-		return fmt.Errorf("%w: %s has %s; give values of the chart gha-runner-scale-set, or %ss, also in a %s",
+		return fmt.Errorf("%w: %s has %s; pass values of the chart gha-runner-scale-set, or %ss, possibly in a %s",
 			ErrNothingChecked, file, v.others(), setKind, listSuffix)
 	}
 	_, err := fmt.Fprintf(output, "Nothing is wrong in %s.\n", file)
 	return err
 }
 
-// others is in words what the file has instead of values and scale sets.
+// others describes what the file has instead of values and scale sets.
 func (v *validation) others() string {
-	if len(v.passedOver) == 0 {
+	if len(v.skipped) == 0 {
 		return "no values and no object"
 	}
-	slices.Sort(v.passedOver)
-	return "only what is not checked: " + strings.Join(slices.Compact(v.passedOver), ", ")
+	slices.Sort(v.skipped)
+	return "only content that is not checked: " + strings.Join(slices.Compact(v.skipped), ", ")
 }

@@ -23,7 +23,7 @@ var (
 	withoutID = strings.NewReplacer("apiVersion: actions.github.com/v1alpha1, kind: AutoscalingRunnerSet,", "").Replace(wrongSet)
 )
 
-// What kubectl get gives of several objects is checked like each of them by itself, and a problem says of which it is.
+// A list of objects, as kubectl get prints it, is checked like each object by itself, and a problem names its object.
 func TestValidateLists(t *testing.T) {
 	const windows = "AutoscalingRunnerSet runners/windows: "
 	for name, test := range map[string]struct {
@@ -64,7 +64,7 @@ func TestValidateLists(t *testing.T) {
 	}
 }
 
-// Only what was looked at is called good. What holds nothing that is known is neither good nor wrong.
+// Only input that was checked is called valid. Input without anything to check is neither valid nor wrong.
 func TestValidateSaysWhatItChecked(t *testing.T) {
 	const nothing = "nothing was checked: FILE has "
 	for name, test := range map[string]struct {
@@ -77,14 +77,14 @@ func TestValidateSaysWhatItChecked(t *testing.T) {
 		"other kinds beside":   {"kind: Role\n---\n" + goodSet, ExitFine, "Nothing is wrong in FILE."},
 		"a wrong list":         {listStart + wrongSet, ExitProblems, "FILE: AutoscalingRunnerSet runners/windows: InvalidLimits: "},
 		"an item of no kind":   {listStart + "{}", ExitProblems, "FILE: document 1, item 1: InvalidManifest: "},
-		"other kinds alone":    {"kind: Secret\n---\nkind: Role\n---\nkind: Role\n", ExitUnable, nothing + "only what is not checked: Role, Secret; give values"},
-		"a list of others":     {listStart + "{kind: EphemeralRunnerSet}", ExitUnable, nothing + "only what is not checked: EphemeralRunnerSet; give values"},
-		"a list without sets":  {"apiVersion: v1\nkind: List\nitems: []\n", ExitUnable, nothing + "no values and no object; give values"},
-		"nothing at all":       {"", ExitUnable, nothing + "no values and no object; give values"},
-		"another chart's":      {"replicaCount: 2\nlabels: {}\n", ExitUnable, nothing + "only what is not checked: values of the chart gha-runner-scale-set-controller; give"},
+		"other kinds alone":    {"kind: Secret\n---\nkind: Role\n---\nkind: Role\n", ExitUnable, nothing + "only content that is not checked: Role, Secret; pass values"},
+		"a list of others":     {listStart + "{kind: EphemeralRunnerSet}", ExitUnable, nothing + "only content that is not checked: EphemeralRunnerSet; pass values"},
+		"a list without sets":  {"apiVersion: v1\nkind: List\nitems: []\n", ExitUnable, nothing + "no values and no object; pass values"},
+		"nothing at all":       {"", ExitUnable, nothing + "no values and no object; pass values"},
+		"another chart's":      {"replicaCount: 2\nlabels: {}\n", ExitUnable, nothing + "only content that is not checked: values of the chart gha-runner-scale-set-controller; pass"},
 		"a set's all the same": {"replicaCount: 2\ngithubConfigUrl: https://github.com/acme\n", ExitProblems, "FILE: document 1: UnknownValue: "},
-		"no YAML":              {"a: [", ExitUnable, "FILE: document 1 is no YAML: "},
-		"a comment":            {"# later\n", ExitUnable, nothing + "no values and no object; give values"},
+		"no YAML":              {"a: [", ExitUnable, "FILE: document 1 is not YAML: "},
+		"a comment":            {"# later\n", ExitUnable, nothing + "no values and no object; pass values"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "input.yaml")

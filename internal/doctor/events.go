@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// recently is how old a warning may be to be told.
+	// recently is how old a warning may be to be reported.
 	recently = 15 * time.Minute
-	// eventsAtMost warnings are read of a namespace; more would take longer than they tell.
+	// eventsAtMost is how many warnings are read per namespace. More would take longer without adding much.
 	eventsAtMost = 1000
-	// eventType is the field by which the API server leaves out the Events that are no warnings.
+	// eventType is the field by which the API server selects warnings.
 	eventType = "type"
 )
 
@@ -41,8 +41,8 @@ func (s *Set) concerned(events []corev1.Event) (found []corev1.Event) {
 	return found
 }
 
-// concerns reports whether an object is the set, or a runner of one of its EphemeralRunnerSets, or what bears such a runner's name.
-// The set's own name doesn't do: linux has not made what linux-large has.
+// concerns reports whether an object is the set, a runner of one of its EphemeralRunnerSets, or the pod of such a runner. The set's
+// own name is not enough: runners of linux-large are not those of linux.
 func (s *Set) concerns(object corev1.ObjectReference) bool {
 	switch object.Kind {
 	case "AutoscalingRunnerSet":
@@ -55,7 +55,7 @@ func (s *Set) concerns(object corev1.ObjectReference) bool {
 	return false
 }
 
-// lastSeen is when an Event came last, by whichever of its fields the one who wrote it has filled.
+// lastSeen returns when an Event last occurred. Reporters fill different fields.
 func lastSeen(event *corev1.Event) time.Time {
 	last := event.LastTimestamp.Time
 	if event.EventTime.After(last) {
@@ -67,7 +67,7 @@ func lastSeen(event *corev1.Event) time.Time {
 	return last
 }
 
-// checkEvents tells of warnings that nothing else has told of: what went wrong of late and may come again.
+// checkEvents reports recent warnings that no other finding covers: what went wrong lately and may happen again.
 func checkEvents(s *Set) []Finding {
 	reasons, latest := map[string]*tally{}, map[string]time.Time{}
 	for i := range s.Warnings {
@@ -87,12 +87,12 @@ func checkEvents(s *Set) []Finding {
 		t := reasons[reason]
 		findings = append(findings, s.finding(Info, reason, fmt.Sprintf("%s in the last %d minutes, the last %s ago on %s: %s",
 			counted(t.count, "warning", "warnings"), int(recently.Minutes()), s.Now.Sub(latest[reason]).Round(time.Second), t.example, t.message),
-			"nothing, unless it comes again; kubectl describe the object for its Events"))
+			"nothing, unless it happens again; run kubectl describe on the object to see its Events"))
 	}
 	return findings
 }
 
-// counted is a number with its noun.
+// counted returns a number with its noun.
 func counted(count int, one, more string) string {
 	if count == 1 {
 		return "1 " + one

@@ -24,58 +24,58 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// partOfController is what the controller's chart labels its Deployment with, whatever its name is.
+// partOfController is the label value that identifies the Deployment of the controller's chart, whatever its name.
 const partOfController = "gha-rs-controller"
 
-// Snapshot is what the cluster shows at one time.
+// Snapshot is the state of the cluster at one time.
 type Snapshot struct {
-	// Namespace and Name are what was asked for.
+	// Namespace and Name are those requested.
 	Namespace, Name string
-	// NotInstalled is set when the API server does not know our kinds.
+	// NotInstalled is set if the API server does not know our kinds.
 	NotInstalled bool
 	Managers     []appsv1.Deployment
 	Sets         []Set
-	// Others are names of scale sets that were not asked for, as NAMESPACE/NAME.
+	// Others are the scale sets that were not requested, as NAMESPACE/NAME.
 	Others []string
-	// OutdatedCRDs is what the CustomResourceDefinitions lack, nil where they are right or it could not be read.
+	// OutdatedCRDs says what the CustomResourceDefinitions lack. It is nil if they lack nothing or could not be read.
 	OutdatedCRDs error
-	// Unread are kinds that the caller may not read, and why.
+	// Unread are the kinds that could not be read, with the error.
 	Unread map[string]error
-	// Unreadable are objects of which something can't be decoded; of a set there is the rest.
+	// Unreadable are objects that can't be decoded as a whole. Sets has the rest of such a set.
 	Unreadable []*informer.UnreadableError
 }
 
-// Set is a scale set with what belongs to it.
+// Set is a scale set with everything that belongs to it.
 type Set struct {
 	v1alpha1.AutoscalingRunnerSet
 	RunnerSets []v1alpha1.EphemeralRunnerSet
 	Runners    []v1alpha1.EphemeralRunner
 	Pods       []corev1.Pod
 	Quotas     []corev1.ResourceQuota
-	// Listener is the set's, nil where there is none or it was not read.
+	// Listener is the set's listener, nil if there is none or it was not read.
 	Listener *v1alpha1.AutoscalingListener
 	// Denials are permissions that manager or listener lack.
 	Denials []Denial
 	// Warnings are Events of type Warning about the set and its runners; Now is when they were read.
 	Warnings []corev1.Event
 	Now      time.Time
-	// Credentials is why the Secret can't be used, nil where it can, or was not read.
+	// Credentials is why the Secret can't be used, nil if it can or was not read.
 	Credentials error
 }
 
-// atOnce is how many requests to the API server are under way at most. One takes some ten milliseconds from a laptop: fifty
-// scale sets are looked at in a second, and nobody else's requests wait for these.
+// atOnce is the maximum number of concurrent requests to the API server. A request takes some tens of milliseconds from a laptop:
+// fifty scale sets are checked in a second, without delaying the requests of others.
 const atOnce = 10
 
-// gathering is a snapshot that is being taken, by several goroutines.
+// gathering is a snapshot while several goroutines take it.
 type gathering struct {
 	*Snapshot
 	cluster Cluster
 	unread  sync.Mutex
 }
 
-// Gather reads a snapshot of the scale sets in a namespace ("" is all) with a name ("" is any). It fails only where
-// scale sets themselves can't be read for another reason than that they are not installed, or in time.
+// Gather reads a snapshot of the scale sets in a namespace ("" means all) with a name ("" means any). It fails only if the scale
+// sets themselves can't be read although their kind is installed, or if the time is up.
 func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snapshot, error) {
 	g := gathering{cluster: cluster, Snapshot: &Snapshot{Namespace: namespace, Name: name, Unread: map[string]error{}}}
 	deployments := &appsv1.DeploymentList{}
@@ -83,7 +83,7 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	g.Managers = deployments.Items
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
 	err := g.list(ctx, sets, client.InNamespace(namespace))
-	if len(sets.Items) == 0 { // so do others than API servers answer
+	if len(sets.Items) == 0 { // other servers may answer so, too
 		if foreign := cluster.foreign(ctx); foreign != nil {
 			return nil, foreign
 		}
@@ -99,13 +99,13 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	g.choose(sets.Items)
 	g.gatherElsewhere(ctx)
 	if err := g.gatherSets(ctx); err != nil {
-		return nil, fmt.Errorf("look at %d scale sets: %w; use -n NAMESPACE or a scale set's name to look at fewer", len(g.Sets), err)
+		return nil, fmt.Errorf("check %d scale sets: %w; use -n NAMESPACE or a scale set's name to check fewer", len(g.Sets), err)
 	}
 	return g.Snapshot, nil
 }
 
-// gatherElsewhere notes the scale sets of other namespaces where the one that was asked for has none that was asked for, if the
-// caller may see them.
+// gatherElsewhere notes the scale sets of all namespaces if the requested namespace has no requested one, and if the caller may
+// list them.
 func (g *gathering) gatherElsewhere(ctx context.Context) {
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
 	if len(g.Sets) > 0 || g.Namespace == "" || g.cluster.List(ctx, sets) != nil {
@@ -117,7 +117,7 @@ func (g *gathering) gatherElsewhere(ctx context.Context) {
 	}
 }
 
-// choose keeps the sets that were asked for, and the names of the others.
+// choose keeps the requested sets, and the names of the others.
 func (g *gathering) choose(sets []v1alpha1.AutoscalingRunnerSet) {
 	for i := range sets {
 		set := &sets[i]
@@ -129,7 +129,7 @@ func (g *gathering) choose(sets []v1alpha1.AutoscalingRunnerSet) {
 	}
 }
 
-// gatherSets reads what belongs to the sets: what is of a namespace once for all its sets.
+// gatherSets reads what belongs to the sets. Whatever the sets of a namespace share is read once.
 func (g *gathering) gatherSets(ctx context.Context) error {
 	if len(g.Sets) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (g *gathering) gatherCRDs(ctx context.Context) {
 	g.note("schemas", err)
 }
 
-// gatherNamespace reads what the sets of one namespace have there.
+// gatherNamespace reads what belongs to the sets of one namespace.
 func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets []*Set) {
 	runnerSets, runners := &v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{}
 	pods, quotas := &corev1.PodList{}, &corev1.ResourceQuotaList{}
@@ -217,7 +217,7 @@ func (g *gathering) listeners(ctx context.Context) {
 	}
 }
 
-// credentials returns what is wrong with the set's Secret. A vault is not asked: that would need credentials of ours.
+// credentials returns what is wrong with the set's Secret. It does not ask a vault: the doctor has no credentials for it.
 func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) error {
 	if set.Spec.VaultConfig != nil {
 		return nil
@@ -233,14 +233,14 @@ func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRu
 	return nil
 }
 
-// read lists what there is, and notes where it may not.
+// read lists objects, and notes the error if it fails.
 func (g *gathering) read(ctx context.Context, list client.ObjectList, what string, options ...client.ListOption) {
 	if err := g.list(ctx, list, options...); !apierrors.IsNotFound(err) { // a kind that is not installed
 		g.note(what, err)
 	}
 }
 
-// list lists what can be decoded, and notes the rest.
+// list lists objects, and notes those that can't be decoded.
 func (g *gathering) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	unreadable, err := informer.ListReadable(ctx, g.cluster, ourKinds(), list, options...)
 	g.unread.Lock()
@@ -249,14 +249,14 @@ func (g *gathering) list(ctx context.Context, list client.ObjectList, options ..
 	return err
 }
 
-// ourKinds are those whose objects may be other than Go wants them; the API server decodes its own into the same types.
+// ourKinds are the kinds whose objects Go may be unable to decode. The API server decodes its built-in kinds into the same Go types.
 var ourKinds = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme)) // no input makes it fail
 	return scheme
 })
 
-// note keeps why a kind was not read, where there was an error.
+// note records why a kind was not read, if there was an error.
 func (g *gathering) note(what string, err error) {
 	if err == nil {
 		return
@@ -273,7 +273,7 @@ func (g *gathering) wasUnread(what string) bool {
 	return g.Unread[what] != nil
 }
 
-// runnerSet returns the EphemeralRunnerSet in use, nil where there is none.
+// runnerSet returns the EphemeralRunnerSet in use, or nil if there is none.
 func (s *Set) runnerSet() *v1alpha1.EphemeralRunnerSet {
 	if len(s.RunnerSets) == 0 {
 		return nil

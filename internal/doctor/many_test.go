@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// counting is an API server whose requests take a while and are counted by what they are for.
+// counting is an API server whose requests take a while, and which counts them by their purpose.
 type counting struct {
 	client.Reader
 	reviewer
@@ -27,7 +27,7 @@ type counting struct {
 	now, most   int
 }
 
-// request is one that lasts as long as one from a laptop to a cluster.
+// request takes as long as a request from a laptop to a cluster.
 func (c *counting) request(count *int) {
 	c.mu.Lock()
 	*count++
@@ -55,7 +55,7 @@ func (c *counting) Create(ctx context.Context, object client.Object, options ...
 	return c.reviewer.Create(ctx, object, options...)
 }
 
-// crowd are so many scale sets with their listeners, spread over namespaces, and a manager.
+// crowd returns a number of scale sets with their listeners, spread over namespaces, and a manager.
 func crowd(sets, namespaces int) []client.Object {
 	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "harrier-system", Name: "harrier", Labels: map[string]string{v1alpha1.LabelPartOf: partOfController},
@@ -84,7 +84,7 @@ func crowd(sets, namespaces int) []client.Object {
 	return all
 }
 
-// Fifty scale sets are looked at in seconds, with a bounded number of requests at a time, wherever they are.
+// Fifty scale sets are checked in seconds, with a bounded number of concurrent requests, in whatever namespaces they are.
 func TestManySetsAreLookedAtTogether(t *testing.T) {
 	const sets, perNamespace = 50, 5 // lists: EphemeralRunnerSets, EphemeralRunners, Pods, ResourceQuotas, Events
 	for _, namespaces := range []int{1, 50} {
@@ -119,7 +119,7 @@ func TestManySetsAreLookedAtTogether(t *testing.T) {
 	}
 }
 
-// A time that is up is an answer, too: half a look is none.
+// If the time is up, the doctor says so instead of reporting half of what there is.
 func TestALookThatTakesTooLongIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &counting{Reader: cluster(t, allow, crowd(50, 50)...)}

@@ -21,7 +21,7 @@ type Report struct {
 type Manager struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Version is that of the chart, by its label.
+	// Version is the chart's version, from its label.
 	Version string `json:"version,omitempty"`
 	Ready   int32  `json:"readyPods"`
 }
@@ -45,7 +45,7 @@ type Summary struct {
 	Idle         int    `json:"idleRunners"`
 	Busy         int    `json:"busyRunners"`
 	Failed       int    `json:"failedRunners"`
-	// Max is nil where there is no limit.
+	// Max is nil if there is no limit.
 	Max      *int   `json:"maxRunners,omitempty"`
 	Listener string `json:"listener,omitempty"`
 }
@@ -82,7 +82,7 @@ func (r *Report) write(output io.Writer, format string) error {
 	return err
 }
 
-// text is the report for people: a line for each manager, a table of the scale sets, and the findings by number.
+// text returns the report for people: a line for each manager, a table of the scale sets, and the numbered findings.
 func (r *Report) text() string {
 	var text strings.Builder
 	for _, m := range r.Managers {
@@ -102,7 +102,7 @@ func (r *Report) text() string {
 	return text.String()
 }
 
-// most is the limit in words.
+// most returns the limit in words.
 func (s *Summary) most() string {
 	if s.Max == nil {
 		return "no limit"
@@ -110,20 +110,20 @@ func (s *Summary) most() string {
 	return fmt.Sprintf("at most %d", *s.Max)
 }
 
-// line is one set in words.
+// line describes one set in words.
 func (s *Summary) line() string {
 	return fmt.Sprintf("%s/%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed, listener %s\n",
 		s.Namespace, s.Name, counted(s.AssignedJobs, "job assigned", "jobs assigned"), counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
 		s.Pending, s.Idle, s.Busy, s.Failed, orUnknown(s.Listener))
 }
 
-// table has a line for each set, and nothing where there is none.
+// table returns a line for each set, or "" if there are no sets.
 func table(sets []Summary) string {
 	if len(sets) == 0 {
 		return ""
 	}
 	var text strings.Builder
-	lines := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0) // a strings.Builder takes everything
+	lines := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0) // writing to a strings.Builder never fails
 	fmt.Fprintln(lines, "\nSCALE SET\tJOBS\tRUNNERS WANTED\tLIMIT\tPENDING\tIDLE\tBUSY\tFAILED\tLISTENER")
 	for i := range sets {
 		s := &sets[i]
@@ -134,14 +134,14 @@ func table(sets []Summary) string {
 	return text.String()
 }
 
-// shared is a finding with other objects of which the same is to be told.
+// shared is a finding that also applies to other objects.
 type shared struct {
 	Finding
 	others []string
 }
 
-// together joins findings that would be read as one: those in the same words, and what is merely worth knowing for the same
-// reason. Fifty idle scale sets are one thing to read about, not fifty. The JSON has them one by one.
+// together joins findings that people would read as one: findings with the same text, and findings of severity Info with the same
+// reason. Fifty idle scale sets are one thing to read about, not fifty. The JSON lists them one by one.
 func together(findings []Finding) (joined []shared) {
 	first := map[Finding]int{}
 	for _, finding := range findings {
@@ -150,8 +150,8 @@ func together(findings []Finding) (joined []shared) {
 		if finding.Severity == Info {
 			alike.Message, alike.Fix = "", ""
 		}
-		at, told := first[alike]
-		if !told {
+		at, known := first[alike]
+		if !known {
 			first[alike] = len(joined)
 			joined = append(joined, shared{Finding: finding})
 			continue
@@ -161,10 +161,10 @@ func together(findings []Finding) (joined []shared) {
 	return joined
 }
 
-// namedOthers is how many other objects of a finding are named.
+// namedOthers is how many of a finding's other objects are named.
 const namedOthers = 10
 
-// String is the finding as text, from its severity on.
+// String returns the finding as text, starting with its severity.
 func (s shared) String() string {
 	text := strings.ToUpper(string(s.Severity)) + " " + s.Reason
 	if s.Object != "" {
@@ -177,7 +177,7 @@ func (s shared) String() string {
 	if len(s.others) == 0 {
 		return text
 	}
-	text += "   The same of " + strings.Join(s.others[:min(namedOthers, len(s.others))], ", ")
+	text += "   The same applies to " + strings.Join(s.others[:min(namedOthers, len(s.others))], ", ")
 	if more := len(s.others) - namedOthers; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

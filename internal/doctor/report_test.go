@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// idle are so many scale sets that wait for jobs, with what the doctor says of them.
+// idle returns the report of a number of scale sets that wait for jobs.
 func idle(count int) *Report {
 	r := &Report{Managers: []Manager{{"harrier-system", "harrier", "0.1.0", 1}}}
 	for i := range count {
@@ -23,7 +23,7 @@ func idle(count int) *Report {
 	return r
 }
 
-// One set is a sentence, several are a table; what is the same of many is said once.
+// One set is reported in a sentence, several in a table. A finding that many share is reported once.
 func TestTextStaysReadable(t *testing.T) {
 	one := idle(1).text()
 	if want := "runners/linux-00: 0 jobs assigned, 0 runners wanted (at most 10), 0 pending, 0 idle, 0 busy, 0 failed, listener Listening\n"; !strings.Contains(one, want) {
@@ -41,7 +41,7 @@ func TestTextStaysReadable(t *testing.T) {
 	for _, want := range []string{
 		"SCALE SET         JOBS  RUNNERS WANTED  LIMIT       PENDING  IDLE  BUSY  FAILED  LISTENER\n",
 		"runners/linux-49  0     0               at most 10  0        0     0     0       Listening\n",
-		"1. PROBLEM GitHubUnavailable (AutoscalingRunnerSet runners/linux-03)\n   it does not answer\n   To do: look at the proxy\n   The same of AutoscalingRunnerSet runners/linux-04\n",
+		"1. PROBLEM GitHubUnavailable (AutoscalingRunnerSet runners/linux-03)\n   it does not answer\n   To do: look at the proxy\n   The same applies to AutoscalingRunnerSet runners/linux-04\n",
 		"2. PROBLEM GitHubUnavailable (AutoscalingRunnerSet runners/linux-05)\n   it answers 503\n",
 		"3. INFO NoJobAssigned (AutoscalingRunnerSet runners/linux-00)\n", "runners/linux-10 and 39 more\n",
 	} {
@@ -50,11 +50,11 @@ func TestTextStaysReadable(t *testing.T) {
 		}
 	}
 	if lines := strings.Count(text, "\n"); lines > 75 {
-		t.Errorf("%d lines about fifty sets, want one for each and few besides", lines)
+		t.Errorf("%d lines about fifty sets, want one for each and few more", lines)
 	}
 }
 
-// The documentation's example has every field of the JSON, and none that is not there.
+// The documentation's example has every field of the JSON, and no others.
 func TestJSONIsAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {

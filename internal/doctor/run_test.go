@@ -21,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// cluster is an API server with the objects, whose lists fail as refuse says.
+// cluster is an API server with the objects. refuse decides which lists fail.
 func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...client.Object) Cluster {
 	t.Helper()
 	typeOf := func(object client.Object) []string { return []string{object.(*corev1.Event).Type} }
@@ -37,7 +37,7 @@ func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...clie
 
 func allow(client.ObjectList) error { return nil }
 
-// objects are a set that was healthy, but whose Secret has lost its token.
+// objects are those of a healthy set, except that its Secret has lost its token.
 func objects() []client.Object {
 	set := &healthy().Sets[0].AutoscalingRunnerSet
 	set.Spec.GitHubConfigSecret = "github"
@@ -71,7 +71,7 @@ func TestRunFindsAnEmptySecret(t *testing.T) {
 	}
 }
 
-// Events are told of the set's own runners and their pods, not of those of linux-large.
+// Events of the set's own runners and their pods are reported, those of linux-large are not.
 func TestWarningsAreTheSetsOwn(t *testing.T) {
 	about := func(kind, name, eventType string) client.Object {
 		return &corev1.Event{
@@ -88,23 +88,23 @@ func TestWarningsAreTheSetsOwn(t *testing.T) {
 	if err != nil || len(snapshot.Sets) != 1 {
 		t.Fatalf("%d sets, %v", len(snapshot.Sets), err)
 	}
-	var told []string
+	var got []string
 	for _, event := range snapshot.Sets[0].Warnings {
-		told = append(told, event.Name)
+		got = append(got, event.Name)
 	}
 	want := []string{"autoscalingrunnerset.linux.warning", "ephemeralrunner.linux-runner-abcde.warning", "pod.linux-runner-abcde-workflow.warning"}
-	if difference := cmp.Diff(want, told); difference != "" {
+	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("warnings (-want +got):\n%s", difference)
 	}
 }
 
-// Who mistypes a name or a namespace is told of the scale sets that there are, wherever that is.
+// After a mistyped name or namespace, the doctor lists the scale sets that exist, in whatever namespace they are.
 func TestRunNamesTheSetsThatThereAre(t *testing.T) {
 	for _, test := range []struct{ namespace, name, want string }{
-		{"", "ubuntu-latest", `there is no scale set "ubuntu-latest"; there are runners/linux`},
-		{"typo", "", "there is no scale set in namespace typo; there are runners/linux"},
-		{"typo", "linux", `there is no scale set "linux" in namespace typo; there are runners/linux`},
-		{"runners", "ubuntu-latest", `there is no scale set "ubuntu-latest" in namespace runners; there are runners/linux`},
+		{"", "ubuntu-latest", `there is no scale set "ubuntu-latest"; scale sets that exist: runners/linux`},
+		{"typo", "", "there is no scale set in namespace typo; scale sets that exist: runners/linux"},
+		{"typo", "linux", `there is no scale set "linux" in namespace typo; scale sets that exist: runners/linux`},
+		{"runners", "ubuntu-latest", `there is no scale set "ubuntu-latest" in namespace runners; scale sets that exist: runners/linux`},
 	} {
 		output := &bytes.Buffer{}
 		err := Run(t.Context(), cluster(t, allow, objects()...), Options{Namespace: test.namespace, Name: test.name, Output: "text"}, output)
@@ -121,7 +121,7 @@ func TestManySetsAreNotAllNamed(t *testing.T) {
 	}
 }
 
-// A caller with few rights gets what can be said with them.
+// A caller with few permissions gets what the doctor can find out with them.
 func TestRunWithFewRights(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", nil)
 	refuse := func(list client.ObjectList) error {
@@ -188,12 +188,12 @@ func TestCommandLines(t *testing.T) {
 		if !IsCommand(test.arguments) {
 			t.Errorf("%s: %q is no command", name, test.arguments)
 		}
-		trouble := &bytes.Buffer{}
-		if got := Main(t.Context(), test.arguments, &bytes.Buffer{}, trouble); got != test.want {
-			t.Errorf("%s: exit code %d, want %d: %s", name, got, test.want, trouble)
+		stderr := &bytes.Buffer{}
+		if got := Main(t.Context(), test.arguments, &bytes.Buffer{}, stderr); got != test.want {
+			t.Errorf("%s: exit code %d, want %d: %s", name, got, test.want, stderr)
 		}
 	}
 	if IsCommand([]string{"--metrics-addr=0"}) || IsCommand(nil) {
-		t.Error("the manager's own command line is taken for a command")
+		t.Error("the manager's own command line is treated as a command")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// tally counts what happened for one reason, with one example.
+// tally counts objects with the same reason, and keeps one as an example.
 type tally struct {
 	count            int
 	example, message string
@@ -28,48 +28,48 @@ func add(tallies map[string]*tally, reason, name, message string) {
 	tallies[reason].count++
 }
 
-// checkPendingRunners tells why runners, or their pods, that were made don't run.
+// checkPendingRunners reports why existing runners, or their pods, don't run.
 func checkPendingRunners(s *Set) []Finding {
-	reasons, told := map[string]*tally{}, map[string]bool{}
+	reasons, explained := map[string]*tally{}, map[string]bool{}
 	for i := range s.Pods {
 		if reason, message := pendingReason(&s.Pods[i]); reason != "" {
 			add(reasons, reason, s.Pods[i].Name, message)
-			told[s.Pods[i].Name] = true // a runner's pod has its name
+			explained[s.Pods[i].Name] = true // the pod has the runner's name
 		}
 	}
 	quota := s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue) != nil
 	for i := range s.Runners {
 		r := &s.Runners[i]
-		said := r.Status.Reason != "" && !r.Status.Done() && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
-		if said && !told[r.Name] && (!quota || r.Status.Reason != v1alpha1.ReasonQuotaExceeded) {
+		waits := r.Status.Reason != "" && !r.Status.Done() && r.Status.Phase != v1alpha1.EphemeralRunnerPhaseRunning
+		if waits && !explained[r.Name] && (!quota || r.Status.Reason != v1alpha1.ReasonQuotaExceeded) {
 			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
 		}
 	}
 	var findings []Finding
-	explained := false
+	problem := false
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
 		severity := Problem
 		if passing(reason) {
 			severity = Info
 		}
-		explained = explained || severity == Problem
+		problem = problem || severity == Problem
 		findings = append(findings, s.finding(severity, reason,
 			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner waits", "runners wait"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
 	}
-	if explained { // the condition is about one of these, perhaps under the name that it had a moment ago
+	if problem { // the condition is about one of these, perhaps with the reason that it had a moment ago
 		return findings
 	}
 	return append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
 }
 
-// passing reports whether a pod with this reason is on its way.
+// passing reports whether a pod with this reason is still starting normally.
 func passing(reason string) bool {
 	return slices.Contains([]string{"ContainerCreating", "PodInitializing", v1alpha1.ReasonPending}, reason)
 }
 
-// pendingReason is the scheduler's or the kubelet's word for why the pod's containers don't run; empty for one that runs
-// or is over.
+// pendingReason returns the scheduler's or the kubelet's reason why the pod's containers don't run, or "" if the pod runs or has
+// ended.
 func pendingReason(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" || pod.DeletionTimestamp != nil {
 		return "", ""
@@ -87,7 +87,7 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
 
-// checkFailedRunners tells what runners failed of that are kept as evidence.
+// checkFailedRunners reports why the failed runners that are kept as evidence failed.
 func checkFailedRunners(s *Set) []Finding {
 	reasons := map[string]*tally{}
 	for i := range s.Runners {
@@ -105,8 +105,8 @@ func checkFailedRunners(s *Set) []Finding {
 	return findings
 }
 
-// fullQuotas tells of ResourceQuotas that are used up, while the set's pods may want more. It is one finding, because a
-// quota that is raised for one resource alone keeps runners waiting for the next.
+// fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for all resources:
+// if a quota is raised for one of them only, runners wait for the next.
 func fullQuotas(s *Set) []Finding {
 	var full []string
 	for i := range s.Quotas {
@@ -120,12 +120,12 @@ func fullQuotas(s *Set) []Finding {
 	return []Finding{s.finding(Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
 }
 
-// usesClaims reports whether each runner has a volume that is claimed for it, as in mode kubernetes.
+// usesClaims reports whether each runner has a volume claim of its own, as in mode kubernetes.
 func usesClaims(s *Set) bool {
 	return slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
-// usedUp are the resources of a quota that have nothing left for a runner, with or without claims.
+// usedUp returns the resources of a quota that have nothing left for a runner, with or without volume claims.
 func usedUp(quota *corev1.ResourceQuota, claims bool) (full []string) {
 	for _, resource := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
 		hard, used := quota.Status.Hard[resource], quota.Status.Used[resource]
@@ -136,7 +136,7 @@ func usedUp(quota *corev1.ResourceQuota, claims bool) (full []string) {
 	return full
 }
 
-// runnerResources are those of a ResourceQuota that a runner's pod and its Secret count against.
+// runnerResources are the resources of a ResourceQuota that a runner, its pod and its Secret count against.
 var runnerResources = []corev1.ResourceName{
 	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets", "count/ephemeralrunners.actions.github.com",
 	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
@@ -144,20 +144,20 @@ var runnerResources = []corev1.ResourceName{
 	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
 }
 
-// ofRunners reports whether runners count against a resource of a quota: one of the above, or an extended one, whose name has a
-// domain and of which there are only requests.
+// ofRunners reports whether runners count against a resource of a quota: one of the above, or an extended resource, whose name
+// contains a domain and for which quotas limit requests only.
 func ofRunners(resource corev1.ResourceName) bool {
 	name, requests := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
 	return requests && strings.Contains(name, "/") || slices.Contains(runnerResources, resource)
 }
 
-// ofClaims reports whether claims of volumes count against a resource of a quota, of any class or of one.
+// ofClaims reports whether volume claims, of any storage class or of a certain one, count against a resource of a quota.
 func ofClaims(resource corev1.ResourceName) bool {
 	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
 		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")
 }
 
-// endedWithoutJob counts the runners that ended well and of which nobody has said that they had a job.
+// endedWithoutJob counts the runners that succeeded and for which no job is recorded.
 func endedWithoutJob(s *Set) int {
 	ended := 0
 	for i := range s.Runners {

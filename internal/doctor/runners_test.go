@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// usedUpQuota is a ResourceQuota of which 5 of 5 of the resources are used.
+// usedUpQuota is a ResourceQuota with 5 of 5 used of each resource.
 func usedUpQuota(name string, resources ...corev1.ResourceName) corev1.ResourceQuota {
 	list := corev1.ResourceList{}
 	for _, r := range resources {
@@ -17,7 +17,7 @@ func usedUpQuota(name string, resources ...corev1.ResourceName) corev1.ResourceQ
 	return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.ResourceQuotaStatus{Hard: list, Used: list}}
 }
 
-// Whoever raises a quota has to know of all that is used up, and of nothing that runners don't use.
+// To raise a quota, users must know all resources that are used up, but none that runners don't use.
 func TestAllOfAFullQuotaIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		quotas []corev1.ResourceQuota
@@ -58,16 +58,16 @@ func TestStorageCountsWhereRunnersClaimIt(t *testing.T) {
 }
 
 func TestResourcesOfRunners(t *testing.T) {
-	var told []corev1.ResourceName
+	var missed []corev1.ResourceName
 	for _, r := range []corev1.ResourceName{
 		"pods", "count/pods", "secrets", "count/secrets", "cpu", "requests.cpu", "limits.cpu", "memory", "requests.memory", "limits.memory",
 		"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "requests.nvidia.com/gpu",
 	} {
 		if findings := usedUp(new(usedUpQuota("team", r)), false); len(findings) != 1 {
-			told = append(told, r)
+			missed = append(missed, r)
 		}
 	}
-	if len(told) > 0 {
-		t.Errorf("not told of %v", told)
+	if len(missed) > 0 {
+		t.Errorf("not reported: %v", missed)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// spoiltSets is an API server that holds a scale set that Go can't decode.
+// spoiltSets is an API server with a scale set that Go can't decode.
 type spoiltSets struct{ client.Reader }
 
 func (s spoiltSets) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {

@@ -34,17 +34,17 @@ func validateSet(document []byte, place string) []Finding {
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	c := &checks{object: nameOf(document, place)}
 	if err := yaml.UnmarshalStrict(document, set); err != nil {
-		c.add("InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists them")
+		c.add("InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
 		return c.findings
 	}
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
 	c.template(&set.Spec.Template.Spec, false)
-	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", "name the container with the runner so")
+	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	return c.findings
 }
 
-// nameOf is the name of a scale set, of which anything but the name may be wrong; without a name it is the place.
+// nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.
 func nameOf(document []byte, place string) string {
 	object := &metav1.PartialObjectMetadata{}
 	if _ = yaml.Unmarshal(document, object); object.Name == "" {
@@ -53,7 +53,7 @@ func nameOf(document []byte, place string) string {
 	return setKind + " " + object.Namespace + "/" + object.Name
 }
 
-// spec checks what values and manifests have in common.
+// spec checks the fields that values and manifests have in common.
 func (c *checks) spec(url string, least, most *int) {
 	if _, err := actions.ParseConfigURL(url); err != nil {
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
@@ -64,14 +64,15 @@ func (c *checks) spec(url string, least, most *int) {
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
 }
 
-// template checks the runner's pod: its container, and the volumes that are claimed for it. In values the chart gives a runner without an image the usual one, and the command for it.
+// template checks the runner's container and volume claims. In values, a runner without an image is fine: the chart fills in the
+// default image and its command.
 func (c *checks) template(spec *corev1.PodSpec, inValues bool) {
 	for i := range spec.Containers {
 		container := &spec.Containers[i]
 		if completed := inValues && container.Image == ""; container.Name == v1alpha1.RunnerContainerName && !completed {
-			c.require(container.Image != "", "NoImage", "the container runner has no image", "use ghcr.io/actions/actions-runner or one made from it")
+			c.require(container.Image != "", "NoImage", "the container named runner has no image", "use ghcr.io/actions/actions-runner or an image based on it")
 			c.require(len(container.Command) > 0 || len(container.Args) > 0, "NoCommand",
-				"the container runner has no command, and the usual image starts nothing by itself", `add command: ["/home/runner/run.sh"]`)
+				"the container named runner has no command, and the usual image does not start the runner by itself", `add command: ["/home/runner/run.sh"]`)
 		}
 	}
 	for i := range spec.Volumes {
@@ -85,7 +86,7 @@ func (c *checks) template(spec *corev1.PodSpec, inValues bool) {
 	}
 }
 
-// claim checks the spec of a volume that is claimed for each runner, without which the API server refuses the pod.
+// claim checks the spec of a runner's volume claim. If it is incomplete, the API server rejects the pod.
 func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec, instead string) {
 	var missing []string
 	if len(claim.AccessModes) == 0 {
@@ -94,5 +95,5 @@ func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec, in
 	if _, sized := claim.Resources.Requests[corev1.ResourceStorage]; !sized {
 		missing = append(missing, "resources.requests.storage")
 	}
-	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "give the spec of the volume claim"+instead)
+	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "complete the spec of the volume claim"+instead)
 }

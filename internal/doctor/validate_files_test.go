@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Files as users write them: those of testdata/good pass, and each of testdata/bad is refused for the reason that its
-// first line names.
+// Files as users write them: those in testdata/good pass, and each in testdata/bad is refused for the reason that its first line
+// names.
 func TestValidateFiles(t *testing.T) {
 	bad := files(t, "testdata/bad/*.yaml")
 	if len(bad) < 10 {
@@ -51,7 +51,7 @@ func files(t *testing.T, pattern string) []string {
 	return found
 }
 
-// schemaKeys are the first level of a chart's values.
+// schemaKeys returns the top-level keys of a chart's values.
 func schemaKeys(t *testing.T, chart string) []string {
 	t.Helper()
 	content, err := os.ReadFile("../../charts/" + chart + "/values.schema.json")
@@ -67,7 +67,7 @@ func schemaKeys(t *testing.T, chart string) []string {
 	return slices.Sorted(maps.Keys(schema.Properties))
 }
 
-// The values that are known are those of the chart.
+// knownValues are exactly the values of the chart.
 func TestKnownValuesAreTheCharts(t *testing.T) {
 	ofSets, ofController := schemaKeys(t, "gha-runner-scale-set"), schemaKeys(t, "gha-runner-scale-set-controller")
 	if difference := cmp.Diff(ofSets, knownValues); difference != "" {

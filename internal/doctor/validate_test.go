@@ -30,7 +30,7 @@ func TestValidateManifests(t *testing.T) {
 	}
 }
 
-// A volume that is claimed for each runner needs more than its name, wherever it is written.
+// A runner's volume claim needs more than a name, wherever it is written.
 func TestValidateVolumesOfManifests(t *testing.T) {
 	set := strings.Replace(goodSet, "containers:", "volumes: [{name: work, ephemeral: {volumeClaimTemplate: {}}}], containers:", 1)
 	findings, err := Validate([]byte(set))
@@ -97,6 +97,6 @@ func TestValidateValues(t *testing.T) {
 		}
 	}
 	if _, err := Validate([]byte("a: [")); err == nil {
-		t.Error("what is no YAML is taken for good")
+		t.Error("input that is not YAML passes as valid")
 	}
 }

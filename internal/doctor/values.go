@@ -19,8 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// values are what is checked of the chart's values: what the chart, the API server or the manager would refuse, and is often
-// got wrong. Everything else in a values file is left to the chart's own schema and templates.
+// values are the chart's values that are checked: those that users often get wrong, so that the chart, the API server or the
+// manager refuses them. The rest of a values file is left to the chart's own schema and templates.
 type values struct {
 	GitHubConfigURL     string                  `json:"githubConfigUrl"`
 	GitHubConfigSecret  any                     `json:"githubConfigSecret"`
@@ -43,19 +43,19 @@ type values struct {
 	KeyVault struct {
 		Type  string         `json:"type"`
 		Azure map[string]any `json:"azureKeyVault"`
-		// SnakeAzure is the same in ARC's spelling, which the chart takes where the other is empty.
+		// SnakeAzure is the same in ARC's spelling, which the chart uses if the other is empty.
 		SnakeAzure map[string]any `json:"azure_key_vault"`
 		Proxy      proxyValues    `json:"proxy"`
 	} `json:"keyVault"`
 }
 
-// proxyValues are those of a proxy, but for noProxy, which is a list or a string.
+// proxyValues are the settings of a proxy, except noProxy, which may be a list or a string.
 type proxyValues struct {
 	HTTP  v1alpha1.ProxyServerConfig `json:"http"`
 	HTTPS v1alpha1.ProxyServerConfig `json:"https"`
 }
 
-// knownValues are the first level of the chart's values. A misspelt one would be a setting that is silently not made.
+// knownValues are the top-level keys of the chart's values. A misspelt key would silently have no effect.
 var knownValues = []string{
 	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret", "githubConfigUrl",
 	"githubServerTLS", "global", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
@@ -63,8 +63,8 @@ var knownValues = []string{
 	"scaleSetLabels", "template",
 }
 
-// setValues tell a scale set's values, which hardly do without one of them, from those of the controller's chart, of which
-// controllerValues are often set.
+// setValues and controllerValues distinguish the values of the two charts: a scale set's values have nearly always one of
+// setValues, the controller's often have one of controllerValues.
 var (
 	setValues        = []string{"githubConfigUrl", "githubConfigSecret", "template"}
 	controllerValues = []string{"crds", "flags", "image", "metrics", "monitoring", "replicaCount", "resources", "serviceAccount"}
@@ -76,10 +76,10 @@ func ofController(fields map[string]any) bool {
 	return !slices.ContainsFunc(setValues, given) && slices.ContainsFunc(controllerValues, given)
 }
 
-// ownPrefix begins values that the chart leaves to users, such as anchors.
+// ownPrefix is the prefix of keys that the chart leaves to users, for YAML anchors for example.
 const ownPrefix = "x-"
 
-// containerModes are the types that the chart knows; "none" and none at all are the same.
+// containerModes are the types that the chart knows; "" and "none" mean the same.
 var containerModes = []string{"", "none", "dind", kubernetesMode, "kubernetes-novolume"}
 
 const (
@@ -92,7 +92,7 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 	c := &checks{object: object}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
-			"correct its spelling; helm show values lists them")
+			"correct the spelling; helm show values lists all values")
 	}
 	v := values{}
 	if err := yaml.Unmarshal(document, &v); err != nil {
@@ -106,7 +106,7 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 	c.timeout("registrationTimeout", v.RegistrationTimeout)
 	for _, label := range v.ScaleSetLabels {
 		c.require(label != "" && len(label) < maxLabel, "InvalidLabel", fmt.Sprintf("scaleSetLabels has %q", label),
-			fmt.Sprintf("give labels 1 to %d characters", maxLabel-1))
+			fmt.Sprintf("use 1 to %d characters for a label", maxLabel-1))
 	}
 	c.proxy("proxy", v.Proxy)
 	c.proxy("keyVault.proxy", v.KeyVault.Proxy)
@@ -119,25 +119,25 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 	return c.findings
 }
 
-// number reads a value that the chart takes in quotes, too. It returns nil where there is none, or none that can be read.
+// number reads a number, which may be in quotes. It returns nil if there is none, or none that can be read.
 func (c *checks) number(name string, value *intstr.IntOrString) *int {
-	if value == nil || value.Type == intstr.String && value.StrVal == "" { // the chart takes an empty one for none
+	if value == nil || value.Type == intstr.String && value.StrVal == "" { // to the chart, an empty string is no value
 		return nil
 	}
 	number, err := strconv.Atoi(value.String())
 	if err != nil {
-		c.add("InvalidValues", fmt.Sprintf("%s is %q", name, value.StrVal), "give a number")
+		c.add("InvalidValues", fmt.Sprintf("%s is %q", name, value.StrVal), "use a number")
 		return nil
 	}
 	return &number
 }
 
-// maxLabel is the length in bytes from which GitHub refuses a label.
+// maxLabel is the length in bytes at which GitHub refuses a label.
 const maxLabel = 256
 
-// secret takes the name of a Secret, or the credentials themselves as keys and values.
+// secret checks the name of a Secret, or credentials that are given as keys and values.
 func (c *checks) secret(secret any) {
-	const fix = "name a Secret, or give github_token, or github_app_id, github_app_installation_id and github_app_private_key"
+	const fix = "name a Secret, or set github_token, or set github_app_id, github_app_installation_id and github_app_private_key"
 	switch given := secret.(type) {
 	case string:
 		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
@@ -145,7 +145,7 @@ func (c *checks) secret(secret any) {
 		has := func(key string) bool { return strings.TrimSpace(text(given[key])) != "" }
 		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
 		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
-		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a whole App", fix)
+		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a complete App", fix)
 		c.require(!has(credentials.KeyToken) || !part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
 	default:
 		c.add(v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is missing", fix)
@@ -155,12 +155,12 @@ func (c *checks) secret(secret any) {
 // maxName is the length in bytes that the chart allows, so that there is room for suffixes.
 const maxName = 45
 
-// name checks the scale set's name, of which the chart makes that of the object. None is the release's name.
+// name checks the scale set's name, from which the chart derives the object's name. Without one it uses the release's name.
 func (c *checks) name(value any) {
 	name := text(value)
 	valid := len(namerules.IsDNS1123Subdomain(strings.ReplaceAll(name, "_", "-"))) == 0
 	c.require(name == "" || valid && len(name) <= maxName, "InvalidName", fmt.Sprintf("runnerScaleSetName is %q", name),
-		fmt.Sprintf("use %d characters at most: small letters, digits, -, _ and dots, with a letter or a digit at both ends", maxName))
+		fmt.Sprintf("use at most %d characters: lowercase letters, digits, -, _ and dots, with a letter or a digit at both ends", maxName))
 }
 
 // duration and maxTimeout are the API's rules for the timeouts of a scale set.
@@ -172,10 +172,10 @@ func (c *checks) timeout(name string, value any) {
 	given := text(value)
 	wait, err := time.ParseDuration(given)
 	c.require(given == "" || duration.MatchString(given) && err == nil && wait <= maxTimeout, "InvalidValues", fmt.Sprintf("%s is %q", name, given),
-		"give a time with its unit (ms, s, m or h), such as 10m; a year, 8760h, at most")
+		"use a duration with a unit (ms, s, m or h), such as 10m; at most a year, 8760h")
 }
 
-// text is a value as the chart writes it; none is empty.
+// text returns a value as the chart renders it, or "" if there is none.
 func text(value any) string {
 	if value == nil {
 		return ""
@@ -189,11 +189,11 @@ func (c *checks) proxy(place string, proxy proxyValues) {
 }
 
 func (c *checks) proxyServer(place string, server v1alpha1.ProxyServerConfig) {
-	c.require(server.CredentialSecretRef == "" || server.Url != "", "InvalidProxy", place+" has credentialSecretRef and no url",
+	c.require(server.CredentialSecretRef == "" || server.Url != "", "InvalidProxy", place+" has credentialSecretRef but no url",
 		"add the url of the proxy, or remove the credentials")
 }
 
-// certificate checks that the certificate which is to be mounted is named.
+// certificate checks that the settings name a certificate, if they want one.
 func (c *checks) certificate(v *values) {
 	tls := &v.GitHubServerTLS
 	if tls.CertificateFrom == nil && tls.RunnerMountPath == "" {
@@ -201,10 +201,10 @@ func (c *checks) certificate(v *values) {
 	}
 	named := tls.CertificateFrom != nil && tls.CertificateFrom.ConfigMapKeyRef != nil &&
 		tls.CertificateFrom.ConfigMapKeyRef.Name != "" && tls.CertificateFrom.ConfigMapKeyRef.Key != ""
-	c.require(named, "InvalidCertificate", "githubServerTLS names no certificate", "give name and key in githubServerTLS.certificateFrom.configMapKeyRef")
+	c.require(named, "InvalidCertificate", "githubServerTLS names no certificate", "set name and key in githubServerTLS.certificateFrom.configMapKeyRef")
 }
 
-// azureSettings are the settings that a vault needs, also in the snake case of ARC's values.
+// azureSettings are the settings that a vault needs, with their names in the snake case of ARC's values.
 var azureSettings = map[string]string{"url": "url", "tenantId": "tenant_id", "clientId": "client_id", "certificatePath": "certificate_path"}
 
 func (c *checks) vault(v *values) {
@@ -233,6 +233,6 @@ func (c *checks) containerMode(v *values) {
 	own := v.Template != nil && slices.ContainsFunc(v.Template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Name == workVolume })
 	if mode.Type == kubernetesMode && !own {
 		c.claim("containerMode.kubernetesModeWorkVolumeClaim", &mode.WorkVolumeClaim,
-			" that runner and job pods share, or a volume named work in template.spec.volumes, or use the mode kubernetes-novolume")
+			" that runner and job pods share, define a volume named work in template.spec.volumes, or use the mode kubernetes-novolume")
 	}
 }
