@@ -1,40 +1,26 @@
 package autoscalingrunnerset
 
 import (
-	"net"
 	"strings"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// sameSpelling reports whether two addresses differ in case and in slashes at the end at most.
-func sameSpelling(a, b string) bool {
+// sameURL reports whether two addresses differ in case and trailing slashes at most. Another scheme, or "www.", is another
+// address: behind proxies it may lead to another server.
+func sameURL(a, b string) bool {
+	if a == b {
+		return true // as for most pairs; a pass compares as many as there are sets
+	}
 	return compare(a, b, func(left, right *actions.ConfigURL) bool { return strings.EqualFold(left.String(), right.String()) })
 }
 
-// sameURL reports whether two addresses are spellings of one. It ignores case, slashes at the end, "www.", the scheme and, but for
-// github.com, the scheme's own port: users change these to reach the same GitHub in another way.
-func sameURL(a, b string) bool {
-	if a == b {
-		return true // as for most pairs, of which a pass has as many as there are sets
-	}
+// sameServer reports whether credentials for one address may be sent to the other.
+func sameServer(a, b string) bool {
 	return compare(a, b, func(left, right *actions.ConfigURL) bool {
-		return left.Hosted == right.Hosted && strings.EqualFold(spelling(left), spelling(right))
+		return left.URL.Scheme == right.URL.Scheme && (left.Hosted && right.Hosted || strings.EqualFold(left.URL.Host, right.URL.Host))
 	})
-}
-
-// spelling returns the address without what sameURL ignores, but for case.
-func spelling(address *actions.ConfigURL) string {
-	u := *address.URL
-	host, port := strings.TrimPrefix(strings.ToLower(u.Hostname()), "www."), u.Port()
-	if port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
-		u.Host = host
-	} else {
-		u.Host = net.JoinHostPort(host, port)
-	}
-	u.Scheme = ""
-	return u.String()
 }
 
 // mayLeadToOnePlace reports whether addresses that are not the same may lead to one organization, repository or enterprise, as

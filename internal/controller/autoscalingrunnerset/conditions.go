@@ -196,7 +196,7 @@ func (p *pass) deleting() bool { return p.set.DeletionTimestamp != nil }
 // fails changes nothing about the registration, and the listener reports whether GitHub can be reached.
 func (p *pass) matchesDesired() bool {
 	r, d := p.registration, p.desired
-	return r != nil && sameSpelling(r.URL, d.URL) && strings.EqualFold(r.Name, d.Name) && (d.Group == "" || strings.EqualFold(r.Group, d.Group))
+	return r != nil && sameURL(r.URL, d.URL) && strings.EqualFold(r.Name, d.Name) && (d.Group == "" || strings.EqualFold(r.Group, d.Group))
 }
 
 // isFinal reports whether only a user can end the failure.

@@ -62,10 +62,13 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 	return state
 }
 
-// abandonDeregistration forgets the attempts and the deadline, so that the next deregistration has its own.
+// abandonDeregistration forgets the attempts and the deadline, so that the next deregistration has its own. A running call can't be
+// taken back: it is forgotten by the pass that its end brings.
 func (c *Controller) abandonDeregistration(p *pass) {
-	c.deregistrations.Forget(p.key)
-	p.memory.deregistrationStart = time.Time{}
+	if last, _ := c.deregistrations.Last(p.key); !last.Running() {
+		c.deregistrations.Forget(p.key)
+		p.memory.deregistrationStart = time.Time{}
+	}
 }
 
 // covers reports whether GitHub was asked to delete all of the registrations.
@@ -92,16 +95,16 @@ func deregistrationStateOf(
 
 // startDeregistration tries all registrations in one call, whose result has those that were deleted even if others hang.
 func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
-	listener, references := p.listenerKey(), make([][]credentials.Reference, 0, len(registrations))
+	listeners, references := make([]client.ObjectKey, 0, len(registrations)), make([][]credentials.Reference, 0, len(registrations))
 	for _, registration := range registrations {
-		references = append(references, c.referencesTo(p, registration))
+		listeners, references = append(listeners, p.listenerAt(registration.URL)), append(references, c.referencesTo(p, registration))
 	}
 	c.deregistrations.Go(p.group(), p.key, func(ctx context.Context) (deregistration, error) {
 		ctx = kube.WithScaleSetLogger(ctx, p.key)
 		result := deregistration{asked: registrations}
 		var errs []error
 		for i, registration := range registrations {
-			if err := c.deleteScaleSet(ctx, references[i], listener, registration.ID); err != nil {
+			if err := c.deleteScaleSet(ctx, references[i], listeners[i], registration.ID); err != nil {
 				errs = append(errs, err)
 			} else {
 				result.deleted = append(result.deleted, registration)
@@ -111,25 +114,28 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 	})
 }
 
+// errNoCredentials is returned for a registration on a server for which the set has no credentials any more.
+var errNoCredentials = errors.New("the credentials it was registered with are not known, and the present ones are for another server")
+
 // deleteScaleSet tries the references in turn. The error is the first one's, or a later one's where the first has no usable
 // credentials: those won't come back, while the later ones may only be refused for now.
 func (c *Controller) deleteScaleSet(ctx context.Context, references []credentials.Reference, listener client.ObjectKey, id int) error {
-	var failure error
-	for _, reference := range references {
+	failure := errNoCredentials
+	for i, reference := range references {
 		err := c.withAnyCredentials(ctx, reference, listener, func(github GitHub) error { return github.DeleteRunnerScaleSet(ctx, id) })
 		if err == nil {
 			return nil
 		}
-		if failure == nil || credentials.Unusable(failure) {
+		if i == 0 || credentials.Unusable(failure) {
 			failure = err
 		}
 	}
 	return failure
 }
 
-// listenerKey is empty where there is no listener.
-func (p *pass) listenerKey() client.ObjectKey {
-	if live := p.listener(); live != nil {
+// listenerAt returns the key of the listener whose credentials may be sent to an address, the empty one if there is none.
+func (p *pass) listenerAt(address string) client.ObjectKey {
+	if live := p.listener(); live != nil && sameServer(live.Spec.GitHubConfigUrl, address) {
 		return client.ObjectKeyFromObject(live)
 	}
 	return client.ObjectKey{}

@@ -187,6 +187,11 @@ func (a at) UpdateRunnerScaleSet(_ context.Context, id int, patch *actions.Runne
 		if !known {
 			return actions.ErrScaleSetNotFound
 		}
+		for _, other := range sets {
+			if patch.Name != "" && other.ID != id && other.RunnerGroupID == set.RunnerGroupID && strings.EqualFold(other.Name, patch.Name) {
+				return &actions.Error{Endpoint: actions.EndpointUpdateScaleSet, StatusCode: 409, TypeName: "RunnerScaleSetExistsException"}
+			}
+		}
 		if patch.Name != "" {
 			set.Name = patch.Name
 		}

@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -106,31 +107,33 @@ func (c *Controller) referenceAt(p *pass, address string) (credentials.Reference
 	if last, asked := c.syncs.Last(p.key); asked && last.Result.set != nil {
 		known = append(known, last.Result.reference)
 	}
-	for _, same := range []func(a, b string) bool{sameSpelling, sameURL} { // the spec's spelling may be one that leads nowhere
-		if i := slices.IndexFunc(known, func(r credentials.Reference) bool { return same(r.GitHubConfigURL, address) }); i >= 0 {
-			return known[i], true
-		}
+	if i := slices.IndexFunc(known, func(r credentials.Reference) bool { return sameURL(r.GitHubConfigURL, address) }); i >= 0 {
+		return known[i], true
 	}
 	return credentials.Reference{}, false
 }
 
-// referencesTo returns how a registration may be reached: as it was when it was made, then as the spec says now. The address is
-// spelt as it was: the status may have been edited to send credentials to http:// instead of https://.
+// referencesTo returns how a registration may be reached: as it was when it was made, then as the spec says now, unless that is
+// for another server. The address is spelt as it was: the status may have been edited to send credentials to http:// instead of
+// https://.
 func (c *Controller) referencesTo(p *pass, registration v1alpha1.ScaleSetRegistration) []credentials.Reference {
-	present := credentials.ForAutoscalingRunnerSet(p.set)
+	var references []credentials.Reference
 	then, known := formerReference(p.set, registration)
 	if !known {
 		then, known = c.referenceAt(p, registration.URL)
 	}
-	if !known {
-		then = present
-		then.GitHubConfigURL = registration.URL
+	if known {
+		references = append(references, then)
 	}
-	present.GitHubConfigURL = then.GitHubConfigURL
-	if equality.Semantic.DeepEqual(then, present) {
-		return []credentials.Reference{present}
+	present := credentials.ForAutoscalingRunnerSet(p.set)
+	if !sameServer(present.GitHubConfigURL, registration.URL) {
+		return references
 	}
-	return []credentials.Reference{then, present}
+	present.GitHubConfigURL = cmp.Or(then.GitHubConfigURL, registration.URL)
+	if !known || !equality.Semantic.DeepEqual(then, present) {
+		references = append(references, present)
+	}
+	return references
 }
 
 // leave lists the registration at another address as a former one, unless only the status has it.

@@ -3,6 +3,7 @@ package autoscalingrunnerset
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 // ownersSeenAfter is when a set looks again whether another has recorded the same scale set: the cache, a fraction of a second
@@ -23,49 +25,100 @@ const ownersSeenAfter = 2 * time.Second
 // the manager's start; one that can't, because its credentials are refused, must not keep this set busy.
 const ownerProvenAfter = 10 * time.Second
 
-// owners are AutoscalingRunnerSets by the ids of the scale sets that they hold.
-type owners map[int]types.NamespacedName
+// owner is another AutoscalingRunnerSet at the same address.
+type owner struct {
+	key types.NamespacedName
+	// registration is what it has recorded there, zero if nothing.
+	registration v1alpha1.ScaleSetRegistration
+	// wanted is the name that its spec asks for, empty if that was not looked at.
+	wanted string
+}
 
-func (o owners) hold(id int) bool {
-	_, held := o[id]
+type owners []owner
+
+// of returns which of them has recorded the scale set. An id that is recorded under another name is no proof: a GitHub that has
+// lost its state, or was restored, gives ids a second time.
+func (o owners) of(id int, name string) (types.NamespacedName, bool) {
+	i := slices.IndexFunc(o, func(other owner) bool {
+		return other.registration.ID == id && mayBeOneName(other.registration.Name, name)
+	})
+	if i < 0 {
+		return types.NamespacedName{}, false
+	}
+	return o[i].key, true
+}
+
+func (o owners) hold(id int, name string) bool {
+	_, held := o.of(id, name)
 	return held
 }
+
+// contest reports whether one of them has recorded the id under another name, so that one of the two names is outdated.
+func (o owners) contest(id int, name string) bool {
+	return slices.ContainsFunc(o, func(other owner) bool {
+		return other.registration.ID == id && !mayBeOneName(other.registration.Name, name)
+	})
+}
+
+// claim reports whether a scale set of that name is one of theirs, or will be.
+func (o owners) claim(name string) bool {
+	return slices.ContainsFunc(o, func(other owner) bool {
+		return strings.EqualFold(other.registration.Name, name) || strings.EqualFold(other.wanted, name)
+	})
+}
+
+// mayBeOneName reports whether two recorded names are equal. Not every version has recorded one.
+func mayBeOneName(a, b string) bool { return a == "" || b == "" || strings.EqualFold(a, b) }
 
 // giveWay finds out whether the scale set that this set has registered, or was given in the last answer, is another set's. A set
 // that has registered it at the same time as its owner gives it up with all that works for it, because GitHub grants a scale set a
 // single session. Its busy runners finish their jobs.
 func (c *Controller) giveWay(ctx context.Context, p *pass) error {
-	var ids []int
-	if p.registration != nil {
-		ids = append(ids, p.registration.ID)
-	}
 	last, _ := c.syncs.Last(p.key)
-	if last.Result.set != nil {
-		ids = append(ids, last.Result.set.ID)
-	}
+	ids := idsInQuestion(p, last)
 	if !p.hasValidURL() || len(ids) == 0 {
 		return nil
 	}
 	var err error
-	if p.owners, err = c.owners(ctx, p, ids...); err != nil || p.unconfirmed || !p.holdsHere() || last.Result.replaces(*p.registration) {
+	if p.owners, err = c.owners(ctx, p, ids...); err != nil || p.unconfirmed || !p.registeredHere() || last.Result.replaces(*p.registration) {
 		return err
 	}
-	owner, owned := p.owners[p.registration.ID]
+	owner, owned := p.owners.of(p.registration.ID, p.registration.Name)
 	switch {
 	case !owned:
 		return nil
-	case !c.isProvenOwner(p, owner, p.registration.ID):
+	case !c.isProvenOwner(p, owner):
 		p.requeue.After(ownerProvenAfter)
 		return nil
 	}
 	return c.giveUp(ctx, p)
 }
 
-// isProvenOwner reports whether GitHub has answered this process that the scale set is the owner's. A status alone proves nothing:
-// who may write it could have another set's listener and runners deleted.
-func (c *Controller) isProvenOwner(p *pass, owner types.NamespacedName, id int) bool {
+// idsInQuestion are those of the scale sets that are registered, were last answered, or were refused as another set's.
+func idsInQuestion(p *pass, last pool.Call[syncResult]) []int {
+	var ids []int
+	if p.registration != nil {
+		ids = append(ids, p.registration.ID)
+	}
+	if last.Result.set != nil {
+		ids = append(ids, last.Result.set.ID)
+	}
+	if inUse, refused := errors.AsType[*inUseError](last.Err); refused {
+		p.requeue.After(ownerProvenAfter) // nothing else brings a pass once the owner is gone
+		ids = append(ids, inUse.ID)
+	}
+	return ids
+}
+
+// isProvenOwner reports whether GitHub has answered this process that the registered scale set is the owner's. A status alone proves
+// nothing: who may write it could have another set's listener and runners deleted.
+func (c *Controller) isProvenOwner(p *pass, owner types.NamespacedName) bool {
 	last, _ := c.syncs.Last(owner)
-	return last.Result.set != nil && last.Result.set.ID == id && shared(*last.Result.registration(), p.desired.registration(id))
+	if last.Result.set == nil {
+		return false
+	}
+	answered := last.Result.registration()
+	return sameScaleSet(*answered, *p.registration) && mayBeOneName(answered.Name, p.registration.Name)
 }
 
 // giveUp deletes what works for the registered scale set, and forgets the registration.
@@ -87,31 +140,39 @@ func (c *Controller) giveUp(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// owners returns the other AutoscalingRunnerSets that hold scale sets at the desired address, by the scale set's id. Of two that
-// hold the same one, one alone is its owner; see precedes. Given ids, it looks for these only, which is cheap enough for each pass.
+// owners returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. Of two that hold the same one,
+// one alone is its owner; see precedes. Given ids, it returns only who holds these, which is cheap enough for each pass.
 func (c *Controller) owners(ctx context.Context, p *pass, ids ...int) (owners, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	if err := c.options.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
 	}
-	held := owners{}
+	var others owners
 	for i := range sets.Items {
-		other := &sets.Items[i]
-		theirs := registrationOf(other)
-		if other.UID == p.set.UID || theirs == nil || len(ids) > 0 && !slices.Contains(ids, theirs.ID) || !shared(*theirs, p.desired.registration(theirs.ID)) {
+		other := owner{key: client.ObjectKeyFromObject(&sets.Items[i])}
+		if sets.Items[i].UID == p.set.UID {
 			continue
 		}
-		if !p.holdsHere() || p.registration.ID != theirs.ID || p.loses(other) {
-			held[theirs.ID] = client.ObjectKeyFromObject(other)
+		if theirs := registrationOf(&sets.Items[i]); theirs != nil && sameURL(theirs.URL, p.desired.URL) && !p.keeps(*theirs, &sets.Items[i]) {
+			other.registration = *theirs
+		}
+		if wanted, err := desiredOf(&sets.Items[i]); len(ids) == 0 && err == nil && sameURL(wanted.URL, p.desired.URL) {
+			other.wanted = wanted.Name
+		}
+		if other.wanted != "" || slices.Contains(ids, other.registration.ID) || len(ids) == 0 && other.registration.ID != 0 {
+			others = append(others, other)
 		}
 	}
-	return held, nil
+	return others, nil
 }
 
-// loses reports whether a scale set that both hold is the other's. A registration that the status has is not lost to one that only
-// an annotation claims, which anybody may have copied.
-func (p *pass) loses(other *v1alpha1.AutoscalingRunnerSet) bool {
-	return precedes(other, p.set) && (p.unconfirmed || other.Status.Registration != nil)
+// keeps reports whether the scale set that another set has recorded is registered for this one as well, and is not lost to it. A
+// registration that the status has is not lost to one that only an annotation claims, which anybody may have copied.
+func (p *pass) keeps(theirs v1alpha1.ScaleSetRegistration, other *v1alpha1.AutoscalingRunnerSet) bool {
+	if !p.registeredHere() || p.registration.ID != theirs.ID || !mayBeOneName(p.registration.Name, theirs.Name) {
+		return false
+	}
+	return !precedes(other, p.set) || !p.unconfirmed && other.Status.Registration == nil
 }
 
 // precedes reports which of two sets keeps a scale set that both hold: the one that is not being deleted, or else the older one.
@@ -142,14 +203,8 @@ func (c *Controller) heldByNobodyElse(
 // holds reports whether a scale set is the other's to use or to delete. Where both are being deleted, or have it as a former one,
 // exactly one of them deletes it.
 func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
-	if held := registrationOf(other); held != nil && shared(*held, r) {
+	if held := registrationOf(other); held != nil && sameScaleSet(*held, r) {
 		return other.DeletionTimestamp == nil || set.DeletionTimestamp == nil || precedes(other, set)
 	}
-	return precedes(other, set) && slices.ContainsFunc(registrationsOf(formerOf(other)), func(former v1alpha1.ScaleSetRegistration) bool { return shared(former, r) })
-}
-
-// shared reports whether registrations of two AutoscalingRunnerSets are of one scale set. Ids begin at 1 everywhere. Where scheme
-// or host differ the names must be equal too: http:// and https:// of one host may be two servers, each behind its own proxy.
-func shared(a, b v1alpha1.ScaleSetRegistration) bool {
-	return sameScaleSet(a, b) && (sameSpelling(a.URL, b.URL) || strings.EqualFold(a.Name, b.Name))
+	return precedes(other, set) && isFormer(other, r)
 }

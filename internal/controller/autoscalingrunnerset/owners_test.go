@@ -239,9 +239,7 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.github.nextID = 1
-		twin := newTwin()
-		twin.Spec.GitHubConfigUrl, twin.Spec.RunnerScaleSetName = other, twin.Name
-		f.create(twin)
+		f.create(newTwin(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = other }))
 		f.settleBoth()
 		if first, second := f.set().Status.Registration, f.twin().Status.Registration; first == nil || second == nil || first.ID != second.ID {
 			t.Fatalf("registrations %+v and %+v, want one of the same id on each", first, second)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,6 +27,9 @@ const (
 	retryMaxDelay  = time.Minute
 	// recheckAfter is the pause between checks while the listener keeps reporting that the scale set is gone.
 	recheckAfter = 5 * time.Second
+	// contestedAfter is the pause between checks while another set has recorded the id under another name: one of the two is gone
+	// from GitHub, and its listener may be taking the other's jobs.
+	contestedAfter = 30 * time.Second
 )
 
 // syncResult is the result of a scaleSetSync.
@@ -39,6 +43,8 @@ type syncResult struct {
 	reference credentials.Reference
 	// posted is set when this or an earlier call may have created a scale set at the same address, even if no answer arrived.
 	posted bool
+	// unanswered are the scale sets that calls without an answer may have created there.
+	unanswered []scaleSetName
 	// set is GitHub's answer, nil where the call failed.
 	set *actions.RunnerScaleSet
 }
@@ -93,12 +99,22 @@ func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
 	if p.obstacle != nil {
 		return nil
 	}
+	if c.isDeletingHere(p) {
+		return nil // the end of that call brings a pass
+	}
 	last, known := c.syncs.Last(p.key)
 	if wait := due(p, last, known); wait > 0 {
 		p.requeue.After(wait)
 		return nil
 	}
 	return c.startSync(ctx, p, last)
+}
+
+// isDeletingHere reports whether GitHub is being asked to delete what the set had at the desired address, to which it has returned:
+// what a look finds there may be gone a moment later.
+func (c *Controller) isDeletingHere(p *pass) bool {
+	last, _ := c.deregistrations.Last(p.key)
+	return last.Running() && slices.ContainsFunc(formerOf(p.set), func(f formerRegistration) bool { return sameURL(f.URL, p.desired.URL) })
 }
 
 // readSync reads the state of the last call: its result, or that it is still running.
@@ -123,14 +139,24 @@ func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
 		return checkPeriod // its end brings a pass
 	case last.Result.requestHash != p.requestHash:
 		return 0
+	case p.isGivenUp(last.Err):
+		return 0
 	case last.Err != nil:
 		return retryAt(last).Sub(p.now)
-	case last.Result.set != nil && p.owners.hold(last.Result.set.ID):
-		return 0 // another set has recorded it meanwhile
+	case last.Result.set != nil && p.owners.hold(last.Result.set.ID, last.Result.set.Name):
+		return 0 // another set has recorded it in the meantime
+	case last.Result.set != nil && p.owners.contest(last.Result.set.ID, last.Result.set.Name):
+		return last.Finished.Add(contestedAfter).Sub(p.now)
 	case p.lostSince(last.Started):
 		return last.Finished.Add(recheckAfter).Sub(p.now)
 	}
 	return last.Finished.Add(jitteredCheckPeriod(p)).Sub(p.now)
+}
+
+// isGivenUp reports whether GitHub's scale set was another set's, which holds it no longer.
+func (p *pass) isGivenUp(err error) bool {
+	inUse, refused := errors.AsType[*inUseError](err)
+	return refused && !p.owners.hold(inUse.ID, "")
 }
 
 // retryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for.
@@ -171,9 +197,11 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 	reference := credentials.ForAutoscalingRunnerSet(p.set)
 	result := syncResult{
 		requestHash: p.requestHash, desiredHash: kube.Hash(p.desired), desired: p.desired, reference: reference,
-		posted: last.Result.posted && sameURL(last.Result.desired.URL, p.desired.URL),
 	}
-	work := scaleSetSync{desired: p.desired, owners: owners}
+	if sameURL(last.Result.desired.URL, p.desired.URL) {
+		result.posted, result.unanswered = last.Result.posted, last.Result.unanswered
+	}
+	work := scaleSetSync{desired: p.desired, owners: owners, unanswered: result.unanswered}
 	work.identify(p, last.Result)
 	if last.Result.desiredHash == result.desiredHash {
 		work.lastAnswer = last.Result.set
@@ -186,20 +214,32 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 		}
 		work.github = github
 		result.set, err = work.run(ctx)
-		_, inUse := errors.AsType[*inUseError](err)
-		result.posted = (result.posted || work.posted) && !inUse // what has the name is another set's
+		result.note(work, err)
 		return result, err
 	})
 	return nil
 }
 
+// note keeps what the call may have created.
+func (r *syncResult) note(work scaleSetSync, err error) {
+	_, inUse := errors.AsType[*inUseError](err)
+	r.posted = (r.posted || work.posted) && !inUse // what has the name is another set's
+	asked := scaleSetName{work.desired.Group, work.desired.Name}
+	switch {
+	case err == nil:
+		r.unanswered = nil
+	case work.posted && !inUse && !slices.Contains(r.unanswered, asked):
+		r.unanswered = append(slices.Clone(r.unanswered), asked)
+	}
+}
+
 // identify sets what is known of the scale set before GitHub is asked, from the last call and from the registration. What belongs
 // to another set is none of it: after a change of the name this set would rename it.
 func (s *scaleSetSync) identify(p *pass, last syncResult) {
-	registered := p.registration != nil && sameURL(p.registration.URL, s.desired.URL) && !s.owners.hold(p.registration.ID)
+	registered := p.registration != nil && sameURL(p.registration.URL, s.desired.URL) && !s.owners.hold(p.registration.ID, p.registration.Name)
 	asked := sameURL(last.desired.URL, s.desired.URL)
 	switch {
-	case asked && last.set != nil && !s.owners.hold(last.set.ID):
+	case asked && last.set != nil && !s.owners.hold(last.set.ID, last.set.Name):
 		s.id = last.set.ID // not recorded yet where the spec has changed before that
 	case registered:
 		s.id = p.registration.ID

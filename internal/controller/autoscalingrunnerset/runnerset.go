@@ -16,14 +16,9 @@ import (
 // listenerFields are the fields of an EphemeralRunnerSet that the listener writes.
 var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spec", "assignedJobs"}}
 
-// registeredHere reports whether GitHub has answered at the address in the spec, as it is spelt there, or did so to ARC. Until then runners and
+// registeredHere reports whether GitHub has answered at the address in the spec, or did so to ARC. Until then runners and
 // listener can't be given a scale set, and after a change of the address the present ones go on until the new one is proven.
 func (p *pass) registeredHere() bool {
-	return p.registration != nil && p.hasValidURL() && sameSpelling(p.registration.URL, p.set.Spec.GitHubConfigUrl)
-}
-
-// holdsHere reports whether the scale set is at the address in the spec, however that is spelt.
-func (p *pass) holdsHere() bool {
 	return p.registration != nil && p.hasValidURL() && sameURL(p.registration.URL, p.set.Spec.GitHubConfigUrl)
 }
 

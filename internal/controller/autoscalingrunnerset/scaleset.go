@@ -68,11 +68,6 @@ func (d desiredScaleSet) scaleSet(groupID int) *actions.RunnerScaleSet {
 	return set
 }
 
-// registration returns how the scale set is recorded once GitHub has given it the id.
-func (d desiredScaleSet) registration(id int) v1alpha1.ScaleSetRegistration {
-	return v1alpha1.ScaleSetRegistration{URL: d.URL, Group: d.Group, Name: d.Name, ID: id}
-}
-
 // inUseError is returned when the scale set on GitHub belongs to another AutoscalingRunnerSet of this cluster. Two listeners
 // can't share one: GitHub grants a scale set a single session.
 type inUseError struct {
@@ -102,13 +97,15 @@ type scaleSetSync struct {
 	// lastAnswer is GitHub's last answer to the same desired scale set, nil where there is none. GitHub would answer the same
 	// again, so what it did not take over then is not asked for a second time.
 	lastAnswer *actions.RunnerScaleSet
-	// owners are the other AutoscalingRunnerSets that hold scale sets at the same address, by id.
+	// unanswered are scale sets that earlier calls may have created without an answer, asked for in another way than now.
+	unanswered []scaleSetName
+	// owners are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
 	owners owners
 
 	// groupID is the desired runner group's, 0 until it has been looked up.
 	groupID int
-	// posted is set when GitHub was asked to create a scale set.
-	posted bool
+	// posted is set when GitHub was asked to create a scale set, created when it has answered that it did.
+	posted, created bool
 }
 
 // run returns the scale set as it is afterwards. It fails with actions.ErrRunnerGroupNotFound, *inUseError, or an error of
@@ -121,7 +118,7 @@ func (s *scaleSetSync) run(ctx context.Context) (*actions.RunnerScaleSet, error)
 	if err != nil {
 		return nil, err
 	}
-	if owner, owned := s.owners[current.ID]; owned {
+	if owner, owned := s.owners.of(current.ID, current.Name); owned && !s.created {
 		return nil, &inUseError{ID: current.ID, Owner: owner.String()}
 	}
 	return s.update(ctx, current)
@@ -132,16 +129,42 @@ func (s *scaleSetSync) find(ctx context.Context) (*actions.RunnerScaleSet, error
 	if s.id > 0 {
 		current, err := s.findByID(ctx)
 		switch {
-		case errors.Is(err, actions.ErrScaleSetNotFound):
+		case errors.Is(err, actions.ErrScaleSetNotFound) || err == nil && s.isForeign(current.Name):
 		case err != nil || s.named == nil || strings.EqualFold(current.Name, *s.named):
 			return current, err
 		}
+	}
+	if current, err := s.findUnanswered(ctx); !errors.Is(err, actions.ErrScaleSetNotFound) {
+		return current, err
 	}
 	group, err := s.group(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+}
+
+// isForeign reports whether a scale set of that name is another set's, though it has the id that this one had: GitHub has lost its
+// state, or was restored, and gives ids a second time.
+func (s *scaleSetSync) isForeign(name string) bool {
+	return s.owners.claim(name) && !strings.EqualFold(name, s.desired.Name) &&
+		!slices.ContainsFunc(s.knownAs, func(known scaleSetName) bool { return strings.EqualFold(known.Name, name) })
+}
+
+// findUnanswered looks for what was created under another name or in another group without an answer.
+func (s *scaleSetSync) findUnanswered(ctx context.Context) (*actions.RunnerScaleSet, error) {
+	for _, asked := range s.unanswered {
+		if asked == (scaleSetName{s.desired.Group, s.desired.Name}) {
+			continue // which is looked for next
+		}
+		current, err := s.findByName(ctx, asked)
+		switch {
+		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):
+		case err != nil || !s.owners.hold(current.ID, current.Name):
+			return current, err
+		}
+	}
+	return nil, actions.ErrScaleSetNotFound
 }
 
 // findByID looks for the id among the names that the scale set is known by where the service may not have the call that reads
@@ -183,6 +206,7 @@ func (s *scaleSetSync) create(ctx context.Context) (*actions.RunnerScaleSet, err
 	s.posted = true
 	created, err := s.github.CreateRunnerScaleSet(ctx, s.desired.scaleSet(group))
 	if !errors.Is(err, actions.ErrScaleSetExists) {
+		s.created = err == nil
 		return created, err
 	}
 	existing, lookupErr := s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)

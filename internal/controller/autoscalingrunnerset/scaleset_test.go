@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -73,7 +74,9 @@ func TestScaleSetSync(t *testing.T) {
 func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github := newFakeGitHub()
 	github.sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
-	work := scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set", Labels: []string{"set"}}, owners: owners{4: {Namespace: "elsewhere", Name: "set"}}}
+	work := scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set", Labels: []string{"set"}}, owners: owners{{
+		key: types.NamespacedName{Namespace: "elsewhere", Name: "set"}, registration: v1alpha1.ScaleSetRegistration{ID: 4},
+	}}}
 	_, err := work.run(t.Context())
 	if inUse, ok := errors.AsType[*inUseError](err); !ok || inUse.Owner != "elsewhere/set" {
 		t.Errorf("run() = %v, want *inUseError", err)

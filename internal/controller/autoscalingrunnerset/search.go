@@ -80,8 +80,9 @@ func (c *Controller) startSearch(p *pass, desired desiredScaleSet, startedAt tim
 	if startedAt.IsZero() {
 		startedAt = p.now
 	}
-	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerKey()
-	work := scaleSetSync{desired: desired}
+	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerAt(desired.URL)
+	last, _ := c.syncs.Last(p.key)
+	work := scaleSetSync{desired: desired, unanswered: last.Result.unanswered}
 	// One that is older than the set belongs to somebody else, in another cluster.
 	earliest := p.set.CreationTimestamp.Add(-maxClockSkew)
 	if p.unconfirmed {

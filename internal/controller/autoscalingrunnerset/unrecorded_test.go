@@ -241,3 +241,29 @@ func TestObjectKeptByAForeignFinalizerIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestCreationWithoutAnAnswerThenAnotherName: GitHub may have the scale set under the first name.
+func TestCreationWithoutAnAnswerThenAnotherName(t *testing.T) {
+	for name, deleted := range map[string]bool{"renamed": false, "renamed and deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.loseCreation = true
+				f.create(newSet())
+				f.reconcile()
+				f.github.loseCreation = false
+				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "second" })
+				if deleted {
+					f.delete()
+				}
+				f.settle()
+				there := f.github.sets[address]
+				if deleted && (len(there) > 0 || !f.gone()) {
+					t.Errorf("gone %t, left on GitHub: %+v", f.gone(), there)
+				}
+				if !deleted && (len(there) != 1 || there[1].Name != "second") {
+					t.Errorf("on GitHub %+v, want the first one renamed", there)
+				}
+			})
+		})
+	}
+}

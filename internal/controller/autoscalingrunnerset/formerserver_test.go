@@ -1,0 +1,102 @@
+package autoscalingrunnerset
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/credentials"
+)
+
+const formerServer = "https://ghes.example.com/my-org"
+
+// watched notes which credentials are sent where.
+type watched struct {
+	*fakeGitHub
+	sent *[]string
+}
+
+func (g watched) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+	*g.sent = append(*g.sent, reference.GitHubConfigSecret+" to "+reference.GitHubConfigURL)
+	return g.fakeGitHub.GitHub(ctx, reference)
+}
+
+func (g watched) GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error) {
+	*g.sent = append(*g.sent, "the listener's to "+reference.GitHubConfigURL)
+	return g.fakeGitHub.GitHubOfListener(ctx, reference, listener, cause)
+}
+
+// TestFormerServerIsNotSentTheNewCredentials: it may belong to somebody else by now.
+func TestFormerServerIsNotSentTheNewCredentials(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.running(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Spec.GitHubConfigUrl, s.Spec.GitHubConfigSecret = formerServer, "former"
+		})
+		var sent []string
+		f.controller.options.Connections = watched{f.github, &sent}
+		f.github.listenerResolved = true
+		f.github.refusedSecrets = map[string]string{formerServer: "former"}
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Spec.GitHubConfigUrl, s.Spec.GitHubConfigSecret = address, "present"
+		})
+		for range 2 * int(DeregisterTimeout/time.Minute) {
+			f.settle()
+			controllertest.Elapse(time.Minute)
+		}
+		slices.Sort(sent)
+		if got := strings.Join(slices.Compact(sent), ", "); got != "former to "+formerServer+", present to "+address {
+			t.Errorf("credentials were sent: %s", got)
+		}
+		if events := strings.Join(f.events(), "\n"); !strings.Contains(events, formerServer) || len(formerOf(f.set())) > 0 {
+			t.Errorf("former registrations %+v, events %q; want it given up and told", formerOf(f.set()), events)
+		}
+	})
+}
+
+// slowDeletion answers deletions late.
+type slowDeletion struct{ *fakeGitHub }
+
+func (g slowDeletion) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+	github, err := g.fakeGitHub.GitHub(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	return slowDeletionAt{github.(at)}, nil
+}
+
+type slowDeletionAt struct{ at }
+
+func (g slowDeletionAt) DeleteRunnerScaleSet(ctx context.Context, id int) error {
+	<-time.After(20 * time.Second)
+	return g.at.DeleteRunnerScaleSet(ctx, id)
+}
+
+// TestReturnWhileTheFormerScaleSetIsBeingDeleted: what a search would find is gone a moment later, with the jobs that were queued there.
+func TestReturnWhileTheFormerScaleSetIsBeingDeleted(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.github.nextID = 5
+		f.controller.options.Connections = slowDeletion{f.github}
+		f.move(newAddress)
+		f.settle()
+		f.move(address)
+		f.settle()
+		if got := f.set().Status.Registration; got.URL == address {
+			t.Fatalf("registered at %s, whose scale set is being deleted", got.URL)
+		}
+		controllertest.Elapse(20 * time.Second)
+		f.settle()
+		got := f.set().Status.Registration
+		if there := f.github.sets[address]; got.URL != address || len(there) != 1 || there[got.ID].Name != setKey.Name {
+			t.Errorf("registration %+v, on GitHub %+v", got, there)
+		}
+	})
+}
