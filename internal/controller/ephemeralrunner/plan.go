@@ -298,8 +298,7 @@ func planSucceeded(o *observation) decision {
 }
 
 // planExited deletes the pod at once, and the runner when the end of its job is reported. If no report comes, the status says
-// that the runner succeeded, but only after GitHub has answered whether it removed the registration: the runner may have
-// exited because of that.
+// that the runner succeeded, but not while GitHub still has to answer a removal: the runner may have exited because of it.
 func planExited(o *observation) decision {
 	switch {
 	case o.exitedAt.IsZero():

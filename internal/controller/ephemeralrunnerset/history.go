@@ -145,7 +145,7 @@ func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
 	h.noteOutcome(r, past)
 }
 
-// noteAnswer notes GitHub's answer about a runner, which may be that it had a job, or the error of the question.
+// noteAnswer records GitHub's answer about a runner, which may be that it had a job, or the error of the question.
 func (h *history) noteAnswer(r *runnerView, call pool.Call[answer]) {
 	past := h.historyOf(r)
 	past.note(call, h.now)

@@ -13,10 +13,10 @@ const (
 	// different routes and disagree for seconds; if a runner is removed too early, a job waits for a new pod.
 	surplusPatience = 30 * time.Second
 	// maxCreatesPerPass is how many runners one pass creates: eight rounds of kube.MaxParallelism requests, a second or two.
-	// The next pass goes on. So an absurd minRunners costs no memory here, and can be noticed and corrected while the set
+	// The next pass continues. So an absurd minRunners costs no memory here, and can be noticed and corrected while the set
 	// grows.
 	maxCreatesPerPass = 1000
-	// completionWindow is how recent a reported completion must be to be possibly counted twice in the figures.
+	// completionWindow is how long after its report a completion may still be in the figures twice.
 	completionWindow = 10 * time.Second
 	// defaultRegistrationTimeout is how long a runner may be up without a job while jobs wait, unless the set says otherwise.
 	defaultRegistrationTimeout = 10 * time.Minute
@@ -202,9 +202,9 @@ func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
 	return clocks
 }
 
-// pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count, and so do those
-// about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among equals; a
-// runner with a job is never among them.
+// pickVictims removes as many waiting runners as are due. Runners that are removed for another reason count as well, and so
+// do runners about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among
+// equals; a runner with a job is never among them.
 func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 	if due == 0 {
 		return

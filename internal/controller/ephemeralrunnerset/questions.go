@@ -184,7 +184,7 @@ func (q *questions) forget(set types.NamespacedName, over []registration) {
 	}
 }
 
-// note notes GitHub's answer, or the error of the question.
+// note records GitHub's answer, or the error of the question.
 func (past *runnerHistory) note(call pool.Call[answer], now time.Time) {
 	past.removing = false
 	if call.Err != nil {

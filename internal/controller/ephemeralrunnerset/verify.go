@@ -20,8 +20,8 @@ const (
 	lingerPatience = time.Minute
 )
 
-// planVerification plans questions to GitHub about runners for which the reports, which can be lost, contradict what is seen,
-// or may.
+// planVerification plans questions to GitHub about runners whose reports, which can get lost, contradict or may contradict
+// what is seen.
 func (h *history) planVerification(p *plan, runners []*runnerView, want demand) {
 	p.jobsWaitSince = h.whenJobsBeganToWait(p, want)
 	for _, r := range runners {
