@@ -15,7 +15,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrRunnerNotFound is a runner that is not registered, or no longer.
 	ErrRunnerNotFound = fmt.Errorf("runner %w", ErrNotFound)
-	// ErrScaleSetNotFound is a scale set that does not exist. GitHub was observed to delete those unused for some days.
+	// ErrScaleSetNotFound is a scale set that does not exist. GitHub was observed to delete one that is unused for some days.
 	ErrScaleSetNotFound = fmt.Errorf("scale set %w", ErrNotFound)
 	// ErrRunnerGroupNotFound is a runner group that does not exist, or that the credentials can't see.
 	ErrRunnerGroupNotFound = fmt.Errorf("runner group %w", ErrNotFound)

@@ -18,7 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// The patches pass the schemas of a real API server, with no more rights than a listener's Role gives.
+// The patches pass the schemas of a real API server, with only the rights of a listener's Role.
 func TestOnARealAPIServer(t *testing.T) {
 	kube := testkube.Start(t, testkube.Options{AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme}})
 	namespace := kube.NewNamespace(t)
@@ -89,7 +89,7 @@ func rights(meta metav1.ObjectMeta) []client.Object {
 	}
 }
 
-// awaitRights returns when the Role is in effect: the API server learns of it by watches of its own.
+// awaitRights returns when the Role is in effect: the API server learns about it by a watch.
 func awaitRights(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() (bool, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// fullMessage is a full message, one half about jobs that were assigned, the other about jobs that were completed.
+// fullMessage returns a full message, one half about jobs that were assigned, the other about jobs that were completed.
 func fullMessage() *actions.Message {
 	message := &actions.Message{ID: 1, Statistics: statistics(maxMessageEntries), Entries: maxMessageEntries}
 	for i := range maxMessageEntries / 2 {
@@ -20,7 +20,7 @@ func fullMessage() *actions.Message {
 	return message
 }
 
-// handle does what a message costs before anything is written.
+// handle does the work for a message that comes before anything is written.
 func handle(s *scaler, message *actions.Message, now time.Time) []jobReport {
 	s.remember(message, now)
 	s.observe(message.Statistics, now)
@@ -35,7 +35,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// Four allocations an entry are allowed: its report's time, its repository's name, and the growth of lists.
+// Four allocations per entry are allowed: its report's time, its repository's name, and the growth of lists.
 func TestAllocationsOfAMessage(t *testing.T) {
 	s, message, now := newScaler(0, 1000, 0), fullMessage(), time.Now()
 	if got := testing.AllocsPerRun(100, func() { handle(s, message, now) }); got > 4*maxMessageEntries {

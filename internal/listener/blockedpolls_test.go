@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// block begins to listen and has as many messages wait as there may be, since each attempt to report fails after a while.
+// block begins to listen, and lets as many messages wait as there may be: each attempt to report fails after a while.
 func (s *scenario) block(reports int, after time.Duration) {
 	s.log = logr.Discard() // it would be thousands of lines
 	s.file.MaxRunners = 100
@@ -29,7 +29,7 @@ func (s *scenario) block(reports int, after time.Duration) {
 	s.pass(refreshAfter + 5*time.Second)
 }
 
-// The statuses of runners can't be patched, the set can: it follows demand although no poll goes out.
+// The runners' status can't be patched, but the set can: it follows demand although no poll goes out.
 func TestDemandIsFollowedWhileReportsKeepPollsWaiting(t *testing.T) {
 	for name, test := range map[string]struct {
 		reports int
@@ -56,7 +56,7 @@ func TestDemandIsFollowedWhileReportsKeepPollsWaiting(t *testing.T) {
 	}
 }
 
-// A report that fails for long is given up while the API server takes the set's patches, and then polls go on.
+// A report that keeps failing while the API server accepts the set's patches is given up, and then polls go on.
 func TestReportsThatFailForLongLetPollsGoOn(t *testing.T) {
 	for _, after := range []time.Duration{10 * time.Millisecond, 3 * time.Second, 5 * time.Second, kubernetesTimeout} {
 		t.Run(after.String(), func(t *testing.T) {

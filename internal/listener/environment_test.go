@@ -77,7 +77,7 @@ func (e *environment) write(change func(*config.Config)) {
 	check(e.t, os.Rename(e.file+".next", e.file))
 }
 
-// start runs the listener and waits for its session, unless one is open already.
+// start runs the listener and waits for its session, unless a session is open already.
 func (e *environment) start() {
 	e.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -161,7 +161,7 @@ func (e *environment) allDone(jobs int) {
 	}
 }
 
-// get sends a request to one of the listener's servers, health or metrics. The log says where it listens.
+// get sends a request to one of the listener's servers, health or metrics. It finds the address in the log.
 func (e *environment) get(server, path string) string {
 	listening := regexp.MustCompile(`"server": "` + server + `", "address": "([^"]+)"`).FindStringSubmatch(e.log.String())
 	if listening == nil {

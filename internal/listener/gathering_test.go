@@ -10,8 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Messages are written as the number of their entries, "h" for one that had to be waited for, or "o" for one with an offer; in
-// what follows each, "w" is a wait and "-" none.
+// A message is written as the number of its entries, "h" if the poll was held for it, or "o" if it has an offer. Of what follows
+// each, "w" is a wait and "-" is none.
 func TestWaitsThatGatherNothingAreLeftOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		messages, want string
@@ -63,8 +63,8 @@ func TestAtMost64MessagesAreTakenWithoutAWait(t *testing.T) {
 	}
 }
 
-// At five messages a second an offer behind a queue of 600 would be seen after 2 min, and runners end before it is known that they
-// had a job.
+// At five messages a second, an offer behind 600 messages would be seen after 2 min, and runners would end before it is known that
+// they had a job.
 func TestAQueueOfOneEventMessagesIsReadQuickly(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.log = logr.Discard()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// askedClock notes the times whose age it is asked for.
+// askedClock records the times whose age is asked for.
 type askedClock struct {
 	clock.RealClock
 	about []time.Time
@@ -18,7 +18,7 @@ func (c *askedClock) Since(t time.Time) time.Duration {
 	return c.RealClock.Since(t)
 }
 
-// A step of the wall clock must not change what the probes say: that is what the monotonic reading in a time is for.
+// A change of the wall clock must not change what the probes say: that is what the monotonic reading in a time is for.
 func TestHealthKeepsTheMonotonicClock(t *testing.T) {
 	clk := &askedClock{}
 	h := &health{clock: clk}

@@ -52,13 +52,13 @@ func TestWhichPollsEndedWhileTheyWereHeld(t *testing.T) {
 	}
 }
 
-// cutPolls has something on the way end every poll after half a minute.
+// cutPolls makes something on the way end every poll after half a minute.
 func (s *scenario) cutPolls() {
 	s.github.heldUntil, s.github.endOfHold = 30*time.Second, pollFailure(io.EOF)
 	s.start()
 }
 
-// Listeners are of use behind a proxy that ends each poll sooner than GitHub does.
+// A listener works behind a proxy that ends each poll sooner than GitHub does.
 func TestPollsThatAreCutAreAsGoodAsEmptyOnes(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cutPolls()
@@ -83,7 +83,7 @@ func TestPollsThatAreCutAreAsGoodAsEmptyOnes(t *testing.T) {
 	})
 }
 
-// Runners that are too many go only after another patchID.
+// Surplus runners are removed only after another patchID.
 func TestAPollThatIsCutIsFollowedByAPatchID(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cutPolls()
@@ -98,7 +98,7 @@ func TestAPollThatIsCutIsFollowedByAPatchID(t *testing.T) {
 	})
 }
 
-// Nothing else clears the failure of polls: they may be cut by what also keeps them from GitHub.
+// Nothing else clears the failure of polls: what cuts them may also keep them from reaching GitHub.
 func TestPollsThatAreCutWhileNothingCanBeReadAreShown(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onRead = func() error { return errBroken }
@@ -115,7 +115,7 @@ func TestPollsThatAreCutWhileNothingCanBeReadAreShown(t *testing.T) {
 	})
 }
 
-// A queue that can't be reached is not made good by a service that can, however long each attempt takes.
+// A service that can be reached does not make up for a queue that can't, however long each attempt takes.
 func TestAQueueOutOfReachIsShownThoughStatisticsCanBeRead(t *testing.T) {
 	for name, took := range map[string]time.Duration{"refused": 0, "dropped": heldAtLeast} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestAReadAfterTheLossOfASessionMakesNobodyReady(t *testing.T) {
 		s.pass(30 * time.Second) // the first poll is cut, and the statistics are being read
 		s.github.onOpen = func() error { return errBroken }
 		s.release()
-		s.loop.sessionLost(time.Now()) // as a deletion finds out
+		s.loop.sessionLost(time.Now()) // as a deletion may find out
 		s.pass(time.Second)
 		close(release)
 		s.pass(time.Second)

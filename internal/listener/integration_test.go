@@ -49,7 +49,7 @@ func TestNothingThatGitHubDoesLosesAJob(t *testing.T) {
 		},
 		"statistics can't be read": func(s *environment) { s.fault(fakegithub.Fault{Endpoint: "get-scale-set", Status: 500, Count: 3}) },
 		"the service moves": func(s *environment) {
-			// No runner registers meanwhile: between the two calls it would get 404.
+			// No runner may register between the two calls: it would get 404.
 			s.until(func(g Gomega) {
 				jobs := s.github.Snapshot().JobsByState
 				g.Expect(jobs["running"] + jobs["completed"]).To(Equal(10))
@@ -83,7 +83,7 @@ func TestARestartLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, fakegithub.Options{})
 	s.start()
-	// Otherwise the next listener does not know which session to close, and has to wait until GitHub ends it.
+	// Otherwise the next listener does not know which session to close, and must wait until GitHub ends it.
 	s.until(func(g Gomega) { g.Expect(s.cluster.session()).To(Equal(s.session())) })
 	s.cluster.away(time.Hour)
 	s.queue(20)

@@ -11,15 +11,15 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// offersCannotBeListed makes the service one that does not say which offers stand.
+// offersCannotBeListed makes the service refuse to list open offers.
 func (s *scenario) offersCannotBeListed() {
 	s.github.onSearch = func() error {
 		return &actions.Error{Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: http.StatusNotFound}
 	}
 }
 
-// A service that can't list its offers makes each of them once: what is not acquired when the process is killed comes again only
-// with its message.
+// A service that can't list its offers makes each offer once: one that is not acquired when the process is killed comes again
+// only with its message.
 func TestAMessageIsKeptWhileItsOffersWouldBeLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		listed  bool
@@ -36,7 +36,7 @@ func TestAMessageIsKeptWhileItsOffersWouldBeLost(t *testing.T) {
 				s.pass(time.Second)
 				s.send(message(1, 0, "offer 1"))
 				s.pass(10 * time.Minute)
-				s.github.evict() // the next session has its own search
+				s.github.evict() // the next session has a search of its own
 				s.pass(10 * time.Minute)
 				if got := s.github.noted("delete 1"); got != test.deleted {
 					t.Errorf("deleted %d times while the job can't be acquired, want %d", got, test.deleted)
@@ -81,7 +81,7 @@ func TestAMessageIsKeptWhileItsOffersAreBeingAcquired(t *testing.T) {
 	})
 }
 
-// Only the newest messages are kept: polls go on, and with them come the ends of jobs that make room.
+// Only the newest messages are kept, so polls go on and bring the ends of jobs that make room.
 func TestMessagesThatAreKeptNeverKeepPollsWaiting(t *testing.T) {
 	for name, heedless := range map[string]bool{"in order": false, "the oldest again and again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestMessagesThatAreKeptNeverKeepPollsWaiting(t *testing.T) {
 	}
 }
 
-// Messages that wait for their reports are no reason to give up those that wait for their offers.
+// Messages that wait for their reports are not a reason to give up messages that wait for their offers.
 func TestMessagesWhoseReportsTakeTimeCountForNothing(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.log = logr.Discard()
@@ -125,7 +125,7 @@ func TestMessagesWhoseReportsTakeTimeCountForNothing(t *testing.T) {
 	})
 }
 
-// The next process gets what was kept.
+// The next process gets the kept messages.
 func TestStoppingDoesNotWaitForOffersThatAreKept(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.offersCannotBeListed()

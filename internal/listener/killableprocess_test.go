@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// process wraps what a listener's process writes to. Once it is killed, writes have no effect but seem to succeed, so that the
-// listener ends at once when asked to.
+// process wraps everything that a listener's process writes to. Once it is killed, writes have no effect but seem to succeed, so
+// that the listener ends at once when asked to.
 type process struct {
 	listener.Cluster
 	killed atomic.Bool

@@ -109,7 +109,7 @@ func TestAJobReportHasTheJobsFieldsOnly(t *testing.T) {
 	}
 }
 
-// An error is of its kind and says what the API server says, such as which permission is missing or what a webhook denies.
+// An error keeps its kind and says what the API server says, such as which permission is missing or what a webhook denies.
 func TestErrorsAreTheAPIServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int

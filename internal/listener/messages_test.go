@@ -48,8 +48,8 @@ func TestAReportCarriesThePatchIDThatReflectsIt(t *testing.T) {
 	})
 }
 
-// One job ends and another comes: replicas stay, so nothing has to be published at once, but the slot of the first is freed
-// only when the patchID in its report has been published.
+// One job ends and another comes: replicas stay the same, so nothing must be published at once, but the slot of the first is
+// freed only when the patchID in its report has been published.
 func TestAWithheldPatchIDIsInTheReportAndPublishedNext(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -125,7 +125,7 @@ func TestWhenTheNextPollGoesOut(t *testing.T) {
 	}
 }
 
-// A service without a message should hold a poll. One that answers at once is polled five times a second.
+// A service without a message should hold a poll. A service that answers at once is polled five times a second.
 func TestPollsThatAreNotHeldAreSpaced(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.immediatePolls = 1000
@@ -170,7 +170,7 @@ func TestOnlySoManyMessagesAreUnderWay(t *testing.T) {
 	})
 }
 
-// A service that does not heed lastMessageId answers with the same message until it is deleted.
+// A service that ignores lastMessageId answers with the same message until it is deleted.
 func TestAMessageUnderWayIsNotHandledAgain(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
@@ -190,8 +190,8 @@ func TestAMessageUnderWayIsNotHandledAgain(t *testing.T) {
 	})
 }
 
-// IDs may come in any order, and a message once deleted may come again: it is handled once more, and polls go on after
-// the highest.
+// IDs may come in any order, and a deleted message may come again: it is handled once more, and polls go on after the
+// highest ID.
 func TestMessagesOutOfOrderAndTwice(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.heedless = true
@@ -267,7 +267,7 @@ func TestADeletionIsRepeatedForAMinute(t *testing.T) {
 	})
 }
 
-// What could not be deleted for a minute comes again in the next session. Its jobs are counted once.
+// A message that could not be deleted for a minute comes again in the next session. Its jobs are counted once.
 func TestAMessageThatComesAgainIsNotCountedTwice(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error { return errBroken }
@@ -293,7 +293,7 @@ func TestAMessageThatComesAgainIsNotCountedTwice(t *testing.T) {
 	})
 }
 
-// A message goes only when its effects are in the API server, but it does not keep others waiting for that without end.
+// A message is deleted only when its effects are in the API server, but it does not keep others waiting for that forever.
 func TestAMessageIsNotDeletedBeforeItsCountIsPublished(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -316,7 +316,7 @@ func TestAMessageIsNotDeletedBeforeItsCountIsPublished(t *testing.T) {
 	})
 }
 
-// A count that is there already is not written again at once, and no message waits for it.
+// A count that the set has already is not written again at once, and no message waits for it.
 func TestAMessageThatChangesNoCountIsDeletedAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()

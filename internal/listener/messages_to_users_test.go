@@ -44,7 +44,7 @@ func TestFailuresNameTheNextStep(t *testing.T) {
 	}
 }
 
-// A web page in place of a message is no message to delete, and no sign that the session is gone.
+// A web page in place of a message is not a message to delete, and not a sign that the session is gone.
 func TestAWebPageKeepsTheSession(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onPoll = func() error {
@@ -61,7 +61,7 @@ func TestAWebPageKeepsTheSession(t *testing.T) {
 	})
 }
 
-// GitHub's name of a runner may be no valid name in Kubernetes: no request is ever sent for it.
+// GitHub's name of a runner may not be a valid name in Kubernetes: no request is ever sent for it.
 func TestAReportThatNoRequestCanCarryIsDroppedAtOnce(t *testing.T) {
 	for _, name := range []string{"../../x", "..", "a%2fb"} {
 		cluster, seen := onServer(t, http.StatusOK, `{}`)
@@ -85,7 +85,7 @@ func TestAReportThatNoRequestCanCarryIsDroppedAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever starts a listener by hand with a wrong file is told which file it is and what to do.
+// If a listener is started by hand with a wrong file, the error says which file it is and what to do.
 func TestAConfigurationThatIsNoneNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wrong.yaml")
 	run := func() error { return Run(t.Context(), Options{ConfigPath: path}) }

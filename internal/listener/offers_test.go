@@ -109,7 +109,7 @@ func TestWhatAnAnswerLeavesOutIsNotAskedForAgain(t *testing.T) {
 	})
 }
 
-// They may be ours all the same: until new statistics tell, nothing is acquired in their place.
+// The jobs may still be ours: until new statistics show that, nothing is acquired in their place.
 func TestWhatAnAnswerLeavesOutTakesUpRoomUntilItIsCounted(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.MaxRunners = 3
@@ -189,7 +189,7 @@ func TestASearchThatIsRefusedIsGivenUpForTheSession(t *testing.T) {
 	}
 }
 
-// A refused credential, or a refusal on the way to one, may be gone a moment later.
+// The refusal of a credential, or of a call for one, may be over a moment later.
 func TestASearchThatIsRefusedForAMomentIsRepeated(t *testing.T) {
 	for name, refusal := range map[string]*actions.Error{
 		"401":              {Endpoint: actions.EndpointGetAcquirableJobs, StatusCode: 401},

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// offer has GitHub offer jobs, of which only those standing can be acquired. It returns how often it was asked which those are.
+// offer makes GitHub offer jobs, but only the open ones can be acquired. It returns how often it was asked for the open ones.
 func (s *scenario) offer(from, to int64, standing ...int64) (searches *int) {
 	s.log = logr.Discard()
 	s.start()
@@ -94,8 +94,8 @@ func TestRefusedOffersDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// A service may not say which offers stand; then each of them is asked for at once: one that waits would be lost with the
-// process. Of a set that is drained, or that can't run its jobs, they are left to others.
+// If a service does not list open offers, each offer is requested at once: one that waits would be lost with the process. Offers to
+// a set that is drained, or that can't run its jobs, are left to others.
 func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 	one := 1
 	for name, test := range map[string]struct {
@@ -129,7 +129,7 @@ func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 	}
 }
 
-// An answer that was under way when an offer came may not know it.
+// An answer that was under way when an offer came may not include it.
 func TestAnOfferThatComesDuringTheSearchIsKept(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.MaxRunners = 1
@@ -148,7 +148,7 @@ func TestAnOfferThatComesDuringTheSearchIsKept(t *testing.T) {
 	})
 }
 
-// An answer that lacks a job while others compete for every offer must not make one call of each message.
+// An answer that lacks a job, while others compete for every offer, must not lead to one call per message.
 func TestSearchesAreSpaced(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.log, s.file.MaxRunners = logr.Discard(), 1
@@ -166,7 +166,7 @@ func TestSearchesAreSpaced(t *testing.T) {
 	})
 }
 
-// What could not be read of a message may be offers, and its statistics.
+// The unreadable part of a message may be offers and its statistics.
 func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		broken := true
@@ -190,7 +190,7 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 	})
 }
 
-// After offers that were refused together are found to be withdrawn, those that come later are asked for together again.
+// After offers that were refused together turn out to be withdrawn, later offers are requested together again.
 func TestWithdrawnOffersAreNotAskedForOneByOne(t *testing.T) {
 	o := offers{waiting: []int64{1, 2, 3, 4}, singly: 4}
 	o.keep([]actions.JobAvailable{{JobMessageBase: job(4)}}, []int64{1, 2, 3, 4})
@@ -200,8 +200,8 @@ func TestWithdrawnOffersAreNotAskedForOneByOne(t *testing.T) {
 	}
 }
 
-// A list that lags, or a service that lists none any more, is no proof that offers were withdrawn: the same answers say how many
-// there are.
+// A list that lags, or a service that lists none any more, does not prove that offers were withdrawn: statistics say how many there
+// are.
 func TestOffersThatGitHubCountsAreKept(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.log = logr.Discard()

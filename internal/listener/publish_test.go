@@ -120,7 +120,7 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 	})
 }
 
-// The manager deletes a runner whose job has ended, and would replace it while the count still has the job in it.
+// The manager deletes a runner whose job has ended, and would replace it while the count still includes the job.
 func TestEndsOfJobsWaitForAPublicationThatFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		failing time.Duration
@@ -231,7 +231,7 @@ func TestASessionWithoutStatisticsHasThemReadAtOnce(t *testing.T) {
 	})
 }
 
-// Statistics that were asked for before a message came are older than the message.
+// Statistics that were requested before a message came are older than the message.
 func TestStatisticsOfAMessageAreNotUndoneByOlderOnes(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
@@ -250,7 +250,7 @@ func TestStatisticsOfAMessageAreNotUndoneByOlderOnes(t *testing.T) {
 	})
 }
 
-// The end of a job must not be reported to its runner before the count that goes with it is published.
+// The end of a job must not be reported to its runner before the count that reflects it is published.
 func TestReportsWaitForThePublicationUnderWay(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -285,7 +285,7 @@ func TestNothingIsConcludedFromSilence(t *testing.T) {
 	})
 }
 
-// A set that was deleted by hand is created again under the same name, without what was written into the old one.
+// A set that was deleted by hand is recreated under the same name, without what was written into the old one.
 func TestASetCreatedAnewGetsEverything(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.set.UID = "first"

@@ -15,7 +15,7 @@ func limitedFor(pause time.Duration) error {
 	return &actions.RateLimitedError{Until: time.Now().Add(pause), Err: errBroken}
 }
 
-// After a limit without an end the loop uses its own backoff, and the status shows the limit only when it lasts.
+// After a limit without an end the loop uses its own backoff, and the status shows the limit only if it persists.
 func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		failures := 0
@@ -141,7 +141,7 @@ func TestALimitOfDeletionsIsKept(t *testing.T) {
 	})
 }
 
-// The next poll would have to wait once maxUnackedMessages wait for their deletion.
+// With maxUnackedMessages waiting for their deletion, the next poll would have to wait too.
 func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		asked := 0
@@ -168,7 +168,7 @@ func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 	})
 }
 
-// A service that does not heed lastMessageId answers with the same message until it is deleted.
+// A service that ignores lastMessageId answers with the same message until it is deleted.
 func TestAMessageThatMayNotBeDeletedIsNotHandledAllTheTime(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.heedless = true

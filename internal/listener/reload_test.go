@@ -56,7 +56,7 @@ func TestAnotherMaximumReachesGitHubAtOnce(t *testing.T) {
 	})
 }
 
-// A set that can't run jobs any more gets none that GitHub would assign until the poll ends.
+// A set that can't run jobs any more gets none of the jobs that GitHub would assign until the poll ends.
 func TestALowerCapacityOfTheSetReachesGitHubAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -64,7 +64,7 @@ func TestALowerCapacityOfTheSetReachesGitHubAtOnce(t *testing.T) {
 		running := 1
 		s.cluster.set.Capacity = &running
 		s.github.statistics = statistics(1)
-		s.reload(func(c *config.Config) { c.MinRunners = 1 }) // has the set published, and so its capacity read
+		s.reload(func(c *config.Config) { c.MinRunners = 1 }) // leads to a publication, whose answer has the capacity
 		s.pass(gatherPeriod)
 		if got := s.github.lastPollAt().capacity; got != 1 {
 			t.Errorf("capacity = %d, want the 1 that the set allows", got)
@@ -201,7 +201,7 @@ type absentSet struct{ Cluster }
 
 func (absentSet) RunnerSet(context.Context) (*RunnerSet, error) { return nil, errBroken }
 
-// A process that was started for a set which is gone does not wait for it without end.
+// A process that was started for a set that is gone does not wait for it forever.
 func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScenario(t)
@@ -253,7 +253,7 @@ func TestAChangeOfAMountedSecretIsSeen(t *testing.T) {
 	}
 }
 
-// The log may be in the same directory: a line about a file that can't be used must not have that file read again.
+// The log may be in the same directory: a line about a file that can't be used must not cause another read of the file.
 func TestOtherFilesNextToTheConfigurationAreNoChange(t *testing.T) {
 	for name, want := range map[string]bool{config.FileName: true, "..data": true, "listener.log": false, "..data_tmp": false} {
 		if got := concerns(config.FilePath, filepath.Join(config.MountPath, name)); got != want {
@@ -287,7 +287,7 @@ func TestScaleSetThatChangesWhileASessionIsOpened(t *testing.T) {
 	})
 }
 
-// reloadWhileOpening changes the configuration while GitHub is asked for the first session, and then waits for the second.
+// reloadWhileOpening changes the configuration while the first session is being opened, and then waits for the second.
 func (s *scenario) reloadWhileOpening(change func(*config.Config)) {
 	s.t.Helper()
 	answer := make(chan struct{})
@@ -301,7 +301,7 @@ func (s *scenario) reloadWhileOpening(change func(*config.Config)) {
 	}
 }
 
-// Where changes of the file are not announced, such as on a node that has used up its watches, they are seen nevertheless.
+// Changes of the file are noticed even if they are not announced, such as on a node that has used up its watches.
 func TestTheFileIsReadOnceAMinuteWithoutAWatch(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.changed = nil

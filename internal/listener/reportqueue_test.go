@@ -105,8 +105,8 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order: the reports about a runner are written one at a time and in the end say what all of them
-// said, the limit is kept, and each delivery is done once.
+// In every order of events, the reports about a runner are written one at a time and together say what all of them said, the limit
+// is kept, and each delivery is done once.
 func TestReportQueueUnderRandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		s := &randomReports{
@@ -191,7 +191,7 @@ func (s *randomReports) take(from *[]*pendingReport) *pendingReport {
 	return taken
 }
 
-// apply does what the API server does with a report: what it leaves out stays.
+// apply merges a report as the API server does: fields that the report leaves out stay.
 func apply(to map[string]jobReport, newer jobReport) {
 	if before, is := to[newer.runner]; is && newer.status.JobResult == "" {
 		newer.status.JobResult = before.status.JobResult
@@ -236,7 +236,7 @@ func TestAnEndThatSaysLessKeepsWhatTheStartSaid(t *testing.T) {
 	}
 }
 
-// A report that fails has its full time again when another is merged into it.
+// A failing report has its full time again after another was merged into it.
 func TestANewReportHasTimeOfItsOwn(t *testing.T) {
 	q, all, now := newReportQueue(), waiters(2), time.Unix(1, 0)
 	q.add(report("a", "", 1), all[0], time.Time{})
@@ -251,7 +251,7 @@ func TestANewReportHasTimeOfItsOwn(t *testing.T) {
 	}
 }
 
-// No field that reports have is lost when two are merged.
+// Merging two reports loses no field.
 func TestMergeStatusKeepsEveryField(t *testing.T) {
 	message := &actions.Message{JobsCompleted: []actions.JobCompleted{{
 		RunnerName: "a", Result: "failed", JobMessageBase: actions.JobMessageBase{

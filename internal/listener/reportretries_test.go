@@ -37,7 +37,7 @@ func TestAFailedReportPausesOutsideOfTheLimit(t *testing.T) {
 	})
 }
 
-// Many reports to a server that answers some of them too late: none is given up because it waited in the queue.
+// A server answers some of many reports too late: none is given up because it waited in the queue.
 func TestWaitingInTheQueueCostsAReportNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, attempts := newTestReporter(), 0
@@ -64,8 +64,8 @@ func TestWaitingInTheQueueCostsAReportNoTime(t *testing.T) {
 	})
 }
 
-// An API server takes the set's patches now and then and no report: those end, although each waits for long in the queue between
-// its attempts, and what the server took meanwhile is not within an attempt.
+// An API server accepts the set's patches now and then, but no report: the reports are given up, although each waits long in the
+// queue between its attempts and the server accepts nothing during an attempt.
 func TestWaitingInTheQueueKeepsNoReportForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begun := newTestReporter(), time.Now()
@@ -97,7 +97,7 @@ func TestWaitingInTheQueueKeepsNoReportForEver(t *testing.T) {
 	})
 }
 
-// An API server that comes back forbids everything for a moment, including reports that have waited longer than that.
+// An API server that comes back forbids everything for a moment, including reports that have waited for longer than that.
 func TestForbiddenAfterAnOutageIsNoReasonToGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begun := newTestReporter(), time.Now()

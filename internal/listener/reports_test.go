@@ -21,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// testReporter is a reporter whose dropped reports are noted. Its methods run in a bubble.
+// testReporter is a reporter that records dropped reports. Its methods run in a bubble.
 type testReporter struct {
 	*reporter
 	cluster *scriptedCluster
@@ -78,7 +78,7 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// More ends, by which the manager decides, are written at once than starts, and more of both when many messages wait or the
+// More ends than starts are written at once, because the manager decides by ends, and more of both if many messages wait or the
 // process is about to end.
 func TestReportsAreParallelWithinABound(t *testing.T) {
 	const quick = 10 * time.Millisecond
@@ -173,7 +173,7 @@ func TestHopelessReportsAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// An API server that has just started forbids everything for a moment, and a 404 without a word of the object is none of its.
+// An API server that has just started forbids everything for a moment, and a 404 that does not name the object is not its answer.
 func TestRefusalsThatMayPassAreRepeatedForAWhile(t *testing.T) {
 	resource := schema.GroupResource{Group: "actions.github.com", Resource: runners}
 	forbidden := apierrors.NewForbidden(resource, "a", errBroken)
@@ -228,7 +228,7 @@ func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
 	})
 }
 
-// What runners did while the API server was away is reported later.
+// What runners did while the API server was down is reported later.
 func TestReportsOutliveAnAbsentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestReporter()

@@ -80,7 +80,7 @@ func TestStatisticsAreNotBelowWhatMessagesJustSaid(t *testing.T) {
 	}
 }
 
-// Where GitHub assigns jobs by itself, their request IDs are 0.
+// If GitHub assigns jobs by itself, their request IDs are 0.
 func TestJobsWithoutRequestIDsAreDistinguished(t *testing.T) {
 	without := func(message *actions.Message) *actions.Message {
 		for i := range message.JobsAssigned {
@@ -114,7 +114,7 @@ func TestNoNumberOfJobsMakesNegativeReplicas(t *testing.T) {
 	}
 }
 
-// After a listener was killed, messages are redelivered whose jobs may have ended long since.
+// After a listener was killed, messages are redelivered whose jobs may have ended long ago.
 func TestOldAssignmentsAreLeftToTheStatistics(t *testing.T) {
 	for name, test := range map[string]struct {
 		assigned time.Time
@@ -145,8 +145,8 @@ func TestOldAssignmentsAreLeftToTheStatistics(t *testing.T) {
 	}
 }
 
-// Messages may come in any order: an assignment that comes after the job's start is an old one. Not so after a job was canceled:
-// GitHub cancels and assigns again what no runner took in time.
+// Messages may come in any order: an assignment that comes after the job's start is old, but not after a cancellation, because
+// GitHub cancels a job that no runner takes in time and assigns it again.
 func TestAssignmentsOfJobsThatHaveStartedDoNotCount(t *testing.T) {
 	const later = time.Second
 	for name, test := range map[string]struct {
@@ -250,7 +250,7 @@ func TestAcquiredJobsThatNobodyAssignsFreeTheirRoom(t *testing.T) {
 	}
 }
 
-// A message about a job's start, or end, may come without the one about its assignment.
+// A message about a job's start or end may come without a message about its assignment.
 func TestAcquiredJobsThatStartOrEndFreeTheirRoom(t *testing.T) {
 	for _, entry := range []string{"start 1 a", "complete 1 a"} {
 		s, now := newScaler(0, 10, 0), time.Now()
@@ -263,8 +263,8 @@ func TestAcquiredJobsThatStartOrEndFreeTheirRoom(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order, replicas stay within the limits and cover the jobs that statistics show, and the patchID
-// never decreases.
+// In every order of events, replicas stay within the limits and cover the jobs that statistics show, and the patchID never
+// decreases.
 func TestScalerProperties(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -26,13 +26,13 @@ type scenario struct {
 	t       *testing.T
 	github  *scriptedGitHub
 	cluster *scriptedCluster
-	// file is what the configuration file holds.
+	// file is the content of the configuration file.
 	file    *config.Config
 	changed chan struct{}
 	stop    context.CancelFunc
 	ended   chan struct{}
 	begun   time.Time
-	// log is that of the test, which keeps all lines in memory, unless a test replaces it.
+	// log is the test's log, which keeps all lines in memory, unless a test replaces it.
 	log logr.Logger
 }
 
@@ -93,7 +93,7 @@ func (s *scenario) start() {
 	synctest.Wait()
 }
 
-// guarded reads, under mu, what a test may have changed meanwhile.
+// guarded reads, under mu, what a test may have changed in the meantime.
 func guarded[T any](mu *sync.Mutex, of *T) T {
 	mu.Lock()
 	defer mu.Unlock()
@@ -109,7 +109,7 @@ func (s *scenario) release() {
 // pass lets time go by.
 func (s *scenario) pass(d time.Duration) {
 	s.release()
-	<-time.After(d) // in a bubble this only moves the clock
+	<-time.After(d) // in a bubble this only advances the clock
 	synctest.Wait()
 }
 
@@ -130,7 +130,7 @@ func (s *scenario) reload(change func(*config.Config)) {
 	synctest.Wait()
 }
 
-// at formats a moment of the scenario for comparison with what the fakes noted.
+// at formats a time of the scenario for comparison with the fakes' records.
 func at(d time.Duration) string { return d.String() }
 
 func statistics(assigned int) *actions.Statistics {
@@ -173,7 +173,7 @@ type scriptedCluster struct {
 	mu    sync.Mutex
 	begun time.Time
 	set   RunnerSet
-	// calls lists what was asked for and when, such as "3s publish 2 #8".
+	// calls lists the calls with their times, such as "3s publish 2 #8".
 	calls     []string
 	published []Publication
 	states    []v1alpha1.ListenerStatus

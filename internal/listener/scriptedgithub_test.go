@@ -16,7 +16,7 @@ import (
 type scriptedGitHub struct {
 	mu    sync.Mutex
 	begun time.Time
-	// calls lists what was asked for and when, such as "0s open".
+	// calls lists the calls with their times, such as "0s open".
 	calls      []string
 	polls      []poll
 	queue      []*actions.Message
@@ -26,13 +26,13 @@ type scriptedGitHub struct {
 	clients    []config.Credentials
 	sessions   int
 	evicted    bool
-	// heedless answers with the oldest message whatever the last one was.
+	// heedless makes every poll return the oldest message, whatever the last one was.
 	heedless bool
-	// acquisitionsHang until their callers give up, silent sessions have no statistics.
+	// acquisitionsHang makes acquisitions hang until their callers give up. silent leaves statistics out of sessions.
 	acquisitionsHang, silent bool
 	// immediatePolls is how many polls are answered at once, with or without a message.
 	immediatePolls int
-	// heldUntil is how long a poll is held, pollHoldPeriod if it is 0, and endOfHold how it ends then.
+	// heldUntil is how long a poll is held, pollHoldPeriod if it is 0. endOfHold is how it ends then.
 	heldUntil time.Duration
 	endOfHold error
 
@@ -70,7 +70,7 @@ func (g *scriptedGitHub) note(format string, values ...any) {
 	g.calls = append(g.calls, at(time.Since(g.begun))+" "+fmt.Sprintf(format, values...))
 }
 
-// noted returns how often a call was noted, at whatever time.
+// noted returns how often a call was recorded, at any time.
 func (g *scriptedGitHub) noted(call string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

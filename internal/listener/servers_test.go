@@ -66,7 +66,7 @@ func TestAServerThatMoves(t *testing.T) {
 	}
 }
 
-// boundAddress returns the address in a line of the log about a server that listens.
+// boundAddress returns the address in the log line about a server that listens.
 func boundAddress(line string) string {
 	_, after, _ := strings.Cut(line, `"address"="`)
 	address, _, _ := strings.Cut(after, `"`)
@@ -102,7 +102,7 @@ func TestTheLogLevelCanChange(t *testing.T) {
 	}
 }
 
-// The kubelet's probes decide whether the process lives: metrics that are to be served at their port are served beside them.
+// The kubelet's probes decide whether the process lives: metrics at the same port are served by the same server.
 func TestMetricsAtTheAddressOfTheProbes(t *testing.T) {
 	free, err := ports.Take(1)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// What a service may do although it is not documented, GitHub's or another: none of it keeps the listener from receiving messages.
+// Whatever undocumented things a service does, GitHub's or another, the listener keeps receiving messages.
 
 func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 	for name, failure := range map[string]error{
@@ -43,8 +43,8 @@ func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 	}
 }
 
-// Failures of a network or a gateway say nothing about the session, which is kept, and the first error of GitHub's own after
-// them does not end it either.
+// Failures of a network or a gateway say nothing about the session, so it is kept. GitHub's own first error after them does not end
+// it either.
 func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 	for name, failure := range map[string]error{
 		"network":  &actions.NetworkError{Err: errBroken},
@@ -69,7 +69,7 @@ func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 	}
 }
 
-// The queue's host may be another than the service's, and its address comes with the session.
+// The queue may be on another host than the service. Its address comes with the session.
 func TestASessionWhoseQueueIsOutOfReachIsReplaced(t *testing.T) {
 	lacksRead := &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: http.StatusNotFound}
 	for name, test := range map[string]struct {
@@ -103,7 +103,7 @@ func TestASessionWhoseQueueIsOutOfReachIsReplaced(t *testing.T) {
 	}
 }
 
-// Sessions that are opened one after the other are no sign that messages are received.
+// Sessions that are opened one after the other do not prove that messages are received.
 func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		failing := true
@@ -129,7 +129,7 @@ func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 	})
 }
 
-// One offer that is refused keeps no other from being acquired.
+// A refused offer does not keep others from being acquired.
 func TestAnOfferThatIsRefusedIsDropped(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onAcquire = func(ids []int64) ([]int64, error) {
@@ -153,7 +153,7 @@ func TestAnOfferThatIsRefusedIsDropped(t *testing.T) {
 	})
 }
 
-// A listener that may not acquire anything keeps the offers and shows why.
+// A listener that is not allowed to acquire anything keeps the offers and shows why.
 func TestAcquisitionsThatAreRefusedForLongAreShown(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		refuse := true
@@ -177,7 +177,7 @@ func TestAcquisitionsThatAreRefusedForLongAreShown(t *testing.T) {
 	})
 }
 
-// That acquisitions failed is not shown once others took the offers, or while there is no room for them.
+// A failed acquisition is no longer shown after others took the offers, or while there is no room for them.
 func TestAFailedAcquisitionIsNotShownWithoutOffers(t *testing.T) {
 	for name, test := range map[string]struct {
 		offers   []string
@@ -226,7 +226,7 @@ func TestAScaleSetThatIsMissedPromisesNothing(t *testing.T) {
 	})
 }
 
-// A service that can't be asked for statistics says by its silence that they have not changed.
+// If a service can't be asked for statistics, its silence says that they have not changed.
 func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
 		inBubble(t, func(s *scenario) {
@@ -243,7 +243,7 @@ func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
 	}
 }
 
-// Nor is anything promised while messages come.
+// While messages come, nothing says that statistics are unchanged.
 func TestWithoutACallForStatisticsMessagesPromiseNothing(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onRead = func() error {
@@ -262,7 +262,7 @@ func TestWithoutACallForStatisticsMessagesPromiseNothing(t *testing.T) {
 	})
 }
 
-// What is refused may be the credential that the client got from GitHub.
+// The refused credential may be the one that the client got from GitHub.
 func TestAClientThatIsRefusedIsMadeAnew(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onOpen = func() error {
@@ -292,7 +292,7 @@ func TestAClientThatIsRefusedForLongIsMadeAnewNowAndThen(t *testing.T) {
 	})
 }
 
-// A scale set that is answered without statistics says nothing about jobs that were just acquired.
+// An answer without statistics says nothing about jobs that were just acquired.
 func TestAcquiredJobsOutlastAScaleSetWithoutStatistics(t *testing.T) {
 	for name, acquired := range map[string]int{"all": 2, "one of two": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestAcquiredJobsOutlastAScaleSetWithoutStatistics(t *testing.T) {
 	}
 }
 
-// Nor does a service have to hold polls: no message for a while says as much.
+// A service need not hold polls: no message for a while says the same.
 func TestWithoutACallForStatisticsShortPollsSayEnoughTogether(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onRead = func() error {

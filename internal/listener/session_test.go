@@ -69,7 +69,7 @@ func TestALostSessionIsOpenedAgainAtOnce(t *testing.T) {
 	})
 }
 
-// A service that was restored counts its messages anew: none of the new session is taken for one of the last.
+// A restored service counts its messages from the start: no message of the new session is mistaken for an earlier one.
 func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error { return &actions.Error{StatusCode: 500} }
@@ -95,7 +95,7 @@ func TestANewSessionMayCountItsMessagesAnew(t *testing.T) {
 	})
 }
 
-// A message that was not deleted is redelivered: it is not handled twice, and those after it do not wait for its deletion.
+// A message that was not deleted is redelivered: it is not handled twice, and later messages do not wait for its deletion.
 func TestMessagesUnderWayOfALostSession(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		release := make(chan struct{})
@@ -183,8 +183,8 @@ func TestASessionLostAgainAndAgainIsOpenedWithPauses(t *testing.T) {
 	})
 }
 
-// What a service answers to a poll of a session that it has ended is not documented: whatever it refuses, the next session
-// is tried. A poll that fails on the way says nothing about the session.
+// How a service answers a poll in a session that it has ended is not documented: after any refusal, the next session is tried. A
+// poll that fails on the way says nothing about the session.
 func TestASessionWhosePollsAreRefusedIsReplaced(t *testing.T) {
 	for status, want := range map[int]string{
 		400: "session-2", 403: "session-2", 409: "session-2", 422: "session-2", 408: "session-1", 502: "session-1",
@@ -278,7 +278,3 @@ func TestARateLimitOfSessionsIsKept(t *testing.T) {
 		}
 	})
 }
-
-// Two starts at a time, 2 s each, would leave half of them unwritten and the message to be redelivered.
-// GitHub holds a session whose polls it refuses until it is closed.
-// The configuration has changed, and no client could be made of it yet.

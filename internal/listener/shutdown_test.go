@@ -54,6 +54,7 @@ func TestStoppingPublishesAWithheldPatchIDAtOnce(t *testing.T) {
 	})
 }
 
+// Two starts at a time, 2 s each, would leave half of them unwritten, and the message would be redelivered.
 func TestStoppingWritesWhatIsInHandInTime(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -98,6 +99,7 @@ func TestStoppingEndsInTimeWhateverHangs(t *testing.T) {
 	}
 }
 
+// GitHub holds a session whose polls it refuses until it is closed.
 func TestStoppingClosesASessionThatWasGivenUp(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
@@ -113,6 +115,7 @@ func TestStoppingClosesASessionThatWasGivenUp(t *testing.T) {
 	})
 }
 
+// The configuration has changed, and no client could be made from it yet.
 func TestStoppingClosesASessionWhoseClientWasGivenUp(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()

@@ -17,7 +17,7 @@ import (
 var errAway = errors.New("the API server is away")
 
 // simulatedCluster is a cluster reduced to one rule: as many simulated runners are alive as the listener asks for, and a runner
-// counts until a patchID of at least its jobPatchID is published after its end. It never removes one.
+// counts until a patchID of at least its jobPatchID is published after its end. It never removes a runner.
 type simulatedCluster struct {
 	t      *testing.T
 	client *actions.Client
@@ -44,7 +44,7 @@ func newSimulatedCluster(t *testing.T, client *actions.Client, setID int) *simul
 	return c
 }
 
-// away makes every request fail for a while; 0 ends that.
+// away makes every request fail for that long; 0 ends that.
 func (c *simulatedCluster) away(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

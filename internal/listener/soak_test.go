@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// soakLength is simulated time, soakRate jobs a second in it: 36,000 jobs.
+	// soakLength is the simulated time, with soakRate jobs a second: 36,000 jobs.
 	soakLength, soakRate = time.Hour, 10
 	// warmUp is how long maps and buffers may take to reach their final size.
 	warmUp = 10 * time.Minute
-	// steadyHeap is how much the heap may differ: 8 bytes left of each job would be 240 KiB.
+	// steadyHeap is how much the heap may differ: 8 bytes left over from each job would be 240 KiB.
 	steadyHeap = 200 << 10
 )
 
-// An hour of jobs, with a session lost every minute and each service away now and then, leaves nothing in memory.
+// An hour of jobs, with a session lost every minute and each service down now and then, leaves nothing in memory.
 func TestSoak(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.log = logr.Discard()
@@ -58,7 +58,7 @@ func (s *soaking) run(length time.Duration) {
 		s.send(s.message())
 		s.pass(time.Second)
 	}
-	s.pass(time.Minute) // pending retries come to their end
+	s.pass(time.Minute) // pending retries end
 	s.forget()
 }
 
@@ -73,7 +73,7 @@ func (s *soaking) message() *actions.Message {
 	return message(int64(s.seconds), 2*soakRate, entries...)
 }
 
-// disturb has the API server away for 5 s of each minute, loses the session, and has GitHub away for 5 s.
+// disturb makes the API server fail for 5 s of each minute, loses the session, and makes GitHub fail for 5 s.
 func (s *soaking) disturb() {
 	switch s.seconds % 60 {
 	case 10:
@@ -91,7 +91,7 @@ func (s *soaking) disturb() {
 	}
 }
 
-// forget discards what the fakes have noted.
+// forget discards the fakes' records.
 func (s *soaking) forget() {
 	g, c := s.github, s.cluster
 	g.mu.Lock()
@@ -105,7 +105,7 @@ func (s *soaking) forget() {
 // footprint returns the bytes of the heap in use and the number of goroutines.
 func footprint() (heap uint64, goroutines int) {
 	runtime.GC()
-	runtime.GC() // what the finalizers of the first one released
+	runtime.GC() // frees what the finalizers of the first run released
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return memory.HeapAlloc, runtime.NumGoroutine()

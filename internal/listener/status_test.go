@@ -67,8 +67,8 @@ func TestAStateThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	})
 }
 
-// A rate limit that is imposed again has a new end, which users want to know. A new message alone is not worth a write for
-// other reasons.
+// A rate limit that is imposed again has a new end, which users want to know. For other reasons, a new message is not worth a write
+// by itself.
 func TestNewEndOfARateLimitIsShown(t *testing.T) {
 	for reason, written := range map[string]bool{v1alpha1.ReasonRateLimited: true, v1alpha1.ReasonGitHubUnavailable: false} {
 		before := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: reason, Message: "until noon"}
@@ -190,7 +190,7 @@ func TestTheLoopGoesOnWhateverHangs(t *testing.T) {
 	})
 }
 
-// The answer to a publication says which status the set has, unless a write of the status may be newer.
+// The answer to a publication shows the set's status, unless a write of the status may be newer.
 func TestAnAnswerOlderThanAWriteOfTheStatusIsIgnored(t *testing.T) {
 	listening := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}
 	starting := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStarting}

@@ -1,6 +1,6 @@
 // Package config is the configuration file of a listener. The AutoscalingListener controller writes it into the key config.json
-// of a Secret, and the listener reads it from where the Secret is mounted. Its JSON is ARC's, so that a listener of either
-// project can read the other's file.
+// of a Secret, and the listener reads it where the Secret is mounted. Its JSON is ARC's, so that a listener of either project can
+// read the other's file.
 package config
 
 import (
@@ -18,9 +18,9 @@ const (
 	// MountPath is the directory the Secret is mounted at. It must be mounted as a directory, not by subPath: only
 	// then does a change of the Secret reach the running listener.
 	MountPath = "/etc/gha-listener"
-	// FilePath is where the listener finds the file.
+	// FilePath is the path of the file in the listener's container.
 	FilePath = MountPath + "/" + FileName
-	// PathVariable is the environment variable that holds FilePath.
+	// PathVariable is the environment variable with the path of the file.
 	PathVariable = "LISTENER_CONFIG_PATH"
 	// HealthPort serves /healthz and /readyz, whether metrics are served or not.
 	HealthPort = 8081
@@ -28,37 +28,38 @@ const (
 	HealthAddressVariable = "LISTENER_HEALTH_ADDR"
 	// MetricsAddressVariable overrides the address of the metrics server.
 	MetricsAddressVariable = "LISTENER_METRICS_ADDR"
-	// MetricsLabelsFew labels the metrics of jobs that the configuration does not describe with the scale set and the result.
+	// MetricsLabelsFew gives metrics of jobs that the configuration does not describe few labels: the scale set and the result.
 	MetricsLabelsFew = "few"
-	// MetricsLabelsARC labels them with all of ARC's labels, and gives histograms its 45 buckets and +Inf.
+	// MetricsLabelsARC gives them all of ARC's labels, and histograms ARC's 45 buckets and +Inf.
 	MetricsLabelsARC = "arc"
-	// MetricsDisabled as metrics_addr disables metrics, as the empty string does.
+	// MetricsDisabled disables metrics as the value of metrics_addr. So does the empty string.
 	MetricsDisabled = "0"
 )
 
-// VaultTypeAzureKeyVault is the only vault_type.
+// VaultTypeAzureKeyVault is the only supported vault_type.
 const VaultTypeAzureKeyVault = string(v1alpha1.VaultTypeAzureKeyVault)
 
 // Config is the whole file.
 type Config struct {
+	// ConfigureURL is githubConfigUrl of the AutoscalingRunnerSet.
 	ConfigureURL string `json:"configure_url"`
 
-	// VaultType is empty, or the type of the vault in which VaultLookupKey is looked up instead of using Credentials.
+	// VaultType is the type of the vault that has the credentials under VaultLookupKey. It is empty if Credentials has them.
 	VaultType      string         `json:"vault_type"`
 	VaultLookupKey string         `json:"vault_lookup_key"`
 	AzureKeyVault  *AzureKeyVault `json:"azure_key_vault,omitempty"`
 
-	// Credentials are flat in the JSON. With a vault they are nil, which leaves their keys out.
+	// Credentials are flat in the JSON. They are nil if there is a vault, which leaves their keys out.
 	*Credentials
 
 	EphemeralRunnerSetNamespace string `json:"ephemeral_runner_set_namespace"`
 	EphemeralRunnerSetName      string `json:"ephemeral_runner_set_name"`
-	// MaxRunners is math.MaxInt32 where the user set no limit.
+	// MaxRunners is math.MaxInt32 if the user set no limit.
 	MaxRunners         int    `json:"max_runners"`
 	MinRunners         int    `json:"min_runners"`
 	RunnerScaleSetID   int    `json:"runner_scale_set_id"`
 	RunnerScaleSetName string `json:"runner_scale_set_name"`
-	// ServerRootCA is PEM with certificates to trust in addition to the system's.
+	// ServerRootCA has certificates in PEM form to trust in addition to the system's.
 	ServerRootCA    string `json:"server_root_ca"`
 	LogLevel        string `json:"log_level"`
 	LogFormat       string `json:"log_format"`
@@ -66,11 +67,11 @@ type Config struct {
 	MetricsEndpoint string `json:"metrics_endpoint"`
 	// Metrics selects metrics and labels; nil means the defaults.
 	Metrics *v1alpha1.MetricsConfig `json:"metrics"`
-	// MetricsLabels selects the defaults: MetricsLabelsFew, which is also what empty means, or MetricsLabelsARC. Not in ARC.
+	// MetricsLabels selects the defaults: MetricsLabelsFew (also if empty) or MetricsLabelsARC. ARC does not have this key.
 	MetricsLabels string `json:"metrics_labels,omitempty"`
 }
 
-// Credentials are a token or an App, never both.
+// Credentials are a personal access token or a GitHub App, never both.
 type Credentials struct {
 	AppID             string `json:"github_app_id"`
 	AppInstallationID int64  `json:"github_app_installation_id"`
@@ -78,7 +79,7 @@ type Credentials struct {
 	Token             string `json:"github_token"`
 }
 
-// ForActions returns the credentials as the client of the Actions service takes them.
+// ForActions returns the credentials in the form that package actions takes.
 func (c *Credentials) ForActions() actions.Credentials {
 	if c.Token != "" {
 		return actions.Credentials{Token: c.Token}
@@ -88,13 +89,13 @@ func (c *Credentials) ForActions() actions.Credentials {
 	}}
 }
 
-// AzureKeyVault is how the vault is reached.
+// AzureKeyVault says how to reach the vault.
 type AzureKeyVault struct {
 	TenantID        string `json:"tenant_id"`
 	ClientID        string `json:"client_id"`
 	URL             string `json:"url"`
 	CertificatePath string `json:"certificate_path"`
-	// Proxy is for requests to the vault. Its keys in the JSON are the names of the fields, as in ARC.
+	// Proxy is the proxy for requests to the vault. Its keys in the JSON are the names of its fields, as in ARC.
 	Proxy *VaultProxy `json:"proxy,omitempty"`
 }
 
@@ -106,8 +107,8 @@ type VaultProxy struct {
 	CGI        bool
 }
 
-// unreadable is what to do about a file that is missing or that the manager has not written.
-const unreadable = "it is the file that the manager writes and " + PathVariable + " names: correct that, or see the manager's log"
+// unreadable says what to do about a file that is missing or that the manager has not written.
+const unreadable = "the manager writes this file, and " + PathVariable + " names it: correct the variable, or see the manager's log"
 
 // Read reads and validates the file at path.
 func Read(path string) (*Config, error) {
@@ -146,7 +147,7 @@ func (c *Config) Encode() ([]byte, error) {
 	return content, nil
 }
 
-// MetricsEnabled reports whether a metrics server is wanted.
+// MetricsEnabled reports whether metrics are served.
 func (c *Config) MetricsEnabled() bool {
 	return c.MetricsAddr != "" && c.MetricsAddr != MetricsDisabled
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A file is usable, and stays so when it is written again, or is refused with an error that says so.
+// A file is either usable, also after it is written again, or refused with an error that says why.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(strings.Replace(sample, `"github_app_installation_id":0`, `"github_app_installation_id":"7"`, 1)))

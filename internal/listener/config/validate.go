@@ -8,19 +8,20 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// InvalidError says which key is wrong, why, and what to do. Validate joins one for every wrong key.
+// InvalidError is a key of the configuration that is wrong.
 type InvalidError struct {
-	// Key is the key in the file and Cause what is wrong with it.
+	// Key is the key in the file, and Cause says what is wrong with it.
 	Key, Cause string
 	// Next is what the user can do about it.
 	Next string
 }
 
+// Error names the key, what is wrong with it, and what to do.
 func (e *InvalidError) Error() string {
 	return fmt.Sprintf("listener configuration: %s %s; %s", e.Key, e.Cause, e.Next)
 }
 
-// Validate checks the configuration. The error joins an *InvalidError for each key that is wrong and holds no secret.
+// Validate checks the configuration. Its error joins an *InvalidError for each key that is wrong, and contains no secret.
 func (c *Config) Validate() error {
 	var wrong []error
 	check := func(ok bool, key, cause, next string) {
@@ -44,8 +45,8 @@ func (c *Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// managed is what to do about values that no user writes.
-const managed = "the manager writes it: see its log, and restart it if the value stays"
+// managed says what to do about values that no user writes.
+const managed = "the manager writes it: see its log, and restart it if the value does not change"
 
 const credentialSecret = "the credential Secret that githubConfigSecret names"
 
@@ -57,7 +58,7 @@ func (c *Config) validateCredentials() []error {
 	app := given.AppID != "" || given.AppInstallationID != 0 || given.AppPrivateKey != ""
 	switch {
 	case app && given.Token != "":
-		return []error{&InvalidError{"github_token", "is given next to a GitHub App",
+		return []error{&InvalidError{"github_token", "is given in addition to a GitHub App",
 			"keep either it or the github_app_* keys in " + credentialSecret}}
 	case !app && given.Token == "":
 		return []error{&InvalidError{"github_token", "is empty and there is no GitHub App",

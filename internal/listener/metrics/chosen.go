@@ -14,13 +14,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// chosen is one choice of metrics. Its methods ignore metrics that are not part of it.
+// chosen is a choice of metrics. Its methods ignore metrics that are not part of it.
 type chosen struct {
 	configured *v1alpha1.MetricsConfig
 	preset     string
-	// ofSet are the label values that all metrics of the scale set share.
+	// ofSet has the label values that all metrics of the scale set share.
 	ofSet prometheus.Labels
-	// path is where they are served.
+	// path is the path at which the metrics are served.
 	path       string
 	registry   *prometheus.Registry
 	gauges     map[string]*prometheus.GaugeVec
@@ -66,7 +66,7 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 	return c
 }
 
-// endpoint returns the path to serve at; anything that is no path means ARC's default.
+// endpoint returns the path at which metrics are served: ARC's default unless the configuration has a path.
 func endpoint(settings *config.Config) string {
 	if !strings.HasPrefix(settings.MetricsEndpoint, "/") {
 		return "/metrics"
@@ -74,15 +74,15 @@ func endpoint(settings *config.Config) string {
 	return settings.MetricsEndpoint
 }
 
-// usable reports whether the configuration describes a metric that exists, and logs one that does not exist.
+// usable reports whether the configuration describes a metric that exists. It logs a metric that does not.
 func (m *Metrics) usable(name string, known, given bool) bool {
 	if !known {
-		m.log.Info("listenerMetrics names a metric that does not exist under this kind, skipped", "metric", name)
+		m.log.Info("listenerMetrics names a metric that does not exist as this kind of metric, skipping it", "metric", name)
 	}
 	return known && given
 }
 
-// add logs why a metric could not be registered: a label has no valid name or is there twice, or its buckets don't ascend.
+// add logs why a metric could not be registered: a label's name is invalid or occurs twice, or its buckets don't ascend.
 func (m *Metrics) add(name string, err error) {
 	if err != nil {
 		m.log.Error(err, "A metric can't be exported, correct it in listenerMetrics", "metric", name)
@@ -107,7 +107,7 @@ func (c *chosen) addCounter(name string, labels []string) error {
 	return nil
 }
 
-// addHistogram adds a histogram, with the given buckets if its configuration names none.
+// addHistogram adds a histogram. It has the given buckets unless its configuration names others.
 func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric, buckets []float64) error {
 	if len(metric.Buckets) > 0 {
 		buckets = metric.Buckets

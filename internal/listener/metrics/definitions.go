@@ -24,7 +24,7 @@ const (
 	jobExecutionDuration = "gha_job_execution_duration_seconds"
 )
 
-// Labels that have values; others are exported empty.
+// Labels that have values. Others are exported with an empty value.
 const (
 	labelEnterprise        = "enterprise"
 	labelOrganization      = "organization"
@@ -39,19 +39,19 @@ const (
 	labelJobWorkflowTarget = "job_workflow_target"
 )
 
-// setLabels are the labels that have one value each in a listener.
+// setLabels are the labels with one value each in a listener.
 var setLabels = []string{labelEnterprise, labelOrganization, labelRepository, labelName, labelNamespace}
 
-// shape is the labels and buckets of the metrics of jobs, for what the configuration does not describe itself.
+// shape has the labels and buckets of metrics of jobs that the configuration does not describe.
 type shape struct {
 	started, completed []string
-	// queue, startup and execution are buckets in seconds of the histograms.
+	// queue, startup and execution are the histograms' buckets in seconds.
 	queue, startup, execution []float64
 }
 
-// few is the default. A job's name, repository and event may have any number of values, each of which would cost a histogram;
-// the scale set and the result may not. Nine buckets, +Inf, sum and count make 12 series: a scale set has them for each of two
-// histograms and for each of three results of the third, which is about 80 series with everything else.
+// few is the default. A job's name, repository and event can have any number of values, and each value would cost a histogram. The
+// scale set and the result can't. Nine buckets, +Inf, sum and count make 12 series. A scale set has them for each of two histograms
+// and for each of three results of the third, which makes about 80 series with everything else.
 var few = shape{
 	started:   []string{labelName, labelNamespace},
 	completed: []string{labelName, labelNamespace, labelJobResult},
@@ -64,7 +64,7 @@ var few = shape{
 // startupBuckets distinguish a warm runner (seconds), a new pod (tens of seconds), a new node (minutes) and a problem.
 var startupBuckets = []float64{1, 5, 10, 20, 40, 80, 160, 320, 640}
 
-// arc is what ARC exports, for dashboards and recording rules that were made for it.
+// arc has the labels and buckets that ARC exports, for dashboards and recording rules that were made for ARC.
 var arc = shape{
 	started:   []string{labelEnterprise, labelOrganization, labelRepository, labelJobName, labelEventName},
 	completed: []string{labelEnterprise, labelOrganization, labelRepository, labelJobName, labelEventName, labelJobResult},
@@ -93,7 +93,7 @@ var help = map[string]string{
 	busyRunners:          "Registered runners that run a job.",
 	idleRunners:          "Registered runners that run no job.",
 	minRunners:           "Fewest runners of the scale set.",
-	maxRunners:           "Most runners of the scale set; 2147483647 where it has no maxRunners.",
+	maxRunners:           "Most runners of the scale set; 2147483647 if it has no maxRunners.",
 	desiredRunners:       "Runners that the listener asks for.",
 	startedJobs:          "Jobs started since the listener started.",
 	completedJobs:        "Jobs completed since the listener started.",
@@ -102,7 +102,7 @@ var help = map[string]string{
 	jobExecutionDuration: "Time a job ran, in seconds.",
 }
 
-// defaults returns the metrics of a configuration that selects none.
+// defaults returns the metrics for a configuration that selects none.
 func defaults(s shape) *v1alpha1.MetricsConfig {
 	chosen := &v1alpha1.MetricsConfig{
 		Gauges: map[string]*v1alpha1.GaugeMetric{},

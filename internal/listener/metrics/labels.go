@@ -19,7 +19,7 @@ import (
 // client refuses it with a better message.
 func labelsOfSet(settings *config.Config) prometheus.Labels {
 	labels := prometheus.Labels{
-		// The EphemeralRunnerSet has the same name, unless ARC has made it.
+		// The EphemeralRunnerSet has the same name, unless ARC created it.
 		labelName:      cmp.Or(settings.RunnerScaleSetName, settings.EphemeralRunnerSetName),
 		labelNamespace: settings.EphemeralRunnerSetNamespace,
 	}
@@ -31,7 +31,7 @@ func labelsOfSet(settings *config.Config) prometheus.Labels {
 	return labels
 }
 
-// ofJob returns the label values of a job's metrics: organization and repository are the job's, not the scale set's.
+// ofJob returns the label values of a job's metrics. Organization and repository are the job's, not the scale set's.
 func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.Labels {
 	labels := maps.Clone(c.ofSet)
 	labels[labelOrganization] = job.OwnerName
@@ -44,8 +44,9 @@ func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.La
 	return labels
 }
 
-// splitWorkflowRef parses OWNER/REPO/PATH/FILE@refs/TARGET and returns the file's name without its extension, and the target as
-// heads/BRANCH, tags/TAG or pull/NUMBER. Both are empty if the text is no such reference, the target alone if it is none of these.
+// splitWorkflowRef parses OWNER/REPO/PATH/FILE@refs/TARGET. It returns the file's name without its extension, and the target as
+// heads/BRANCH, tags/TAG or pull/NUMBER. Both are empty if the text is not such a reference; only the target is empty if it is of
+// another kind.
 func splitWorkflowRef(reference string) (name, target string) {
 	file, ref, found := strings.Cut(reference, "@")
 	if !found || strings.Contains(ref, "@") {
@@ -66,7 +67,7 @@ func splitWorkflowRef(reference string) (name, target string) {
 	return name, ""
 }
 
-// pick returns the values of the named labels, empty for those without a value.
+// pick returns the values of the named labels, empty for labels without a value.
 func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	picked := make(prometheus.Labels, len(names))
 	for _, name := range names {
@@ -75,8 +76,8 @@ func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	return picked
 }
 
-// notReserved refuses the label le, which a histogram's buckets have. The Prometheus library panics because of it, as it does
-// because of buckets that don't ascend.
+// notReserved refuses the label le, which a histogram's buckets use. The Prometheus library panics on it, as it does on buckets
+// that don't ascend.
 func notReserved(labels []string) error {
 	if slices.Contains(labels, "le") {
 		return errors.New("label le is reserved in histograms")

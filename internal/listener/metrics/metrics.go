@@ -1,6 +1,7 @@
-// Package metrics exports a listener's metrics to Prometheus. Those that ARC has too have ARC's names, and listenerMetrics of
-// the AutoscalingRunnerSet selects them, their labels and buckets; by default they have few labels and buckets or, with a flag
-// of the manager, ARC's. Others are about the listener itself.
+// Package metrics exports a listener's metrics to Prometheus. There are two groups. Metrics that ARC has too keep ARC's names;
+// listenerMetrics of the AutoscalingRunnerSet selects them and sets their labels and buckets. Without it they have a few labels
+// and buckets, or ARC's many if the manager runs with --listener-metrics-labels=arc. The other metrics are about the listener
+// itself and are always exported.
 package metrics
 
 import (
@@ -20,7 +21,7 @@ type Metrics struct {
 	log     logr.Logger
 	own     *own
 	current atomic.Pointer[chosen]
-	// last is shown again when the choice of metrics changes, nil until there are statistics.
+	// last is the last observation, which is shown again if the choice of metrics changes; nil until there are statistics.
 	last atomic.Pointer[observation]
 }
 
@@ -36,7 +37,7 @@ func New(settings *config.Config, log logr.Logger) *Metrics {
 	return m
 }
 
-// Configure changes limits and the choice of metrics. Counters start from 0 if the choice changes.
+// Configure applies a changed configuration: limits and the choice of metrics. If the choice changes, counters start from 0.
 func (m *Metrics) Configure(settings *config.Config) {
 	before := m.current.Load()
 	if before == nil || before.differs(settings) {
@@ -50,8 +51,8 @@ func (m *Metrics) Configure(settings *config.Config) {
 	}
 }
 
-// Statistics shows what GitHub says of the set and how many runners follow from it. The first are no scale decision: what was
-// wanted before the process began is not known here.
+// Statistics shows what GitHub says about the scale set, and how many runners follow from it. The first call does not count as a
+// scale decision, because the number wanted before the process began is not known here.
 func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 	seen := &observation{statistics: *statistics, desired: desired}
 	if before := m.last.Swap(seen); before != nil {
@@ -72,7 +73,7 @@ func (m *Metrics) show(seen *observation) {
 	c.set(desiredRunners, float64(seen.desired))
 }
 
-// Message counts a message's jobs. A job that completed without ever having had a runner does not count as completed.
+// Message counts a message's jobs. A job that ended before a runner took it does not count as completed.
 func (m *Metrics) Message(message *actions.Message) {
 	c := m.current.Load()
 	for i := range message.JobsStarted {
@@ -97,7 +98,7 @@ func (m *Metrics) Message(message *actions.Message) {
 	}
 }
 
-// ServeHTTP serves the current choice of metrics at the path that is configured at the moment.
+// ServeHTTP serves the current choice of metrics at its configured path.
 func (m *Metrics) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	c := m.current.Load()
 	if request.URL.Path != c.path {

@@ -107,8 +107,8 @@ func seriesOf(t *testing.T, m *Metrics, kinds int, results ...string) (series in
 	return series
 }
 
-// However many jobs, repositories and events there are, a set has the same number of series; with ARC's labels each of them
-// costs what docs/observability.md says.
+// A set has the same number of series, however many jobs, repositories and events there are. With ARC's labels each of them costs
+// what docs/observability.md says.
 func TestSeriesOfAScaleSet(t *testing.T) {
 	// Gauges, two counts of scale decisions, session, last poll, expiry, reasons of dropped reports.
 	const fixed = 10 + 5 + 9
@@ -287,8 +287,8 @@ func TestWorkflowReferences(t *testing.T) {
 	}
 }
 
-// Before GitHub has said anything a count of 0 would be a lie, and what the first statistics ask for is no change: a restart of
-// a busy scale set must look like neither.
+// Before GitHub's first answer a count of 0 would be a lie, and the first statistics are not a change: a restart of a busy scale
+// set must show neither.
 func TestNothingIsShownBeforeTheFirstStatistics(t *testing.T) {
 	m := New(settings(nil), logr.Discard())
 	m.Configure(settings(nil))

@@ -8,8 +8,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// own are the metrics about the listener itself; listenerMetrics does not select among them. Each has the labels name and
-// namespace, those of the scale set.
+// own has the metrics about the listener itself, which are exported whatever listenerMetrics selects. Each has the labels name
+// and namespace of the scale set.
 type own struct {
 	dropped   *prometheus.CounterVec
 	requests  *prometheus.CounterVec
@@ -27,8 +27,8 @@ const (
 	directionDown = "down"
 )
 
-// dropReasons are the reasons why something is given up that are known before it happens. Their series begin with the process, at
-// 0: a counter that begins with its first event has not increased by that.
+// dropReasons are the known reasons to give something up. Their series begin at 0 with the process: in a series that begins with
+// its first event, that event is not an increase.
 var dropReasons = []string{
 	"NotFound", "Forbidden", "Timeout", "Invalid", "BadRequest", "RequestEntityTooLarge", "OfferRefused", "MalformedMessage", "UnknownType",
 }
@@ -45,7 +45,7 @@ func newOwn() *own {
 			"Messages, entries of messages and reports to runners that were given up, by reason.", "reason"),
 		requests: counter("github_requests_total",
 			"Requests to GitHub by endpoint and HTTP status; status none means that no complete answer came.", "endpoint", "status"),
-		decisions: counter("scale_decisions_total", "Changes of the number of wanted runners, by direction.", "direction"),
+		decisions: counter("scale_decisions_total", "Changes of the desired number of runners, by direction.", "direction"),
 		session:   gauge("session_up", "1 while a message session is held, 0 otherwise."),
 		polled:    gauge("last_poll_timestamp_seconds", "Unix time of the last good poll; 0 before the first."),
 		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -54,10 +54,10 @@ func newOwn() *own {
 		}, []string{"resource"}),
 		reset: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Subsystem: "gha_listener", Name: "github_rate_limit_reset_timestamp_seconds",
-			Help: "Unix time at which the limit of GitHub's REST API is reset, by resource; what remains was said before.",
+			Help: "Unix time at which the limit of GitHub's REST API is reset, by resource; from then on gha_listener_github_rate_limit_remaining is out of date.",
 		}, []string{"resource"}),
 		expires: gauge("credential_expiry_timestamp_seconds",
-			"Unix time at which the token expires, as GitHub says; 0 where it has not said or the token does not expire."),
+			"Unix time at which the token expires according to GitHub; 0 if GitHub has not said or the token does not expire."),
 	}
 	for _, direction := range []string{directionUp, directionDown} {
 		o.decisions.WithLabelValues(direction)
