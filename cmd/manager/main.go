@@ -1,4 +1,4 @@
-// Command manager runs the controllers of runner scale sets. `manager doctor` says why jobs wait, and `manager validate`
+// Command manager runs the controllers of runner scale sets. `manager doctor` explains why jobs wait, and `manager validate`
 // checks values and manifests before they are applied.
 package main
 
@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	if doctor.IsCommand(os.Args[1:]) { // they have nothing to put in order, so signals end them as they end any program
+	if doctor.IsCommand(os.Args[1:]) { // they have nothing to clean up, so signals end them as usual
 		os.Exit(doctor.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	options, err := manager.ParseOptions(os.Args[1:], os.Getenv, os.Stderr)

@@ -6,11 +6,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ForbiddenTimeout is how long an answer 403 that would end something for good is not believed. An API server that has just
-// started answers so until it has read the Roles, which takes about a second.
+// ForbiddenTimeout is how long we don't trust a 403 that would end something for good. An API server that has just started answers
+// 403 until it has loaded the Roles, which takes about a second.
 const ForbiddenTimeout = 15 * time.Second
 
-// MayPass reports whether a request that has failed with err since then may have met the 403 of an API server's first moments.
+// MayPass reports whether err, with which a request has failed since the given time, may be the 403 of an API server that has just
+// started.
 func MayPass(err error, since, now time.Time) bool {
 	return apierrors.IsForbidden(err) && now.Before(since.Add(ForbiddenTimeout))
 }

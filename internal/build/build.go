@@ -1,10 +1,10 @@
 // Package build says which build this program is. The linker sets both variables
-// (-ldflags "-X github.com/harrier-ci/harrier/internal/build.Version=…"); a build without them is a developer's.
+// (-ldflags "-X github.com/harrier-ci/harrier/internal/build.Version=…"). Builds without that flag have version dev.
 package build
 
 var (
 	// Version is the version of the charts this binary belongs to, such as 0.1.0.
 	Version = "dev"
-	// CommitSHA is the commit it was built from.
+	// CommitSHA is the commit that this binary was built from.
 	CommitSHA = "dev"
 )

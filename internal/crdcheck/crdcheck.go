@@ -1,5 +1,5 @@
-// Package crdcheck finds out whether the CustomResourceDefinitions in a cluster have the fields that this version needs. The
-// manager asks before it starts, and the doctor when it looks for what keeps jobs waiting.
+// Package crdcheck checks whether the CustomResourceDefinitions in a cluster have the fields that this version needs. The manager
+// checks before it starts its controllers, and the doctor when it looks for what keeps jobs waiting.
 package crdcheck
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// requiredFields are fields that ARC's CRDs lack and without which the API server would silently drop what we write.
-// One for each kind and each half of it that we depend on is enough: the CRDs are of one version.
+// requiredFields are fields that ARC's CRDs lack, so that the API server would silently drop what we write to them. One field is
+// enough for spec or status of a kind, because a CRD is of one version.
 var requiredFields = map[string][]string{
 	"AutoscalingRunnerSet": {"status.registration", "status.conditions"},
 	"AutoscalingListener":  {"status.conditions"},
@@ -26,7 +26,7 @@ var requiredFields = map[string][]string{
 	"EphemeralRunner":      {"status.jobPatchID"},
 }
 
-// timeout ends a check.
+// timeout limits a check.
 const timeout = 15 * time.Second
 
 // OutdatedError says that the CustomResourceDefinitions in the cluster are missing or too old.
@@ -35,29 +35,29 @@ type OutdatedError struct {
 	Missing []string
 }
 
-// Error names what is missing and the fix.
+// Error names what is missing, and the fix.
 func (e *OutdatedError) Error() string {
 	return fmt.Sprintf("the CustomResourceDefinitions of %s lack %s; upgrade them with the chart gha-runner-scale-set-controller "+
 		"(helm upgrade --take-ownership, crds.install=true), or apply those of the same version (apis/crds of the source, or helm template CHART --show-only 'templates/crds/*.yaml') with kubectl apply --server-side --force-conflicts",
 		v1alpha1.GroupVersion.Group, strings.Join(e.Missing, ", "))
 }
 
-// Checker asks the API server for the schemas it serves. OpenAPI is readable by every authenticated user, so no permission on
+// Checker reads the schemas that the API server serves. Every authenticated user may read OpenAPI, so no permission on
 // CustomResourceDefinitions is needed.
 type Checker struct {
 	client rest.Interface
 }
 
-// New returns a checker of the cluster. It fails where the configuration of the client is unusable.
+// New returns a checker for the cluster. It fails if the client configuration is unusable.
 func New(config *rest.Config) (*Checker, error) {
 	made, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for discovery: %w", err)
+		return nil, fmt.Errorf("create a discovery client: %w", err)
 	}
 	return &Checker{client: made.RESTClient()}, nil
 }
 
-// Check fails with *OutdatedError where the CustomResourceDefinitions lack what this version needs, or with the API server's own
+// Check fails with *OutdatedError if the CustomResourceDefinitions lack what this version needs, or with the API server's own
 // error.
 func (c *Checker) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -75,7 +75,7 @@ func (c *Checker) Check(ctx context.Context) error {
 	return checkSchemas(document)
 }
 
-// fieldSchema is the part of an OpenAPI schema that says which fields there are.
+// fieldSchema is the part of an OpenAPI schema that lists the fields.
 type fieldSchema struct {
 	Properties map[string]fieldSchema `json:"properties"`
 	Kinds      []struct {

@@ -9,16 +9,16 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// clients are those in use, by everything that makes one differ from another.
+// clients are the clients in use, keyed by everything that distinguishes them.
 type clients struct {
-	// unused is told the config URLs that have no client any more; it may be nil.
+	// unused is called with each config URL that no longer has a client; it may be nil.
 	unused  func(url string)
 	mu      sync.Mutex
 	entries map[clientKey]*clientEntry
 	swept   time.Time
 }
 
-// clientKey holds values: a client is shared exactly by those who would make the same one.
+// clientKey holds values, not names: callers share a client exactly if they would create the same one.
 type clientKey struct {
 	url            string
 	token          string
@@ -26,7 +26,7 @@ type clientKey struct {
 	installationID int64
 	privateKey     string
 	rootCAs        string
-	// proxied tells an empty proxy configuration, which means none, from no configuration, which means the environment's.
+	// proxied distinguishes an empty proxy configuration, which means no proxy, from none, which means the environment's proxy.
 	proxied bool
 	proxy   ProxySettings
 }
@@ -34,7 +34,7 @@ type clientKey struct {
 type clientEntry struct {
 	client *actions.Client
 	usedAt time.Time
-	// sources are what to read again when GitHub refuses the credentials.
+	// sources are read again when GitHub refuses the credentials.
 	sources map[sourceKey]struct{}
 }
 
@@ -49,13 +49,14 @@ func keyOf(url string, resolved *Resolved) clientKey {
 	return key
 }
 
-// client returns the shared client for the values, and notes which source they came from; "" is none.
+// client returns the shared client for the values, and notes which source they came from; "" means none.
 func (p *Provider) client(reference Reference, resolved *Resolved, source sourceKey) (*actions.Client, error) {
 	key := keyOf(reference.GitHubConfigURL, resolved)
 	if found := p.clients.use(key, source, p.options.Clock.Now()); found != nil {
 		return found, nil
 	}
-	// Made outside the lock: it parses a private key and a pool of certificates. If two do so at once, one is thrown away.
+	// Created outside the lock, because that parses a private key and certificates. If two callers do so at once, one client is
+	// discarded.
 	made, err := p.newClient(key, resolved)
 	if err != nil {
 		return nil, err
@@ -85,8 +86,8 @@ func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client
 	return made, nil
 }
 
-// observe notices a refused credential. A 401 is also what an ordinary expiry looks like, about once an hour: one more
-// read then costs nothing.
+// observe notices refused credentials. A token that expires as usual, about once an hour, gets a 401, too; one more read then
+// costs nothing.
 func (p *Provider) observe(key clientKey, info actions.RequestInfo) {
 	if info.StatusCode == http.StatusUnauthorized {
 		p.results.invalidate(p.clients.sourcesOf(key)...)
@@ -96,7 +97,7 @@ func (p *Provider) observe(key clientKey, info actions.RequestInfo) {
 	}
 }
 
-// use returns the client for the key, nil when there is none.
+// use returns the client for the key, or nil if there is none.
 func (c *clients) use(key clientKey, source sourceKey, now time.Time) *actions.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +144,8 @@ func (c *clients) sourcesOf(key clientKey) []sourceKey {
 	return sources
 }
 
-// sweep drops clients that nobody has asked for during keepFor, among them those of credentials that were replaced.
-// Calls under way go on. The caller holds the lock.
+// sweep drops clients that have not been used for keepFor, among them those with replaced credentials. Calls in flight continue.
+// The caller holds the lock.
 func (c *clients) sweep(now time.Time) {
 	if now.Sub(c.swept) < RereadAfter {
 		return

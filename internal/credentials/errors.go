@@ -14,7 +14,7 @@ type MissingError struct {
 	Kind string
 	// Namespace is empty for a vault's secret.
 	Namespace, Name string
-	// Key is empty when the whole object is missing. Several keys are separated by commas.
+	// Key is empty if the whole object is missing. Several keys are separated by commas.
 	Key string
 }
 
@@ -30,15 +30,15 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s lacks %s; add it", object, e.Key)
 }
 
-// InvalidError says that something exists and can't be used. It never holds a value.
+// InvalidError says that something exists but can't be used. It never contains a value.
 type InvalidError struct {
-	// Kind is that of the object, or empty when the fault is in a field of the AutoscalingRunnerSet itself.
+	// Kind is the object's kind, or empty if a field of the AutoscalingRunnerSet itself is wrong.
 	Kind string
-	// Namespace and Name are empty where Kind is.
+	// Namespace and Name are empty if Kind is.
 	Namespace, Name string
-	// Key is the key in the object or the path of the field. It may be empty when the object as a whole is at fault.
+	// Key is the key in the object or the path of the field. It may be empty if the object as a whole is wrong.
 	Key string
-	// Reason says what is wrong and what would be right.
+	// Reason says what is wrong and how to correct it.
 	Reason string
 }
 
@@ -54,9 +54,9 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s is not usable: %s", where, e.Reason)
 }
 
-// UnsupportedError says that this version can't do what is asked for.
+// UnsupportedError says that this version lacks a requested feature.
 type UnsupportedError struct {
-	// Feature is what was asked for.
+	// Feature is the requested feature.
 	Feature string
 	// Instead is what works.
 	Instead string

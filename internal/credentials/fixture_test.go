@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// store is an API server that holds Secrets and ConfigMaps, counts reads, and can be made to fail or hang.
+// store is an API server with Secrets and ConfigMaps. It counts reads, and can be made to fail or hang.
 type store struct {
 	client.Reader // List is never called; if it were, this nil would panic
 
@@ -116,7 +116,7 @@ func githubReference() Reference {
 	return Reference{Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github"}
 }
 
-// mustResolve returns the token, which tells one state of the Secret from another.
+// mustResolve returns the token, which identifies a state of the Secret.
 func (f *fixture) mustResolve(t *testing.T, reference Reference) string {
 	t.Helper()
 	resolved, err := f.Resolve(t.Context(), reference)
@@ -126,7 +126,7 @@ func (f *fixture) mustResolve(t *testing.T, reference Reference) string {
 	return resolved.Credentials.Token
 }
 
-// privateKey is made once because making one takes a while.
+// privateKey is generated once, because that takes a while.
 var privateKey = sync.OnceValue(func() string {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

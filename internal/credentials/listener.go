@@ -26,12 +26,12 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 	if !present {
 		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName}
 	}
-	// Not config.Parse, which checks everything: to deregister a scale set only the credentials are needed, and it must not
-	// fail because, say, minRunners is greater than maxRunners.
+	// Not config.Parse, which checks everything: deregistering a scale set needs only the credentials, and must not fail because,
+	// say, minRunners is greater than maxRunners.
 	var written config.Config
 	if err := json.Unmarshal(content, &written); err != nil {
 		return nil, &InvalidError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: config.FileName,
-			Reason: "it is not the JSON of a listener's configuration; delete the Secret, the manager writes it anew"}
+			Reason: "it is not the JSON of a listener's configuration; delete the Secret, the manager will write it again"}
 	}
 	if written.Credentials == nil {
 		return nil, &MissingError{Kind: kindSecret, Namespace: listener.Namespace, Name: name, Key: "credentials in " + config.FileName}
@@ -43,7 +43,7 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 	return &Resolved{Credentials: written.ForActions(), RootCAs: written.ServerRootCA, Proxy: proxy}, nil
 }
 
-// listenerProxy returns nil where the listener has no proxy Secret: then it has no proxy.
+// listenerProxy returns the listener's proxy, or nil if it has no proxy Secret and so no proxy.
 func (r reader) listenerProxy(ctx context.Context, listener client.ObjectKey) (*ProxySettings, error) {
 	data, err := r.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix)
 	if isMissing(err) {

@@ -103,7 +103,7 @@ func TestListenerSecretsThatDontHelp(t *testing.T) {
 	}
 }
 
-// TestUnusableIsWhatWontComeBack: an API server that can't be asked just now may answer in a moment.
+// Credentials are unusable only if they won't come back: an API server that is unreachable now may answer in a moment.
 func TestUnusableIsWhatWontComeBack(t *testing.T) {
 	cause := &MissingError{Kind: kindSecret, Name: "github"}
 	for name, test := range map[string]struct {

@@ -15,7 +15,7 @@ const (
 	keyProxyPassword = "password"
 )
 
-// proxyLogin is what a proxy asks for.
+// proxyLogin is the user name and password for a proxy.
 type proxyLogin struct {
 	username, password string
 }
@@ -33,7 +33,7 @@ func (r reader) proxyLogin(ctx context.Context, namespace, name string) (proxyLo
 	return loginOf(kindSecret, namespace, name, values)
 }
 
-// loginOf takes a login out of the object that holds it.
+// loginOf extracts a login from the values of an object.
 func loginOf(kind, namespace, name string, values map[string]string) (proxyLogin, error) {
 	for _, key := range []string{keyProxyUsername, keyProxyPassword} {
 		if _, present := values[key]; !present {
@@ -43,8 +43,8 @@ func loginOf(kind, namespace, name string, values map[string]string) (proxyLogin
 	return proxyLogin{username: values[keyProxyUsername], password: values[keyProxyPassword]}, nil
 }
 
-// resolveProxy fills user names and passwords in; lookup finds them by the name that the configuration gives. The
-// result is nil when there is no configuration, which errors call by the name of its field.
+// resolveProxy fills in user names and passwords, which lookup finds by the name in the configuration. It returns nil if there is
+// no configuration. field is the configuration's path, for errors.
 func resolveProxy(field string, config *v1alpha1.ProxyConfig, lookup func(name string) (proxyLogin, error)) (*ProxySettings, error) {
 	if config == nil {
 		return nil, nil
@@ -68,8 +68,7 @@ func resolveProxy(field string, config *v1alpha1.ProxyConfig, lookup func(name s
 	return settings, nil
 }
 
-// once remembers the logins that were found: most configurations name one Secret for both proxies, and it is read every
-// minute.
+// once remembers the logins that were found: most configurations name one Secret for both proxies, and are resolved every minute.
 func once(lookup func(name string) (proxyLogin, error)) func(name string) (proxyLogin, error) {
 	found := map[string]proxyLogin{}
 	return func(name string) (proxyLogin, error) {
@@ -84,19 +83,19 @@ func once(lookup func(name string) (proxyLogin, error)) func(name string) (proxy
 	}
 }
 
-// proxyAddress returns a proxy's URL with user name and password, "" when there is no proxy.
+// proxyAddress returns a proxy's URL with user name and password, or "" if there is no proxy.
 func proxyAddress(field string, config *v1alpha1.ProxyServerConfig, lookup func(string) (proxyLogin, error)) (string, error) {
 	if config == nil || config.Url == "" {
 		return "", nil
 	}
 	text := config.Url
-	if !strings.Contains(text, "://") { // HOST:PORT is what environment variables may hold, too
+	if !strings.Contains(text, "://") { // HOST:PORT, as environment variables may have it, too
 		text = "http://" + text
 	}
 	address, err := url.Parse(text)
 	if err != nil || address.Hostname() == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, address.Scheme) {
 		// The parser's own text would repeat the address, which may hold a password.
-		return "", &InvalidError{Key: field, Reason: "it is no address of a proxy; use http://HOST:PORT"}
+		return "", &InvalidError{Key: field, Reason: "it is not the address of a proxy; use http://HOST:PORT"}
 	}
 	if config.CredentialSecretRef != "" {
 		login, err := lookup(config.CredentialSecretRef)

@@ -20,14 +20,14 @@ const (
 	kindConfigMap = "ConfigMap"
 )
 
-// reader follows a Reference. It remembers nothing.
+// reader resolves a Reference. It remembers nothing.
 type reader struct {
 	kube client.Reader
-	// openVault makes the vault that a configuration describes.
+	// openVault returns the vault that a configuration describes.
 	openVault func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault
 }
 
-// read resolves all that the reference names.
+// read resolves everything that the reference names.
 func (r reader) read(ctx context.Context, reference Reference) (*Resolved, error) {
 	authorities, err := r.rootCAs(ctx, reference)
 	if err != nil {
@@ -40,7 +40,7 @@ func (r reader) read(ctx context.Context, reference Reference) (*Resolved, error
 	return &Resolved{Credentials: credentials, RootCAs: authorities, Proxy: proxy}, nil
 }
 
-// secrets reads what is secret: from the vault if there is one, else from Secrets.
+// secrets reads credentials and proxy logins: from the vault if there is one, else from Secrets.
 func (r reader) secrets(ctx context.Context, reference Reference) (credentials actions.Credentials, proxy *ProxySettings, err error) {
 	login := func(name string) (proxyLogin, error) { return r.proxyLogin(ctx, reference.Namespace, name) }
 	if reference.usesVault() {
@@ -60,9 +60,9 @@ func (r reader) secrets(ctx context.Context, reference Reference) (credentials a
 	return credentials, proxy, err
 }
 
-const noCertificate = "it holds no certificate; put the certificate authorities there in PEM form (-----BEGIN CERTIFICATE-----)"
+const noCertificate = "it contains no certificate; put the certificate authorities there in PEM form (-----BEGIN CERTIFICATE-----)"
 
-// rootCAs returns the PEM that the reference's ConfigMap holds, "" when it names none.
+// rootCAs returns the PEM in the reference's ConfigMap, or "" if it names none.
 func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error) {
 	if reference.TLS == nil || reference.TLS.CertificateFrom == nil || reference.TLS.CertificateFrom.ConfigMapKeyRef == nil {
 		return "", nil
@@ -101,8 +101,8 @@ func (r reader) secret(ctx context.Context, namespace, name string) (map[string]
 	return secret.Data, nil
 }
 
-// get reads an object and reports whether it exists. A name that none can have is not asked for: the API server would take an
-// empty one for a list, and one with slashes for another address.
+// get reads an object and reports whether it exists. It doesn't request an invalid name: the API server would treat an empty one
+// as a list, and one with slashes as another path.
 func (r reader) get(ctx context.Context, kind, namespace, name string, into client.Object) (bool, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return false, nil

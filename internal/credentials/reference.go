@@ -6,14 +6,14 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Reference says by name how GitHub is reached for one scale set. It shares nothing with the object that it was made for: a read
-// may outlast the pass, which writes into that object.
+// Reference says by name how GitHub is reached for one scale set. It shares no memory with the object that it was made from: a read
+// may outlast the reconcile, which writes to that object.
 type Reference struct {
 	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
 	Namespace string `json:"namespace,omitempty"`
 	// GitHubConfigURL is where the runners register.
 	GitHubConfigURL string `json:"githubConfigUrl,omitempty"`
-	// GitHubConfigSecret is the name of a Secret, or of a vault's secret when Vault says so.
+	// GitHubConfigSecret is the name of a Secret, or of a secret in the vault if there is one.
 	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
 	// Proxy, TLS and Vault may be nil.
 	Proxy *v1alpha1.ProxyConfig `json:"proxy,omitempty"`
@@ -33,8 +33,8 @@ func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
 	}
 }
 
-// ForAutoscalingListener returns what the listener's spec says. The listener lives in the manager's namespace, what it
-// names in that of its AutoscalingRunnerSet.
+// ForAutoscalingListener returns what the listener's spec says. The listener is in the manager's namespace, but what it names is in
+// the namespace of its AutoscalingRunnerSet.
 func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
 	return Reference{
 		Namespace:          listener.Spec.AutoscalingRunnerSetNamespace,
@@ -67,8 +67,8 @@ func forRunnerSpec(namespace string, spec *v1alpha1.EphemeralRunnerSpec) Referen
 	}
 }
 
-// sourceKey identifies what is read for a Reference. The config URL is no part of it, so that all sets of a namespace
-// that name the same Secret, proxy and CA share one read.
+// sourceKey identifies what is read for a Reference. The config URL is not part of it, so that all sets of a namespace that name
+// the same Secret, proxy and CA share one read.
 type sourceKey string
 
 func (r Reference) source() sourceKey {
@@ -78,5 +78,5 @@ func (r Reference) source() sourceKey {
 	return sourceKey(text)
 }
 
-// usesVault reports whether names are those of a vault.
+// usesVault reports whether the names refer to secrets in a vault.
 func (r Reference) usesVault() bool { return r.Vault != nil && r.Vault.Type != "" }

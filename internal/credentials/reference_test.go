@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// A read may outlast the pass, and the pass decodes the API server's answers into its object.
+// A read may outlast the reconcile, which decodes the API server's answers into its object.
 func TestReferenceSharesNothingWithItsObject(t *testing.T) {
 	proxy := &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, NoProxy: []string{"internal"}}
 	set := &v1alpha1.AutoscalingRunnerSet{}

@@ -123,7 +123,7 @@ func TestConcurrentCallersShareOneReadAndDelayNobodyElse(t *testing.T) {
 	if got := f.mustResolve(t, other); got != "other" {
 		t.Errorf("got %s", got)
 	}
-	// One that gives up doesn't end the read of the others.
+	// A caller that gives up doesn't end the read for the others.
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Resolve(canceled, githubReference()); !errors.Is(err, context.Canceled) {

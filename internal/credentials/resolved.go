@@ -9,13 +9,13 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Resolved is what a Reference leads to. It is shared: don't change it.
+// Resolved is what a Reference resolves to. It is shared: don't change it.
 type Resolved struct {
 	// Credentials are a token or an App, never both.
 	Credentials actions.Credentials
-	// RootCAs is PEM to add to the certificates that the system trusts, "" when there is none.
+	// RootCAs is PEM to add to the certificates that the system trusts, or "".
 	RootCAs string
-	// Proxy is nil when none is configured; then the environment's applies.
+	// Proxy is nil if none is configured; then the environment's applies.
 	Proxy *ProxySettings
 }
 
@@ -33,7 +33,7 @@ type ProxySettings struct {
 	NoProxy string
 }
 
-// SecretData returns the data of a proxy Secret. All three keys are always there, because pods refer to each.
+// SecretData returns the data of a proxy Secret. It always has all three keys, because pods refer to each.
 func (p *ProxySettings) SecretData() map[string][]byte {
 	return map[string][]byte{
 		KeyHTTPProxy:  []byte(p.HTTP),
@@ -42,7 +42,7 @@ func (p *ProxySettings) SecretData() map[string][]byte {
 	}
 }
 
-// proxyFromSecretData is the reverse of SecretData.
+// proxyFromSecretData is the inverse of SecretData.
 func proxyFromSecretData(data map[string][]byte) *ProxySettings {
 	return &ProxySettings{
 		HTTP:    string(data[KeyHTTPProxy]),

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// results remembers what was read, and lets those who want the same thing at the same time share one read.
+// results remembers what was read, and lets concurrent callers for the same key share one read.
 type results struct {
 	flights singleflight.Group
 
@@ -18,10 +18,10 @@ type results struct {
 
 // result is the outcome of reads for one key.
 type result struct {
-	// resolved is the last good outcome, nil before there was one, and goodAt when it was read.
+	// resolved is the last good outcome, nil before the first, and goodAt is when it was read.
 	resolved *Resolved
 	goodAt   time.Time
-	// err is what the last read failed with, nil when it was good, and readAt when that was.
+	// err is the error of the last read, nil if it succeeded, and readAt is when that was.
 	err    error
 	readAt time.Time
 	// invalid asks for a read as soon as RetryAfter allows.
@@ -29,7 +29,7 @@ type result struct {
 	usedAt  time.Time
 }
 
-// get returns what is known, and false when it has to be read (again).
+// get returns what is known, and false if it must be read (again).
 func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,8 +67,8 @@ func (r *results) put(key sourceKey, now time.Time, resolved *Resolved, err erro
 	return *entry, replaced
 }
 
-// outcome prefers the last good result over a failed read, for as long as keepFor, unless the failure says that the
-// user took the credentials away or broke them.
+// outcome prefers the last good result to a failed read, for as long as keepFor, unless the failure says that a user removed or
+// broke the credentials.
 func (e *result) outcome(now time.Time) (*Resolved, error) {
 	if e.err == nil {
 		return e.resolved, nil
@@ -79,8 +79,7 @@ func (e *result) outcome(now time.Time) (*Resolved, error) {
 	return e.resolved, nil
 }
 
-// standIn returns the last good result where it may stand in for a read that is slow, else nil. It may not after GitHub
-// has refused it.
+// standIn returns the last good result if it may stand in for a slow read, or nil. It may not if GitHub has refused it.
 func (r *results) standIn(key sourceKey, now time.Time) *Resolved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +87,7 @@ func (r *results) standIn(key sourceKey, now time.Time) *Resolved {
 	if !known || entry.invalid || now.Sub(entry.goodAt) >= keepFor {
 		return nil
 	}
-	resolved, _ := entry.outcome(now) // nil where it fails
+	resolved, _ := entry.outcome(now) // nil if it fails
 	return resolved
 }
 

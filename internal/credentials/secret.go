@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Keys of a credential Secret, and of the JSON that a vault holds in its place.
+// Keys of a credential Secret, and of the JSON that a vault has instead.
 const (
 	KeyToken             = "github_token"
 	KeyAppID             = "github_app_id"
@@ -31,14 +31,14 @@ func (r reader) credentials(ctx context.Context, reference Reference) (actions.C
 	return fields.parse()
 }
 
-// credentialFields are the keys and values of a credential Secret and where they came from.
+// credentialFields are the keys and values of a credential Secret, and where they came from.
 type credentialFields struct {
 	kind, namespace, name string
 	values                map[string]string
 }
 
-// parse accepts exactly one kind of credentials: a token, or an App with all its three fields. Empty values count as
-// absent, because that is what a template renders for a value that was not given.
+// parse accepts exactly one kind of credentials: a token, or an App with all three fields. Empty values count as absent, because
+// templates render them for values that are not set.
 func (f credentialFields) parse() (actions.Credentials, error) {
 	token := f.value(KeyToken)
 	appKeys := []string{KeyAppID, KeyAppInstallationID, KeyAppPrivateKey}
@@ -56,14 +56,14 @@ func (f credentialFields) parse() (actions.Credentials, error) {
 	installation, err := strconv.ParseInt(f.value(KeyAppInstallationID), 10, 64)
 	if err != nil || installation <= 0 {
 		return actions.Credentials{}, f.invalid(KeyAppInstallationID,
-			"it is no positive whole number; take it from the end of the installation's address on GitHub")
+			"it is not a positive whole number; take it from the end of the installation's URL on GitHub")
 	}
 	return f.validated(actions.Credentials{App: &actions.AppCredentials{
 		ID: f.value(KeyAppID), InstallationID: installation, PrivateKey: f.value(KeyAppPrivateKey),
 	}})
 }
 
-// validated refuses what could never work, such as a private key that is none, before GitHub is asked.
+// validated refuses credentials that can never work, such as an invalid private key, before GitHub is asked.
 func (f credentialFields) validated(credentials actions.Credentials) (actions.Credentials, error) {
 	if err := credentials.Validate(); err != nil {
 		return actions.Credentials{}, f.invalid("", err.Error())

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Any Secret gives exactly one kind of credentials, or an error that names the Secret and shows nothing of its values.
+// Any Secret gives exactly one kind of credentials, or an error that names the Secret and reveals none of its values.
 func FuzzCredentialSecret(f *testing.F) {
 	key := privateKey()
 	f.Add("ghp_abc\n", "", "", "")

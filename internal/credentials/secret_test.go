@@ -101,7 +101,7 @@ func mustName(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// mustNotLeak looks for what the tests use as secret values.
+// mustNotLeak looks for the secret values that the tests use.
 func mustNotLeak(t *testing.T, err error) {
 	t.Helper()
 	if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "PRIVATE KEY") {

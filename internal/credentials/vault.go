@@ -17,15 +17,15 @@ import (
 
 const kindVaultSecret = "Azure Key Vault secret"
 
-// vault is where secrets are looked up by name. It fails with azurekeyvault.ErrNotFound where there is none.
+// vault looks up secrets by name. It fails with azurekeyvault.ErrNotFound if there is none.
 type vault interface {
 	Secret(ctx context.Context, name string) (string, error)
 }
 
-// openAzureKeyVault returns a vault that is reached through the proxy, nil being the environment's.
+// openAzureKeyVault returns a vault that is reached through the proxy; nil means the environment's.
 func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings, clk clock.PassiveClock) vault {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // two requests a minute, and the transport lives for these only
+	transport.DisableKeepAlives = true // a transport serves two requests, once a minute
 	if proxy != nil {
 		transport.Proxy = proxy.Func()
 	}
@@ -35,8 +35,8 @@ func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySetting
 	}
 }
 
-// vault returns the reference's vault. Its own proxy has its user name and password in Secrets, unlike GitHub's proxy,
-// whose are in the vault.
+// vault returns the reference's vault. User name and password of the vault's own proxy are in Secrets; those of GitHub's proxy are
+// in the vault.
 func (r reader) vault(ctx context.Context, reference Reference) (vault, error) {
 	config := reference.Vault
 	if config.Type != v1alpha1.VaultTypeAzureKeyVault {
@@ -57,7 +57,7 @@ func (r reader) vault(ctx context.Context, reference Reference) (vault, error) {
 	return r.openVault(config.AzureKeyVault, proxy), nil
 }
 
-// vaultCredentials parses the JSON that the vault holds in place of a credential Secret.
+// vaultCredentials parses the JSON that the vault has instead of a credential Secret.
 func vaultCredentials(ctx context.Context, from vault, name string) (actions.Credentials, error) {
 	values, err := vaultValues(ctx, from, name)
 	if err != nil {
@@ -66,7 +66,7 @@ func vaultCredentials(ctx context.Context, from vault, name string) (actions.Cre
 	return credentialFields{kind: kindVaultSecret, name: name, values: values}.parse()
 }
 
-// vaultLogin parses the JSON that the vault holds in place of a proxy's Secret.
+// vaultLogin parses the JSON that the vault has instead of a proxy's Secret.
 func vaultLogin(ctx context.Context, from vault, name string) (proxyLogin, error) {
 	values, err := vaultValues(ctx, from, name)
 	if err != nil {
@@ -75,7 +75,7 @@ func vaultLogin(ctx context.Context, from vault, name string) (proxyLogin, error
 	return loginOf(kindVaultSecret, "", name, values)
 }
 
-// vaultValues reads a JSON object. Numbers, such as an installation id, become text; what is neither is left out.
+// vaultValues reads a JSON object. Numbers, such as an installation id, become text; other values that are not text are dropped.
 func vaultValues(ctx context.Context, from vault, name string) (map[string]string, error) {
 	if name == "" {
 		return nil, &MissingError{Kind: kindVaultSecret}
@@ -95,9 +95,9 @@ func vaultValues(ctx context.Context, from vault, name string) (map[string]strin
 	}
 	var fields map[string]any
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
-	decoder.UseNumber() // an id that went through a float could come out as another one
+	decoder.UseNumber() // a float could change a large id
 	if err := decoder.Decode(&fields); err != nil {
-		return nil, &InvalidError{Kind: kindVaultSecret, Name: name, Reason: `it is no JSON object; store {"github_token": "…"} or the github_app_* keys`}
+		return nil, &InvalidError{Kind: kindVaultSecret, Name: name, Reason: `it is not a JSON object; store {"github_token": "…"} or the github_app_* keys`}
 	}
 	values := map[string]string{}
 	for key, value := range fields {

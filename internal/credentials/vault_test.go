@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
-// fakeVault holds secrets by name.
+// fakeVault has secrets by name.
 type fakeVault map[string]string
 
 func (v fakeVault) Secret(_ context.Context, name string) (string, error) {
@@ -100,7 +100,7 @@ func TestVaultErrors(t *testing.T) {
 	}
 }
 
-// lockedVault can't be opened: the manager's certificate is not there.
+// lockedVault can't be opened: the manager's certificate is missing.
 type lockedVault struct{}
 
 func (lockedVault) Secret(context.Context, string) (string, error) {
@@ -117,7 +117,7 @@ func TestUnusableCertificateOfTheVaultsClientIsForTheUserToMend(t *testing.T) {
 	}
 }
 
-// TestUnusableAddressOfTheVaultIsForTheUserToMend also tells which field it is in.
+// An unusable address of the vault is a user's error, which names the field.
 func TestUnusableAddressOfTheVaultIsForTheUserToMend(t *testing.T) {
 	for _, address := range []string{"", "::::", "http://my-vault.vault.azure.net"} {
 		f := newFixture(t)

@@ -1,8 +1,7 @@
-// Package metricsauth keeps the manager's metrics from readers whom the API server does not know, or whom no role allows
-// to read them. It stands between controller-runtime's metrics server and the metrics, and asks the API server what
-// controller-runtime's own filter would ask: a TokenReview says who the reader is, and a SubjectAccessReview whether they may
-// get the path. That filter pulls in the API server's library, which would make the manager 20 MB larger on disk and 13 MiB
-// in memory, whether it is used or not.
+// Package metricsauth serves the manager's metrics only to readers whom the API server knows, and whom a role allows to read them.
+// It filters the requests of controller-runtime's metrics server, and asks the API server what controller-runtime's own filter
+// would ask: a TokenReview says who the reader is, and a SubjectAccessReview whether they may get the path. That filter depends on
+// the API server's library, which would make the manager 20 MB larger on disk and 13 MiB in memory, even if it is not used.
 package metricsauth
 
 import (
@@ -25,32 +24,32 @@ import (
 )
 
 const (
-	// reviewTimeout ends both reviews. Prometheus gives up after 10 s by default.
+	// reviewTimeout limits both reviews. Prometheus gives up after 10 s by default.
 	reviewTimeout = 10 * time.Second
-	// How long an answer of the API server is used. Prometheus asks every 15 to 60 s, so most scrapes cost the API server
-	// nothing; a role that is granted works after ten seconds, and one taken away ends after a minute.
+	// How long an answer of the API server is used. Prometheus scrapes every 15 to 60 s, so most scrapes cost the API server
+	// nothing. A new role works after ten seconds, and a revoked one stops working after a minute.
 	allowedFor = time.Minute
 	refusedFor = 10 * time.Second
-	// rememberedReaders bounds the memory that strangers with made-up tokens can take: 150 bytes for each.
+	// rememberedReaders bounds the memory that strangers with made-up tokens can occupy: 150 bytes each.
 	rememberedReaders = 256
 )
 
-// access is who asks for what. Only a hash of it is remembered: the token is secret, and all of it may be a megabyte long.
+// access says who asks for what. Only its hash is remembered, because the token is secret, and the whole may be a megabyte long.
 type access struct{ token, verb, path string }
 
 func (a access) hash() [sha256.Size]byte {
 	return sha256.Sum256([]byte(a.token + "\x00" + a.verb + "\x00" + a.path)) // no header and no method has a zero byte
 }
 
-// filter decides about readers.
+// filter decides who may read.
 type filter struct {
 	tokens  authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	decided *cache.LRUExpireCache
 }
 
-// New makes the filter for the metrics server's FilterProvider. The manager needs the right to create TokenReviews and
-// SubjectAccessReviews. It fails where the configuration of the client is unusable.
+// New returns the filter for the metrics server's FilterProvider. The manager needs permission to create TokenReviews and
+// SubjectAccessReviews. New fails if the client configuration is unusable.
 func New(config *rest.Config, client *http.Client) (server.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -67,13 +66,13 @@ func newFilter(tokens authenticationclient.TokenReviewInterface, rights authoriz
 	return &filter{tokens: tokens, rights: rights, decided: decided}
 }
 
-// around lets those through to the handler who may see what it serves.
+// around wraps the handler so that it serves only those who may read.
 func (f *filter) around(log logr.Logger, handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
 		status, err := f.decide(request)
 		switch {
 		case err != nil:
-			log.Error(err, "A reader of metrics could not be checked; does the manager's ClusterRole allow to create TokenReviews and SubjectAccessReviews?",
+			log.Error(err, "Could not check who is reading the metrics; does the manager's ClusterRole allow creating TokenReviews and SubjectAccessReviews?",
 				"from", request.RemoteAddr)
 			http.Error(answer, "the API server could not be asked", http.StatusInternalServerError)
 		case status == http.StatusUnauthorized:
@@ -87,7 +86,7 @@ func (f *filter) around(log logr.Logger, handler http.Handler) (http.Handler, er
 	}), nil
 }
 
-// decide returns 200, 401 or 403. What the API server did not answer is not remembered.
+// decide returns 200, 401 or 403. Only answers of the API server are remembered, not failures to get one.
 func (f *filter) decide(request *http.Request) (status int, err error) {
 	asked := access{bearer(request), strings.ToLower(request.Method), request.URL.Path}
 	if asked.token == "" {
@@ -138,7 +137,7 @@ func (f *filter) review(ctx context.Context, asked access) (status int, err erro
 	return http.StatusOK, nil
 }
 
-// bearer is the token of the request, empty where there is none.
+// bearer returns the token of the request, or "" if there is none.
 func bearer(request *http.Request) string {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {

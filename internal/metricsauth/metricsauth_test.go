@@ -18,7 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// apiServer knows some tokens and the rights of those who have them, and counts what it is asked.
+// apiServer knows some tokens and the permissions of their owners, and counts requests.
 type apiServer struct {
 	authenticationclient.TokenReviewInterface
 	users   map[string]string
@@ -70,7 +70,7 @@ func setUp(t *testing.T) (*apiServer, *clocktesting.FakeClock, func(method, auth
 	}
 }
 
-// through is what the handler behind the filter answers.
+// through is the answer of the handler behind the filter.
 const through = http.StatusNotFound
 
 func TestWhoMayRead(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAnswersAreRememberedForAWhile(t *testing.T) {
 	}
 }
 
-// Without the API server nobody reads, and the next one asks again.
+// Without the API server nobody may read, and the next reader is checked again.
 func TestAPIServerAway(t *testing.T) {
 	api, _, ask := setUp(t)
 	api.broken = errors.New("connection refused")

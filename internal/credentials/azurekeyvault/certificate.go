@@ -16,15 +16,15 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// assertionLifetime is how long an assertion may be used: Entra allows 10 min, one request needs seconds, the rest is
-// for clocks that differ.
+// assertionLifetime is how long an assertion is valid. Entra allows 10 min, and a request needs seconds; the rest is for clocks that
+// differ.
 const assertionLifetime = 5 * time.Minute
 
 // CertificateError says why the certificate file can't be used.
 type CertificateError struct {
 	// Path is the file.
 	Path string
-	// Reason says what is wrong and what would be right.
+	// Reason says what is wrong and how to correct it.
 	Reason string
 }
 
@@ -33,7 +33,7 @@ func (e *CertificateError) Error() string {
 	return fmt.Sprintf("certificate %s of the vault's client is not usable: %s", e.Path, e.Reason)
 }
 
-// assertion returns a signed statement that this is the application, good for one audience.
+// assertion returns a signed statement of the application's identity, valid for one audience.
 func (v Vault) assertion(audience string) (string, error) {
 	certificate, key, err := readCertificate(v.CertificatePath)
 	if err != nil {
@@ -42,7 +42,7 @@ func (v Vault) assertion(audience string) (string, error) {
 	now := v.now()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
 		Issuer: v.ClientID, Subject: v.ClientID, Audience: jwt.ClaimStrings{audience}, ID: uuid.NewString(),
-		// Dated back a minute, because a token from the future is refused.
+		// Backdated by a minute, because a token from the future is refused.
 		NotBefore: jwt.NewNumericDate(now.Add(-time.Minute)), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLifetime)),
 	})
 	thumbprint := sha1.Sum(certificate.Raw)
@@ -72,17 +72,17 @@ func readCertificate(path string) (*x509.Certificate, *rsa.PrivateKey, error) {
 		key, certificates = decodePKCS12(content)
 	}
 	if key == nil {
-		return nil, nil, &CertificateError{Path: path, Reason: "it holds no RSA private key; use a file with certificate and key, PEM or PKCS#12 without a password"}
+		return nil, nil, &CertificateError{Path: path, Reason: "it has no RSA private key; use a file with certificate and key, PEM or PKCS#12 without a password"}
 	}
 	for _, certificate := range certificates {
 		if key.PublicKey.Equal(certificate.PublicKey) {
 			return certificate, key, nil
 		}
 	}
-	return nil, nil, &CertificateError{Path: path, Reason: "it holds no certificate that belongs to its private key; put both into one file"}
+	return nil, nil, &CertificateError{Path: path, Reason: "it has no certificate that belongs to its private key; put both into one file"}
 }
 
-// decodePEM returns a nil key where there is none.
+// decodePEM returns a nil key if there is none.
 func decodePEM(content []byte) (key *rsa.PrivateKey, certificates []*x509.Certificate) {
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
 		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {

@@ -103,7 +103,7 @@ type credential struct {
 	pem         []byte
 }
 
-// identity is made once because making a key takes a while.
+// identity is generated once, because generating a key takes a while.
 var identity = sync.OnceValue(newCredential)
 
 func newCredential() credential {

@@ -1,10 +1,9 @@
-// Package azurekeyvault reads secrets from an Azure Key Vault as an application that proves itself with a certificate.
+// Package azurekeyvault reads secrets from an Azure Key Vault as an application that authenticates with a certificate.
 //
 //	certificate ─▶ signed assertion ─▶ Microsoft Entra: access token ─▶ vault: secret
 //
-// It keeps nothing between calls: secrets are read about once a minute, and a certificate that is replaced on disk is
-// used from then on. It talks plain HTTP with the standard library, because the one call it needs does not carry the
-// weight of Azure's SDK.
+// It keeps nothing between calls: secrets are read about once a minute, and a certificate that was replaced on disk is used from
+// the next call on. It uses the standard library's HTTP client, because the one call it needs does not justify Azure's SDK.
 package azurekeyvault
 
 import (
@@ -24,7 +23,7 @@ import (
 // ErrNotFound says that the vault has no secret of that name.
 var ErrNotFound = errors.New("not found in the vault")
 
-// ErrAddress says that Vault.URL is no address of a vault.
+// ErrAddress says that Vault.URL is not the address of a vault.
 var ErrAddress = errors.New("it is not the address of a vault; use https://NAME.vault.azure.net, or that of Azure China or Azure US Government")
 
 const (
@@ -34,7 +33,7 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// Vault is where secrets are and who asks for them. HTTP, Clock and Authority may be left out.
+// Vault says where secrets are and who asks for them. HTTP, Clock and Authority are optional.
 type Vault struct {
 	// URL of the vault, such as https://my-vault.vault.azure.net.
 	URL string
@@ -44,13 +43,13 @@ type Vault struct {
 	CertificatePath string
 	// HTTP sends the requests; nil means http.DefaultClient.
 	HTTP *http.Client
-	// Clock dates the assertion; nil means the real one.
+	// Clock dates the assertion; nil means the real clock.
 	Clock clock.PassiveClock
-	// Authority issues tokens, for a vault of any host; "" means the one of the cloud that the vault's host belongs to.
+	// Authority issues tokens for a vault on any host; "" means the authority of the cloud that the vault's host belongs to.
 	Authority string
 }
 
-// Error is a refusal of the authority or the vault. It holds their explanation and no secret.
+// Error is a refusal by the authority or the vault. It contains their explanation, but no secret.
 type Error struct {
 	// StatusCode is the HTTP status.
 	StatusCode int
@@ -63,7 +62,7 @@ func (e *Error) Error() string {
 	return strings.TrimRight(fmt.Sprintf("Azure answered %d %s: %s", e.StatusCode, e.Code, e.Message), ": ")
 }
 
-// cloud says where the tokens for its vaults come from and what they are for.
+// cloud says which authority issues the tokens for its vaults, and their scope.
 type cloud struct{ hostSuffix, authority, scope string }
 
 // clouds begins with the public one.
@@ -73,8 +72,8 @@ var clouds = []cloud{
 	{".vault.usgovcloudapi.net", "https://login.microsoftonline.us", "https://vault.usgovcloudapi.net/.default"},
 }
 
-// cloudOf returns the cloud that a vault's host belongs to. To no other host a token is sent: whoever may create an
-// AutoscalingRunnerSet could name his own, and read all vaults with the application's token.
+// cloudOf returns the cloud that a vault's host belongs to. No token is sent to any other host. Otherwise whoever may create an
+// AutoscalingRunnerSet could name a host of their own, and read all vaults with the application's token.
 func cloudOf(host string) (cloud, bool) {
 	i := slices.IndexFunc(clouds, func(c cloud) bool { return strings.HasSuffix(strings.ToLower(host), c.hostSuffix) })
 	if i < 0 {
@@ -149,7 +148,7 @@ func (v Vault) accessToken(ctx context.Context, at cloud) (string, error) {
 	return answer.AccessToken, nil
 }
 
-// exchange sends a request and decodes the answer. It fails with *Error for an answer that is no success.
+// exchange sends a request and decodes the answer. It fails with *Error unless the answer is a success.
 func (v Vault) exchange(request *http.Request, into any) error {
 	sender := v.HTTP
 	if sender == nil {
@@ -173,7 +172,7 @@ func (v Vault) exchange(request *http.Request, into any) error {
 	return nil
 }
 
-// refusalOf reads the two forms in which Azure explains itself: the authority's is flat, the vault's nested.
+// refusalOf reads the two forms of Azure's explanations: the authority's is flat, the vault's nested.
 func refusalOf(status int, body []byte) *Error {
 	refusal := &Error{StatusCode: status}
 	var flat struct {

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// RefuseUnreadable returns a client that does not hand out an object that couldn't be read as a whole, so that nobody acts on
-// the rest. One that is being deleted is handed out: what there is of it is enough to finalize it, and lists have it, too.
+// RefuseUnreadable returns a client whose Get fails for an object that couldn't be read as a whole, so that nobody acts on the rest
+// of it. It does return an object that is being deleted, because the rest is enough to finalize it. Lists have all objects.
 func RefuseUnreadable(c client.Client) client.Client { return refusing{c} }
 
 type refusing struct{ client.Client }
 
-// Get fails with *UnreadableError for an object of which something could not be read.
+// Get fails with *UnreadableError for an object that could not be read as a whole.
 func (r refusing) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	if err := r.Client.Get(ctx, key, object, options...); err != nil {
 		return err
@@ -34,7 +34,8 @@ func (r refusing) Get(ctx context.Context, key client.ObjectKey, object client.O
 	return &UnreadableError{Kind: kind.Kind, Namespace: key.Namespace, Name: key.Name, Cause: cause}
 }
 
-// ListReadable lists into list what can be decoded, and returns what can't: of that, list has the rest. scheme knows the kind.
+// ListReadable lists objects even if some can't be decoded as a whole. It returns those; list has what can be read of them. scheme
+// knows the kind.
 func ListReadable(
 	ctx context.Context, reader client.Reader, scheme *runtime.Scheme, list client.ObjectList, options ...client.ListOption,
 ) ([]*UnreadableError, error) {
@@ -54,7 +55,7 @@ func ListReadable(
 	return decodeItems(raw, list)
 }
 
-// decodeItems fills list with what can be read of raw.
+// decodeItems fills list with the items of raw, as far as they can be decoded.
 func decodeItems(raw *unstructured.UnstructuredList, list client.ObjectList) (unreadable []*UnreadableError, err error) {
 	items, err := meta.GetItemsPtr(list)
 	if err != nil {

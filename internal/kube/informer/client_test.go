@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// Nobody acts on a part of an object, but it can be deleted, and it is counted.
+// Nobody acts on part of an object, but it can be deleted, and it is counted.
 func TestRefuseUnreadable(t *testing.T) {
 	pod := func(name, cause string, finalizers ...string) *corev1.Pod {
 		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Finalizers: finalizers}}

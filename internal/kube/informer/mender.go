@@ -15,38 +15,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// annotationUnreadable is on an object in memory of which something could not be read, and says why. It is never written.
+// annotationUnreadable is on an object in memory that could not be read as a whole, and says why. It is never written.
 const annotationUnreadable = "actions.github.com/unreadable"
 
-// longestCause is the most of a decoder's error that is repeated, in bytes: some repeat the value.
+// longestCause is how much of a decoder's error is quoted, in bytes. Some errors repeat the value.
 const longestCause = 500
 
 // UnreadableError says that the API server holds an object that Go can't decode.
 type UnreadableError struct {
 	// Kind, Namespace and Name are the object's.
 	Kind, Namespace, Name string
-	// Cause is the decoder's.
+	// Cause is the decoder's error.
 	Cause string
 }
 
 // Error names the object, the cause and the next step.
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("%s %s/%s can't be read: %s; correct the field with kubectl edit, or delete the object: it is left as it is until then",
+	return fmt.Sprintf("%s %s/%s can't be read: %s; correct the field with kubectl edit, or delete the object. It is left as it is until then",
 		e.Kind, e.Namespace, e.Name, e.Cause)
 }
 
 func nothingKnown(string) (any, bool) { return nil, false }
 
-// mender makes objects readable that Go can't decode: of their fields it leaves out the smallest that can't be read, or
-// keeps their last readable values. So they are still there for whoever counts them.
+// mender makes objects decodable. Of an object that Go can't decode it replaces the smallest fields that can't be read by their last
+// readable values, or drops them. So the object itself is still there to be counted.
 type mender struct {
 	// empty returns a new object of the kind.
 	empty func() any
-	// last returns the object as it was when it could be read.
+	// last returns the object as it was when it could last be read.
 	last func(key string) (any, bool)
 
 	mu sync.Mutex
-	// said are the causes that were logged, by NAMESPACE/NAME.
+	// said has the causes that were logged, by NAMESPACE/NAME.
 	said map[string]string
 }
 
@@ -82,7 +82,7 @@ func (m *mender) event(ctx context.Context, line []byte) []byte {
 	}
 }
 
-// encoded returns whole with another value of a field, or what there was.
+// encoded returns whole with a new value of the field, or before if that can't be encoded.
 func encoded(whole map[string]json.RawMessage, field string, value any, before []byte) []byte {
 	content, err := json.Marshal(value)
 	if err != nil {
@@ -95,7 +95,7 @@ func encoded(whole map[string]json.RawMessage, field string, value any, before [
 	return content
 }
 
-// object returns the object itself where it can be decoded, else what can be read of it.
+// object returns the object itself if it can be decoded, or what can be read of it.
 func (m *mender) object(ctx context.Context, content json.RawMessage) json.RawMessage {
 	cause := m.cause(content)
 	m.say(ctx, content, cause)
@@ -129,12 +129,12 @@ func (m *mender) cause(content []byte) *UnreadableError {
 		return nil
 	}
 	known := metav1.PartialObjectMetadata{}
-	_ = utiljson.Unmarshal(content, &known) // the API server keeps no object with other metadata
+	_ = utiljson.Unmarshal(content, &known) // the API server stores no object with invalid metadata
 	text := err.Error()
 	return &UnreadableError{Kind: known.Kind, Namespace: known.Namespace, Name: known.Name, Cause: text[:min(len(text), longestCause)]}
 }
 
-// say logs an object that can't be read once, and again when it is for another cause.
+// say logs an object that can't be read: once, and again if the cause changes.
 func (m *mender) say(ctx context.Context, content []byte, cause *UnreadableError) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,10 +147,10 @@ func (m *mender) say(ctx context.Context, content []byte, cause *UnreadableError
 		return
 	}
 	m.said[key] = cause.Cause
-	log.FromContext(ctx).Error(cause, "An object can't be read: its kind is served without it", "kind", cause.Kind, "object", key)
+	log.FromContext(ctx).Error(cause, "An object can't be read and is left as it is; other objects of its kind are not affected", "kind", cause.Kind, "object", key)
 }
 
-// forget lets an object be logged again that could be read meanwhile.
+// forget allows an object that can be read now to be logged again.
 func (m *mender) forget(content []byte) {
 	known := metav1.PartialObjectMetadata{}
 	if len(m.said) > 0 && utiljson.Unmarshal(content, &known) == nil {
@@ -158,7 +158,7 @@ func (m *mender) forget(content []byte) {
 	}
 }
 
-// known returns the fields of the object as it was when it could be read, nil where it never was.
+// known returns the fields of the object as it was when it could last be read, or nil if it never could.
 func (m *mender) known(key string) map[string]any {
 	object, found := m.last(key)
 	if !found {
@@ -172,7 +172,7 @@ func (m *mender) known(key string) map[string]any {
 	return fields
 }
 
-// mend replaces unreadable fields, which stand at the path, by their last readable values, or drops them.
+// mend replaces the unreadable fields below path by their last readable values, or drops them.
 func (m *mender) mend(fields, last map[string]any, path []string) {
 	for name, value := range fields {
 		at := append(slices.Clone(path), name)
@@ -193,7 +193,7 @@ func (m *mender) mend(fields, last map[string]any, path []string) {
 	}
 }
 
-// readable reports whether an object with nothing but the value at the path can be decoded.
+// readable reports whether an object with only this value, at the path, can be decoded.
 func (m *mender) readable(path []string, value any) bool {
 	for _, name := range slices.Backward(path) {
 		value = map[string]any{name: value}

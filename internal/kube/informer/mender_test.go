@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Only the smallest part that can't be read is replaced by what it was, or left out.
+// Only the smallest part that can't be read is replaced by its last value, or dropped.
 func TestMend(t *testing.T) {
 	for name, test := range map[string]struct{ is, was, want string }{
 		"readable":      {`{"spec":{"nodeName":"a"}}`, `{}`, `{"spec":{"nodeName":"a"}}`},
@@ -39,7 +39,7 @@ func decoded(t *testing.T, content string) (fields map[string]any) {
 	return fields
 }
 
-// An object is logged again when it can't be read for another cause, or once more after it could be.
+// An object is logged again if the cause changes, or if it could be read in the meantime.
 func TestUnreadableObjectsAreLoggedAgain(t *testing.T) {
 	ctx, lines := logged(t)
 	m := newMender(&corev1.Pod{}, nothingKnown)

@@ -19,15 +19,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// awayPauses are the waits between two requests to an API server that does not answer: half a second to four and a half.
-// Those of client-go's informers grow to between 30 s and 60 s, so that after an outage of 20 s a cache stays blind for as
-// long again while jobs wait.
+// awayPauses are the pauses between requests to an API server that does not answer: half a second to four and a half. Those of
+// client-go's informers grow to between 30 s and 60 s, so that after an outage of 20 s a cache stays out of date for as long again
+// while jobs wait.
 var awayPauses = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 3, Cap: 3 * time.Second}
 
-// Persistent returns the source of an informer that asks source again until the API server answers, so that the informer's
-// own long pauses never begin. An answer that is a refusal is handed on; a watch that is forbidden only when it stays so for
-// apiaccess.ForbiddenTimeout, because the list before it was allowed: an API server that has just started has not read the Roles,
-// and the informer would list everything again.
+// Persistent wraps the source of an informer so that it retries while the API server is unreachable; client-go's own, much longer
+// pauses never begin. Refusals are returned at once, with one exception: a watch that is forbidden is retried for
+// apiaccess.ForbiddenTimeout. Its list was allowed a moment ago, so the API server has probably just started and not loaded its
+// Roles yet, and returning the error would make the informer list everything again.
 func Persistent(source cache.ListerWatcher, clk clock.Clock) cache.ListerWatcher {
 	inner := cache.ToListerWatcherWithContext(source)
 	return &cache.ListWatch{
@@ -40,7 +40,7 @@ func Persistent(source cache.ListerWatcher, clk clock.Clock) cache.ListerWatcher
 	}
 }
 
-// persist makes a request until it fails in a way that does not pass, or does not fail, or ctx ends.
+// persist repeats a request until it succeeds, fails with an error that does not pass by itself, or ctx ends.
 func persist[T any](ctx context.Context, clk clock.Clock, passes func(error) bool, request func() (T, error)) (T, error) {
 	pauses := awayPauses
 	for said := false; ; said = true {
@@ -59,18 +59,18 @@ func persist[T any](ctx context.Context, clk clock.Clock, passes func(error) boo
 	}
 }
 
-// sayAway logs why a request has to be repeated.
+// sayAway logs why a request is repeated.
 func sayAway(ctx context.Context, err error) {
 	if undecodable(err) {
-		log.FromContext(ctx).Error(err, "The API server's answer to a list or watch can't be read: trying again until it can; correct or delete the object, "+
-			"which the doctor names")
+		log.FromContext(ctx).Error(err, "The API server's answer to a list or watch can't be read: trying again until it can; run the doctor, which names the object, "+
+			"and correct or delete that")
 		return
 	}
 	log.FromContext(ctx).Info("The API server does not answer or allow a list or watch: trying again until it does", "cause", err.Error())
 }
 
-// awayOrStarting returns what reports, for one request, whether the API server is away, or forbids what it may allow once it
-// has read the Roles.
+// awayOrStarting returns a function for one request, which reports whether the API server is unreachable, or forbids what it may
+// allow once it has loaded the Roles.
 func awayOrStarting(clk clock.Clock) func(error) bool {
 	var forbiddenAt time.Time
 	return func(err error) bool {
@@ -81,8 +81,8 @@ func awayOrStarting(clk clock.Clock) func(error) bool {
 	}
 }
 
-// away reports whether the API server did not answer, or that it can't serve anybody now. One whose etcd went back in time
-// answers 504 to a version of before: the informer recovers from that by asking without one.
+// away reports whether the API server did not answer, or can't serve anybody now. If its etcd was restored from a snapshot, it
+// answers 504 to a later resourceVersion; that is not away, because the informer recovers by asking without a version.
 func away(err error) bool {
 	var status apierrors.APIStatus // an interface without Error, so not for errors.AsType
 	if !errors.As(err, &status) {

@@ -92,7 +92,7 @@ func TestPersistentHandsRefusalsOn(t *testing.T) {
 	}
 }
 
-// After an outage a watch may be forbidden until the API server has read the Roles. What stays forbidden is handed on.
+// After an outage a watch may be forbidden until the API server has loaded the Roles. A lasting refusal is returned.
 func TestPersistentOutlastsAStartOfTheAPIServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		lasts time.Duration
@@ -115,7 +115,7 @@ func TestPersistentOutlastsAStartOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// versionTooLarge is what an API server answers whose etcd was restored from a snapshot.
+// versionTooLarge is the answer of an API server whose etcd was restored from a snapshot.
 func versionTooLarge() error {
 	err := apierrors.NewTimeoutError("Too large resource version: 9, current: 1", 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
@@ -133,7 +133,7 @@ func TestPersistentEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// An answer that can't be read is not taken for an API server that is away.
+// An answer that can't be read is not treated as an unreachable API server.
 func TestPersistentSaysWhatItWaitsFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error

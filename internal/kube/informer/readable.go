@@ -23,11 +23,10 @@ import (
 // watchDecoding is the cause that client-go gives for an event that can't be decoded. It has no constant for it.
 const watchDecoding metav1.CauseType = "ClientWatchDecoding"
 
-// Readable returns a source that goes on where Go can't decode an object that the API server holds: a schema takes more than
-// Go's types do, and one such object would hide all of its kind, in all namespaces. From the first one on, answers are mended
-// by MendAnswers, which the transport below the source has to be wrapped in: what can't be read of an object keeps its value in
-// last, else it is left out; the object then carries annotationUnreadable, which RefuseUnreadable checks. object is any of its
-// kind.
+// Readable wraps the source of an informer so that one object that Go can't decode doesn't hide all objects of its kind. (A CRD
+// schema accepts more than the Go types do.) After the first such object, answers are repaired by MendAnswers, which must wrap
+// the HTTP transport below source: an unreadable field keeps its value from last, or is dropped. The object then carries
+// annotationUnreadable, which RefuseUnreadable checks. object is an example of the kind.
 func Readable(source cache.ListerWatcher, object runtime.Object, last func(key string) (any, bool)) cache.ListerWatcher {
 	s := &readable{source: cache.ToListerWatcherWithContext(source), mender: newMender(object, last)}
 	return &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
@@ -36,7 +35,7 @@ func Readable(source cache.ListerWatcher, object runtime.Object, last func(key s
 type readable struct {
 	source cache.ListerWatcherWithContext
 	mender *mender
-	// met is set when there was an object that can't be decoded, so there may be more.
+	// met is set once an object could not be decoded: there may be more.
 	met atomic.Bool
 }
 
@@ -57,7 +56,8 @@ func (r *readable) watch(ctx context.Context, options metav1.ListOptions) (watch
 	if err != nil {
 		return events, err
 	}
-	// A watch that just ends is resumed after the last decodable event; from then on its answers are mended.
+	// End the watch without an error, so that the informer resumes it at once, after the last decodable event. From then on answers
+	// are repaired.
 	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
 		if event.Type == watch.Error && apierrors.HasStatusCause(apierrors.FromObject(event.Object), watchDecoding) {
 			r.met.Store(true)
@@ -67,7 +67,7 @@ func (r *readable) watch(ctx context.Context, options metav1.ListOptions) (watch
 	}), nil
 }
 
-// undecodable reports whether the API server answered and its answer could not be decoded.
+// undecodable reports whether the API server answered, but its answer could not be decoded.
 func undecodable(err error) bool {
 	var status apierrors.APIStatus
 	var unanswered net.Error // *url.Error is one
@@ -75,14 +75,14 @@ func undecodable(err error) bool {
 		!errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, context.Canceled) && !meta.IsNoMatchError(err)
 }
 
-// menderKey is that of the mender in the context of a request whose answer it is to mend.
+// menderKey is the context key of the mender that must repair a request's answer.
 type menderKey struct{}
 
 func (r *readable) mending(ctx context.Context) context.Context {
 	return context.WithValue(ctx, menderKey{}, r.mender)
 }
 
-// MendAnswers wraps the transport of a source for Readable. Other requests pass.
+// MendAnswers wraps the transport below the source of Readable. It does not change answers to other requests.
 func MendAnswers(next http.RoundTripper) http.RoundTripper { return mending{next} }
 
 type mending struct{ http.RoundTripper }
@@ -90,7 +90,7 @@ type mending struct{ http.RoundTripper }
 // WrappedRoundTripper implements net.RoundTripperWrapper of apimachinery.
 func (m mending) WrappedRoundTripper() http.RoundTripper { return m.RoundTripper }
 
-// RoundTrip mends the answer where the request's context bears a mender.
+// RoundTrip repairs the answer if the request's context has a mender.
 func (m mending) RoundTrip(request *http.Request) (*http.Response, error) {
 	answer, err := m.RoundTripper.RoundTrip(request)
 	mender, asked := request.Context().Value(menderKey{}).(*mender)
@@ -124,9 +124,9 @@ func mendList(ctx context.Context, answer *http.Response, mender *mender) error 
 	return nil
 }
 
-// mendedEvents are the events of a watch, one a line, with objects that can be decoded.
+// mendedEvents are the events of a watch, one per line, with objects that can be decoded.
 type mendedEvents struct {
-	ctx    context.Context //nolint:containedctx // that of the request whose answer this is
+	ctx    context.Context //nolint:containedctx // the context of the request that this answers
 	body   io.ReadCloser
 	lines  *bufio.Reader
 	rest   []byte

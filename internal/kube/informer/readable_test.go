@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// goodPod and badPod are objects as the API server holds them; Go has no string for containers.
+// goodPod and badPod are objects as the API server stores them. In Go, containers can't be a string.
 const (
 	goodPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"good","resourceVersion":"1"},"spec":{"nodeName":"a"}}`
 	badPod  = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"bad","resourceVersion":"2"},"spec":{"nodeName":"a","containers":"abc"}}`
@@ -94,7 +94,7 @@ func TestListGoesOnWithoutWhatCantBeRead(t *testing.T) {
 	checkSaid(t, lines, 1)
 }
 
-// checkSaid wants lines that name the object, the cause and the next step.
+// checkSaid requires lines that name the object, the cause and the next step.
 func checkSaid(t *testing.T, lines *bytes.Buffer, want int) {
 	t.Helper()
 	if got := strings.Count(lines.String(), "\n"); got != want {
@@ -107,7 +107,8 @@ func checkSaid(t *testing.T, lines *bytes.Buffer, want int) {
 	}
 }
 
-// The first watch ends where an event can't be read, without an error, which would make the informer wait; the next is mended.
+// The first watch ends at an event that can't be read, without an error, which would make the informer wait. The next watch is
+// repaired.
 func TestWatchGoesOnWithoutWhatCantBeRead(t *testing.T) {
 	known := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "b", Containers: []corev1.Container{{Name: "known"}}}}
 	last := func(key string) (any, bool) { return known, key == "n/bad" }
@@ -147,7 +148,7 @@ func watched(ctx context.Context, t *testing.T, source cache.ListerWatcherWithCo
 	return events
 }
 
-// What is no list, no event or no JSON comes as it is: whoever reads it says what is wrong.
+// Anything but a list, an event or JSON is passed on unchanged: whoever reads it reports what is wrong.
 func TestAnswersOfAnotherShapeAreHandedOn(t *testing.T) {
 	m := newMender(&corev1.Pod{}, nothingKnown)
 	ctx := log.IntoContext(t.Context(), logr.Discard())

@@ -1,6 +1,6 @@
-// Package kinds is the table of the kinds that manager and doctor work with: their Go types, resources and scopes. A client
-// that has it needs no discovery. Discovery is asked when a client or a cache is set up, outside of any context: with an API
-// server that fails just then the program ends, and with one that accepts connections and doesn't answer it waits for ever.
+// Package kinds is the table of all kinds that manager and doctor use: Go types, resources and scopes. It replaces API discovery,
+// which clients and caches run during set-up without a context: if the API server fails at that moment the program exits, and if
+// it accepts the connection but never answers, the program hangs.
 package kinds
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// namespaced and clusterWide are the kinds that manager or doctor reads or writes, each with a resource that is its name in
-// lower case and the plural. One that is missing here fails at its first use, with "no matches for kind".
+// namespaced and clusterWide are the kinds that manager or doctor reads or writes. The resource of each is its name in lower case
+// and plural. The first use of a kind that is missing here fails with "no matches for kind".
 var (
 	namespaced = map[schema.GroupVersion][]string{
 		v1alpha1.GroupVersion:     {"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner"},
@@ -36,13 +36,13 @@ var (
 // Scheme returns a new scheme with the Go types of Kubernetes and of actions.github.com.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	// Both fail only when two Go types claim one kind, which no input can cause.
+	// Both fail only if two Go types claim the same kind, which no input can cause.
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	return scheme
 }
 
-// Mapper returns a new mapper of the kinds of the table, which never asks the API server. Any other kind is a
+// Mapper returns a new mapper of the kinds in the table, which never asks the API server. For any other kind it returns
 // *meta.NoKindMatchError.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -50,7 +50,7 @@ func Mapper() meta.RESTMapper {
 		for version, names := range kinds {
 			for _, name := range names {
 				mapper.Add(version.WithKind(name), scope)
-				mapper.Add(version.WithKind(name+"List"), scope) // as discovery: a cache of some namespaces asks for a list's scope
+				mapper.Add(version.WithKind(name+"List"), scope) // as discovery does: a cache of some namespaces needs the scope of a list
 			}
 		}
 	}

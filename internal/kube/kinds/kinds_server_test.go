@@ -14,8 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{})) }
 
-// TestTableIsWhatTheServerSays: each kind and its list have the resource and the scope that discovery tells, and the kind has a
-// Go type.
+// Each kind and its list have the resource and the scope that discovery returns, and the kind has a Go type.
 func TestTableIsWhatTheServerSays(t *testing.T) {
 	requests, err := discovery.NewDiscoveryClientForConfig(testkube.Shared(t).Config())
 	if err != nil {
