@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// access is what lets the listener write: a ServiceAccount in its own namespace, and rights in that of the runners.
+// access is what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners' namespace.
 type access struct {
 	account *corev1.ServiceAccount
 	role    *rbacv1.Role
@@ -40,8 +40,8 @@ func accessFor(listener *v1alpha1.AutoscalingListener) access {
 	}
 }
 
-// rules are the fewest rights a listener can work with: it writes the demand to its own EphemeralRunnerSet and reads the
-// answer, and writes jobs to the status of runners, whose names are not known in advance.
+// rules returns the fewest rights that a listener can work with: it writes the demand to its own EphemeralRunnerSet and reads the
+// answer, and it writes jobs to the status of runners, whose names are not known in advance.
 func rules(runnerSet string) []rbacv1.PolicyRule {
 	groups := []string{v1alpha1.GroupVersion.Group}
 	return []rbacv1.PolicyRule{
@@ -51,13 +51,13 @@ func rules(runnerSet string) []rbacv1.PolicyRule {
 	}
 }
 
-// leadBack returns the labels by which listenerOfAccess maps an object in the other namespace to the listener.
+// leadBack returns the labels by which listenerOfAccess maps an object in the other namespace back to the listener.
 func leadBack(listener *v1alpha1.AutoscalingListener) map[string]string {
 	return map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
 }
 
-// objectMeta returns the metadata of an object that has the listener's name. Labels of the user's metadata are overridden by
-// the listener's own labels, these by more, and all by ownLabels.
+// objectMeta returns the metadata of an object that has the listener's name. The listener's labels override those of the user's
+// metadata, more overrides both, and ownLabels overrides everything.
 func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *v1alpha1.ResourceMeta, more map[string]string) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(meta)
 	return metav1.ObjectMeta{
@@ -68,7 +68,8 @@ func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *
 	}
 }
 
-// ownLabels override all others, so that nothing can make an object invisible to the cache, which selects by them.
+// ownLabels returns the labels that override all others, so that nothing makes an object invisible to the cache, which selects by
+// them.
 func ownLabels(listener *v1alpha1.AutoscalingListener) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelPartOf:            v1alpha1.PartOfScaleSet,
@@ -79,7 +80,7 @@ func ownLabels(listener *v1alpha1.AutoscalingListener) map[string]string {
 }
 
 // applyAccess keeps the three objects as they should be. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose
-// namespace they are, so that garbage collection deletes them when the manager no longer has the right to.
+// namespace they live, so that garbage collection deletes them if the manager has lost the right to.
 func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
 	wanted, account := accessFor(p.listener), &corev1.ServiceAccount{}
 	for _, owned := range []struct{ owner, object, live client.Object }{
@@ -107,14 +108,14 @@ func (c *Controller) applyOwned(ctx context.Context, owner, wanted, live client.
 	case err != nil:
 		return fmt.Errorf("get %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
 	case !equality.Semantic.DeepEqual(grants(wanted), grants(live)):
-		live = nil // apply it whatever else it has: both lists are replaced as a whole
+		live = nil // apply in any case: both lists are replaced as a whole
 	}
 	_, err = kube.Apply(ctx, c.options.Client, wanted, live)
 	return err
 }
 
-// grants returns the rules of a Role or the subjects of a RoleBinding. kube.Apply accepts what others have added to a list;
-// here that would be a right that nobody intended to grant.
+// grants returns the rules of a Role or the subjects of a RoleBinding. kube.Apply accepts what others have added to a list, but
+// here that would be a right that nobody meant to grant.
 func grants(object client.Object) any {
 	switch object := object.(type) {
 	case *rbacv1.Role:

@@ -22,8 +22,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// workers is how many listeners are reconciled at once. A first pass makes eight requests of 2–10 ms, so ten workers
-// start 200 listeners in about two seconds.
+// workers is how many listeners are reconciled at once. The first pass of a listener makes eight requests of 2–10 ms, so ten
+// workers start 200 listeners in about two seconds.
 const workers = 10
 
 // Credentials reads what a listener needs to reach GitHub. *credentials.Provider implements it.
@@ -33,7 +33,7 @@ type Credentials interface {
 	Invalidate(reference credentials.Reference)
 }
 
-// Options of a Controller. All are needed unless they say otherwise.
+// Options of a Controller. All are required unless they say otherwise.
 type Options struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
@@ -42,15 +42,15 @@ type Options struct {
 	Credentials Credentials
 	Recorder    events.EventRecorder
 	Clock       clock.PassiveClock
-	// Namespace is the manager's, in which listeners are.
+	// Namespace is the manager's namespace, in which listeners run.
 	Namespace string
-	// Entrypoint is the listener container's command; nil means that of our image.
+	// Entrypoint is the command of the listener container; nil means the listener's path in our image.
 	Entrypoint []string
 	// LogLevel and LogFormat are passed on to listeners.
 	LogLevel, LogFormat string
-	// MetricsAddr and MetricsEndpoint are where listeners serve metrics; with the address "0" or "" they serve none.
+	// MetricsAddr and MetricsEndpoint are where listeners serve metrics. With the address "0" or "" they serve none.
 	MetricsAddr, MetricsEndpoint string
-	// MetricsLabels is which labels metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
+	// MetricsLabels says which labels the metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
 	MetricsLabels string
 }
 
@@ -63,7 +63,7 @@ type Controller struct {
 	memories kube.Memories[memory]
 }
 
-// NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
+// NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
 func NewController(options Options) *Controller {
 	if len(options.Entrypoint) == 0 {
 		options.Entrypoint = []string{defaultEntrypoint}
@@ -71,7 +71,7 @@ func NewController(options Options) *Controller {
 	return &Controller{options: options}
 }
 
-// listenerOfAccess maps a Role or RoleBinding, which are in another namespace, to its listener.
+// listenerOfAccess maps a Role or RoleBinding, which is in another namespace, to its listener.
 var listenerOfAccess = kube.NamedByLabels(v1alpha1.LabelListenerNamespace, v1alpha1.LabelListenerName)
 
 // SetupWithManager registers the controller and its watches.
@@ -129,7 +129,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	case p.set == nil:
 		return reconcile.Result{}, c.deleteOrphan(ctx, listener)
 	case p.set.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // the listener is deleted next; what its namespace's deletion took must not be created again
+		return reconcile.Result{}, nil // the listener is deleted next; what the deletion of a namespace removed must not be recreated
 	default:
 		steps = append(steps, c.protect, c.applyAccess, c.applySecrets, c.applyPod)
 	}
@@ -143,7 +143,7 @@ func (c *Controller) protect(ctx context.Context, p *pass) error {
 	return kube.AddFinalizer(ctx, c.options.Client, p.listener, v1alpha1.FinalizerAutoscalingListener)
 }
 
-// deleteOrphan deletes a listener whose scale set is gone. Garbage collection doesn't: owners can't be in another namespace.
+// deleteOrphan deletes a listener whose scale set is gone. Garbage collection can't, because owners can't be in another namespace.
 func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.AutoscalingListener) error {
 	if err := c.options.Client.Delete(ctx, listener, kube.UIDPrecondition(listener)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
@@ -157,35 +157,36 @@ type pass struct {
 	listener *v1alpha1.AutoscalingListener
 	memory   *memory
 	now      time.Time
-	// set is the AutoscalingRunnerSet, nil when it is gone.
+	// set is the AutoscalingRunnerSet, nil if it is gone.
 	set *v1alpha1.AutoscalingRunnerSet
-	// pod is the listener's own, strays are other listener pods of the same scale set, which have to be gone before it starts.
+	// pod is the listener's own, nil if there is none. strays are other listener pods of the same scale set, which must be gone
+	// before it starts.
 	pod    *corev1.Pod
 	strays []*corev1.Pod
 
-	// resolved is what the listener needs to reach GitHub. It is nil where obstacle is why it can't be resolved.
+	// resolved is what the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
 	resolved *credentials.Resolved
 	obstacle error
-	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the hash of the one that
-	// a running listener reads again when it changes.
+	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the hash of the Secret
+	// that a running listener reads again when it changes.
 	secretsReady  bool
 	configuration string
-	// accountSince is when the listener's ServiceAccount was made, zero where the cache doesn't have it.
+	// accountSince is when the listener's ServiceAccount was created, zero if the cache doesn't have it.
 	accountSince time.Time
 	// state is what the status says about the pod.
 	state podState
-	// failure is the error of the step that failed. cutShort is set when steps were left out, even if only because the cache
-	// was behind.
+	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
+	// behind.
 	failure  error
 	cutShort bool
-	// released is set when the finalizer is gone, and so perhaps the object.
+	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 
 	requeue kube.Requeue
 }
 
-// describeFailure sets the state after a step that failed: the pod's where one runs, else the error. A cache that is behind is
-// no failure.
+// describeFailure sets the state after a step that failed: that of the pod if there is one to keep, else the error. A cache that is
+// behind doesn't count as a failure.
 func (p *pass) describeFailure(err error) {
 	if err == nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// deleted is recorded when a pod is deleted, and says why. It is a warning unless the spec has changed.
+// deleted returns the Event that says why a pod is deleted. It is a warning if the pod had ended, or its node does not answer.
 func deleted(pod string, state podState) kube.Event {
 	note := fmt.Sprintf("Pod %s is deleted: %s", pod, state.message)
 	if state.action == actionForceDelete || state.action == actionDeleteEnded {

@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// finalize deletes the pod, then its rights, and the Secrets when they are no longer needed.
+// finalize deletes the pod, then its rights, and finally the Secrets once they are no longer needed.
 func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	if !slices.Contains(p.listener.Finalizers, v1alpha1.FinalizerAutoscalingListener) {
 		p.released = true
@@ -27,10 +27,10 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 			return err
 		}
 		if p.state.action == actionDeleteEnded {
-			p.state.action = actionReplace // it has no successor that would have to wait
+			p.state.action = actionReplace // there is no successor that would have to wait
 		}
 		if p.state.reason != v1alpha1.ReasonPodTerminating {
-			p.state.reason, p.state.message = reasonStopping, "the listener ends its session"
+			p.state.reason, p.state.message = reasonStopping, "the listener is closing its session"
 		}
 		return c.applyAction(ctx, p, p.pod, p.state)
 	}
@@ -53,8 +53,8 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deregistrationPending reports whether the AutoscalingRunnerSet is being deleted and its scale set still has to be deleted on
-// GitHub. A listener that was deleted on its own is not delayed: its successor gets Secrets of its own.
+// deregistrationPending reports whether the AutoscalingRunnerSet is being deleted and its scale set is still to be deleted on
+// GitHub. A listener that was deleted on its own is not delayed: its successor gets its own Secrets.
 func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 	return set != nil && set.DeletionTimestamp != nil &&
 		slices.Contains(set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) &&
@@ -62,7 +62,7 @@ func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 }
 
 // revoke deletes the listener's ServiceAccount and rights. Forbidden means that the manager's Role in the other namespace was
-// deleted first; garbage collection deletes what is left together with the AutoscalingRunnerSet.
+// deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
 func (c *Controller) revoke(ctx context.Context, p *pass) error {
 	wanted := accessFor(p.listener)
 	for _, object := range []struct{ named, live client.Object }{

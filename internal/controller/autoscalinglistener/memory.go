@@ -15,28 +15,29 @@ type memory struct {
 	// secrets are the listener's Secrets as last written, by suffix.
 	secrets map[string]writtenSecret
 	// failures counts the pods that ended in a row. failedAt is when the last of them, failedPod, was seen to have ended.
+	// A pod that becomes ready resets the count.
 	failures  int
 	failedAt  time.Time
 	failedPod types.UID
-	// deletingSince is when the deletion of each pod that is being deleted was first seen, by UID.
+	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
 	deletingSince map[types.UID]time.Time
-	// announced is the hash of the configuration last announced on the pod, even if the manager was not allowed to.
+	// announced is the hash of the configuration last announced on the pod, even if the patch was forbidden.
 	announced string
 	// news is the hash of a configuration that is still to be announced, first seen at newsAt.
 	news   string
 	newsAt time.Time
-	// obstruction is what keeps the pod from being created. obstructions counts the attempts in a row that met it, the last of
-	// them at triedAt.
+	// obstruction is what keeps the pod from being created. obstructions counts the attempts in a row that met it, the last one
+	// at triedAt.
 	obstruction  podState
 	obstructions int
 	triedAt      time.Time
-	// phrasedAt is when the status last took over the text of an error.
+	// phrasedAt is when the text of an error was last copied to the status.
 	phrasedAt time.Time
-	// publishedAddress is the address on GitHub of the listener's series.
+	// publishedAddress is the GitHub address in the labels of the listener's series.
 	publishedAddress string
 }
 
-// writtenSecret is the hash of a Secret, and when it was last written or found to be as it should.
+// writtenSecret is the hash of a Secret, and when it was last written or found to be up to date.
 type writtenSecret struct {
 	hash      string
 	writtenAt time.Time
@@ -56,7 +57,7 @@ func (m *memory) noteSecret(suffix, hash string, now time.Time) {
 	m.secrets[suffix] = writtenSecret{hash: hash, writtenAt: now}
 }
 
-// noteFailure counts a pod that ended, only once however often it is seen.
+// noteFailure counts a pod that ended, only once no matter how often it is seen.
 func (m *memory) noteFailure(pod types.UID, now time.Time) {
 	if m.failedPod != pod {
 		m.failures++
@@ -75,8 +76,8 @@ func (m *memory) noteDeletions(pods []corev1.Pod, now time.Time) {
 	m.deletingSince = since
 }
 
-// announces reports whether the configuration is still to be announced, and after what wait. It is consulted besides the pod's
-// annotation, so that a pass that sees an old pod in the cache, or is not allowed to patch it, repeats nothing.
+// announces reports whether the configuration is still to be announced, and how long to wait before. The pod's annotation alone
+// doesn't do: a pass that sees an outdated pod in the cache, or that may not patch it, must not announce again.
 func (m *memory) announces(configuration string, now time.Time) (news bool, wait time.Duration) {
 	if m.announced == configuration {
 		return false, 0
@@ -87,8 +88,8 @@ func (m *memory) announces(configuration string, now time.Time) (news bool, wait
 	return true, max(0, m.newsAt.Add(announceAfter).Sub(now))
 }
 
-// noteObstruction remembers an attempt to create the pod that met an obstruction, or none where the state has no reason. It
-// reports whether the obstruction is another one than the last.
+// noteObstruction records an attempt to create the pod that met an obstruction, or none if the state has no reason. It reports
+// whether the obstruction differs from the last one.
 func (m *memory) noteObstruction(state podState, now time.Time) (first bool) {
 	first = m.obstruction.reason != state.reason
 	if first {
@@ -107,7 +108,7 @@ func (m *memory) obstructed(now time.Time) (podState, time.Duration) {
 	return m.obstruction, m.triedAt.Add(kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, m.obstructions)).Sub(now)
 }
 
-// mayRephrase reports whether the status may take over the text of an error, which it may once in rephrasePeriod.
+// mayRephrase reports whether the text of an error may be copied to the status, which is allowed once in rephrasePeriod.
 func (m *memory) mayRephrase(now time.Time) bool {
 	if since := now.Sub(m.phrasedAt); since >= 0 && since < rephrasePeriod {
 		return false

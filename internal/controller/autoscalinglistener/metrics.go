@@ -11,17 +11,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// running has one series per listener, until it is being deleted and its container has ended. Its deletion may then wait for hours,
-// for running jobs and for GitHub, and nobody should be alerted.
+// running has one series per listener, until the listener is being deleted and its container has ended. The deletion may then wait
+// for hours, for running jobs and for GitHub, and nobody should be alerted.
 var running = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "gha_controller_running_listeners",
-	Help: "1 while the container of the listener runs, 0 otherwise; name and namespace are the AutoscalingListener's.",
+	Help: "1 while the listener's container is running, 0 otherwise; name and namespace are the AutoscalingListener's.",
 }, []string{"name", "namespace", "repository", "organization", "enterprise"})
 
 func init() { metrics.Registry.MustRegister(running) }
 
-// publishRunning sets the listener's series, and deletes that of an earlier address, which would stay at its last value. One
-// whose address is the same stays: a scrape may come at any moment.
+// publishRunning sets the listener's series, and deletes the series of an earlier address, which would keep its last value. The
+// series is not deleted if the address is the same, because a scrape may come at any moment.
 func publishRunning(p *pass) {
 	runs := containerRuns(p.pod)
 	if p.listener.DeletionTimestamp != nil && !runs {
@@ -43,7 +43,7 @@ func publishRunning(p *pass) {
 	running.With(labels).Set(value)
 }
 
-// containerRuns reports whether the listener's own container runs, whatever its sidecars do.
+// containerRuns reports whether the listener's own container is running, whatever its sidecars do.
 func containerRuns(pod *corev1.Pod) bool {
 	if pod == nil {
 		return false
@@ -52,7 +52,7 @@ func containerRuns(pod *corev1.Pod) bool {
 	return status != nil && status.State.Running != nil
 }
 
-// unpublish deletes the listener's series by name alone, because the other labels follow the spec.
+// unpublish deletes the listener's series by name and namespace alone, because the other labels follow the spec.
 func unpublish(listener types.NamespacedName) {
 	running.DeletePartialMatch(prometheus.Labels{"name": listener.Name, "namespace": listener.Namespace})
 }

@@ -45,8 +45,8 @@ func (c *Controller) observe(ctx context.Context, listener *v1alpha1.Autoscaling
 	return p, nil
 }
 
-// isListenerPod distinguishes listeners, including those of an AutoscalingListener that is gone, from runners, which are in the
-// same namespace where the scale set is in the manager's.
+// isListenerPod distinguishes listener pods, even if their AutoscalingListener is gone, from runner pods, which are in the same
+// namespace if the scale set is in the manager's.
 func isListenerPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "AutoscalingListener"

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// gracePeriodSeconds is enough for the listener to finish the message that it works on (10 s for acquiring jobs, 30 s for a
-	// call to GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
+	// gracePeriodSeconds is enough for the listener to finish its current message (10 s for acquiring jobs, 30 s for a call to
+	// GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
 	gracePeriodSeconds = 60
 	// configVolume is the name of the volume with the configuration.
 	configVolume = "listener-config"
@@ -28,11 +28,11 @@ type podBuilder struct {
 	listener   *v1alpha1.AutoscalingListener
 	proxy      *credentials.ProxySettings
 	entrypoint []string
-	// metricsAddr is empty where there are no metrics.
+	// metricsAddr is empty if there are no metrics.
 	metricsAddr string
 }
 
-// hash changes with everything that a running listener can't adopt, and with nothing else.
+// hash returns a hash of everything that a running listener can't adopt, and of nothing else.
 func (b podBuilder) hash() string {
 	spec := &b.listener.Spec
 	return kube.Hash(struct {
@@ -51,7 +51,7 @@ func (b podBuilder) hash() string {
 	})
 }
 
-// pod returns the pod, without an owner. It fails when the user's template can't be merged.
+// pod returns the pod, without an owner. It fails if the user's template can't be merged.
 func (b podBuilder) pod() (*corev1.Pod, error) {
 	spec := &b.listener.Spec
 	pod := &corev1.Pod{
@@ -66,7 +66,7 @@ func (b podBuilder) pod() (*corev1.Pod, error) {
 			NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
 			RestartPolicy:                 corev1.RestartPolicyAlways,
 			TerminationGracePeriodSeconds: new(int64(gracePeriodSeconds)),
-			// The image sets the user, because OpenShift refuses pods that set one outside of their namespace's range.
+			// The image sets the user, because OpenShift refuses pods that set a user outside of their namespace's range.
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
@@ -92,7 +92,7 @@ func (b podBuilder) container() corev1.Container {
 		Env:          b.environment(),
 		Ports:        b.ports(),
 		VolumeMounts: []corev1.VolumeMount{{Name: configVolume, MountPath: config.MountPath, ReadOnly: true}},
-		// A listener waits in a long poll most of the time. It has no limit because it has to be fast in a burst of messages.
+		// A listener waits in a long poll most of the time. It has no limits because it must be fast in a burst of messages.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},
@@ -100,14 +100,14 @@ func (b podBuilder) container() corev1.Container {
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
-		// /healthz fails once the listener's loop has not turned for a minute. It waits for nobody, so GitHub can't bring that about.
+		// /healthz fails if the listener's loop has been stuck for a minute. The loop waits for nobody, so GitHub can't cause that.
 		StartupProbe:   probe("/healthz", 2, 30),
 		LivenessProbe:  probe("/healthz", 20, 3),
 		ReadinessProbe: probe("/readyz", 5, 2),
 	}
 }
 
-// probe allows 5 s for an answer, because a busy node is slow and a restart costs the session.
+// probe returns a probe that allows 5 s for an answer, because a busy node is slow and a restart costs the session.
 func probe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(config.HealthPort)}},
@@ -115,7 +115,8 @@ func probe(path string, period, failures int32) *corev1.Probe {
 	}
 }
 
-// environment takes all variables from the proxy Secret, which always has all three keys, where there is a proxy.
+// environment returns the path of the configuration and, if there is a proxy, its variables from the proxy Secret, which always
+// has all three keys.
 func (b podBuilder) environment() []corev1.EnvVar {
 	environment := []corev1.EnvVar{{Name: config.PathVariable, Value: config.FilePath}}
 	if b.proxy == nil {
@@ -129,7 +130,8 @@ func (b podBuilder) environment() []corev1.EnvVar {
 	return environment
 }
 
-// ports names the metrics port, by which a PodMonitor finds it. An address without a valid port has none, and the listener logs why.
+// ports returns the health port and the metrics port, whose name a PodMonitor refers to. If the address has no valid port there is
+// no metrics port, and the listener logs why.
 func (b podBuilder) ports() []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(b.metricsAddr)

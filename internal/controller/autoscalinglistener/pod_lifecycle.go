@@ -16,23 +16,23 @@ import (
 )
 
 // The successor of a pod that ended waits for successorBaseDelay, twice as long after each further one, and at most for
-// successorMaxDelay, because what evicts one pod often evicts the next.
+// successorMaxDelay, because whatever evicts one pod often evicts the next.
 const (
 	successorBaseDelay = 5 * time.Second
 	successorMaxDelay  = time.Minute
 )
 
-// announceAfter is how long to wait between the write of the Secret and that of the pod. A kubelet that sees the pod's change
-// before the Secret's mounts the old configuration once more, and looks again only after a minute.
+// announceAfter is how long to wait after a write of the Secret before the pod is written. A kubelet that sees the pod's change
+// first mounts the old configuration once more, and checks again only after a minute.
 const announceAfter = 2 * time.Second
 
-// annotationConfiguration has the hash of the configuration last announced on the pod.
+// annotationConfiguration holds the hash of the configuration last announced on the pod.
 const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
 func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 	if !p.secretsReady {
-		// A pod that runs could not be replaced, and the credentials it has may still be valid.
+		// A running pod could not be replaced, and the credentials that it has may still be valid.
 		if p.pod != nil {
 			p.state = describe(p.pod)
 		}
@@ -61,9 +61,9 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 	return c.applyAction(ctx, p, p.pod, p.state)
 }
 
-// announce writes the hash of the configuration to an annotation of the pod when it has changed. The annotation means
-// nothing to the kubelet, but it syncs a pod at once that changes, and otherwise looks at the Secrets it mounts only about once a
-// minute. With a Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
+// announce writes the hash of the configuration to an annotation of the pod if it has changed. The annotation means nothing to the
+// kubelet, but a kubelet syncs a changed pod at once, while it otherwise checks mounted Secrets only about once a minute. With a
+// Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
 func (c *Controller) announce(ctx context.Context, p *pass) error {
 	if p.state.requeueAfter > 0 {
 		p.requeue.After(p.state.requeueAfter)
@@ -98,13 +98,13 @@ func (c *Controller) awaitStrays(ctx context.Context, p *pass) (bool, error) {
 		if err != nil {
 			return true, err
 		}
-		p.state = podState{reason: reasonPredecessor, message: fmt.Sprintf("pod %s of an earlier listener has to end first", stray.Name)}
+		p.state = podState{reason: reasonPredecessor, message: fmt.Sprintf("pod %s of an earlier listener must end first", stray.Name)}
 	}
 	return len(p.strays) > 0, nil
 }
 
-// assess decides about a pod as the cache has it, and reads the pod itself before it is deleted by force: the node may be back, or
-// the pod replaced, and then a listener would lose its session.
+// assess decides what to do about a pod as the cache has it. Before it is force-deleted, the live pod is read: the node may be back,
+// or the pod replaced, and then a working listener would lose its session.
 func (c *Controller) assess(ctx context.Context, p *pass, pod *corev1.Pod, wanted demand) (podState, error) {
 	state := p.assess(pod, wanted)
 	if state.action != actionForceDelete {
@@ -121,7 +121,7 @@ func (c *Controller) assess(ctx context.Context, p *pass, pod *corev1.Pod, wante
 	}
 }
 
-// applyAction does what was decided about a pod.
+// applyAction carries out what was decided about a pod.
 func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, state podState) error {
 	if state.requeueAfter > 0 {
 		p.requeue.After(state.requeueAfter)
@@ -142,7 +142,7 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 	return nil
 }
 
-// start creates the pod, but not before the backoff of earlier failures is over.
+// start creates the pod once the back-off after earlier failures is over.
 func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) error {
 	if failures := p.memory.failures; failures > 0 {
 		pause := kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, failures)
@@ -176,8 +176,8 @@ func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) err
 	return nil
 }
 
-// handleNameTaken deals with the pod that has the listener's name and isn't in the cache. A pod of somebody else is not ours to
-// delete: the state says so, and the name is tried again with growing pauses.
+// handleNameTaken handles a pod that has the listener's name and isn't in the cache. Somebody else's pod is not ours to delete: the
+// state says so, and creation is tried again with growing pauses.
 func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error) error {
 	other := &corev1.Pod{}
 	if err := c.options.Reader.Get(ctx, p.key, other); apierrors.IsNotFound(err) {
@@ -189,15 +189,15 @@ func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error
 		return c.relabel(ctx, p, other, refusal)
 	}
 	first := c.postpone(p, podState{reason: reasonNameTaken, message: fmt.Sprintf(
-		"pod %s has the listener's name and belongs to somebody else; delete it or rename it, the listener starts within %s", p.key, successorMaxDelay)})
+		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the listener starts within %s", p.key, successorMaxDelay)})
 	if first {
 		kube.RecordEvent(ctx, c.options.Recorder, p.listener, other, kube.Warning(p.state.reason, "CreatePod", p.state.message))
 	}
 	return nil
 }
 
-// relabel puts back what somebody took off the listener's own pod: the cache selects pods by their labels. It returns refusal
-// where the pod has them, so that only the cache is late.
+// relabel restores labels that somebody removed from the listener's own pod, by which the cache selects it. It returns refusal if
+// the pod has its labels, so that only the cache is late.
 func (c *Controller) relabel(ctx context.Context, p *pass, own *corev1.Pod, refusal error) error {
 	after := own.DeepCopy()
 	after.Labels = kube.Labels(nil, own.Labels, ownLabels(p.listener))
@@ -208,16 +208,16 @@ func (c *Controller) relabel(ctx context.Context, p *pass, own *corev1.Pod, refu
 	case apierrors.IsNotFound(err) || err == nil && !patched:
 		return refusal
 	case err != nil:
-		return fmt.Errorf("put labels back on pod %s: %w", own.Name, err)
+		return fmt.Errorf("restore the labels of pod %s: %w", own.Name, err)
 	}
 	p.pod, p.state = after, p.assessAsIs(after) // the event of the patch brings the next pass
-	ctrl.LoggerFrom(ctx).Info("Put labels back that somebody took off the listener pod", "pod", own.Name)
+	ctrl.LoggerFrom(ctx).Info("Restored labels that somebody had removed from the listener pod", "pod", own.Name)
 	return nil
 }
 
-// replaceUnseen replaces a pod that the cache can't have, because the manager may not patch pods: ARC's Role doesn't allow it.
+// replaceUnseen replaces a pod that stays invisible to the cache because ARC's Role doesn't let the manager patch pods.
 func (c *Controller) replaceUnseen(ctx context.Context, p *pass, own *corev1.Pod) error {
-	state := podState{action: actionReplace, reason: reasonReplacing, message: "somebody took its labels off, and the manager may not patch pods to put them back"}
+	state := podState{action: actionReplace, reason: reasonReplacing, message: "somebody removed its labels, and the manager may not patch pods to restore them"}
 	if own.DeletionTimestamp == nil {
 		if err := c.applyAction(ctx, p, own, state); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (c *Controller) replaceUnseen(ctx context.Context, p *pass, own *corev1.Pod
 	return nil
 }
 
-// postpone tries the pod's name again after a pause that grows, and reports whether the state that is why is a new one.
+// postpone tries the pod's name again after a growing pause, and reports whether the state that is the cause is new.
 func (c *Controller) postpone(p *pass, state podState) (first bool) {
 	p.state = state
 	first = p.memory.noteObstruction(state, p.now)

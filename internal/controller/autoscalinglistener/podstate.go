@@ -11,8 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// lostAfter is how long a node has to be lost before its listener is replaced. The node controller has waited for 40 s or
-// more before that; this is for nodes that come back right away.
+// lostAfter is how long a node must be lost before its listener is replaced. The node controller has already waited for 40 s or
+// more; this is for nodes that come back right away.
 const lostAfter = 10 * time.Second
 
 // Reasons of the condition Ready.
@@ -31,16 +31,16 @@ const (
 	reasonNameTaken     = v1alpha1.ReasonPodNameTaken
 )
 
-// podAction is what is done about a pod.
+// podAction is what to do about a pod.
 type podAction int
 
 const (
 	actionKeep podAction = iota
 	// actionReplace deletes the pod with its grace period.
 	actionReplace
-	// actionForceDelete deletes the pod without waiting for its node, which doesn't answer.
+	// actionForceDelete deletes the pod without waiting for its node, which has stopped reporting.
 	actionForceDelete
-	// actionDeleteEnded deletes a pod that has ended. Its successor waits for a while.
+	// actionDeleteEnded deletes a pod that has ended. Its successor waits for the back-off.
 	actionDeleteEnded
 )
 
@@ -49,26 +49,27 @@ type podState struct {
 	action          podAction
 	ready           bool
 	reason, message string
-	// requeueAfter is when time alone will change the state, zero for never.
+	// requeueAfter is after what time alone the state will change, zero for never.
 	requeueAfter time.Duration
 }
 
-// demand is what a pod has to meet to be kept.
+// demand is what a pod must meet to be kept.
 type demand struct {
 	hash string
-	// since is when the pod's ServiceAccount was made, zero where the cache doesn't have it. Tokens of an earlier one are refused.
+	// since is when the pod's ServiceAccount was created, zero if the cache doesn't have it. Tokens of an earlier account of that
+	// name are refused.
 	since time.Time
 }
 
-// unwanted is for a pod that should not be there. An empty hash would match pods of ARC 0.14.
+// unwanted is the demand on a pod that should not exist: no pod meets it. An empty hash would match pods of ARC 0.14.
 var unwanted = demand{hash: "unwanted"}
 
-// assess decides about a pod on which there is this demand. Its deletion, if there is one, was first seen at deletingSince.
+// assess decides what to do about a pod, given the demand on it. If it is being deleted, that was first seen at deletingSince.
 func assess(pod *corev1.Pod, wanted demand, deletingSince, now time.Time) podState {
 	lost, since := lostNode(pod)
 	gone := now.Sub(since)
 	if gone < -lostAfter {
-		gone = lostAfter // our clock is behind or was set back, perhaps by hours, which jobs must not wait for
+		gone = lostAfter // our clock is behind or was set back, perhaps by hours, and jobs must not wait that long
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -83,34 +84,34 @@ func assess(pod *corev1.Pod, wanted demand, deletingSince, now time.Time) podSta
 	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != wanted.hash:
 		return podState{action: actionReplace, reason: reasonReplacing, message: "image, template, proxy, address, group, scale set or metrics port changed"}
 	case pod.CreationTimestamp.Time.Before(wanted.since):
-		return podState{action: actionReplace, reason: reasonReplacing, message: "its ServiceAccount was deleted and made anew; the API server refuses the pod's token"}
+		return podState{action: actionReplace, reason: reasonReplacing, message: "its ServiceAccount was deleted and recreated; the API server refuses the pod's token"}
 	case lost:
 		return podState{reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting", pod.Spec.NodeName), requeueAfter: lostAfter - gone}
 	}
 	return describe(pod)
 }
 
-// assessTerminating waits until the grace period ends, unless the node is lost. That is measured by our clock from when the
-// deletion was first seen: deletionTimestamp is by the API server's, which may differ, and a pod that is deleted by force
-// too early doesn't end its session.
+// assessTerminating waits until the grace period has ended, unless the node is lost. The period is measured by our clock, from when
+// the deletion was first seen: deletionTimestamp is the API server's time, which may differ, and a pod that is force-deleted too
+// early doesn't close its session.
 func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) podState {
-	state := podState{reason: reasonReplacing, message: "the previous pod ends its session"}
+	state := podState{reason: reasonReplacing, message: "the previous pod is closing its session"}
 	left := kube.GracePeriod(pod) + lostAfter - terminating
 	switch {
 	case !lost && left > 0:
 		state.requeueAfter = left
-	case len(pod.Finalizers) > 0: // deleting it by force would not remove them
+	case len(pod.Finalizers) > 0: // a forced deletion would not remove them
 		state.reason, state.message = v1alpha1.ReasonPodTerminating, kube.WhyTerminating(pod.Name, pod.DeletionTimestamp.Time, pod.Finalizers)
 	default:
 		state.action = actionForceDelete
-		state.message = fmt.Sprintf("node %s does not confirm that the pod has ended; it is no longer waited for", pod.Spec.NodeName)
+		state.message = fmt.Sprintf("node %s has not confirmed that the pod ended; no longer waiting for it", pod.Spec.NodeName)
 	}
 	return state
 }
 
 // lostNode reports whether, and since when, the pod's node has stopped reporting. The node controller then sets Ready to False
-// and leaves ContainersReady True, which the kubelet would have changed as well. A readiness gate that is not met looks the same,
-// so a pod with gates never counts as lost.
+// and leaves ContainersReady True; the kubelet would have changed both. An unmet readiness gate looks the same, so a pod with
+// gates never counts as lost.
 func lostNode(pod *corev1.Pod) (bool, time.Time) {
 	ready, containers := kube.PodCondition(pod, corev1.PodReady), kube.PodCondition(pod, corev1.ContainersReady)
 	if ready == nil || containers == nil || len(pod.Spec.ReadinessGates) > 0 {
@@ -119,7 +120,7 @@ func lostNode(pod *corev1.Pod) (bool, time.Time) {
 	return ready.Status == corev1.ConditionFalse && containers.Status == corev1.ConditionTrue, ready.LastTransitionTime.Time
 }
 
-// assess decides about a pod by what is known in this pass.
+// assess decides what to do about a pod by what is known in this pass.
 func (p *pass) assess(pod *corev1.Pod, wanted demand) podState {
 	deletingSince, seen := p.memory.deletingSince[pod.UID]
 	if !seen {
@@ -128,7 +129,7 @@ func (p *pass) assess(pod *corev1.Pod, wanted demand) podState {
 	return assess(pod, wanted, deletingSince, p.now)
 }
 
-// assessAsIs decides about a pod on which there is no demand: whether it runs.
+// assessAsIs describes a pod without any demand on it: whether it is running.
 func (p *pass) assessAsIs(pod *corev1.Pod) podState {
 	return p.assess(pod, demand{hash: pod.Annotations[v1alpha1.AnnotationIntegrityHash]})
 }
@@ -149,18 +150,18 @@ func describe(pod *corev1.Pod) podState {
 		running = running || status.Name == v1alpha1.ListenerContainerName && status.State.Running != nil
 	}
 	if running {
-		return podState{reason: reasonNotListening, message: fmt.Sprintf("the listener runs and has no session on GitHub yet, or GitHub has left its polls without an answer; "+
-			"kubectl logs -n %s %s says which", pod.Namespace, pod.Name)}
+		return podState{reason: reasonNotListening, message: fmt.Sprintf("the listener is running but has no session on GitHub yet, or GitHub leaves its polls unanswered; "+
+			"kubectl logs -n %s %s shows which", pod.Namespace, pod.Name)}
 	}
 	return podState{reason: reasonStarting, message: "the pod is starting"}
 }
 
-// ordinaryWait reports whether every container waits for this reason when it starts.
+// ordinaryWait reports whether the reason is one for which every container waits when it starts.
 func ordinaryWait(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
 
-// waitMessage adds what the kubelet's message leaves out: the number of restarts, how the last run ended, and where to look.
+// waitMessage adds to the kubelet's message what it leaves out: the number of restarts, how the last run ended, and where to look.
 func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 	message := fmt.Sprintf("container %s: %s", status.Name, cmp.Or(status.State.Waiting.Message, status.State.Waiting.Reason))
 	if last := status.LastTerminationState.Terminated; last != nil {
@@ -170,10 +171,10 @@ func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 	return message
 }
 
-// ended returns the reason why a pod ended: Evicted, NodeShutdown and the like, or that it failed.
+// ended returns the reason why a pod ended: Evicted, NodeShutdown and the like, or PodFailed.
 func ended(pod *corev1.Pod) string { return cmp.Or(pod.Status.Reason, reasonPodFailed) }
 
-// endMessage returns the node's explanation, or how the container exited where the node gave none.
+// endMessage returns the node's explanation or, if it gave none, how the container exited.
 func endMessage(pod *corev1.Pod) string {
 	if pod.Status.Message != "" {
 		return pod.Status.Message
@@ -190,8 +191,8 @@ func exitMessage(container string, end *corev1.ContainerStateTerminated) string 
 	return fmt.Sprintf("container %s exited with code %d (%s)", container, end.ExitCode, end.Reason)
 }
 
-// finalExit returns how the listener's container ended where the kubelet doesn't start it again, nil otherwise. Another container
-// can keep such a pod in phase Running for ever. With restart rules it is for the kubelet to say.
+// finalExit returns how the listener's container ended if the kubelet will not restart it, nil otherwise. Another container can
+// keep such a pod in phase Running forever. If the container has restart rules, only the kubelet can tell.
 func finalExit(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	status, container := kube.ContainerStatus(pod, v1alpha1.ListenerContainerName), kube.Container(&pod.Spec, v1alpha1.ListenerContainerName)
 	if status == nil || status.State.Terminated == nil || container == nil || len(container.RestartPolicyRules) > 0 {
@@ -207,7 +208,7 @@ func finalExit(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// prefixed returns the text with the prefix, and nothing for no text.
+// prefixed returns the text with the prefix, or nothing if there is no text.
 func prefixed(prefix, text string) string {
 	if text == "" {
 		return ""

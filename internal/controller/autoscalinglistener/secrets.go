@@ -20,15 +20,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// recheckPeriod is how often each of the listener's two Secrets is read to see whether somebody changed it. That makes one read
-// a minute of the four that a scale set may make, and leaves three for credentials, CA and proxy.
+// recheckPeriod is how often each of the listener's two Secrets is read to see whether somebody changed it. That makes one read a
+// minute, of the four that a scale set may make, and leaves three for credentials, CA and proxy.
 const recheckPeriod = 2 * time.Minute
 
-// refusedRecheckPeriod is how often the credentials are read while GitHub refuses the listener's: somebody may be about to
-// replace them, and four reads a minute are what a scale set may make.
+// refusedRecheckPeriod is how often the credentials are read while GitHub refuses the listener's, because somebody may be about to
+// replace them. It makes the four reads a minute that a scale set may make.
 const refusedRecheckPeriod = 15 * time.Second
 
-// applySecrets keeps the Secrets with the listener's configuration and proxy as the spec and the credentials say. A running
+// applySecrets keeps the Secrets with the listener's configuration and proxy in line with the spec and the credentials. A running
 // listener reads the mounted configuration again when it changes.
 func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	reference := credentials.ForAutoscalingListener(p.listener)
@@ -58,13 +58,13 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	return err
 }
 
-// refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so only the set's status has it.
+// refused reports whether GitHub refuses the listener's credentials. The listener got the 401, so it shows only in the set's status.
 func (p *pass) refused() bool {
 	ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionListenerReady)
 	return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonUnauthorized
 }
 
-// obstruct sets the obstacle where only a user can remove the cause, and returns failure for everything else.
+// obstruct sets the obstacle if only a user can remove the cause. Otherwise it returns failure.
 func (p *pass) obstruct(cause, failure error) error {
 	if _, invalid := errors.AsType[*config.InvalidError](cause); invalid || credentials.IsUserError(cause) {
 		p.obstacle = cause
@@ -102,7 +102,7 @@ func (c *Controller) metricsEnabled() bool {
 	return (&config.Config{MetricsAddr: c.options.MetricsAddr}).MetricsEnabled()
 }
 
-// credentialFields returns the credentials in the form that ARC's listener reads too.
+// credentialFields returns the credentials in a form that ARC's listener can read, too.
 func credentialFields(resolved actions.Credentials) *config.Credentials {
 	if app := resolved.App; app != nil {
 		return &config.Credentials{AppID: app.ID, AppInstallationID: app.InstallationID, AppPrivateKey: app.PrivateKey}
@@ -110,8 +110,8 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 	return &config.Credentials{Token: resolved.Token}
 }
 
-// applySecret writes one of the listener's Secrets. What was written last is remembered, so that a pass with another cause reads
-// nothing.
+// applySecret writes one of the listener's Secrets. It remembers what was written last, so that a pass for another reason needn't
+// read the Secret.
 func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte) error {
 	wanted := &corev1.Secret{ObjectMeta: objectMeta(p.listener, p.listener.Namespace, metadata, nil), Type: corev1.SecretTypeOpaque, Data: data}
 	wanted.Name += suffix
@@ -140,7 +140,7 @@ func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, me
 	return nil
 }
 
-// secret returns a Secret, nil when there is none.
+// secret returns a Secret, nil if there is none.
 func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.Secret, error) {
 	found := &corev1.Secret{}
 	err := c.options.Reader.Get(ctx, key, found)
@@ -169,7 +169,7 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deleteSecret deletes a Secret without reading it first, and succeeds where there is none.
+// deleteSecret deletes a Secret without reading it first. It succeeds if there is none.
 func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) error {
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = p.listener.Namespace, p.listener.Name+suffix

@@ -14,11 +14,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// rephrasePeriod is the shortest time between two texts of a failure. The text of an error can be another one in each pass, and a
-// write of the status brings the next pass at once.
+// rephrasePeriod is the shortest time between two texts of a failure. The text of an error can differ in each pass, and a write of
+// the status brings the next pass at once.
 const rephrasePeriod = 10 * time.Second
 
-// report writes the status where it changed, and publishes the metric.
+// report writes the status if it changed, and publishes the metric.
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	publishRunning(p)
 	if p.released {
@@ -35,18 +35,18 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	return client.IgnoreNotFound(err)
 }
 
-// keepTexts leaves the messages of failures as they are that the status tells already.
-func keepTexts(conditions []metav1.Condition, told []metav1.Condition) {
+// keepTexts keeps the messages of failures that the status already reports.
+func keepTexts(conditions, reported []metav1.Condition) {
 	for i := range conditions {
-		before, now := meta.FindStatusCondition(told, conditions[i].Type), &conditions[i]
+		before, now := meta.FindStatusCondition(reported, conditions[i].Type), &conditions[i]
 		if before != nil && before.Status == now.Status && before.Reason == now.Reason && now.Reason == v1alpha1.ReasonReconcileFailed {
 			now.Message = before.Message
 		}
 	}
 }
 
-// conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid. Ready is about the pod, which may run on while
-// something else fails; Progressing and Stalled then say what.
+// conditionsOf returns the conditions that kstatus evaluates, and CredentialsValid. Ready is about the pod, which may keep running
+// while something else fails; Progressing and Stalled then say what.
 func conditionsOf(p *pass) []metav1.Condition {
 	reason, message := cmp.Or(p.state.reason, reasonStarting), p.state.message // no reason: the pass didn't come as far as the pod
 	trouble, why, stalled := p.trouble()
@@ -72,8 +72,8 @@ func conditionsOf(p *pass) []metav1.Condition {
 	return conditions
 }
 
-// trouble returns why the pass did not do all that the spec asks for, and whether that stays so until somebody changes something.
-// There is no reason where it did.
+// trouble returns why the pass could not do everything that the spec asks for, and whether that is so until somebody changes
+// something. The reason is empty if the pass could.
 func (p *pass) trouble() (reason, message string, stalled bool) {
 	if p.obstacle != nil {
 		return cmp.Or(credentials.Reason(p.obstacle), v1alpha1.ReasonInvalidConfiguration), p.obstacle.Error(), true
@@ -90,12 +90,13 @@ func (p *pass) trouble() (reason, message string, stalled bool) {
 	return "", "", false
 }
 
-// refusal returns what the API server refuses for good; see kube.Refusal. Stalled tells it, and has no message where it is False.
+// refusal returns what the API server refuses for good; see kube.Refusal. The condition Stalled reports it, and has no message
+// while it is False.
 func (p *pass) refusal() string {
 	return kube.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionStalled))
 }
 
-// status converts a bool to a condition's status.
+// status converts a bool to the status of a condition.
 func status(holds bool) metav1.ConditionStatus {
 	if holds {
 		return metav1.ConditionTrue

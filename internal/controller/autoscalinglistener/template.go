@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// mergeTemplate merges the user's template into the pod as `kubectl patch` would: fields that are set replace the defaults or
-// are added to them, by name in lists, and absent ones leave the defaults as they are. The pod's identity can't be changed.
+// mergeTemplate merges the user's template into the pod as `kubectl patch` would: fields that are set replace the defaults or are
+// added to them, by name in lists, and absent fields leave the defaults as they are. The pod's identity can't be changed.
 func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	if template == nil {
 		return nil
@@ -35,8 +35,8 @@ func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	return nil
 }
 
-// dropConflictingDefaults removes the defaults that can't be merged with what is given: the API server rejects two handlers in
-// a probe or a value and a source in a variable, and our requests may exceed the user's limits.
+// dropConflictingDefaults removes the defaults that can't be merged with the user's container: the API server rejects a probe with
+// two handlers and a variable with both a value and a source, and our requests may exceed the user's limits.
 func dropConflictingDefaults(ours, given *corev1.Container) {
 	if given.StartupProbe != nil {
 		ours.StartupProbe = nil
