@@ -23,22 +23,22 @@ func sameServer(a, b string) bool {
 	})
 }
 
-// mayLeadToOnePlace reports whether addresses that are not the same may lead to one organization, repository or enterprise, as
-// after it or its GitHub Enterprise Server was renamed. github.com and GitHub Enterprise Server never do.
+// mayLeadToOnePlace reports whether two different addresses may lead to the same organization, repository or enterprise, because it
+// or its GitHub Enterprise Server was renamed. An address on github.com and one on a GitHub Enterprise Server never do.
 func mayLeadToOnePlace(a, b string) bool {
 	return compare(a, b, func(left, right *actions.ConfigURL) bool { return left.Hosted == right.Hosted })
 }
 
-// compare returns what same says of two addresses, false where one of them is none.
+// compare returns what same says about two addresses, false if one of them is invalid.
 func compare(a, b string, same func(left, right *actions.ConfigURL) bool) bool {
 	left, leftErr := actions.ParseConfigURL(a)
 	right, rightErr := actions.ParseConfigURL(b)
 	return leftErr == nil && rightErr == nil && same(left, right)
 }
 
-// isKnownAs reports whether the last call found, under another address, the scale set that was registered before. That it has the
-// same id, and that nothing was created, proves it as good as it can be: were it taken for a second one, the deletion of the first
-// would delete the scale set in use. Where one of the two is a former registration there are two.
+// isKnownAs reports whether the last call found, under another address, the scale set that was registered before. The same id, and
+// that nothing was created, is the best proof there is. If it were treated as a second scale set, the deletion of the first would
+// delete the one in use. If either is a former registration, there are two.
 func (p *pass) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
 	return !p.lastSync.Result.posted && now.ID == before.ID && mayLeadToOnePlace(before.URL, now.URL) &&
 		!isFormer(p.set, before) && !isFormer(p.set, now)

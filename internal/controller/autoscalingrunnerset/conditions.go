@@ -30,8 +30,8 @@ const (
 	reasonWaitingForRunnerSets = "WaitingForRunnerSets"
 )
 
-// conditionsOf returns the conditions that the pass knows the status of. The others keep the status they have, so that a
-// check on GitHub every few minutes, or one that fails, doesn't make them flicker.
+// conditionsOf returns the conditions whose status the pass knows. The others keep their status, so that the check on GitHub every
+// few minutes, or a failure of it, doesn't make them flicker.
 func conditionsOf(p *pass, version string) []metav1.Condition {
 	conditions := []metav1.Condition{versionCondition(p.set.Labels, version), listenerCondition(p)}
 	for _, optional := range []*metav1.Condition{
@@ -46,11 +46,11 @@ func conditionsOf(p *pass, version string) []metav1.Condition {
 	return conditions
 }
 
-// answered reports whether GitHub has answered what the present spec and credentials ask for.
+// answered reports whether GitHub has answered the request that the present spec and credentials make.
 func (p *pass) answered() bool { return p.asked && !p.lastSync.Running() }
 
-// credentialsCondition distinguishes reading the credentials, which is Kubernetes' part, from having them accepted, which
-// is GitHub's. It returns nil while neither has been tried.
+// credentialsCondition distinguishes between reading the credentials, from Kubernetes, and having them accepted, by GitHub. It
+// returns nil until one of them has been tried.
 func credentialsCondition(p *pass) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionCredentialsValid
 	var condition metav1.Condition
@@ -62,35 +62,33 @@ func credentialsCondition(p *pass) *metav1.Condition {
 	case p.answered() && (p.lastSync.Err == nil || rejectsDesired(p.lastSync.Err)):
 		condition = kube.True(conditionType, reasonAccepted, "")
 	case p.requestHash != "" && p.unreadBefore():
-		condition = kube.Unknown(conditionType, reasonRead, "the credentials were read; GitHub has not judged them yet")
+		condition = kube.Unknown(conditionType, reasonRead, "the credentials were read; GitHub has neither accepted nor refused them yet")
 	default:
 		return nil
 	}
 	return &condition
 }
 
-// rejectsDesired reports whether GitHub has accepted the credentials and rejected the scale set that was asked for with
-// them.
+// rejectsDesired reports whether GitHub has accepted the credentials but rejected the scale set that was requested with them.
 func rejectsDesired(err error) bool {
 	reason := failureReason(err)
 	return reason == v1alpha1.ReasonRunnerGroupNotFound || reason == v1alpha1.ReasonScaleSetInUse || reason == v1alpha1.ReasonRefusedByGitHub
 }
 
-// unreadBefore reports whether the status still says that the credentials could not be read, which is over as soon as
-// they are.
+// unreadBefore reports whether the status still says that the credentials could not be read, which is outdated as soon as they are.
 func (p *pass) unreadBefore() bool {
 	previous := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
 	return previous != nil && slices.Contains(credentials.Reasons, previous.Reason)
 }
 
-// registeredCondition returns nil while a registration stands and nothing new is known about it.
+// registeredCondition returns nil if nothing new is known about the registration.
 func registeredCondition(p *pass) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionScaleSetRegistered
 	_, tooLong := errors.AsType[*nameTooLongError](p.obstacle)
 	var condition metav1.Condition
 	switch {
 	case p.deleting() && p.registration == nil && !p.searching && !p.creating:
-		condition = kube.False(conditionType, "Deregistered", "the scale set is gone from GitHub, or was given up")
+		condition = kube.False(conditionType, "Deregistered", "the scale set is no longer on GitHub, or its deletion was given up")
 	case p.deleting():
 		return nil
 	case tooLong:
@@ -109,9 +107,9 @@ func registeredCondition(p *pass) *metav1.Condition {
 	return &condition
 }
 
-// silentAfter is how long GitHub may take to answer a first call before the condition says that it does not. The call times
-// out after 30 s, and a user wants to know what to check before that. An ordinary answer takes a second or two, and a
-// connection that is refused five times fails after about 15 s.
+// silentAfter is how long GitHub may take to answer a first call before the condition says that there is no answer. The call times
+// out after 30 s, and a user wants to know sooner what to check. An ordinary answer takes a second or two, and a connection that is
+// refused five times fails after about 15 s.
 const silentAfter = 20 * time.Second
 
 // unanswered returns the condition before GitHub's first answer.
@@ -129,30 +127,30 @@ func unanswered(p *pass) metav1.Condition {
 	return kube.Unknown(conditionType, reasonRegistering, "GitHub has not answered yet")
 }
 
-// refusedBefore reports whether the status already says that the present spec could not be registered. Another try changes
-// nothing about that until it is answered.
+// refusedBefore reports whether the status already says that the present spec could not be registered. That stays true until
+// another attempt is answered.
 func (p *pass) refusedBefore() bool {
 	previous := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
 	return previous != nil && previous.Status == metav1.ConditionFalse && previous.ObservedGeneration == p.set.Generation
 }
 
-// unrecorded reports whether the answer holds a registration that could not be written to the set's annotations.
+// unrecorded reports whether the answer has a registration that could not be written to the set's annotations.
 func (p *pass) unrecorded() bool {
 	return p.lastSync.Err == nil && (p.registration == nil || *p.registration != *p.lastSync.Result.registration())
 }
 
-// unrecordedCondition returns nil where the write only has to be repeated on a newer object.
+// unrecordedCondition returns nil if the write only needs to be repeated on a newer object.
 func unrecordedCondition(p *pass) *metav1.Condition {
 	if p.failure == nil {
 		return nil
 	}
 	condition := kube.Unknown(v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonReconcileFailed, fmt.Sprintf(
-		"GitHub has scale set %d, and the set's annotations could not be changed: %s", p.lastSync.Result.set.ID, kube.WithAdvice(p.failure)))
+		"GitHub has scale set %d, but the set's annotations could not be changed: %s", p.lastSync.Result.set.ID, kube.WithAdvice(p.failure)))
 	return &condition
 }
 
-// answerCondition returns what GitHub's answer means for the registration, nil where the answer is a failure that changes
-// nothing about one that stands.
+// answerCondition returns what GitHub's answer means for the registration, nil if the call failed in a way that leaves an existing
+// registration valid.
 func answerCondition(p *pass) *metav1.Condition {
 	err := p.lastSync.Err
 	condition := kube.True(v1alpha1.ConditionScaleSetRegistered, reasonRegistered, "")
@@ -168,12 +166,11 @@ func answerCondition(p *pass) *metav1.Condition {
 	return &condition
 }
 
-// maxQuoted is how many characters of a foreign text a message repeats: half of what a message may have, so that the next
+// maxQuoted is how many characters of somebody else's text a message quotes: half of what a message may have, so that the next
 // step, which comes last, is never cut off.
 const maxQuoted = 512
 
-// abridged leaves out the middle of a text that is longer than maxQuoted: what was tried is at its beginning, and the
-// outcome at its end.
+// abridged cuts the middle out of a text that is longer than maxQuoted: it begins with what was tried and ends with the outcome.
 func abridged(text string) string {
 	runes := []rune(text)
 	if len(runes) <= maxQuoted {
@@ -186,14 +183,14 @@ func abridged(text string) string {
 var nextSteps = map[string]string{
 	v1alpha1.ReasonRunnerGroupNotFound: "; create it on GitHub, or correct runnerGroup",
 	v1alpha1.ReasonGitHubUnavailable: "; it is tried again at least once a minute; check githubConfigUrl, proxy and githubServerTLS, " +
-		"and that the cluster's network lets manager and listener reach it",
+		"and that the cluster's network lets the manager and the listener reach GitHub",
 	v1alpha1.ReasonRefusedByGitHub: "; correct what GitHub names",
 }
 
 func (p *pass) deleting() bool { return p.set.DeletionTimestamp != nil }
 
-// matchesDesired reports whether the scale set, as GitHub last returned it, is as the spec wants it. Then a check that
-// fails changes nothing about the registration, and the listener reports whether GitHub can be reached.
+// matchesDesired reports whether the scale set, as GitHub last returned it, is as the spec wants it. Then a failing check doesn't
+// affect the registration, and the listener reports whether GitHub can be reached.
 func (p *pass) matchesDesired() bool {
 	r, d := p.registration, p.desired
 	return r != nil && sameURL(r.URL, d.URL) && strings.EqualFold(r.Name, d.Name) && (d.Group == "" || strings.EqualFold(r.Group, d.Group))
@@ -205,7 +202,7 @@ func isFinal(err error) bool {
 	return inUse || errors.Is(err, actions.ErrRunnerGroupNotFound)
 }
 
-// failureReason returns the condition reason for an error, which scripts and alerts can rely on.
+// failureReason returns the condition reason for an error. Scripts and alerts rely on it.
 func failureReason(err error) string {
 	_, inUse := errors.AsType[*inUseError](err)
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
@@ -225,7 +222,7 @@ func failureReason(err error) string {
 	return v1alpha1.ReasonGitHubUnavailable
 }
 
-// labelsCondition compares with GitHub's answer, because GitHub drops labels silently.
+// labelsCondition compares the labels with those in GitHub's answer, because GitHub drops labels silently.
 func labelsCondition(p *pass) *metav1.Condition {
 	if !p.answered() || p.lastSync.Err != nil {
 		return nil
@@ -237,9 +234,9 @@ func labelsCondition(p *pass) *metav1.Condition {
 	return &condition
 }
 
-// droppedMessage names the versions of GitHub Enterprise Server from which scale sets have several labels.
+// droppedMessage names the versions of GitHub Enterprise Server before which scale sets have only one label.
 func droppedMessage(labels []string) string {
-	return fmt.Sprintf("GitHub did not take the labels %s; scale sets have one label before GitHub Enterprise Server 3.18, "+
+	return fmt.Sprintf("GitHub did not accept the labels %s; scale sets have only one label before GitHub Enterprise Server 3.18, "+
 		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled", someOf(labels))
 }
 
@@ -258,18 +255,18 @@ func someOf(names []string) string {
 	return text
 }
 
-// listenerCondition returns what is wrong with the listener's pod, or else what the listener reports of itself.
+// listenerCondition returns what is wrong with the listener's pod or, if nothing is, what the listener reports.
 func listenerCondition(p *pass) metav1.Condition {
 	const conditionType = v1alpha1.ConditionListenerReady
 	listener, runnerSet := p.listener(), p.runnerSet()
 	if listener == nil || runnerSet == nil {
-		return kube.False(conditionType, reasonWaitingForScaleSet, "there is no listener while there is no scale set on GitHub; see ScaleSetRegistered")
+		return kube.False(conditionType, reasonWaitingForScaleSet, "there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
 	}
 	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
 	report := runnerSet.Status.Listener
 	switch {
 	case pod == nil:
-		return kube.Unknown(conditionType, reasonListenerStarting, "the listener pod is being made")
+		return kube.Unknown(conditionType, reasonListenerStarting, "the listener pod is being created")
 	case pod.Status != metav1.ConditionTrue && (report == nil || report.State == v1alpha1.ListenerStateListening || report.State == v1alpha1.ListenerStateStopped):
 		return kube.False(conditionType, pod.Reason, pod.Message)
 	case report == nil:
@@ -284,7 +281,7 @@ func listenerCondition(p *pass) metav1.Condition {
 	return kube.False(conditionType, reason, report.Message+nextSteps[reason])
 }
 
-// runnersCondition copies a condition of the EphemeralRunnerSet, and returns nil where there is none.
+// runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.
 func runnersCondition(p *pass, conditionType string) *metav1.Condition {
 	runnerSet := p.runnerSet()
 	if runnerSet == nil {

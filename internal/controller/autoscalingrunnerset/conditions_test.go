@@ -61,7 +61,7 @@ func TestLongNamesLeaveRoomForTheNextStep(t *testing.T) {
 			}
 		}))
 		f.settle()
-		f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels label-0, label-1, ", " more; scale sets have one label ", "AllowRunnerScaleSetCustomLabels is enabled")
+		f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels label-0, label-1, ", " more; scale sets have only one label ", "AllowRunnerScaleSetCustomLabels is enabled")
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = strings.Repeat("group", 1000) })
 		f.settle()
 		f.wantMessage(v1alpha1.ConditionScaleSetRegistered, "find runner group \"groupgroup", "not found; create it on GitHub, or correct runnerGroup")

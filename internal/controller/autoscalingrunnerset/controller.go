@@ -22,11 +22,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// workers is how many scale sets are reconciled at once. A pass makes no request to GitHub and at most a handful, of
-// 2–10 ms each, to the API server, so ten workers reconcile 200 sets after a restart in about a second.
+// workers is how many scale sets are reconciled at once. A pass makes no request to GitHub, and at most a handful to the API server
+// of 2–10 ms each, so ten workers reconcile 200 sets in about a second after a restart.
 const workers = 10
 
-// Options of a Controller. All are needed unless they say otherwise.
+// Options of a Controller. All are required unless they say otherwise.
 type Options struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
@@ -36,14 +36,14 @@ type Options struct {
 	Pool     *pool.Pool
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Namespace is the manager's, in which listeners are created.
+	// Namespace is the manager's namespace, in which listeners are created.
 	Namespace string
-	// ListenerImage and ListenerImagePullSecrets are those of listener pods. The latter may be empty.
+	// ListenerImage and ListenerImagePullSecrets are the image and the pull secrets of listener pods. The latter may be empty.
 	ListenerImage            string
 	ListenerImagePullSecrets []string
 	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet. May be empty.
 	ExcludedLabelPrefixes []string
-	// Version is the manager's.
+	// Version is the manager's version.
 	Version string
 }
 
@@ -52,13 +52,13 @@ type Controller struct {
 	options  Options
 	waker    kube.Waker
 	memories kube.Memories[memory]
-	// syncs, deregistrations and searches are the calls to GitHub, by AutoscalingRunnerSet.
+	// syncs, deregistrations and searches have the last calls to GitHub for each AutoscalingRunnerSet.
 	syncs           *pool.Calls[types.NamespacedName, syncResult]
 	deregistrations *pool.Calls[types.NamespacedName, deregistration]
 	searches        *pool.Calls[types.NamespacedName, searchResult]
 }
 
-// NewController returns a controller that has to be set up with a manager, or whose Reconcile is called directly.
+// NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
 func NewController(options Options) *Controller {
 	c := &Controller{options: options}
 	c.syncs = pool.NewCalls[types.NamespacedName, syncResult](options.Pool, options.Clock, c.waker.Wake)
@@ -111,7 +111,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return p.requeue.Result(errors.Join(err, c.stripProtection(ctx, p), c.report(ctx, p)))
 }
 
-// protect adds the finalizer, without which the set would be gone before its scale set is deleted on GitHub.
+// protect adds the finalizer, without which the set would be gone before the scale set is deleted on GitHub.
 func (c *Controller) protect(ctx context.Context, p *pass) error {
 	if slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
 		return nil
@@ -143,43 +143,42 @@ type pass struct {
 	set    *v1alpha1.AutoscalingRunnerSet
 	memory *memory
 	now    time.Time
-	// runnerSets are those that the set owns, newest first. listeners are those of the set, the one to keep first.
+	// runnerSets are the EphemeralRunnerSets that the set owns, newest first. listeners are the set's AutoscalingListeners; the
+	// first is the one to keep.
 	runnerSets []v1alpha1.EphemeralRunnerSet
 	listeners  []v1alpha1.AutoscalingListener
 
 	// registration is where the scale set is on GitHub, nil while it is not known to be registered.
 	registration *v1alpha1.ScaleSetRegistration
-	// unconfirmed is set while the registration is known by ARC's annotation only and GitHub has not been asked about it.
+	// unconfirmed is set while only ARC's annotation names the registration and GitHub has not been asked about it.
 	unconfirmed bool
-	// unanswered is why GitHub has not deleted the scale set of a set that is being deleted, nil while it was not asked.
+	// unanswered is why GitHub has not deleted the scale set of a set that is being deleted, nil until it has been asked.
 	unanswered error
-	// searching is set while the deletion waits for GitHub to answer whether it has a scale set that was never recorded.
+	// searching is set while the deletion waits for GitHub to say whether it has a scale set that was never recorded.
 	searching bool
 	// creating is set while the deletion waits for the answer to a call that may create the scale set.
 	creating bool
 	desired  desiredScaleSet
-	// obstacle is what keeps GitHub from being asked at all: an invalid address or invalid credentials. Only a user can
-	// remove it.
+	// obstacle is why GitHub can't be asked at all: an invalid address or invalid credentials. Only a user can remove it.
 	obstacle error
-	// owners are the other AutoscalingRunnerSets to which the registered scale set or that of the last answer belongs, by its id.
+	// owners are the other AutoscalingRunnerSets that own the registered scale set, or that of the last answer, by its id.
 	owners owners
-	// requestHash identifies what GitHub is to be asked for, empty where an obstacle keeps it from being asked; see
-	// requestHashOf.
+	// requestHash identifies the request to GitHub; see requestHashOf. It is empty if there is an obstacle.
 	requestHash string
-	// lastSync is the last call to GitHub. asked is set when it is still running or was for the present request.
+	// lastSync is the last call to GitHub. asked is set if it is still running or was for the present request.
 	lastSync pool.Call[syncResult]
 	asked    bool
-	// failure is the error of the step that failed. cutShort is set when steps were left out, even if only because the cache
-	// was behind.
+	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
+	// behind.
 	failure  error
 	cutShort bool
-	// released is set when the finalizer is gone, and so perhaps the object.
+	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 
 	requeue kube.Requeue
 }
 
-// runnerSet returns the EphemeralRunnerSet in use, nil when there is none.
+// runnerSet returns the EphemeralRunnerSet in use, nil if there is none.
 func (p *pass) runnerSet() *v1alpha1.EphemeralRunnerSet {
 	if len(p.runnerSets) == 0 {
 		return nil
@@ -187,14 +186,14 @@ func (p *pass) runnerSet() *v1alpha1.EphemeralRunnerSet {
 	return &p.runnerSets[0]
 }
 
-// hasRunnerSet reports whether there is an EphemeralRunnerSet that creates runners. One that somebody has deleted creates
-// none, and its successor waits for the last of its runners: it has the same name, by which listener and runners refer to it.
+// hasRunnerSet reports whether there is an EphemeralRunnerSet that creates runners. One that is being deleted creates none, and its
+// successor must wait for the last of its runners: both have the same name, by which listener and runners refer to them.
 func (p *pass) hasRunnerSet() bool {
 	current := p.runnerSet()
 	return current != nil && current.DeletionTimestamp == nil
 }
 
-// listener returns the AutoscalingListener in use, nil when there is none.
+// listener returns the AutoscalingListener in use, nil if there is none.
 func (p *pass) listener() *v1alpha1.AutoscalingListener {
 	if len(p.listeners) == 0 {
 		return nil
@@ -202,7 +201,7 @@ func (p *pass) listener() *v1alpha1.AutoscalingListener {
 	return &p.listeners[0]
 }
 
-// group is the set's name in the pool, which lets groups take turns, so that no set's calls keep another's waiting.
+// group returns the set's group in the pool. Groups take turns, so no set's calls keep another's waiting.
 func (p *pass) group() string { return p.key.String() }
 
 // imagePullSecrets returns nil for no names, so that the field is absent.

@@ -16,32 +16,31 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// DeregisterTimeout is how long GitHub is asked without success to delete a scale set before the scale set is left there,
-// which an Event says, and the finalizer is removed. It outlasts a restart of GitHub Enterprise Server's services and most
-// incidents, and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes scale sets that
-// are unused for days.
+// DeregisterTimeout is how long the deletion of a scale set on GitHub is retried. After that the scale set is left there, an Event
+// says so, and the finalizer is removed. The timeout outlasts a restart of GitHub Enterprise Server's services and most incidents,
+// and still lets a `kubectl delete namespace` end while somebody watches. GitHub itself deletes scale sets that are unused for days.
 const DeregisterTimeout = 5 * time.Minute
 
 // deregistration is the result of a call that deletes scale sets.
 type deregistration struct {
-	// asked are all that the call was to delete.
+	// asked are all registrations that the call was to delete, deleted those that it did.
 	asked   []v1alpha1.ScaleSetRegistration
 	deleted []v1alpha1.ScaleSetRegistration
 }
 
 // deregistrationState is the progress of the deletion of scale sets.
 type deregistrationState struct {
-	// over is set when nothing more will be tried. left are those that GitHub may still have then. cause is why the last call
-	// failed, nil while there has been none.
+	// over is set when nothing more will be tried. left are the scale sets that GitHub may still have then. cause is why the last
+	// call failed, nil if there was none or it did not fail.
 	over    bool
 	deleted []v1alpha1.ScaleSetRegistration
 	left    []v1alpha1.ScaleSetRegistration
 	cause   error
-	// requeueAfter is when to check again, zero where the end of a call brings the next pass.
+	// requeueAfter is when to check again, zero if the end of a call brings the next pass.
 	requeueAfter time.Duration
 }
 
-// deregisterAll has the registrations deleted in the pool, with retries, and returns the progress.
+// deregisterAll deletes the scale sets by calls in the pool, with retries, and returns the progress.
 func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetRegistration) deregistrationState {
 	if len(registrations) == 0 {
 		return deregistrationState{over: true}
@@ -62,7 +61,7 @@ func (c *Controller) deregisterAll(p *pass, registrations []v1alpha1.ScaleSetReg
 	return state
 }
 
-// abandonDeregistration forgets the attempts and the deadline, so that the next deregistration has its own. A running call can't be
+// abandonDeregistration forgets the attempts and the deadline, so that the next deregistration starts afresh. A running call can't be
 // taken back: it is forgotten by the pass that its end brings.
 func (c *Controller) abandonDeregistration(p *pass) {
 	if last, _ := c.deregistrations.Last(p.key); !last.Running() {
@@ -76,8 +75,9 @@ func (d deregistration) covers(registrations []v1alpha1.ScaleSetRegistration) bo
 	return !slices.ContainsFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
 }
 
-// deregistrationStateOf returns what the last call means, which covered all of these registrations if it has ended. A
-// running call is awaited: it has a timeout of its own. Of a set that is not being deleted, invalid credentials may be corrected.
+// deregistrationStateOf returns the progress according to the last call, which covered all of these registrations if it has ended. A
+// running call is awaited, because it has its own timeout. Unusable credentials end the deregistration only if the set is being
+// deleted; otherwise somebody may correct them.
 func deregistrationStateOf(
 	last pool.Call[deregistration], known bool, registrations []v1alpha1.ScaleSetRegistration, startedAt, now time.Time, deleting bool,
 ) deregistrationState {
@@ -93,7 +93,7 @@ func deregistrationStateOf(
 	return deregistrationState{cause: last.Err, requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
 }
 
-// startDeregistration tries all registrations in one call, whose result has those that were deleted even if others hang.
+// startDeregistration tries all registrations in one call. Its result has the deleted ones even if others fail.
 func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.ScaleSetRegistration) {
 	listeners, references := make([]client.ObjectKey, 0, len(registrations)), make([][]credentials.Reference, 0, len(registrations))
 	for _, registration := range registrations {
@@ -117,8 +117,8 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 // errNoCredentials is returned for a registration on a server for which the set has no credentials any more.
 var errNoCredentials = errors.New("the credentials it was registered with are not known, and the present ones are for another server")
 
-// deleteScaleSet tries the references in turn. The error is the first one's, or a later one's where the first has no usable
-// credentials: those won't come back, while the later ones may only be refused for now.
+// deleteScaleSet tries the references in turn. It returns the first error, or a later one if the first says that the credentials are
+// unusable: those won't come back, while the later ones may be refused only for now.
 func (c *Controller) deleteScaleSet(ctx context.Context, references []credentials.Reference, listener client.ObjectKey, id int) error {
 	failure := errNoCredentials
 	for i, reference := range references {
@@ -141,9 +141,9 @@ func (p *pass) listenerAt(address string) client.ObjectKey {
 	return client.ObjectKey{}
 }
 
-// withAnyCredentials uses the credentials that the reference names, and falls back to those in the listener's Secret where the
-// former are gone (an uninstall deletes the Secret first), can't be used (they were edited), or are refused (they were replaced
-// together with the address).
+// withAnyCredentials uses the credentials that the reference names. It falls back to those in the listener's Secret if the former are
+// gone (an uninstall deletes the Secret first), can't be used (they were edited), or are refused (they were replaced together with
+// the address).
 func (c *Controller) withAnyCredentials(
 	ctx context.Context, at credentials.Reference, listener client.ObjectKey, ask func(GitHub) error,
 ) error {
@@ -170,7 +170,7 @@ func (c *Controller) recordDeregistration(ctx context.Context, p *pass, state de
 	}
 }
 
-// recordLeftBehind records the Event for the listener too: in a namespace that is itself being deleted none can be created.
+// recordLeftBehind records the Event for the listener, too: if the set's namespace is being deleted, no Event can be created there.
 func (c *Controller) recordLeftBehind(ctx context.Context, p *pass, event kube.Event) {
 	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	if listener := p.listener(); listener != nil {

@@ -1,28 +1,28 @@
 // Package autoscalingrunnerset turns what a user asks for into a scale set on GitHub, an EphemeralRunnerSet and an
-// AutoscalingListener, and takes all three away again.
+// AutoscalingListener, and removes all three again.
 //
 //	AutoscalingRunnerSet ─▶ scale set on GitHub ─▶ EphemeralRunnerSet + AutoscalingListener ─▶ status of the AutoscalingRunnerSet
 //
-// Everything is level-based: each pass observes what is there and does what is missing. Calls to GitHub run in the pool and
-// never in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked when the spec or the
-// credentials have changed, when the listener reports that the scale set is gone, and every few minutes besides.
+// Everything is level-based: each pass observes what is there and does what is missing. Calls to GitHub run in the pool, never
+// in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked if the spec or the credentials have
+// changed, if the listener reports that the scale set is gone, and every few minutes.
 //
-// A set whose chart may be ARC's has ARC's cleanup-protection removed from the chart's objects at once: see stripProtection.
+// If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects at once: see stripProtection.
 //
 // # Deletion
 //
-// An uninstall deletes Secrets and Roles before the AutoscalingRunnerSet, so the credentials that delete the scale set may
+// An uninstall deletes Secrets and Roles before the AutoscalingRunnerSet, so the credentials that can delete the scale set may
 // be left only in the listener's Secrets. Two controllers take turns, and each reads the other's progress from the objects:
 //
 //  1. here: the AutoscalingListener is deleted
-//  2. autoscalinglistener: its pod goes, condition Ready becomes False with reason Stopped; Secrets and finalizer stay
-//     while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's annotation with the id
+//  2. autoscalinglistener: its pod is deleted, and condition Ready becomes False with reason Stopped; Secrets and finalizer
+//     stay while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's annotation with the id
 //  3. here: the EphemeralRunnerSets are deleted; they are gone once the last busy runner has finished
-//  4. here: where no scale set is recorded and one may have been created all the same, GitHub is asked for it by name.
-//     The scale set is deleted on GitHub, status.registration and the annotation are cleared. After
-//     DeregisterTimeout they are cleared in any case, with an Event that says what was left
-//  5. autoscalinglistener: Secrets and finalizer go
+//  4. here: if no scale set is recorded but one may have been created, GitHub is asked for it by name. The scale set is
+//     deleted on GitHub, then status.registration and the annotation are cleared. After DeregisterTimeout they are cleared
+//     in any case, with an Event that says what was left
+//  5. autoscalinglistener: Secrets and finalizer are removed
 //  6. here: ARC's cleanup-protection is removed from the chart's objects, and the finalizer from the set
 //
-// Either side can be restarted at any point and continues where it was.
+// Either side can be restarted at any point and continues where it left off.
 package autoscalingrunnerset

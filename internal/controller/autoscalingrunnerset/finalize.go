@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// finalize does the next step of the deletion that the package comment describes. Watch events bring the pass after it.
+// finalize takes the next step of the deletion that the package comment describes. Watch events bring the pass after it.
 func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	if !slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
 		p.released = true
@@ -54,7 +54,7 @@ func (c *Controller) drainRunnerSets(ctx context.Context, p *pass) (bool, error)
 	return len(p.runnerSets) == 0, nil
 }
 
-// deregister deletes the scale sets on GitHub. It is done when none of ours is left there, or after DeregisterTimeout.
+// deregister deletes the set's scale sets on GitHub. It is done when none of them is left, or after DeregisterTimeout.
 func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	registrations, err := c.ownRegistrations(ctx, p)
 	if err != nil {
@@ -81,8 +81,8 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// awaitSync waits for a call that is still running, so that nothing is created on GitHub after the deletion, and adopts the
-// registration of one that was answered and is not recorded yet. Where there is none, search looks at the spec's address.
+// awaitSync waits for a call that is still running, so that nothing is created on GitHub after the deletion. It adopts a registration
+// that GitHub has answered and that is not recorded yet. If there is none, search looks at the spec's address.
 func (c *Controller) awaitSync(ctx context.Context, p *pass) (bool, error) {
 	last, _ := c.syncs.Last(p.key)
 	if last.Running() {
@@ -99,13 +99,13 @@ func (c *Controller) awaitSync(ctx context.Context, p *pass) (bool, error) {
 	return true, c.leaveUnrecorded(ctx, p, searched)
 }
 
-// isProven reports whether more than the status shows that the set was registered there.
+// isProven reports whether anything besides the status shows that the set was registered there.
 func (c *Controller) isProven(p *pass, registration v1alpha1.ScaleSetRegistration) bool {
 	_, proven := c.referenceAt(p, registration.URL)
 	return proven
 }
 
-// ownRegistrations returns the former ones, and the present one unless only the status has it.
+// ownRegistrations returns the former registrations, and the present one unless it is only in the status.
 func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.ScaleSetRegistration, error) {
 	registrations := registrationsOf(formerOf(p.set))
 	if p.registration != nil && c.isProven(p, *p.registration) {
@@ -115,8 +115,8 @@ func (c *Controller) ownRegistrations(ctx context.Context, p *pass) ([]v1alpha1.
 	return c.heldByNobodyElse(ctx, p, registrations)
 }
 
-// forgetRegistration clears everything that records where the scale set is. The controller of listeners deletes the
-// listener's Secrets then.
+// forgetRegistration clears everything that records where the scale set is. After that the controller of listeners deletes the
+// listener's Secrets.
 func (c *Controller) forgetRegistration(ctx context.Context, p *pass) error {
 	before := p.set.DeepCopy()
 	delete(p.set.Annotations, v1alpha1.AnnotationRunnerScaleSetID)
@@ -143,7 +143,7 @@ func (c *Controller) awaitListeners(_ context.Context, p *pass) (bool, error) {
 
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
-	// What is refused does not keep the set: its Role may be gone first, and a policy may guard what Helm has made.
+	// Refusals don't block the deletion of the set: the manager's Role may be gone first, and a policy may protect Helm's objects.
 	if err := c.unprotectAll(ctx, protected(p.set)); err != nil {
 		return false, err
 	}
@@ -154,18 +154,18 @@ func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// nameOf returns kind, namespace and name as messages have them.
+// nameOf returns kind, namespace and name as messages show them.
 func (c *Controller) nameOf(object client.Object) string {
 	return c.kindOf(object) + " " + client.ObjectKeyFromObject(object).String()
 }
 
-// kindOf returns the kind as messages have it.
+// kindOf returns the kind as messages show it.
 func (c *Controller) kindOf(object client.Object) string {
 	kind, _ := c.options.Client.GroupVersionKindFor(object) // no kind of ours is unknown to the scheme
 	return kind.Kind
 }
 
-// stoppedListener reports whether the listener's pod is gone for good. A condition from before the deletion doesn't count.
+// stoppedListener reports whether the listener's pod is gone for good. A condition from before the listener's deletion doesn't count.
 func stoppedListener(listener *v1alpha1.AutoscalingListener) bool {
 	condition := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
 	return listener.DeletionTimestamp != nil && condition != nil && condition.Reason == v1alpha1.ReasonListenerStopped

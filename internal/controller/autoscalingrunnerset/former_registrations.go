@@ -17,36 +17,36 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationFormer lists, as JSON, registrations at former addresses of the set. They are deleted once none of their runners
-// is left, since a busy runner needs its registration. Until then they are recorded only here.
+// annotationFormer lists, as JSON, registrations at former addresses of the set. They are deleted once their last runner is gone,
+// because a busy runner needs its scale set. Until then they are recorded only here.
 const annotationFormer = "actions.github.com/former-registrations"
 
 // formerCheckPeriod is how often to check whether the last runner of a former registration is gone.
 const formerCheckPeriod = 30 * time.Second
 
-// formerRegistration also says how it was reached: Secret, proxy, certificate authorities or vault for the new address may not
-// serve the old one.
+// formerRegistration is a registration at a former address, and how it was reached: the Secret, proxy, certificate authorities or
+// vault for the new address may not work for the old one.
 type formerRegistration struct {
 	v1alpha1.ScaleSetRegistration
-	// Credentials are names, no values. They are nil where an earlier version wrote the annotation.
+	// Credentials has names, not values. It is nil if an earlier version wrote the annotation.
 	Credentials *credentials.Reference `json:"credentials,omitempty"`
-	// Secret is what an earlier version wrote instead: the former spec.githubConfigSecret, empty where it is not known.
+	// Secret is what an earlier version wrote instead: the former spec.githubConfigSecret, empty if it was not known.
 	Secret string `json:"githubConfigSecret,omitempty"`
-	// UID is that of the set, empty where an earlier version wrote the annotation. A copy of the set has another UID, and must
-	// not delete what the annotation lists.
+	// UID is the set's, empty if an earlier version wrote the annotation. A copy of the set has another UID, and must not delete
+	// what the annotation lists.
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// formerOf returns none where the annotation can't be parsed: a guess could delete what belongs to somebody else.
+// formerOf returns the former registrations, none if the annotation can't be parsed: a guess could delete somebody else's scale set.
 func formerOf(set *v1alpha1.AutoscalingRunnerSet) []formerRegistration {
 	var former []formerRegistration
 	if json.Unmarshal([]byte(set.Annotations[annotationFormer]), &former) != nil {
-		return nil // absent, or edited by hand and no JSON
+		return nil // absent, or edited by hand and not JSON
 	}
 	return slices.DeleteFunc(former, func(f formerRegistration) bool { return f.UID != "" && f.UID != set.UID })
 }
 
-// addFormer adds a registration unless it is listed already, because a pass that fails after this is repeated.
+// addFormer adds a registration unless it is already listed, because a pass that fails later is repeated.
 func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistration) {
 	former := formerOf(set)
 	if !slices.ContainsFunc(former, func(f formerRegistration) bool { return f.ScaleSetRegistration == registration.ScaleSetRegistration }) {
@@ -55,7 +55,7 @@ func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistrati
 	}
 }
 
-// dropFormer removes the scale set from the list: the set has returned to its address.
+// dropFormer removes a scale set from the list, because the set has returned to its address.
 func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetRegistration) {
 	former := formerOf(set)
 	if rest := slices.DeleteFunc(slices.Clone(former), func(f formerRegistration) bool {
@@ -65,18 +65,18 @@ func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetReg
 	}
 }
 
-// isFormer reports whether the scale set is on the list.
+// isFormer reports whether a scale set is on the list.
 func isFormer(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) bool {
 	return slices.ContainsFunc(formerOf(set), func(f formerRegistration) bool { return sameScaleSet(f.ScaleSetRegistration, registration) })
 }
 
-// sameScaleSet ignores name and group, which can be changed on GitHub.
+// sameScaleSet compares id and address, but not name and group, which can be changed on GitHub.
 func sameScaleSet(a, b v1alpha1.ScaleSetRegistration) bool {
 	return a.ID == b.ID && sameURL(a.URL, b.URL)
 }
 
-// formerReference returns how a former registration was reached, and false where that is not known. The address is its own and
-// the namespace the set's, whatever somebody may have written into the annotation.
+// formerReference returns how a former registration was reached, and false if that is not known. The address is the registration's
+// and the namespace the set's, whatever somebody may have written into the annotation.
 func formerReference(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration) (credentials.Reference, bool) {
 	former := formerOf(set)
 	i := slices.IndexFunc(former, func(f formerRegistration) bool { return f.ScaleSetRegistration == registration })
@@ -93,9 +93,9 @@ func formerReference(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.S
 	return reference, true
 }
 
-// referenceAt returns how GitHub is reached at an address, and false where nothing but the status, which can be edited by hand,
-// shows that the set was ever there: credentials are sent nowhere else. Listener and runners have the former address until the set
-// is registered at the new one.
+// referenceAt returns how GitHub is reached at an address. It returns false if only the status, which can be edited by hand, shows
+// that the set was ever there, because credentials must not be sent to such an address. Listener and runners have the former address
+// until the set is registered at the new one.
 func (c *Controller) referenceAt(p *pass, address string) (credentials.Reference, bool) {
 	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(p.set)}
 	if listener := p.listener(); listener != nil {
@@ -136,7 +136,7 @@ func (c *Controller) referencesTo(p *pass, registration v1alpha1.ScaleSetRegistr
 	return references
 }
 
-// leave lists the registration at another address as a former one, unless only the status has it.
+// leave lists the registration at another address as a former one, unless it is only in the status.
 func (c *Controller) leave(ctx context.Context, p *pass, previous v1alpha1.ScaleSetRegistration) {
 	reference, proven := c.referenceAt(p, previous.URL)
 	if !proven {
@@ -146,9 +146,8 @@ func (c *Controller) leave(ctx context.Context, p *pass, previous v1alpha1.Scale
 	addFormer(p.set, formerRegistration{ScaleSetRegistration: previous, Credentials: &reference})
 }
 
-// leaveUnrecorded takes care of what the last call has created at an address that the set has left before the answer was recorded:
-// it becomes a former registration, or, where the answer was lost, an Event says what may be left. except is an address that is
-// taken care of elsewhere.
+// leaveUnrecorded handles what the last call created at an address that the set left before the answer was recorded: it becomes a
+// former registration or, if the answer was lost, an Event says what may be left. except is an address that is handled elsewhere.
 func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string) error {
 	last, _ := c.syncs.Last(p.key)
 	asked := last.Result
@@ -171,15 +170,15 @@ func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string
 	return nil
 }
 
-// recordUnproven records an Event about a registration that only the status has, unless it is listed as a former one: then it
-// was proven when it was listed.
+// recordUnproven records an Event about a registration that is only in the status, unless it is listed as a former one: then it was
+// proven when it was listed.
 func (c *Controller) recordUnproven(ctx context.Context, p *pass, registration v1alpha1.ScaleSetRegistration) {
 	if !slices.ContainsFunc(registrationsOf(formerOf(p.set)), func(r v1alpha1.ScaleSetRegistration) bool { return sameScaleSet(r, registration) }) {
 		c.recordLeftBehind(ctx, p, unproven(registration))
 	}
 }
 
-// setFormer writes the annotation, or removes it where the list is empty.
+// setFormer writes the annotation, or removes it if the list is empty.
 func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []formerRegistration) {
 	if len(former) == 0 {
 		delete(set.Annotations, annotationFormer)
@@ -236,8 +235,8 @@ func registrationsOf(former []formerRegistration) []v1alpha1.ScaleSetRegistratio
 	return registrations
 }
 
-// present reports whether a registration is in use again, or may be: the set is on its way back to the address, and it is
-// not known yet which scale set it will find there.
+// present reports whether a registration is in use again, or may be: the set is on its way back to the address, and which scale set
+// it will find there is not known yet.
 func (p *pass) present(r v1alpha1.ScaleSetRegistration) bool {
 	if p.registration != nil && sameScaleSet(r, *p.registration) {
 		return true
@@ -245,7 +244,7 @@ func (p *pass) present(r v1alpha1.ScaleSetRegistration) bool {
 	return sameURL(r.URL, p.desired.URL) && (p.registration == nil || !sameURL(p.registration.URL, p.desired.URL))
 }
 
-// listensTo reports whether the listener's or the runners' spec still has the registration.
+// listensTo reports whether the spec of the listener or of the runners still has the registration.
 func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 	listener, runnerSet := p.listener(), p.runnerSet()
 	return listener != nil && listener.Spec.RunnerScaleSetID == registration.ID && sameURL(listener.Spec.GitHubConfigUrl, registration.URL) ||
@@ -253,7 +252,7 @@ func (p *pass) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 			sameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL)
 }
 
-// forgetFormer removes what is done from the list and records Events about the outcome.
+// forgetFormer reduces the list to rest, and records Events about the outcome of the others.
 func (c *Controller) forgetFormer(ctx context.Context, p *pass, state deregistrationState, rest []formerRegistration) error {
 	before := p.set.DeepCopy()
 	setFormer(p.set, rest)

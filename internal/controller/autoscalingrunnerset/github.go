@@ -9,22 +9,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// GitHub is the part of the Actions service API that this controller uses. *actions.Client implements it. Besides the errors
-// that they document, all methods can fail with actions.ErrUnauthorized, *actions.RateLimitedError, *actions.NetworkError,
+// GitHub is the part of the Actions service API that this controller uses. *actions.Client implements it. In addition to the
+// documented errors, all methods can fail with actions.ErrUnauthorized, *actions.RateLimitedError, *actions.NetworkError,
 // *actions.UnexpectedResponseError, or another *actions.Error.
 type GitHub interface {
-	// GetRunnerScaleSet fails with actions.ErrScaleSetNotFound where the group has none of that name.
+	// GetRunnerScaleSet fails with actions.ErrScaleSetNotFound if the group has none of that name.
 	GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name string) (*actions.RunnerScaleSet, error)
-	// GetRunnerScaleSetByID fails with actions.ErrScaleSetNotFound where there is none.
+	// GetRunnerScaleSetByID fails with actions.ErrScaleSetNotFound if there is none.
 	GetRunnerScaleSetByID(ctx context.Context, id int) (*actions.RunnerScaleSet, error)
-	// CreateRunnerScaleSet fails with actions.ErrScaleSetExists where the group has one of that name.
+	// CreateRunnerScaleSet fails with actions.ErrScaleSetExists if the group has one of that name.
 	CreateRunnerScaleSet(ctx context.Context, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
-	// UpdateRunnerScaleSet fails with actions.ErrScaleSetNotFound where there is none, with actions.ErrScaleSetExists
-	// where another has the new name.
+	// UpdateRunnerScaleSet fails with actions.ErrScaleSetNotFound if there is none, and with actions.ErrScaleSetExists if
+	// another one has the new name.
 	UpdateRunnerScaleSet(ctx context.Context, id int, set *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error)
-	// DeleteRunnerScaleSet succeeds where there is none.
+	// DeleteRunnerScaleSet succeeds if there is none.
 	DeleteRunnerScaleSet(ctx context.Context, id int) error
-	// GetRunnerGroupByName fails with actions.ErrRunnerGroupNotFound where there is none.
+	// GetRunnerGroupByName fails with actions.ErrRunnerGroupNotFound if there is none.
 	GetRunnerGroupByName(ctx context.Context, name string) (*actions.RunnerGroup, error)
 }
 
@@ -34,8 +34,8 @@ type Connections interface {
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
 	// GitHub returns the client for the reference.
 	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
-	// GitHubOfListener returns a client for the reference's address with what the Secrets of an AutoscalingListener still hold;
-	// see credentials.Provider.ClientOfListener.
+	// GitHubOfListener returns a client for the reference's address that uses the credentials in the Secrets of an
+	// AutoscalingListener; see credentials.Provider.ClientOfListener.
 	GitHubOfListener(ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error) (GitHub, error)
 }
 

@@ -9,9 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// applyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place, because
-// ARC derives the name from group and address, and two listeners would compete for the only session. Only a new one gets the
-// derived name.
+// applyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place: ARC derives the
+// name from group and address, and a second listener would compete for the only session. Only a new one gets the derived name.
 func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 	if !p.registeredHere() || !p.hasRunnerSet() {
 		return nil
@@ -21,14 +20,14 @@ func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 	}
 	wanted, live := c.listener(p, p.runnerSet().Name), p.listener()
 	if live == nil && p.unconfirmed {
-		return nil // it could take the session of another set's listener
+		return nil // it might take the session of another set's listener
 	}
 	if live == nil {
 		_, err := kube.Apply(ctx, c.options.Client, wanted, nil)
 		return err
 	}
 	if live.DeletionTimestamp != nil {
-		return nil // the event of its end brings the pass that creates a new one
+		return nil // the event that it is gone brings the pass that creates a new one
 	}
 	applied, err := kube.Apply(ctx, c.options.Client, wanted, live)
 	if err != nil || applied {

@@ -13,13 +13,13 @@ type memory struct {
 	statusWrittenAt time.Time
 	// deregistrationStart is when the deregistration began, zero while there is none.
 	deregistrationStart time.Time
-	// size is the set's size as last recorded, nil where it has not been recorded.
+	// size is the set's size as last recorded, nil if it has not been recorded.
 	size *scaling
-	// troubles are those that the metrics show.
+	// troubles are the troubles that the metrics show.
 	troubles []trouble
-	// begunHere is set when no process but this one has ever asked GitHub for anything on behalf of the set.
+	// begunHere is set if only this process has ever asked GitHub for anything on behalf of the set.
 	begunHere bool
-	// stripped is the last release of the chart that stripProtection has dealt with.
+	// stripped is the last release of the chart that stripProtection has handled.
 	stripped strippedRelease
 }
 

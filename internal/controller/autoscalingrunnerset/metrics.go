@@ -12,8 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// ready has one series per scale set, troubles one for each trouble that a set has, which is none for a healthy set. They are
-// deleted with the set.
+// ready has one series per scale set, troubles one per trouble of a set, so none for a healthy set. All are deleted with the set.
 var (
 	ready = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_scale_set_ready",
@@ -21,7 +20,7 @@ var (
 	}, []string{"name", "namespace"})
 	troubles = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_scale_set_trouble",
-		Help: "1 while a condition of the scale set is not as it should be, by condition and its reason; no series while all are.",
+		Help: "1 while a condition of the scale set reports a problem, by condition and reason; no series while none does.",
 	}, []string{"name", "namespace", "condition", "reason"})
 )
 
@@ -30,8 +29,8 @@ func init() { metrics.Registry.MustRegister(ready, troubles) }
 // trouble is a condition with a status that keeps jobs waiting or that nobody intended.
 type trouble struct{ condition, reason string }
 
-// bad are the conditions that name a cause, with the status that is a trouble. Ready, Progressing and Stalled are not among
-// them: they summarize the others.
+// bad has the conditions that name a cause, with the status that is a trouble. It leaves out Ready, Progressing and Stalled, which
+// summarize the others.
 var bad = []metav1.Condition{
 	{Type: v1alpha1.ConditionVersionSupported, Status: metav1.ConditionFalse},
 	{Type: v1alpha1.ConditionCredentialsValid, Status: metav1.ConditionFalse},
@@ -44,8 +43,8 @@ var bad = []metav1.Condition{
 	{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue},
 }
 
-// troublesOf returns the conditions that are a trouble. It leaves out the listener of a set that is not registered, because
-// what it waits for is a trouble already.
+// troublesOf returns the conditions that are a trouble. It leaves out the listener of a set that is not registered, because what
+// the listener waits for is a trouble already.
 func troublesOf(conditions []metav1.Condition) (found []trouble) {
 	for _, b := range bad {
 		c := meta.FindStatusCondition(conditions, b.Type)
@@ -56,8 +55,8 @@ func troublesOf(conditions []metav1.Condition) (found []trouble) {
 	return found
 }
 
-// publish sets the series of the set's conditions. A set that never was ready has a series with 0. before are the troubles
-// that were published last. Those that are over are deleted one by one, so that no scrape misses one that lasts.
+// publish sets the series of the set's conditions. A set that has never been ready has a series with 0. before are the troubles that
+// were published last. Series of troubles that are over are deleted one by one, so that no scrape misses a trouble that lasts.
 func publish(set types.NamespacedName, conditions []metav1.Condition, before []trouble) (shown []trouble) {
 	value := 0.0
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {

@@ -41,8 +41,8 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunne
 	return p, nil
 }
 
-// newestFirst orders by creation, and by name within a second, which is the resolution of timestamps. Objects that are being
-// deleted come last, because nothing can be kept in them.
+// newestFirst orders objects by creation, and by name within a second, which is the resolution of timestamps. Objects that are being
+// deleted come last, because they can't be used any more.
 func newestFirst(a, b client.Object) int {
 	return cmp.Or(
 		cmp.Compare(rank(a.GetDeletionTimestamp() != nil), rank(b.GetDeletionTimestamp() != nil)),
@@ -51,14 +51,14 @@ func newestFirst(a, b client.Object) int {
 	)
 }
 
-// listenerOrder puts the listener first that has the name that a new one would get, then the newest.
+// listenerOrder puts the listener with the name that a new one would get first, then the newest.
 func listenerOrder(name string) func(a, b v1alpha1.AutoscalingListener) int {
 	return func(a, b v1alpha1.AutoscalingListener) int {
 		return cmp.Or(cmp.Compare(rank(a.Name != name), rank(b.Name != name)), newestFirst(&a, &b))
 	}
 }
 
-// rank is for comparing bools: false comes first.
+// rank makes bools comparable: false comes first.
 func rank(later bool) int {
 	if later {
 		return 1
@@ -66,8 +66,8 @@ func rank(later bool) int {
 	return 0
 }
 
-// registrationOf returns where the set is registered: what its status says, or ARC's annotations where ARC registered it. It is
-// nil once the deregistration is over, which the annotations say before the status does.
+// registrationOf returns where the set is registered: according to its status or, if ARC registered it, to ARC's annotations. It is
+// nil once the deregistration is over, which an annotation says before the status does.
 func registrationOf(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
 	if isDeregistered(set) {
 		return nil

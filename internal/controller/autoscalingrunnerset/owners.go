@@ -70,9 +70,9 @@ func (o owners) claim(name string) bool {
 // mayBeOneName reports whether two recorded names are equal. Not every version has recorded one.
 func mayBeOneName(a, b string) bool { return a == "" || b == "" || strings.EqualFold(a, b) }
 
-// giveWay finds out whether the scale set that this set has registered, or was given in the last answer, is another set's. A set
-// that has registered it at the same time as its owner gives it up with all that works for it, because GitHub grants a scale set a
-// single session. Its busy runners finish their jobs.
+// giveWay finds out whether another set owns the scale set that this set has registered or received in the last answer. A set that
+// registered it at the same time as its owner gives it up, together with its listener and runners, because GitHub grants a scale
+// set a single session. Busy runners finish their jobs.
 func (c *Controller) giveWay(ctx context.Context, p *pass) error {
 	last, _ := c.syncs.Last(p.key)
 	ids := idsInQuestion(p, last)
@@ -121,7 +121,7 @@ func (c *Controller) isProvenOwner(p *pass, owner types.NamespacedName) bool {
 	return sameScaleSet(*answered, *p.registration) && mayBeOneName(answered.Name, p.registration.Name)
 }
 
-// giveUp deletes what works for the registered scale set, and forgets the registration.
+// giveUp deletes the listener and the runners of the registered scale set, and forgets the registration.
 func (c *Controller) giveUp(ctx context.Context, p *pass) error {
 	if _, err := c.stopListeners(ctx, p); err != nil {
 		return err
@@ -175,8 +175,8 @@ func (p *pass) keeps(theirs v1alpha1.ScaleSetRegistration, other *v1alpha1.Autos
 	return !precedes(other, p.set) || !p.unconfirmed && other.Status.Registration == nil
 }
 
-// precedes reports which of two sets keeps a scale set that both hold: the one that is not being deleted, or else the older one.
-// Timestamps have whole seconds, so the name decides between sets of the same second.
+// precedes reports whether a, and not b, keeps a scale set that both hold: the set that is not being deleted does, or else the older
+// one. Timestamps have whole seconds, so the name decides between sets of the same second.
 func precedes(a, b *v1alpha1.AutoscalingRunnerSet) bool {
 	return cmp.Or(
 		cmp.Compare(rank(a.DeletionTimestamp != nil), rank(b.DeletionTimestamp != nil)),
@@ -185,7 +185,7 @@ func precedes(a, b *v1alpha1.AutoscalingRunnerSet) bool {
 	) < 0
 }
 
-// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet holds as well, and so still needs.
+// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet also holds, and so still needs.
 func (c *Controller) heldByNobodyElse(
 	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
 ) ([]v1alpha1.ScaleSetRegistration, error) {
@@ -200,8 +200,8 @@ func (c *Controller) heldByNobodyElse(
 	}), nil
 }
 
-// holds reports whether a scale set is the other's to use or to delete. Where both are being deleted, or have it as a former one,
-// exactly one of them deletes it.
+// holds reports whether the other set is the one to use or delete a scale set. If both are being deleted, or both have it as a former
+// one, exactly one of them deletes it.
 func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
 	if held := registrationOf(other); held != nil && sameScaleSet(*held, r) {
 		return other.DeletionTimestamp == nil || set.DeletionTimestamp == nil || precedes(other, set)

@@ -18,10 +18,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// stripProtection removes ARC's cleanup-protection from the objects of a chart that may be ARC's: one that is not of the manager's
-// version. It does so once for each release of the chart and doesn't wait for the set's deletion. An upgrade can drop an object
-// together with the annotation that names it, and then nobody would know whose finalizer to remove. The objects that the release
-// before named are stripped again, because ARC's chart may have put the finalizer back. The set's own work does not depend on this.
+// stripProtection removes ARC's cleanup-protection from the objects of a chart that may be ARC's, because its version is not the
+// manager's. It does so once for each release of the chart, without waiting for the set's deletion: an upgrade can drop an object
+// together with the annotation that names it, and then nobody would know whose finalizer to remove. The objects that the previous
+// release named are stripped again, because ARC's chart may have put the finalizer back. The set works without any of this.
 func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	version := p.set.Labels[v1alpha1.LabelVersion]
 	release := string(p.set.UID) + " " + version + " " + p.set.Annotations[v1alpha1.AnnotationValuesHash]
@@ -60,7 +60,7 @@ func (c *Controller) union(a, b []client.Object) []client.Object {
 	return union
 }
 
-// unprotectAll strips the objects as far as the API server permits.
+// unprotectAll removes the finalizer from the objects, as far as the API server permits.
 func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) error {
 	var refusals error
 	for _, object := range objects {
@@ -72,14 +72,14 @@ func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) 
 		}
 	}
 	if refusals != nil {
-		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; should one of these objects stay when Helm has deleted it, remove the finalizer by hand",
+		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; if one of these objects is still there after Helm has deleted it, remove the finalizer by hand",
 			"finalizer", v1alpha1.FinalizerCleanupProtection, "refusals", refusals.Error())
 	}
 	return nil
 }
 
-// protected returns the objects that the cleanup annotations name. The manager's own rights come last: without them nothing
-// could be patched.
+// protected returns the objects that the cleanup annotations name. The manager's own rights come last, because without them nothing
+// can be patched.
 func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	named := []struct {
 		annotation string
@@ -96,8 +96,8 @@ func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	var objects []client.Object
 	for _, n := range named {
 		name := strings.TrimSpace(set.Annotations[v1alpha1.AnnotationCleanupPrefix+n.annotation])
-		// Roles may have names that other kinds may not, such as linux_x64-gha-rs-manager; the client refuses to ask for a name
-		// that can't stand in a path.
+		// Roles may have names that other kinds may not, such as linux_x64-gha-rs-manager. The client refuses names that can't be
+		// part of a path.
 		if name != "" && len(content.IsPathSegmentName(name)) == 0 {
 			n.object.SetNamespace(set.Namespace)
 			n.object.SetName(name)
@@ -107,8 +107,8 @@ func protected(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 	return objects
 }
 
-// unprotect removes the finalizer without reading the object: a strategic merge patch removes the one value and leaves the
-// others, and changes nothing where the value isn't there. Objects of our charts never have it.
+// unprotect removes the finalizer without reading the object: a strategic merge patch removes the one value and leaves the others, and
+// changes nothing if the value isn't there. Objects of our charts never have it.
 func (c *Controller) unprotect(ctx context.Context, object client.Object) error {
 	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
 	err := c.options.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// checkPeriod is how often a scale set is checked on GitHub while nothing indicates a change, give or take a tenth, so
-	// that sets created together are not checked together. 200 sets make less than one request a second.
+	// checkPeriod is how often a scale set is checked on GitHub while nothing indicates a change, plus or minus a tenth, so that
+	// sets created together are not checked together. 200 sets make less than one request a second.
 	checkPeriod = 5 * time.Minute
 	// retryBaseDelay and retryMaxDelay are the shortest and the longest pause after a failed call. Each further failure
 	// doubles the pause.
@@ -49,19 +49,19 @@ type syncResult struct {
 	set *actions.RunnerScaleSet
 }
 
-// registration returns where the call found or created the scale set. There must be an answer. One that doesn't name the group
-// means the desired one, in which the call has left the scale set.
+// registration returns where the call found or created the scale set. There must be an answer. If the answer doesn't name the group,
+// it is the desired one, in which the call has left the scale set.
 func (r syncResult) registration() *v1alpha1.ScaleSetRegistration {
 	group := cmp.Or(r.set.RunnerGroupName, r.desired.Group)
 	return &v1alpha1.ScaleSetRegistration{URL: r.desired.URL, Group: group, Name: r.set.Name, ID: r.set.ID}
 }
 
-// replaces reports whether the answer names another scale set at the address of the registration, which it is then to replace.
+// replaces reports whether the answer names another scale set at the registration's address, which is to replace the registered one.
 func (r syncResult) replaces(registered v1alpha1.ScaleSetRegistration) bool {
 	return r.set != nil && r.set.ID != registered.ID && sameURL(r.desired.URL, registered.URL)
 }
 
-// resolve determines what GitHub is to be asked for and with which credentials, or the obstacle to asking.
+// resolve determines what to request from GitHub and with which credentials, or the obstacle to that.
 func (c *Controller) resolve(ctx context.Context, p *pass) error {
 	p.desired, p.obstacle = desiredOf(p.set)
 	if p.obstacle != nil {
@@ -80,8 +80,7 @@ func (c *Controller) resolve(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// requestHashOf returns a hash of the desired scale set and of the credentials that it is asked for with. It is kept in memory
-// only.
+// requestHashOf returns a hash of the desired scale set and of the credentials for the request. It is kept only in memory.
 func requestHashOf(desired desiredScaleSet, resolved *credentials.Resolved) string {
 	return kube.Hash(struct {
 		Desired  desiredScaleSet
@@ -89,7 +88,7 @@ func requestHashOf(desired desiredScaleSet, resolved *credentials.Resolved) stri
 	}{desired, resolved})
 }
 
-// syncWhenDue starts a call to GitHub when one is due.
+// syncWhenDue starts a call to GitHub if one is due.
 func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
 	if p.hasValidURL() {
 		if err := c.leaveUnrecorded(ctx, p, p.desired.URL); err != nil {
@@ -130,7 +129,7 @@ func (c *Controller) readSync(_ context.Context, p *pass) error {
 	return nil
 }
 
-// due returns how long it is until GitHub is to be asked, zero or less when it is time to.
+// due returns how long to wait until GitHub is asked again, zero or less if it is time.
 func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
 	switch {
 	case !known:
@@ -164,13 +163,13 @@ func retryAt[T any](last pool.Call[T]) time.Time {
 	return actions.RetryAt(last.Err, last.Finished.Add(retryAfter(last.Failures)))
 }
 
-// retryAfter returns the pause after that many failures in a row, which is at least one.
+// retryAfter returns the pause after that many failures in a row, at least one.
 func retryAfter(failures int) time.Duration {
 	return kube.ExponentialBackoff(retryBaseDelay, retryMaxDelay, failures)
 }
 
-// lostSince reports whether the listener has reported the scale set gone since it was last checked. The listener's time has
-// whole seconds, so it is rounded up.
+// lostSince reports whether the listener has reported the scale set as gone since it was last checked. The listener's time has whole
+// seconds, so it is rounded up.
 func (p *pass) lostSince(looked time.Time) bool {
 	runnerSet := p.runnerSet()
 	if runnerSet == nil || runnerSet.Status.Listener == nil || runnerSet.Status.Listener.Since == nil {
@@ -233,31 +232,30 @@ func (r *syncResult) note(work scaleSetSync, err error) {
 	}
 }
 
-// identify sets what is known of the scale set before GitHub is asked, from the last call and from the registration. What belongs
-// to another set is none of it: after a change of the name this set would rename it.
+// identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration. It leaves out
+// a scale set that belongs to another set, because after a change of the name this set would rename it.
 func (s *scaleSetSync) identify(p *pass, last syncResult) {
 	registered := p.registration != nil && sameURL(p.registration.URL, s.desired.URL) && !s.owners.hold(p.registration.ID, p.registration.Name)
 	asked := sameURL(last.desired.URL, s.desired.URL)
 	switch {
 	case asked && last.set != nil && !s.owners.hold(last.set.ID, last.set.Name):
-		s.id = last.set.ID // not recorded yet where the spec has changed before that
+		s.id = last.set.ID // may not be recorded yet, if the spec changed before that
 	case registered:
 		s.id = p.registration.ID
-		if p.unconfirmed { // the annotations may have been copied, name and all
+		if p.unconfirmed { // the annotations may have been copied, including the name
 			s.named = &p.registration.Name
 		}
 	}
 	if registered && p.registration.Name != "" {
 		s.knownAs = append(s.knownAs, scaleSetName{p.registration.Group, p.registration.Name})
 	}
-	if asked { // even without an answer, since the request may have been carried out
+	if asked { // even without an answer, because the request may have been carried out
 		s.knownAs = append(s.knownAs, scaleSetName{last.desired.Group, last.desired.Name})
 	}
 }
 
-// recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to
-// the pass for status.registration. A registration at another place than the new one becomes a former one, which stays until
-// its runners have finished.
+// recordRegistration writes where the scale set is, according to GitHub's answer, to the annotations that ARC knows, and to the pass
+// for status.registration. A registration at another address becomes a former one, which stays until its runners have finished.
 func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 	if !p.answered() || p.lastSync.Err != nil {
 		return nil
@@ -277,7 +275,7 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 		return fmt.Errorf("record the registration: %w", err)
 	}
 	if p.unconfirmed && previous.ID != now.ID {
-		previous = nil // the scale set that the annotation names is not ours, or gone
+		previous = nil // the scale set that the annotation names is not ours, or is gone
 	}
 	p.registration, p.unconfirmed = &now, false
 	if wrote {
@@ -291,7 +289,7 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// annotate writes the registration as ARC knows it.
+// annotate writes the registration to the annotations that ARC knows.
 func annotate(set *v1alpha1.AutoscalingRunnerSet, now v1alpha1.ScaleSetRegistration) {
 	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
 	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerGroupName, now.Group)
@@ -299,7 +297,7 @@ func annotate(set *v1alpha1.AutoscalingRunnerSet, now v1alpha1.ScaleSetRegistrat
 	set.Labels = kube.Labels(nil, withoutScope(set.Labels), scopeLabels(now.URL))
 }
 
-// registrationNews returns the Event for the change from before to now, and false where there is nothing to say.
+// registrationNews returns the Event for the change from before to now, and false if nothing changed.
 func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (kube.Event, bool) {
 	switch {
 	case before == nil || !sameURL(before.URL, now.URL):

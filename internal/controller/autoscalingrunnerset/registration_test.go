@@ -184,7 +184,7 @@ func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong || !needsUser(condition.Reason) {
 		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
 	}
-	for _, part := range []string{"64 characters", "may have 63", "create it under a shorter one"} {
+	for _, part := range []string{"64 characters", "at most 63", "create it under a shorter name"} {
 		if !strings.Contains(condition.Message, part) {
 			t.Errorf("the message %q doesn't say %q", condition.Message, part)
 		}

@@ -22,12 +22,12 @@ func (p *pass) registeredHere() bool {
 	return p.registration != nil && p.hasValidURL() && sameURL(p.registration.URL, p.set.Spec.GitHubConfigUrl)
 }
 
-// hasValidURL reports whether the address is valid. With invalid credentials the objects are still kept as the spec
-// wants them, with an invalid address they can't be.
+// hasValidURL reports whether the address is valid. With invalid credentials the objects are still kept as the spec wants them; with
+// an invalid address they can't be.
 func (p *pass) hasValidURL() bool { return p.desired.URL != "" }
 
-// applyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the newest is
-// adopted under the name it has, and the others are deleted, which lets busy runners finish.
+// applyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the newest is adopted
+// under its name, and the others are deleted, which lets busy runners finish.
 func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	if !p.registeredHere() {
 		return nil
@@ -37,7 +37,7 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	}
 	live := p.runnerSet()
 	if live != nil && live.DeletionTimestamp != nil {
-		return nil // the event of its end brings the pass that creates a new one
+		return nil // the event that it is gone brings the pass that creates a new one
 	}
 	wanted := c.runnerSet(p)
 	if err := controllerutil.SetControllerReference(p.set, wanted, c.options.Client.Scheme()); err != nil {
@@ -72,7 +72,7 @@ func (c *Controller) drainOld(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// remove deletes an object with background propagation: its own finalizer keeps it until what belongs to it is gone.
+// remove deletes an object with background propagation: its finalizer keeps it until the objects that belong to it are gone.
 func (c *Controller) remove(ctx context.Context, object client.Object) error {
 	err := c.options.Client.Delete(ctx, object, kube.UIDPrecondition(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
@@ -115,7 +115,7 @@ func (c *Controller) runnerSet(p *pass) *v1alpha1.EphemeralRunnerSet {
 	}
 }
 
-// roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil where there is no limit.
+// roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil if there is no limit.
 func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *int {
 	if maxRunners == nil {
 		return nil
@@ -130,9 +130,9 @@ func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *
 	return &room
 }
 
-// prune removes fields that ARC has set and the spec no longer wants: pruned is live without them. Server-side apply leaves
-// them, because ARC still counts as their owner; the specs have no other writers than this controller and the listener, so
-// what neither wants can go.
+// prune removes fields that ARC has set and the spec no longer wants; pruned is live without them. Server-side apply leaves them,
+// because ARC still counts as their owner. Only this controller and the listener write these specs, so a field that neither wants
+// can be removed.
 func (c *Controller) prune(ctx context.Context, pruned, live client.Object) error {
 	if equality.Semantic.DeepEqual(pruned, live) {
 		return nil

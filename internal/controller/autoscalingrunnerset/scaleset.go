@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// defaultGroupID and defaultGroupName are those of the runner group that exists everywhere.
+// defaultGroupID and defaultGroupName identify the runner group that exists everywhere.
 const (
 	defaultGroupID   = 1
 	defaultGroupName = "Default"
@@ -24,18 +24,18 @@ type desiredScaleSet struct {
 	URL   string
 	Group string
 	Name  string
-	// Labels are the name and then those of the spec, without those that differ in case only, which runs-on ignores.
+	// Labels has the name and then the labels of the spec, without duplicates. Case is ignored, as it is in runs-on.
 	Labels []string
 }
 
-// nameTooLongError is returned for an AutoscalingRunnerSet whose name is too long for the value of a label. Every object made
-// for the set has its name as a label, and is found by it.
+// nameTooLongError is returned for an AutoscalingRunnerSet whose name is too long for the value of a label. Every object created for
+// the set has its name as a label, and is found by it.
 type nameTooLongError struct{ Length int }
 
 // Error says what to do, because a name can't be changed.
 func (e *nameTooLongError) Error() string {
-	return fmt.Sprintf("the name of the AutoscalingRunnerSet has %d characters and may have %d; create it under a shorter one and delete this, "+
-		"runnerScaleSetName can name it on GitHub", e.Length, validation.LabelValueMaxLength)
+	return fmt.Sprintf("the name of the AutoscalingRunnerSet has %d characters, but may have at most %d; create it under a shorter name and delete this one; "+
+		"runnerScaleSetName can keep the name on GitHub", e.Length, validation.LabelValueMaxLength)
 }
 
 // desiredOf returns what the spec asks for. It fails with *nameTooLongError or *actions.InvalidConfigURLError.
@@ -59,7 +59,7 @@ func desiredOf(set *v1alpha1.AutoscalingRunnerSet) (desiredScaleSet, error) {
 	return desired, nil
 }
 
-// scaleSet returns the body that creates the scale set.
+// scaleSet returns the request body that creates the scale set.
 func (d desiredScaleSet) scaleSet(groupID int) *actions.RunnerScaleSet {
 	set := &actions.RunnerScaleSet{Name: d.Name, RunnerGroupID: groupID, RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
 	for _, label := range d.Labels {
@@ -68,8 +68,8 @@ func (d desiredScaleSet) scaleSet(groupID int) *actions.RunnerScaleSet {
 	return set
 }
 
-// inUseError is returned when the scale set on GitHub belongs to another AutoscalingRunnerSet of this cluster. Two listeners
-// can't share one: GitHub grants a scale set a single session.
+// inUseError is returned if the scale set on GitHub belongs to another AutoscalingRunnerSet in this cluster. Two listeners can't share
+// it, because GitHub grants a scale set a single session.
 type inUseError struct {
 	ID    int
 	Owner string
@@ -77,7 +77,7 @@ type inUseError struct {
 
 // Error names the owner and the next step.
 func (e *inUseError) Error() string {
-	return fmt.Sprintf("scale set %d on GitHub belongs to AutoscalingRunnerSet %s already; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
+	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
 }
 
 // scaleSetName is what a scale set is found by where its id doesn't do.
@@ -108,8 +108,8 @@ type scaleSetSync struct {
 	posted, created bool
 }
 
-// run returns the scale set as it is afterwards. It fails with actions.ErrRunnerGroupNotFound, *inUseError, or an error of
-// GitHub's methods.
+// run finds, creates and updates the scale set, and returns it as it is afterwards. It fails with actions.ErrRunnerGroupNotFound,
+// *inUseError, or an error of GitHub's methods.
 func (s *scaleSetSync) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.find(ctx)
 	if errors.Is(err, actions.ErrScaleSetNotFound) {
@@ -124,7 +124,7 @@ func (s *scaleSetSync) run(ctx context.Context) (*actions.RunnerScaleSet, error)
 	return s.update(ctx, current)
 }
 
-// find looks for the id first: a name can be changed on GitHub, an id can't.
+// find looks for the id first, because a name can be changed on GitHub and an id can't.
 func (s *scaleSetSync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if s.id > 0 {
 		current, err := s.findByID(ctx)
@@ -167,8 +167,8 @@ func (s *scaleSetSync) findUnanswered(ctx context.Context) (*actions.RunnerScale
 	return nil, actions.ErrScaleSetNotFound
 }
 
-// findByID looks for the id among the names that the scale set is known by where the service may not have the call that reads
-// by id. It fails with actions.ErrScaleSetNotFound where none of them has the id.
+// findByID reads by id. If the service may not have that call, it looks for the id under the names that the scale set is known by, and
+// fails with actions.ErrScaleSetNotFound if none of them has it.
 func (s *scaleSetSync) findByID(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.github.GetRunnerScaleSetByID(ctx, s.id)
 	if !actions.LacksReadByID(err) {
@@ -185,7 +185,7 @@ func (s *scaleSetSync) findByID(ctx context.Context) (*actions.RunnerScaleSet, e
 	return nil, actions.ErrScaleSetNotFound
 }
 
-// findByName takes the group Default for granted: a service that was never asked for a group may know of no other.
+// findByName doesn't look up the group Default, which exists everywhere.
 func (s *scaleSetSync) findByName(ctx context.Context, known scaleSetName) (*actions.RunnerScaleSet, error) {
 	group := &actions.RunnerGroup{ID: defaultGroupID}
 	if known.Group != "" && !strings.EqualFold(known.Group, defaultGroupName) {
@@ -197,7 +197,7 @@ func (s *scaleSetSync) findByName(ctx context.Context, known scaleSetName) (*act
 	return s.github.GetRunnerScaleSet(ctx, group.ID, known.Name)
 }
 
-// create creates the scale set. One that exists already is returned: the answer to an earlier attempt was lost.
+// create creates the scale set. If one exists already, it returns that: the answer to an earlier attempt was lost.
 func (s *scaleSetSync) create(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	group, err := s.group(ctx)
 	if err != nil {
@@ -211,12 +211,12 @@ func (s *scaleSetSync) create(ctx context.Context) (*actions.RunnerScaleSet, err
 	}
 	existing, lookupErr := s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
 	if errors.Is(lookupErr, actions.ErrScaleSetNotFound) {
-		return nil, fmt.Errorf("%w; but none of that name is found in runner group %d", err, group)
+		return nil, fmt.Errorf("%w, but there is none of that name in runner group %d", err, group)
 	}
 	return existing, lookupErr
 }
 
-// update makes no request where there is no difference.
+// update makes a request only if there is a difference.
 func (s *scaleSetSync) update(ctx context.Context, current *actions.RunnerScaleSet) (*actions.RunnerScaleSet, error) {
 	group := current.RunnerGroupID
 	if !s.inGroup(current) {
@@ -232,7 +232,7 @@ func (s *scaleSetSync) update(ctx context.Context, current *actions.RunnerScaleS
 	return s.github.UpdateRunnerScaleSet(ctx, current.ID, patch)
 }
 
-// inGroup reports whether the scale set is in the desired group, without a request that looks the group up.
+// inGroup reports whether the scale set is in the desired group, without looking up the group on GitHub.
 func (s *scaleSetSync) inGroup(current *actions.RunnerScaleSet) bool {
 	if s.desired.Group == "" {
 		return current.RunnerGroupID == defaultGroupID
@@ -256,9 +256,9 @@ func (s *scaleSetSync) group(ctx context.Context) (int, error) {
 	return s.groupID, nil
 }
 
-// difference returns the changes that make current as desired, nil where there are none. Labels and settings that are as in
-// lastAnswer, GitHub's answer to the same desired scale set, are left as they are: an older GitHub Enterprise Server drops all
-// labels but the first, and would do so again.
+// difference returns the changes that bring current to the desired state, nil if there are none. Labels and settings that are as in
+// lastAnswer, GitHub's answer to the same desired scale set, are left alone: an older GitHub Enterprise Server drops all labels but
+// the first, and would do so again.
 func difference(desired desiredScaleSet, group int, current, lastAnswer *actions.RunnerScaleSet) *actions.RunnerScaleSet {
 	patch, changed := &actions.RunnerScaleSet{}, false
 	if !strings.EqualFold(current.Name, desired.Name) {
@@ -293,7 +293,7 @@ func sameLabels(set *actions.RunnerScaleSet, names []string) bool {
 	return len(missingLabels(set, names)) == 0 && len(set.Labels) == len(names)
 }
 
-// missingLabels returns the names that the scale set doesn't have as labels.
+// missingLabels returns the names that are not among the scale set's labels.
 func missingLabels(set *actions.RunnerScaleSet, names []string) []string {
 	var missing []string
 	for _, name := range names {

@@ -91,7 +91,7 @@ func TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords(t *testing.T) {
 	github := newFakeGitHub()
 	github.hidden = true
 	_, err := (&scaleSetSync{github: at{github, address}, desired: desiredScaleSet{Name: "set"}}).run(t.Context())
-	if !errors.Is(err, actions.ErrScaleSetExists) || !strings.Contains(err.Error(), "none of that name is found") {
+	if !errors.Is(err, actions.ErrScaleSetExists) || !strings.Contains(err.Error(), "there is none of that name") {
 		t.Errorf("run() = %v, want GitHub's refusal", err)
 	}
 }

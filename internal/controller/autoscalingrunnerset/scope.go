@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// scopeLabels name the enterprise, organization or repository of an address. There are none for an invalid address.
+// scopeLabels returns labels with the enterprise, organization or repository of an address, none for an invalid address.
 func scopeLabels(address string) map[string]string {
 	url, err := actions.ParseConfigURL(address)
 	if err != nil {
@@ -32,15 +32,15 @@ func withoutScope(labels map[string]string) map[string]string {
 	return rest
 }
 
-// childLabels returns the labels of an object made for the set: those of the metadata in the spec, then the set's own, then
-// ours, which nothing overrides.
+// childLabels returns the labels of an object created for the set: the labels in the spec's metadata, overridden by the set's own
+// labels, overridden by the controller's.
 func (c *Controller) childLabels(set *v1alpha1.AutoscalingRunnerSet, meta *v1alpha1.ResourceMeta, component string) map[string]string {
 	labels, _ := kube.Metadata(meta)
 	return kube.Labels(c.options.ExcludedLabelPrefixes, labels, withoutScope(set.Labels), scopeLabels(set.Spec.GitHubConfigUrl),
 		kube.ScaleSetLabels(set, component))
 }
 
-// childAnnotations adds the names on GitHub to the annotations of the metadata in the spec.
+// childAnnotations returns the annotations in the spec's metadata, and the names on GitHub.
 func childAnnotations(p *pass, meta *v1alpha1.ResourceMeta) map[string]string {
 	_, annotations := kube.Metadata(meta)
 	return kube.Annotations(annotations, map[string]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationDeregistered has the set's UID once the deregistration is over: what is found by the set's name from then on is
+// annotationDeregistered holds the set's UID once the deregistration is over: a scale set that is found by the set's name after that is
 // not ours, or was given up. A copy of the set has another UID.
 const annotationDeregistered = "actions.github.com/deregistered"
 
@@ -23,21 +23,20 @@ func isDeregistered(set *v1alpha1.AutoscalingRunnerSet) bool {
 	return uid != "" && uid == string(set.UID)
 }
 
-// maxClockSkew is how much the API server's clock, by which the set was created, may be ahead of GitHub's, by which the scale
-// set was.
+// maxClockSkew is how far the API server's clock, which dates the set, may be ahead of GitHub's, which dates the scale set.
 const maxClockSkew = time.Minute
 
 // searchResult is the result of a call that looks for a scale set.
 type searchResult struct {
-	// startedAt is when the first of the calls was started.
+	// startedAt is when the first of the calls started.
 	startedAt time.Time
-	// found is nil where GitHub has none.
+	// found is the scale set that was found, nil if GitHub has none.
 	found *v1alpha1.ScaleSetRegistration
 }
 
-// search finds a scale set that was created and not recorded, because GitHub's answer was lost or the manager was killed
-// before it could write it. It also checks whether the scale set that ARC's annotation names is ours. It is done when the
-// scale set is the registration, when there is none, or when GitHub can't be asked.
+// search finds a scale set that was created but not recorded, because GitHub's answer was lost or the manager was killed before it
+// could write it. It also checks whether the scale set that ARC's annotation names is ours. It is done when the scale set has become
+// the registration, if there is none, or if GitHub can't be asked.
 func (c *Controller) search(ctx context.Context, p *pass) (bool, error) {
 	desired, err := desiredOf(p.set)
 	if err != nil || !c.mayBeUnrecorded(p) {
@@ -62,8 +61,8 @@ func (c *Controller) search(ctx context.Context, p *pass) (bool, error) {
 	return false, nil
 }
 
-// mayBeUnrecorded reports whether GitHub may have a scale set that is recorded nowhere. A set that only this process has
-// served has none unless this process has asked for one.
+// mayBeUnrecorded reports whether GitHub may have a scale set that is recorded nowhere. If only this process has ever served the set,
+// there is none unless this process requested it.
 func (c *Controller) mayBeUnrecorded(p *pass) bool {
 	if p.unconfirmed {
 		return true
@@ -75,7 +74,8 @@ func (c *Controller) mayBeUnrecorded(p *pass) bool {
 	return last.Result.posted || !p.memory.begunHere
 }
 
-// startSearch looks for the id in ARC's annotation, and else for group and name, as a scaleSetSync does whose answer was lost.
+// startSearch looks for the id in ARC's annotation or, if there is none, for group and name, as a scaleSetSync does after an answer
+// was lost.
 func (c *Controller) startSearch(p *pass, desired desiredScaleSet, startedAt time.Time) {
 	if startedAt.IsZero() {
 		startedAt = p.now
@@ -83,7 +83,7 @@ func (c *Controller) startSearch(p *pass, desired desiredScaleSet, startedAt tim
 	reference, listener := credentials.ForAutoscalingRunnerSet(p.set), p.listenerAt(desired.URL)
 	last, _ := c.syncs.Last(p.key)
 	work := scaleSetSync{desired: desired, unanswered: last.Result.unanswered}
-	// One that is older than the set belongs to somebody else, in another cluster.
+	// A scale set that is older than the set belongs to somebody else, in another cluster.
 	earliest := p.set.CreationTimestamp.Add(-maxClockSkew)
 	if p.unconfirmed {
 		work.identify(p, syncResult{})
@@ -102,13 +102,13 @@ func (c *Controller) startSearch(p *pass, desired desiredScaleSet, startedAt tim
 			return err
 		})
 		if errors.Is(err, actions.ErrNotFound) {
-			err = nil // whether the scale set, its runner group, or the whole address is not there
+			err = nil // whether the scale set, its runner group or the whole address doesn't exist
 		}
 		return result, err
 	})
 }
 
-// adopt makes the scale set that was found the registration, unless another AutoscalingRunnerSet holds it.
+// adopt takes the scale set that was found as the registration, unless another AutoscalingRunnerSet holds it.
 func (c *Controller) adopt(ctx context.Context, p *pass, found *v1alpha1.ScaleSetRegistration) error {
 	p.registration, p.unconfirmed = nil, false
 	if found == nil {
@@ -127,7 +127,7 @@ func refused(err error) bool {
 		errors.Is(err, actions.ErrUnauthorized) || errors.Is(err, actions.ErrInvalidCredentials)
 }
 
-// giveUpSearch records what may be left, unless the credentials were never valid and so can't have created anything.
+// giveUpSearch records an Event about what may be left, unless the credentials were never valid and so can't have created anything.
 func (c *Controller) giveUpSearch(ctx context.Context, p *pass, desired desiredScaleSet, cause error) error {
 	if err := c.forgetRegistration(ctx, p); err != nil {
 		return err

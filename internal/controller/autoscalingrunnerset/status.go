@@ -11,11 +11,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// statusPeriod is the shortest time between two writes of a set's status, because in a burst counts change with every runner.
+// statusPeriod is the shortest time between two writes of a set's status. In a burst the counts change with every runner.
 const statusPeriod = time.Second
 
-// report writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once:
-// otherwise the next pass would take the former address for the present one, and move once more.
+// report writes the status, at most once in statusPeriod, and publishes the metrics. A new registration is written at once: otherwise
+// the next pass would treat the former address as the present one, and move once more.
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	if p.released {
 		return nil
@@ -36,7 +36,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	return client.IgnoreNotFound(err)
 }
 
-// recordTransitions records Events about changed conditions, but none for a set that is being deleted, which is meant to end.
+// recordTransitions records Events about changed conditions, but none while the set is being deleted, which is meant to end it.
 func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1alpha1.AutoscalingRunnerSet) {
 	if p.deleting() {
 		return
@@ -46,7 +46,7 @@ func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1al
 	}
 }
 
-// moved reports whether the status has another registration than the pass.
+// moved reports whether the registration differs from the one in the status.
 func (p *pass) moved() bool {
 	recorded := p.set.Status.Registration
 	switch {
@@ -58,7 +58,7 @@ func (p *pass) moved() bool {
 	return *recorded != *p.registration
 }
 
-// statusOf returns the status with what the pass has found out. What it has not found out stays as it was.
+// statusOf returns the status with what the pass has found out. Everything else stays as it was.
 func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	status := *p.set.Status.DeepCopy()
 	if !p.unconfirmed {
@@ -95,7 +95,7 @@ func currentRunners(runnerSets []v1alpha1.EphemeralRunnerSet) int {
 	return current
 }
 
-// phaseOf is for the column that ARC has; conditions say more. Running means that all objects are there, not that they work.
+// phaseOf returns the phase for the column that ARC has; conditions say more. Running means that all objects exist, not that they work.
 func phaseOf(p *pass, status v1alpha1.AutoscalingRunnerSetStatus) v1alpha1.AutoscalingRunnerSetPhase {
 	switch {
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):

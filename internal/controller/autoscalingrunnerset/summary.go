@@ -16,9 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there,
-// or stuck until somebody changes something. The reason is that of the first step, in the order in which a set is set up,
-// that isn't done.
+// summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there, or stuck
+// until somebody changes something. The reason comes from the first step that isn't done, in the order in which a set is set up.
 func summary(p *pass, conditions []metav1.Condition) []metav1.Condition {
 	if p.deleting() {
 		reason, message := p.deletionStage()
@@ -41,24 +40,24 @@ func (p *pass) deletionStage() (reason, message string) {
 	case stopping && trouble != nil:
 		return trouble.Reason, trouble.Message
 	case stopping:
-		return "StoppingListener", "the listener ends its session"
+		return "StoppingListener", "the listener is closing its session"
 	case len(p.runnerSets) > 0:
 		return "DrainingRunners", cmp.Or(keptRunnerSet(p.runnerSets), drainingMessage(currentRunners(p.runnerSets)))
 	case p.creating:
-		return "Deregistering", "GitHub has not answered yet to a request that may create the scale set; then it is deleted"
+		return "Deregistering", "waiting for GitHub to answer a request that may have created the scale set; it is deleted after that"
 	case p.searching:
-		return "Deregistering", fmt.Sprintf("GitHub is asked, for %s at most, which scale set is there", DeregisterTimeout.Round(time.Second))
+		return "Deregistering", fmt.Sprintf("asking GitHub, for at most %s, whether it has a scale set that was never recorded", DeregisterTimeout.Round(time.Second))
 	case p.registration != nil:
-		message := fmt.Sprintf("scale set %d is being deleted on GitHub, for %s at most", p.registration.ID, DeregisterTimeout.Round(time.Second))
+		message := fmt.Sprintf("deleting scale set %d on GitHub, for at most %s", p.registration.ID, DeregisterTimeout.Round(time.Second))
 		if p.unanswered != nil {
 			message += "; the last attempt failed: " + abridged(p.unanswered.Error())
 		}
 		return "Deregistering", message
 	}
-	return "Releasing", cmp.Or(keptListener(p.listeners), "the last objects go")
+	return "Releasing", cmp.Or(keptListener(p.listeners), "removing the last objects")
 }
 
-// keptListener says which listener only others keep, nothing where none.
+// keptListener says which listener is kept only by others' finalizers. It returns nothing if there is none.
 func keptListener(listeners []v1alpha1.AutoscalingListener) string {
 	for i := range listeners {
 		if message := keptByOthers("AutoscalingListener", &listeners[i], v1alpha1.FinalizerAutoscalingListener); message != "" {
@@ -68,7 +67,7 @@ func keptListener(listeners []v1alpha1.AutoscalingListener) string {
 	return ""
 }
 
-// keptRunnerSet says which EphemeralRunnerSet only others keep, nothing where none.
+// keptRunnerSet says which EphemeralRunnerSet is kept only by others' finalizers. It returns nothing if there is none.
 func keptRunnerSet(runnerSets []v1alpha1.EphemeralRunnerSet) string {
 	for i := range runnerSets {
 		if message := keptByOthers("EphemeralRunnerSet", &runnerSets[i], v1alpha1.FinalizerEphemeralRunnerSet); message != "" {
@@ -78,38 +77,38 @@ func keptRunnerSet(runnerSets []v1alpha1.EphemeralRunnerSet) string {
 	return ""
 }
 
-// keptByOthers says that an object which is being deleted has no finalizer of ours left, and which others it has.
+// keptByOthers says that an object in deletion has no finalizer of ours left, and names its remaining ones.
 func keptByOthers(kind string, object client.Object, ours string) string {
 	finalizers := object.GetFinalizers()
 	if object.GetDeletionTimestamp() == nil || len(finalizers) == 0 || slices.Contains(finalizers, ours) {
 		return ""
 	}
-	return fmt.Sprintf("%s %s is kept by finalizers that are not this controller's: %s; it goes when their owner, or you, remove them",
+	return fmt.Sprintf("%s %s is kept by finalizers that are not this controller's: %s; it is gone once their owner, or you, remove them",
 		kind, client.ObjectKeyFromObject(object), strings.Join(finalizers, ", "))
 }
 
-// drainingMessage says what the deletion of runners waits for, of which so many have not ended.
+// drainingMessage says what the deletion of runners waits for. left is how many have not ended.
 func drainingMessage(left int) string {
 	if left == 0 {
-		return "runners that have ended wait for their pods; where one stays, kubectl get ephemeralrunners has the reason"
+		return "runners that have ended are waiting for their pods to be removed; if one stays, kubectl get ephemeralrunners shows the reason"
 	}
-	return fmt.Sprintf("%d runners are left; idle ones are removed, busy ones finish their job; Events of a runner say why it stays", left)
+	return fmt.Sprintf("%d runners are left: idle ones are being removed, busy ones finish their jobs first; see the Events of a runner for why it stays", left)
 }
 
-// awaitedRunnerSet says what the next EphemeralRunnerSet waits for, which can be a job that takes hours.
+// awaitedRunnerSet says what the next EphemeralRunnerSet waits for, which may be a job that takes hours.
 func (p *pass) awaitedRunnerSet() string {
 	deleted := p.runnerSet()
 	if !p.registeredHere() || deleted == nil {
-		return "the EphemeralRunnerSet is being made"
+		return "the EphemeralRunnerSet is being created"
 	}
 	if deleted.Status.CurrentReplicas == 0 {
-		return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is made until it is gone: %s", deleted.Name, drainingMessage(0))
+		return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until it is gone: %s", deleted.Name, drainingMessage(0))
 	}
-	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is made until %d busy runners of it have finished their jobs (of %d that are left)",
+	return fmt.Sprintf("EphemeralRunnerSet %s was deleted; no runner is created until its %d busy runners have finished their jobs (%d runners are left)",
 		deleted.Name, deleted.Status.BusyRunners, deleted.Status.CurrentReplicas)
 }
 
-// unregistered returns the condition that keeps the set from being registered, nil where none does. One that is False comes
+// unregistered returns the condition that keeps the set from being registered, nil if none does. A condition that is False comes
 // before one that is Unknown.
 func unregistered(conditions []metav1.Condition) *metav1.Condition {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
@@ -122,7 +121,7 @@ func unregistered(conditions []metav1.Condition) *metav1.Condition {
 	return nil
 }
 
-// runningSummary returns the summary of a set whose objects are all there.
+// runningSummary returns the summary of a set whose objects all exist.
 func (p *pass) runningSummary(conditions []metav1.Condition) []metav1.Condition {
 	if message := p.refusal(); message != "" {
 		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, message, false)
@@ -139,15 +138,15 @@ func (p *pass) runningSummary(conditions []metav1.Condition) []metav1.Condition 
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
 		if trouble != nil {
-			c = trouble // the listener may lack what could not be written
+			c = trouble // the listener may lack an object that could not be written
 		}
 		return p.progressingSummary(c.Reason, c.Message)
 	}
 	return kube.ReadyStates(p.readyReason(conditions))
 }
 
-// listenerTrouble returns the listener's condition about what its controller could not do, nil where it could do everything. It is
-// Stalled where that stays so until somebody changes something. A listener may run on meanwhile, but not as the spec asks for.
+// listenerTrouble returns the listener's condition about what its controller could not do, nil if it could do everything. The condition
+// is Stalled if that stays so until somebody changes something. The listener may keep running, but not as the spec asks for.
 func (p *pass) listenerTrouble() *metav1.Condition {
 	listener := p.listener()
 	if listener == nil {
@@ -162,13 +161,12 @@ func (p *pass) listenerTrouble() *metav1.Condition {
 	return nil
 }
 
-// refusal returns what the API server refuses for good; see kube.Refusal. Ready tells it.
+// refusal returns what the API server refuses for good; see kube.Refusal. The condition Ready reports it.
 func (p *pass) refusal() string {
 	return kube.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady))
 }
 
-// readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless that is for
-// lack of jobs.
+// readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there are just no jobs.
 func (p *pass) readyReason(conditions []metav1.Condition) (reason, message string) {
 	for _, conditionType := range []string{v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending} {
 		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
@@ -181,9 +179,9 @@ func (p *pass) readyReason(conditions []metav1.Condition) (reason, message strin
 	spec := &p.runnerSet().Spec
 	switch {
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
-		return reasonReady, "" // also where maxRunners leaves no room for idle runners: no job waits for them
+		return reasonReady, "" // even if maxRunners leaves no room for idle runners: no job waits for them
 	case *spec.MaxRunners == 0:
-		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no job is taken; raise maxRunners to run jobs"
+		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no jobs are accepted; raise maxRunners to run jobs"
 	}
 	return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
 		"maxRunners of %d is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time", *spec.MaxRunners)
@@ -197,7 +195,7 @@ func (p *pass) progressingSummary(reason, message string) []metav1.Condition {
 	return kube.UnreadyStates(reason, message, false)
 }
 
-// needsUser reports whether only a user can end what the reason names.
+// needsUser reports whether only a user can remove the cause that the reason names.
 func needsUser(reason string) bool {
 	return slices.Contains(credentials.Reasons, reason) || slices.Contains([]string{
 		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRunnerGroupNotFound,

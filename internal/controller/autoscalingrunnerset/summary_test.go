@@ -184,7 +184,7 @@ func TestDeletedRunnerSetSaysWhatItWaitsFor(t *testing.T) {
 		f.settle()
 		set := f.set()
 		ready := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || !strings.Contains(ready.Message, "EphemeralRunnerSet set was deleted; no runner is made until 2 busy runners") ||
+		if ready == nil || !strings.Contains(ready.Message, "EphemeralRunnerSet set was deleted; no runner is created until its 2 busy runners") ||
 			set.Status.Phase != v1alpha1.AutoscalingRunnerSetPhasePending {
 			t.Errorf("phase %s, Ready %+v", set.Status.Phase, ready)
 		}

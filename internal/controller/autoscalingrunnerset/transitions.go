@@ -18,13 +18,13 @@ type transition struct {
 	conditionType string
 	to            metav1.ConditionStatus
 	newEvent      func(reason, action, note string) kube.Event
-	// always is set where a condition that was absent or Unknown before counts too.
+	// always is set if the transition counts even if the condition was absent or Unknown before.
 	always bool
-	// reasons is set where a change of the reason alone counts too.
+	// reasons is set if a change of the reason alone counts, too.
 	reasons bool
 }
 
-// announcedTransitions are all transitions with an Event. The cause of a stalled set has one Event, that of Stalled.
+// announcedTransitions are all transitions with an Event. The cause of a stalled set has a single Event, for Stalled.
 var announcedTransitions = []transition{
 	{conditionType: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true, reasons: true},
@@ -36,8 +36,8 @@ var announcedTransitions = []transition{
 	{conditionType: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: kube.Normal, always: true},
 }
 
-// transitionEvents returns the Events for a change of conditions: the set is stuck, can't reach GitHub, has lost its
-// listener, has runners that fail or are refused, or is ready.
+// transitionEvents returns the Events for a change of conditions: the set is stuck, can't reach GitHub, has lost its listener, has
+// runners that fail or are refused, or is ready.
 func transitionEvents(before, after []metav1.Condition) []kube.Event {
 	var events []kube.Event
 	stalled := meta.FindStatusCondition(after, v1alpha1.ConditionStalled)
@@ -54,7 +54,7 @@ func transitionEvents(before, after []metav1.Condition) []kube.Event {
 	return events
 }
 
-// news reports whether a condition that has the transition's status did not have it before, or not for this reason.
+// news reports whether a condition with the transition's status did not have it before, or not for this reason.
 func (t *transition) news(was, is *metav1.Condition) bool {
 	switch {
 	case was == nil || was.Status == metav1.ConditionUnknown:
@@ -66,23 +66,23 @@ func (t *transition) news(was, is *metav1.Condition) bool {
 	}
 }
 
-// ordinary reports whether the reason is that of a step on the way to a first session, and no trouble.
+// ordinary reports whether the reason names a step on the way to a first session, not a trouble.
 func ordinary(reason string) bool {
 	return reason == reasonWaitingForScaleSet || reason == v1alpha1.ReasonListenerPodStarting ||
 		reason == v1alpha1.ReasonListenerNotListening || reason == string(v1alpha1.ListenerStateStarting)
 }
 
-// scalingEventPeriod is the shortest time between two Events about scaling. An Event is kept for an hour, so there are at most
-// 60 per set, however its jobs come and go. One Event at the end of the period covers all that a burst did in it.
+// scalingEventPeriod is the shortest time between two Events about scaling. An Event is kept for an hour, so there are at most 60 per
+// set, however its jobs come and go. One Event at the end of the period covers all changes in it.
 const scalingEventPeriod = time.Minute
 
-// scaling is a set's size as last recorded: by an Event at recordedAt, or without one as the manager found it at its start.
+// scaling is a set's size as last recorded: by an Event at recordedAt, or, without an Event, as the manager found it when it started.
 type scaling struct {
 	runners    int
 	recordedAt time.Time
 }
 
-// recordScaling records an Event when the number of runners that the listener asks for has changed.
+// recordScaling records an Event if the number of runners that the listener asks for has changed.
 func (c *Controller) recordScaling(ctx context.Context, p *pass) {
 	runnerSet := p.runnerSet()
 	if runnerSet == nil || p.deleting() {
@@ -90,7 +90,7 @@ func (c *Controller) recordScaling(ctx context.Context, p *pass) {
 	}
 	last, spec := p.memory.size, &runnerSet.Spec
 	if last == nil {
-		// The previous manager has recorded an Event about what this one finds at its start.
+		// The previous manager recorded the Event about what this one finds when it starts.
 		p.memory.size = &scaling{runners: spec.Replicas}
 		return
 	}
@@ -105,7 +105,7 @@ func (c *Controller) recordScaling(ctx context.Context, p *pass) {
 	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, scaledFrom(last.runners, spec))
 }
 
-// scaledFrom returns the Event about a change from a number of runners to the spec's, with its number of jobs.
+// scaledFrom returns the Event about the change from a number of runners to the spec's, for the spec's number of jobs.
 func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) kube.Event {
 	reason := "ScaledUp"
 	if spec.Replicas < before {
@@ -113,7 +113,7 @@ func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) kube.Event {
 	}
 	limit := ""
 	if spec.MaxRunners != nil && spec.Replicas >= *spec.MaxRunners {
-		limit = fmt.Sprintf("; more are not allowed by maxRunners of %d", *spec.MaxRunners)
+		limit = fmt.Sprintf("; maxRunners of %d allows no more", *spec.MaxRunners)
 	}
 	return kube.Normal(reason, "Scale",
 		fmt.Sprintf("From %d to %d runners for %d assigned jobs%s", before, spec.Replicas, spec.AssignedJobs, limit))

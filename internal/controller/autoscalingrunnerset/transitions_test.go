@@ -52,7 +52,7 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 
 func TestEventNamesTheLimit(t *testing.T) {
 	event := scaledFrom(1, &v1alpha1.EphemeralRunnerSetSpec{Replicas: 4, AssignedJobs: 4, MaxRunners: new(4)})
-	if want := "From 1 to 4 runners for 4 assigned jobs; more are not allowed by maxRunners of 4"; event.Note != want {
+	if want := "From 1 to 4 runners for 4 assigned jobs; maxRunners of 4 allows no more"; event.Note != want {
 		t.Errorf("%q, want %q", event.Note, want)
 	}
 }

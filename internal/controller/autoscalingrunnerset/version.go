@@ -19,18 +19,18 @@ const (
 
 var releaseVersion = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)(\.(0|[1-9]\d*))?$`)
 
-// versionCondition compares the version of the chart that made the object with the manager's. A difference has no other
-// effect: what the user wrote goes on working, and the next `helm upgrade` of the set removes the difference.
+// versionCondition compares the version of the chart that created the object with the manager's. A difference has no other effect:
+// the set keeps working, and the next `helm upgrade` of it removes the difference.
 func versionCondition(labels map[string]string, manager string) metav1.Condition {
 	chart := labels[v1alpha1.LabelVersion]
 	switch {
 	case chart == "":
-		return kube.True(v1alpha1.ConditionVersionSupported, reasonNoVersion, "no chart has made it")
+		return kube.True(v1alpha1.ConditionVersionSupported, reasonNoVersion, "not created by a chart")
 	case versionSupported(chart, manager):
 		return kube.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
 	}
 	return kube.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
-		"made by a chart of version %s, the manager is %s; it is served all the same. Upgrade the scale set's chart to the manager's version", chart, manager))
+		"created by a chart of version %s, but the manager is %s; the scale set keeps working. Upgrade its chart to the manager's version", chart, manager))
 }
 
 // versionSupported reports whether the manager is a development build, or both are the same version or releases of the same
