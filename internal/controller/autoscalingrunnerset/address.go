@@ -7,11 +7,11 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// sameURL reports whether two addresses differ in case and trailing slashes at most. Another scheme, or "www.", is another
-// address: behind proxies it may lead to another server.
+// sameURL reports whether two addresses differ only in case and trailing slashes, if at all. Another scheme, or "www.", makes
+// another address: behind proxies it may lead to another server.
 func sameURL(a, b string) bool {
 	if a == b {
-		return true // as for most pairs; a pass compares as many as there are sets
+		return true // usually so, and a pass compares as many pairs as there are sets
 	}
 	return compare(a, b, func(left, right *actions.ConfigURL) bool { return strings.EqualFold(left.String(), right.String()) })
 }

@@ -114,8 +114,8 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 	})
 }
 
-// errNoCredentials is returned for a registration on a server for which the set has no credentials any more.
-var errNoCredentials = errors.New("the credentials it was registered with are not known, and the present ones are for another server")
+// errNoCredentials is returned for a registration on a server for which the set no longer has credentials.
+var errNoCredentials = errors.New("the credentials that it was registered with are not known, and the present ones are for another server")
 
 // deleteScaleSet tries the references in turn. It returns the first error, or a later one if the first says that the credentials are
 // unusable: those won't come back, while the later ones may be refused only for now.
@@ -133,7 +133,7 @@ func (c *Controller) deleteScaleSet(ctx context.Context, references []credential
 	return failure
 }
 
-// listenerAt returns the key of the listener whose credentials may be sent to an address, the empty one if there is none.
+// listenerAt returns the key of the listener whose credentials may be sent to an address, empty if there is none.
 func (p *pass) listenerAt(address string) client.ObjectKey {
 	if live := p.listener(); live != nil && sameServer(live.Spec.GitHubConfigUrl, address) {
 		return client.ObjectKeyFromObject(live)

@@ -113,9 +113,9 @@ func (c *Controller) referenceAt(p *pass, address string) (credentials.Reference
 	return credentials.Reference{}, false
 }
 
-// referencesTo returns how a registration may be reached: as it was when it was made, then as the spec says now, unless that is
-// for another server. The address is spelt as it was: the status may have been edited to send credentials to http:// instead of
-// https://.
+// referencesTo returns how a registration may be reached: as it was when it was created, then as the spec says now, unless that is
+// for another server. The address keeps its spelling, because the status may have been edited to send credentials to http:// instead
+// of https://.
 func (c *Controller) referencesTo(p *pass, registration v1alpha1.ScaleSetRegistration) []credentials.Reference {
 	var references []credentials.Reference
 	then, known := formerReference(p.set, registration)

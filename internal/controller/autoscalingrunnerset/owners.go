@@ -17,27 +17,27 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// ownersSeenAfter is when a set looks again whether another has recorded the same scale set: the cache, a fraction of a second
-// old, may not have shown it.
+// ownersSeenAfter is after what time a set checks again whether another set has recorded the same scale set: the cache, which is a
+// fraction of a second old, may not have shown it.
 const ownersSeenAfter = 2 * time.Second
 
-// ownerProvenAfter is when a set looks again whether GitHub has confirmed the owner of its scale set. An owner asks within seconds of
-// the manager's start; one that can't, because its credentials are refused, must not keep this set busy.
+// ownerProvenAfter is after what time a set checks again whether GitHub has confirmed the owner of its scale set. An owner asks within
+// seconds of the manager's start; one that can't, because its credentials are refused, must not keep this set busy.
 const ownerProvenAfter = 10 * time.Second
 
 // owner is another AutoscalingRunnerSet at the same address.
 type owner struct {
 	key types.NamespacedName
-	// registration is what it has recorded there, zero if nothing.
+	// registration is what the set has recorded there, zero if nothing.
 	registration v1alpha1.ScaleSetRegistration
-	// wanted is the name that its spec asks for, empty if that was not looked at.
+	// wanted is the name that the set's spec asks for, empty if the caller asked for ids only.
 	wanted string
 }
 
 type owners []owner
 
-// of returns which of them has recorded the scale set. An id that is recorded under another name is no proof: a GitHub that has
-// lost its state, or was restored, gives ids a second time.
+// of returns the owner that has recorded the scale set. An id that is recorded under another name proves nothing: a GitHub that lost
+// its state, or was restored, assigns ids a second time.
 func (o owners) of(id int, name string) (types.NamespacedName, bool) {
 	i := slices.IndexFunc(o, func(other owner) bool {
 		return other.registration.ID == id && mayBeOneName(other.registration.Name, name)
@@ -53,21 +53,21 @@ func (o owners) hold(id int, name string) bool {
 	return held
 }
 
-// contest reports whether one of them has recorded the id under another name, so that one of the two names is outdated.
+// contest reports whether an owner has recorded the id under another name, so that one of the two names is outdated.
 func (o owners) contest(id int, name string) bool {
 	return slices.ContainsFunc(o, func(other owner) bool {
 		return other.registration.ID == id && !mayBeOneName(other.registration.Name, name)
 	})
 }
 
-// claim reports whether a scale set of that name is one of theirs, or will be.
+// claim reports whether a scale set of that name belongs to one of the owners, or will.
 func (o owners) claim(name string) bool {
 	return slices.ContainsFunc(o, func(other owner) bool {
 		return strings.EqualFold(other.registration.Name, name) || strings.EqualFold(other.wanted, name)
 	})
 }
 
-// mayBeOneName reports whether two recorded names are equal. Not every version has recorded one.
+// mayBeOneName reports whether two recorded names are equal, or may be: not every version recorded the name.
 func mayBeOneName(a, b string) bool { return a == "" || b == "" || strings.EqualFold(a, b) }
 
 // giveWay finds out whether another set owns the scale set that this set has registered or received in the last answer. A set that
@@ -94,7 +94,7 @@ func (c *Controller) giveWay(ctx context.Context, p *pass) error {
 	return c.giveUp(ctx, p)
 }
 
-// idsInQuestion are those of the scale sets that are registered, were last answered, or were refused as another set's.
+// idsInQuestion returns the ids of the scale sets that are registered, were last answered, or were refused as another set's.
 func idsInQuestion(p *pass, last pool.Call[syncResult]) []int {
 	var ids []int
 	if p.registration != nil {
@@ -110,8 +110,8 @@ func idsInQuestion(p *pass, last pool.Call[syncResult]) []int {
 	return ids
 }
 
-// isProvenOwner reports whether GitHub has answered this process that the registered scale set is the owner's. A status alone proves
-// nothing: who may write it could have another set's listener and runners deleted.
+// isProvenOwner reports whether GitHub has confirmed to this process that the registered scale set is the owner's. A status alone
+// proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
 func (c *Controller) isProvenOwner(p *pass, owner types.NamespacedName) bool {
 	last, _ := c.syncs.Last(owner)
 	if last.Result.set == nil {
@@ -140,8 +140,8 @@ func (c *Controller) giveUp(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// owners returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. Of two that hold the same one,
-// one alone is its owner; see precedes. Given ids, it returns only who holds these, which is cheap enough for each pass.
+// owners returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. If two hold the same one, only
+// one of them is its owner; see precedes. With ids it returns only the holders of these, which is cheap enough for every pass.
 func (c *Controller) owners(ctx context.Context, p *pass, ids ...int) (owners, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	if err := c.options.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
@@ -166,8 +166,8 @@ func (c *Controller) owners(ctx context.Context, p *pass, ids ...int) (owners, e
 	return others, nil
 }
 
-// keeps reports whether the scale set that another set has recorded is registered for this one as well, and is not lost to it. A
-// registration that the status has is not lost to one that only an annotation claims, which anybody may have copied.
+// keeps reports whether this set has registered the scale set that another set has recorded, and does not lose it to that set. A
+// registration in this set's status is not lost to one that only the other's annotation claims, because that may have been copied.
 func (p *pass) keeps(theirs v1alpha1.ScaleSetRegistration, other *v1alpha1.AutoscalingRunnerSet) bool {
 	if !p.registeredHere() || p.registration.ID != theirs.ID || !mayBeOneName(p.registration.Name, theirs.Name) {
 		return false

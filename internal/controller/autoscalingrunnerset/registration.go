@@ -27,25 +27,25 @@ const (
 	retryMaxDelay  = time.Minute
 	// recheckAfter is the pause between checks while the listener keeps reporting that the scale set is gone.
 	recheckAfter = 5 * time.Second
-	// contestedAfter is the pause between checks while another set has recorded the id under another name: one of the two is gone
-	// from GitHub, and its listener may be taking the other's jobs.
+	// contestedAfter is the pause between checks while another set has recorded the id under another name: one of the two scale
+	// sets is gone from GitHub, and its listener may be taking the other's jobs.
 	contestedAfter = 30 * time.Second
 )
 
 // syncResult is the result of a scaleSetSync.
 type syncResult struct {
-	// requestHash identifies what was asked for; see requestHashOf.
+	// requestHash identifies the request; see requestHashOf.
 	requestHash string
 	// desiredHash is a hash of desired alone.
 	desiredHash string
 	desired     desiredScaleSet
 	// reference says how GitHub was reached.
 	reference credentials.Reference
-	// posted is set when this or an earlier call may have created a scale set at the same address, even if no answer arrived.
+	// posted is set if this or an earlier call may have created a scale set at the same address, even if no answer arrived.
 	posted bool
 	// unanswered are the scale sets that calls without an answer may have created there.
 	unanswered []scaleSetName
-	// set is GitHub's answer, nil where the call failed.
+	// set is GitHub's answer, nil if the call failed.
 	set *actions.RunnerScaleSet
 }
 
@@ -99,7 +99,7 @@ func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if c.isDeletingHere(p) {
-		return nil // the end of that call brings a pass
+		return nil // the end of that call brings the next pass
 	}
 	last, known := c.syncs.Last(p.key)
 	if wait := due(p, last, known); wait > 0 {
@@ -110,7 +110,7 @@ func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
 }
 
 // isDeletingHere reports whether GitHub is being asked to delete what the set had at the desired address, to which it has returned:
-// what a look finds there may be gone a moment later.
+// a scale set that is found there may be gone a moment later.
 func (c *Controller) isDeletingHere(p *pass) bool {
 	last, _ := c.deregistrations.Last(p.key)
 	return last.Running() && slices.ContainsFunc(formerOf(p.set), func(f formerRegistration) bool { return sameURL(f.URL, p.desired.URL) })
@@ -152,7 +152,7 @@ func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
 	return last.Finished.Add(jitteredCheckPeriod(p)).Sub(p.now)
 }
 
-// isGivenUp reports whether GitHub's scale set was another set's, which holds it no longer.
+// isGivenUp reports whether the last call was refused because another set held the scale set, and that set no longer holds it.
 func (p *pass) isGivenUp(err error) bool {
 	inUse, refused := errors.AsType[*inUseError](err)
 	return refused && !p.owners.hold(inUse.ID, "")
@@ -219,7 +219,7 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 	return nil
 }
 
-// note keeps what the call may have created.
+// note records what the call may have created.
 func (r *syncResult) note(work scaleSetSync, err error) {
 	_, inUse := errors.AsType[*inUseError](err)
 	r.posted = (r.posted || work.posted) && !inUse // what has the name is another set's

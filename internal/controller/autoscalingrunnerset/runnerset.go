@@ -16,8 +16,8 @@ import (
 // listenerFields are the fields of an EphemeralRunnerSet that the listener writes.
 var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spec", "assignedJobs"}}
 
-// registeredHere reports whether GitHub has answered at the address in the spec, or did so to ARC. Until then runners and
-// listener can't be given a scale set, and after a change of the address the present ones go on until the new one is proven.
+// registeredHere reports whether GitHub has answered us or ARC at the address in the spec. Until then runners and listener have no
+// scale set, and after a change of the address the present ones continue until the new address has proven itself.
 func (p *pass) registeredHere() bool {
 	return p.registration != nil && p.hasValidURL() && sameURL(p.registration.URL, p.set.Spec.GitHubConfigUrl)
 }

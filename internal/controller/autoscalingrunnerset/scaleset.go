@@ -80,31 +80,31 @@ func (e *inUseError) Error() string {
 	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another runnerScaleSetName or runnerGroup", e.ID, e.Owner)
 }
 
-// scaleSetName is what a scale set is found by where its id doesn't do.
+// scaleSetName identifies a scale set if its id can't be used.
 type scaleSetName struct{ Group, Name string }
 
-// scaleSetSync makes one scale set on GitHub as desired. It runs in the pool and is idempotent.
+// scaleSetSync brings one scale set on GitHub to the desired state. It runs in the pool and is idempotent.
 type scaleSetSync struct {
 	github  GitHub
 	desired desiredScaleSet
-	// id is the scale set's, 0 where it is not known.
+	// id is the scale set's, 0 if it is not known.
 	id int
-	// named is the name that the scale set with the id must have to be ours, nil where it is known to be ours. An id from an
-	// annotation alone proves nothing: it may have been copied.
+	// named is the name that the scale set with the id must have to be ours, nil if it is known to be ours. An id that only an
+	// annotation names proves nothing: it may have been copied.
 	named *string
-	// knownAs is where the scale set with the id may be found by name: as it is registered, and as it was last asked for.
+	// knownAs has the names under which the scale set with the id may be found: as registered, and as last requested.
 	knownAs []scaleSetName
-	// lastAnswer is GitHub's last answer to the same desired scale set, nil where there is none. GitHub would answer the same
-	// again, so what it did not take over then is not asked for a second time.
+	// lastAnswer is GitHub's last answer to the same desired scale set, nil if there is none. GitHub would answer the same again,
+	// so what it did not accept then is not requested a second time.
 	lastAnswer *actions.RunnerScaleSet
-	// unanswered are scale sets that earlier calls may have created without an answer, asked for in another way than now.
+	// unanswered are scale sets that earlier calls, for another group or name, may have created without an answer.
 	unanswered []scaleSetName
 	// owners are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
 	owners owners
 
 	// groupID is the desired runner group's, 0 until it has been looked up.
 	groupID int
-	// posted is set when GitHub was asked to create a scale set, created when it has answered that it did.
+	// posted is set once GitHub was asked to create a scale set, created once it has answered that it did.
 	posted, created bool
 }
 
@@ -144,18 +144,18 @@ func (s *scaleSetSync) find(ctx context.Context) (*actions.RunnerScaleSet, error
 	return s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
 }
 
-// isForeign reports whether a scale set of that name is another set's, though it has the id that this one had: GitHub has lost its
-// state, or was restored, and gives ids a second time.
+// isForeign reports whether a scale set of that name is another set's, although it has the id that this one had: GitHub lost its
+// state, or was restored, and assigns ids a second time.
 func (s *scaleSetSync) isForeign(name string) bool {
 	return s.owners.claim(name) && !strings.EqualFold(name, s.desired.Name) &&
 		!slices.ContainsFunc(s.knownAs, func(known scaleSetName) bool { return strings.EqualFold(known.Name, name) })
 }
 
-// findUnanswered looks for what was created under another name or in another group without an answer.
+// findUnanswered looks for a scale set that was created under another name or in another group without an answer.
 func (s *scaleSetSync) findUnanswered(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	for _, asked := range s.unanswered {
 		if asked == (scaleSetName{s.desired.Group, s.desired.Name}) {
-			continue // which is looked for next
+			continue // find looks for it next
 		}
 		current, err := s.findByName(ctx, asked)
 		switch {
