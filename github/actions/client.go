@@ -32,7 +32,7 @@ type Options struct {
 	OnRequest func(RequestInfo)
 }
 
-// ErrNoCertificate is a text without a certificate in PEM form.
+// ErrNoCertificate means that a text has no certificate in PEM form.
 var ErrNoCertificate = errors.New("no certificate in PEM form")
 
 // CertPool returns a pool of the system's certificates and those in pem, for [Options]. If pem is empty, it returns nil: the

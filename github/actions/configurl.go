@@ -40,7 +40,7 @@ type ConfigURL struct {
 	Hosted bool
 }
 
-// InvalidConfigURLError is a config URL that can't be used.
+// InvalidConfigURLError reports a config URL that can't be used.
 type InvalidConfigURLError struct {
 	// URL is the text that was given, without a user name or password.
 	URL string

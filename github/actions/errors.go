@@ -11,34 +11,34 @@ import (
 
 // Sentinel errors, to be matched with errors.Is.
 var (
-	// ErrNotFound is any answer that says that something does not exist. All errors whose names end in NotFound match it.
+	// ErrNotFound means that something does not exist. All errors whose names end in NotFound match it.
 	ErrNotFound = errors.New("not found")
-	// ErrRunnerNotFound is a runner that is not registered, or no longer.
+	// ErrRunnerNotFound means that the runner is not registered, or no longer.
 	ErrRunnerNotFound = fmt.Errorf("runner %w", ErrNotFound)
-	// ErrScaleSetNotFound is a scale set that does not exist. GitHub was observed to delete one that is unused for some days.
+	// ErrScaleSetNotFound means that the scale set does not exist. GitHub was observed to delete one that is unused for some days.
 	ErrScaleSetNotFound = fmt.Errorf("scale set %w", ErrNotFound)
-	// ErrRunnerGroupNotFound is a runner group that does not exist, or that the credentials can't see.
+	// ErrRunnerGroupNotFound means that the runner group does not exist, or that the credentials can't see it.
 	ErrRunnerGroupNotFound = fmt.Errorf("runner group %w", ErrNotFound)
-	// ErrSessionNotFound is a session that expired or was evicted: create a new one.
+	// ErrSessionNotFound means that the session expired or was evicted: create a new one.
 	ErrSessionNotFound = fmt.Errorf("session %w", ErrNotFound)
 
-	// ErrRunnerExists is a runner's name that is already registered in its organization, repository or enterprise.
+	// ErrRunnerExists means that a runner of that name is already registered in the organization, repository or enterprise.
 	ErrRunnerExists = errors.New("runner name is taken")
-	// ErrScaleSetExists is a scale set's name that is already used in its runner group.
+	// ErrScaleSetExists means that the runner group already has a scale set of that name.
 	ErrScaleSetExists = errors.New("scale set name is taken")
-	// ErrSessionConflict is a scale set that already has a session, even one of the same owner. A session can't be taken over.
+	// ErrSessionConflict means that the scale set already has a session, even if it has the same owner. It can't be taken over.
 	// GitHub was observed to end an abandoned one after 60 to 91 s.
 	ErrSessionConflict = errors.New("another session of the scale set is open")
-	// ErrJobStillRunning is a runner that was not removed because it has a job.
+	// ErrJobStillRunning means that the runner was not removed because it has a job.
 	ErrJobStillRunning = errors.New("the runner has a job")
-	// ErrUnauthorized is a refused credential; [Error.Credential] says which.
+	// ErrUnauthorized means that GitHub refused a credential; [Error.Credential] says which.
 	ErrUnauthorized = errors.New("credential refused")
-	// ErrInvalidCredentials is a set of credentials that can't work, which is known without asking GitHub.
+	// ErrInvalidCredentials means that the credentials can't work, which is known without asking GitHub.
 	ErrInvalidCredentials = errors.New("invalid credentials")
-	// ErrForeignAnswer is an answer in markup. Neither the Actions service nor the REST API sends any, so it comes from a proxy,
-	// gateway or firewall on the way and says nothing about what was asked for.
+	// ErrForeignAnswer means that the answer is markup. Neither the Actions service nor the REST API sends any, so it comes from a
+	// proxy, gateway or firewall on the way and says nothing about what was asked for.
 	ErrForeignAnswer = errors.New("the answer did not come from GitHub's API")
-	// ErrTruncated is an answer that ends too early.
+	// ErrTruncated means that the answer ends too early.
 	ErrTruncated = errors.New("the answer was cut short")
 )
 
@@ -261,7 +261,7 @@ type TimeoutError struct {
 	After time.Duration
 }
 
-// UnexpectedResponseError is a success that lacks what the protocol promises. It matches ErrForeignAnswer if it is a web page.
+// UnexpectedResponseError reports a success that lacks what the protocol promises. It matches ErrForeignAnswer if it is a web page.
 type UnexpectedResponseError struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string

@@ -53,7 +53,7 @@ type JobMessageBase struct {
 	JobID string `json:"jobId"`
 	// JobWorkflowRef is the job's workflow: OWNER/REPOSITORY/PATH@REF.
 	JobWorkflowRef string `json:"jobWorkflowRef"`
-	// JobDisplayName is the job's name. Whoever writes workflows chooses it, at any length.
+	// JobDisplayName is the job's name. The workflow's author chooses it, and it can have any length.
 	JobDisplayName string `json:"jobDisplayName"`
 	// WorkflowRunID identifies the run of the workflow, as in its address on GitHub.
 	WorkflowRunID int64 `json:"workflowRunId"`
@@ -98,8 +98,8 @@ type JobCompleted struct {
 	RunnerName string `json:"runnerName"`
 }
 
-// MalformedMessageError is a message that breaks the protocol. The next delivery would be no better: log it, use what could be
-// read, and delete it.
+// MalformedMessageError reports a message that breaks the protocol. The next delivery would be no better: log it, use what could
+// be read, and delete it.
 type MalformedMessageError struct {
 	// MessageID is the message's ID, or 0 if not even that could be read. Such a message can't be deleted.
 	MessageID int64

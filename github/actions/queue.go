@@ -26,9 +26,9 @@ const (
 // maxCapacity is how many jobs the scale set may have in total, running ones included; with 0, GitHub assigns none.
 //
 // A refused queue token is renewed once, and the poll is repeated once. If the renewed token is refused only after the poll was
-// held for a second, it is treated as having expired during the poll, and GetMessage returns nil, nil. After three such polls in a
-// row it fails with ErrUnauthorized, until GitHub accepts a token again. Other errors: ErrSessionNotFound (create a new session),
-// *MalformedMessageError, ErrTruncated, *UnexpectedResponseError, *RateLimitedError, *NetworkError, *Error.
+// held for a second, it is treated as having expired during the poll, and GetMessage returns nil, nil. The third such poll in a
+// row and later ones fail with ErrUnauthorized, until GitHub accepts a token again. Other errors: ErrSessionNotFound (create a new
+// session), *MalformedMessageError, ErrTruncated, *UnexpectedResponseError, *RateLimitedError, *NetworkError, *Error.
 func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapacity int) (*Message, error) {
 	var held time.Duration // by the last attempt
 	answer, err := s.withQueueToken(ctx, func(state *sessionState) (*response, error) {

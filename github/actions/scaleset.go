@@ -73,7 +73,9 @@ type Statistics struct {
 
 // RunnerGroup is a group of runners. An organization or enterprise decides which repositories may use it.
 type RunnerGroup struct {
-	ID   int    `json:"id"`
+	// ID is what [RunnerScaleSet.RunnerGroupID] takes.
+	ID int `json:"id"`
+	// Name is the group's name.
 	Name string `json:"name"`
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// InvalidError is a key of the configuration that is wrong.
+// InvalidError reports a key of the configuration that is wrong.
 type InvalidError struct {
 	// Key is the key in the file, and Cause says what is wrong with it.
 	Key, Cause string
