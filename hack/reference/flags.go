@@ -19,7 +19,7 @@ const flagsHead = `<!-- Written by hack/generate.sh from the code; don't edit. -
 # Flags and variables
 
 The image has two programs: ` + "`/manager` and `/ghalistener`" + `. The chart of the controller sets the manager's flags from its
-[values](values-gha-runner-scale-set-controller.md), and the manager sets all that a listener needs. ` + "`--help`" + `
+[values](values-gha-runner-scale-set-controller.md), and the manager sets everything that a listener needs. ` + "`--help`" + `
 after a command prints its flags.
 
 ## manager
@@ -37,10 +37,10 @@ The listener has no flags. Its settings are a file that the manager writes into 
 | ` + "`CONTROLLER_MANAGER_POD_NAMESPACE`" + ` | manager | its own namespace; required, the chart sets it |
 | ` + "`CONTROLLER_MANAGER_CONTAINER_IMAGE`" + ` | manager | image that listeners run; required, the chart sets it |
 | ` + "`LISTENER_ENTRYPOINT`" + ` | manager | program that listeners start, ` + "`/ghalistener`" + ` by default |
-| ` + "`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`" + ` | manager | for the manager's calls to GitHub for scale sets without a ` + "`proxy`" + ` of their own; listeners and runners don't inherit them and need that ` + "`proxy`" + ` |
-| ` + "`GITHUB_ACTIONS_FORCE_GHES`" + ` | manager, listener | set, to whatever value: every host counts as GitHub Enterprise Server; listeners have it only from the ` + "`env`" + ` of their ` + "`listenerTemplate`" + ` |
-| ` + "`KUBECONFIG`" + ` | all | the API server, outside of a cluster |
-| ` + "`GOGC`, `GOMEMLIMIT`" + ` | all | Go's own: the former wins over what manager and listener set, the latter is unset otherwise |
+| ` + "`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`" + ` | manager | for the manager's calls to GitHub for scale sets without their own ` + "`proxy`" + `; listeners and runners don't inherit them and need that ` + "`proxy`" + ` |
+| ` + "`GITHUB_ACTIONS_FORCE_GHES`" + ` | manager, listener | if set, to any value, every host counts as GitHub Enterprise Server; listeners have it only from the ` + "`env`" + ` of their ` + "`listenerTemplate`" + ` |
+| ` + "`KUBECONFIG`" + ` | all | the API server, outside a cluster |
+| ` + "`GOGC`, `GOMEMLIMIT`" + ` | all | Go's own: ` + "`GOGC`" + ` takes precedence over what manager and listener set; they don't set ` + "`GOMEMLIMIT`" + ` |
 `
 
 // ignoredUsage begins the usage of flags that have no meaning here.
@@ -63,13 +63,13 @@ func flags() (string, error) {
 		fmt.Fprintf(page, "\n## manager %s\n", command)
 		table(page, []string{"flag", "type", "default", ""}, rows)
 	}
-	fmt.Fprintf(page, "\nBoth end with %d where they find no problem (a warning is none), with %d where they do, and with %d where they could not look.\n",
+	fmt.Fprintf(page, "\nBoth exit with %d if they find no problem (warnings don't count), with %d if they do, and with %d if the check could not run.\n",
 		doctor.ExitFine, doctor.ExitProblems, doctor.ExitUnable)
 	page.WriteString(environment)
 	for _, variable := range [][2]string{
 		{config.PathVariable, "path of its settings; the manager sets it"},
 		{config.HealthAddressVariable, fmt.Sprintf("address of `/healthz` and `/readyz`, `:%d` by default", config.HealthPort)},
-		{config.MetricsAddressVariable, "address of its metrics, in place of the one in the settings"},
+		{config.MetricsAddressVariable, "address of its metrics, instead of the one in the settings"},
 	} {
 		fmt.Fprintf(page, "| `%s` | listener | %s |\n", variable[0], variable[1])
 	}
