@@ -78,7 +78,7 @@ func TestCRDsAreOfOneRelease(t *testing.T) {
 		helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
 		ours := []string{"other", controller.directory(), "--namespace", second, "--set", "flags.watchSingleNamespace=" + second}
 		notes := helm.succeed(t, append([]string{"install"}, ours...)...)
-		checkContains(t, notes, "those of another release, "+first+"/arc.")
+		checkContains(t, notes, "belong to another release, "+first+"/arc.")
 		helm.succeed(t, append([]string{"upgrade"}, ours...)...)
 		check(t, "owner", ownerOfCRDs(t, helm.cluster), first+"/arc")
 		check(t, "new field of the second", hasNewField(t, helm.cluster), false)

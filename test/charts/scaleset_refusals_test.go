@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-const emptyToken = "empty the one that is not to be used, as with --set githubConfigSecret.github_token="
+const emptyToken = "empty the one that you don't use, as with --set githubConfigSecret.github_token="
 
 func TestScaleSetRefusals(t *testing.T) {
 	t.Parallel()
@@ -45,12 +45,12 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"keyVault: {type: other}", "Unsupported keyVault type: other"},
 		{"keyVault: {type: azure_key_vault, azureKeyVault: {url: u, tenantId: t, clientId: c}}", "keyVault.azureKeyVault.certificatePath is required"},
 		{"runnerScaleSetName: " + strings.Repeat("a", 46), "Name must have up to 45 characters"},
-		{"runnerScaleSetName: Linux-Large", `runnerScaleSetName is "Linux-Large", and Kubernetes takes no object that is named after it`},
+		{"runnerScaleSetName: Linux-Large", `runnerScaleSetName is "Linux-Large", which gives no valid name for a Kubernetes object`},
 		{"namespaceOverride: " + strings.Repeat("a", 64), "Namespace must have up to 63 characters"},
 		{"githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca}}}", "githubServerTLS.certificateFrom.configMapKeyRef.key is required"},
-		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only where"},
+		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only if"},
 		{"annotations: {id: 9007199254740993}", "is too long to be kept as it was written: put it in quotes"},
-		{hookTemplate + "\n  kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: a, key: b}}", "exclude each other"},
+		{hookTemplate + "\n  kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: a, key: b}}", "are mutually exclusive"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
 	}

@@ -1,16 +1,16 @@
 {{/*
-Whose the CustomResourceDefinitions are. There is one set of them in a cluster, however many controllers.
+Which release owns the CustomResourceDefinitions. A cluster has one set of them, however many controllers it has.
 */}}
 
-{{/* "true" where they are part of this release: wanted, and not another one's. */}}
+{{/* "true" if they are part of this release: wanted, and not owned by another. */}}
 {{- define "gha-runner-scale-set-controller.has-crds" -}}
 {{- if and (include "gha-runner-scale-set-controller.is-on" (dict "values" .Values.crds "key" "install"))
       (not (include "gha-runner-scale-set-controller.other-with-crds" .)) }}true{{ end }}
 {{- end }}
 
 {{/*
-The other release that has them, as NAMESPACE/NAME; empty where there is none. One that is uninstalled, which its Deployment
-tells, has them no more: then Helm refuses to make them this one's, and does with --take-ownership. `helm template` has no
+The other release that owns them, as NAMESPACE/NAME; empty if there is none. A release without a Deployment has been
+uninstalled and doesn't count: then Helm refuses to adopt them unless it is given --take-ownership. `helm template` has no
 cluster to look in.
 */}}
 {{- define "gha-runner-scale-set-controller.other-with-crds" -}}
@@ -28,7 +28,7 @@ cluster to look in.
 {{- end }}
 {{- end }}
 
-{{/* The release that an object of the cluster is of, as NAMESPACE/NAME; empty where it is of none. */}}
+{{/* The release that owns an object of the cluster, as NAMESPACE/NAME; empty if none does. */}}
 {{- define "gha-runner-scale-set-controller.release-of" -}}
 {{- $annotations := (.metadata | default dict).annotations | default dict }}
 {{- with get $annotations "meta.helm.sh/release-name" }}

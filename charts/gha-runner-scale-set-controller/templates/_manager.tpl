@@ -3,7 +3,7 @@ Parts of the pod that runs the manager. The Deployment and the uninstall check s
 */}}
 
 {{/*
-An address as it was given, refused where the controller would end on it. Takes key, of the value, and address.
+The address as given; refused if the controller would exit because of it. Takes key, of the value, and address.
 */}}
 {{- define "gha-runner-scale-set-controller.address" -}}
 {{- $address := include "gha-runner-scale-set-controller.scalar" .address }}
@@ -14,7 +14,7 @@ An address as it was given, refused where the controller would end on it. Takes 
 {{- end }}
 
 {{/*
-The port an address such as ":8080" ends in; 0 when it ends in none. Takes the address.
+The port at the end of an address such as ":8080"; 0 if there is none. Takes the address.
 */}}
 {{- define "gha-runner-scale-set-controller.port" -}}
 {{- regexFind "[0-9]+$" (toString .) | default "0" }}
@@ -118,7 +118,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 
-{{/* The address "0" turns a server off, the controller's metrics without the listeners'. */}}
+{{/* The address "0" turns off one server: the controller's metrics without the listeners'. */}}
 {{- define "gha-runner-scale-set-controller.ports" -}}
 {{- if and .Values.metrics (ne (toString .Values.metrics.controllerManagerAddr) "0") }}
 - name: metrics
@@ -133,7 +133,7 @@ The port an address such as ":8080" ends in; 0 when it ends in none. Takes the a
 {{- end }}
 {{- end }}
 
-{{/* Empty where nothing would answer them. */}}
+{{/* Empty if nothing would answer them. */}}
 {{- define "gha-runner-scale-set-controller.probes" -}}
 {{- $address := (include "gha-runner-scale-set-controller.flags" . | fromJson).healthProbeBindAddress | default "0" }}
 {{- $port := include "gha-runner-scale-set-controller.port" $address }}
@@ -154,8 +154,8 @@ readinessProbe:
 {{- end }}
 
 {{/*
-What the user asked for and, from two replicas on, one node each if there are enough nodes, unless the user says how
-the pods keep apart.
+The user's affinity and, with two or more replicas, a preference for different nodes, unless the user sets
+podAntiAffinity.
 */}}
 {{- define "gha-runner-scale-set-controller.affinity" -}}
 {{- $affinity := (include "gha-runner-scale-set-controller.without-nulls" .Values.affinity | fromJson).value | default dict }}

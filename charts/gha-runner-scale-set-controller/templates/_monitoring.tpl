@@ -1,8 +1,8 @@
 {{/*
-What PodMonitors, ServiceMonitors and the metrics' access have in common, and the alerts.
+What PodMonitors, ServiceMonitors and access to metrics have in common, and the alerts.
 */}}
 
-{{/* "true" where the controller's metrics are for those only who send a token. */}}
+{{/* "true" if the controller's metrics require a token. */}}
 {{- define "gha-runner-scale-set-controller.metrics-secure" -}}
 {{- if .Values.metrics }}{{ if .Values.metrics.secure }}true{{ end }}{{ end }}
 {{- end }}
@@ -11,13 +11,13 @@ What PodMonitors, ServiceMonitors and the metrics' access have in common, and th
 {{ include "gha-runner-scale-set-controller.fullname" . | trunc 53 | trimSuffix "-" | trimSuffix "." }}-metrics-reader
 {{- end }}
 
-{{/* "true" where a monitor is asked for. Fails where it can't work, or would count everything twice. */}}
+{{/* "true" if a monitor is enabled. Fails if it can't work, or would count everything twice. */}}
 {{- define "gha-runner-scale-set-controller.monitored" -}}
 {{- $monitoring := .Values.monitoring | default dict }}
 {{- $pods := ($monitoring.podMonitor | default dict).enabled }}
 {{- $services := ($monitoring.serviceMonitor | default dict).enabled }}
 {{- if and $pods $services }}
-{{- fail "monitoring.podMonitor and monitoring.serviceMonitor would each have all metrics read: enable one of them" }}
+{{- fail "monitoring.podMonitor and monitoring.serviceMonitor would both scrape all metrics: enable only one of them" }}
 {{- end }}
 {{- if or $pods $services }}
 {{- if not .Values.metrics }}
@@ -73,7 +73,7 @@ metadata:
     {{- include "gha-runner-scale-set-controller.labels-and" (dict "root" .root "more" .labels) | nindent 4 }}
 {{- end }}
 
-{{/* How a target is read. Takes root, target and interval. */}}
+{{/* How a target is scraped. Takes root, target and interval. */}}
 {{- define "gha-runner-scale-set-controller.monitor-endpoint" -}}
 - port: metrics
   path: {{ .target.path }}

@@ -1,6 +1,6 @@
 {{/*
 Names and labels of the chart's objects. The chart gha-runner-scale-set finds this installation by them, so they are
-the same as those of actions-runner-controller.
+the same as in actions-runner-controller.
 */}}
 
 {{- define "gha-runner-scale-set-controller.base-name" -}}
@@ -11,7 +11,7 @@ gha-rs-controller
 {{- .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | include "gha-runner-scale-set-controller.scalar" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* 63 characters are what a label value can hold, and the name is one. */}}
+{{/* The name is used as a label value, which can have 63 characters. */}}
 {{- define "gha-runner-scale-set-controller.fullname" -}}
 {{- $name := .Values.nameOverride | default (include "gha-runner-scale-set-controller.base-name" .) | include "gha-runner-scale-set-controller.scalar" }}
 {{- if .Values.fullnameOverride }}
@@ -24,7 +24,7 @@ gha-rs-controller
 {{- end }}
 
 {{/*
-Name of a Service: a DNS label of 63 characters, without the dots and the leading digit that a release's name and those of all
+Name of a Service: a DNS label of 63 characters, without the dots and the leading digit that the names of releases and all
 other objects may have. Takes root and suffix.
 */}}
 {{- define "gha-runner-scale-set-controller.service-name" -}}
@@ -63,15 +63,15 @@ key with everything under it commented out is null), and key. Switches that are 
 {{- end }}
 
 {{/*
-The value `flags`. Some keys are read at the top as well: there, actions-runner-controller's values.yaml had the comments
-that showed them. JSON.
+The value `flags`. Some keys are read at the top as well: actions-runner-controller's values.yaml showed them
+there in comments. JSON.
 */}}
 {{- define "gha-runner-scale-set-controller.flags" -}}
 {{- $misplaced := pick .Values "healthProbeBindAddress" "k8sClientRateLimiterQPS" "k8sClientRateLimiterBurst" "rateLimiter" }}
 {{- mergeOverwrite dict $misplaced (.Values.flags | default dict) | toJson }}
 {{- end }}
 
-{{/* The one namespace the controller is restricted to; empty when it serves all. */}}
+{{/* The one namespace the controller is restricted to; empty if it serves all. */}}
 {{- define "gha-runner-scale-set-controller.watched-namespace" -}}
 {{- with (.Values.flags | default dict).watchSingleNamespace }}
 {{- include "gha-runner-scale-set-controller.scalar" . }}
@@ -79,8 +79,8 @@ that showed them. JSON.
 {{- end }}
 
 {{/*
-Name of something outside of namespaces. It ends in the watched namespace where there is one, so that releases of one name
-don't meet. Takes root and name.
+Name of a cluster-scoped object. It ends in the watched namespace, if there is one, so that releases of the same name don't
+collide. Takes root and name.
 */}}
 {{- define "gha-runner-scale-set-controller.cluster-wide-name" -}}
 {{- .name }}
@@ -88,8 +88,8 @@ don't meet. Takes root and name.
 {{- end }}
 
 {{/*
-The ServiceAccount of the controller. "default" is refused: every pod of the namespace that names no account runs under
-it, and would hold the controller's rights.
+The ServiceAccount of the controller. "default" is refused: every pod in the namespace that names no account runs under
+it, and would get the controller's rights.
 */}}
 {{- define "gha-runner-scale-set-controller.service-account-name" -}}
 {{- $name := include "gha-runner-scale-set-controller.scalar" (.Values.serviceAccount | default dict).name }}
@@ -116,8 +116,8 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/*
-The same with more labels, of one object. Takes root and more. The value `labels` yields to these, and all of them to the
-chart's own, by which objects are found.
+The same with additional labels for one object. Takes root and more. These take precedence over the value `labels`, and the
+chart's own, by which objects are found, over both.
 */}}
 {{- define "gha-runner-scale-set-controller.labels-and" -}}
 {{- include "gha-runner-scale-set-controller.strings"

@@ -1,5 +1,5 @@
 {{/*
-A NetworkPolicy that lets nobody in but readers of metrics; the kubelet's probes are never subject to one. Takes root,
+A NetworkPolicy that admits only readers of metrics; NetworkPolicies never apply to the kubelet's probes. Takes root,
 name, pods (the labels that select them) and metricsAddr (empty without metrics).
 */}}
 {{- define "gha-runner-scale-set-controller.network-policy" -}}

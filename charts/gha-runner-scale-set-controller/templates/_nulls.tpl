@@ -1,9 +1,9 @@
 {{/*
-A null in the values is what isn't set, also deep in what is handed on as the user wrote it: env, resources, affinity.
-Kubernetes has no such value, and would refuse some of them and drop others.
+A null in the values means not set, even deep inside values that are passed on as written: env, resources, affinity.
+Kubernetes has no nulls, and would refuse some and drop others.
 */}}
 
-{{/* What is given, a map or a list, without its nulls at any depth. JSON, with the value under "value". */}}
+{{/* The given map or list without nulls, at any depth. JSON, with the value under "value". */}}
 {{- define "gha-runner-scale-set-controller.without-nulls" -}}
 {{- $kept := . }}
 {{- if kindIs "map" . }}

@@ -1,7 +1,7 @@
 {{/*
-One binding of the controller's ServiceAccount, or of another one in its namespace. Takes root, kind (Role or
-ClusterRole), name (of role and binding alike), for another ServiceAccount account, and where it is for one namespace
-only, namespace. labels may be given as well.
+A binding of the controller's ServiceAccount, or of another account in its namespace. Takes root, kind (Role or
+ClusterRole), name (of role and binding alike), account (for another ServiceAccount),
+namespace (for a RoleBinding) and, optionally, labels.
 */}}
 {{- define "gha-runner-scale-set-controller.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -39,7 +39,7 @@ metadata:
 {{- end }}
 
 {{/*
-Namespaces the controller writes Events in when it is restricted to one: its own and the watched one, which may be the
+Namespaces in which a controller that is restricted to one writes Events: its own and the watched one, which may be the
 same. A JSON list.
 */}}
 {{- define "gha-runner-scale-set-controller.event-namespaces" -}}
@@ -53,25 +53,25 @@ same. A JSON list.
 {{- end }}
 
 {{/*
-"true" unless the installer may make no ClusterRole. Then whatever takes one is refused, with what to change.
+"true" unless the installer may not create ClusterRoles. Then settings that need one are refused, with what to change.
 */}}
 {{- define "gha-runner-scale-set-controller.cluster-roles" -}}
 {{- $allowed := include "gha-runner-scale-set-controller.is-on" (dict "values" .Values.rbac "key" "clusterRoles") }}
 {{- if not $allowed }}
 {{- if not (include "gha-runner-scale-set-controller.watched-namespace" .) }}
-{{- fail "Values.rbac.clusterRoles is false, but a controller of all namespaces needs a ClusterRole; set Values.flags.watchSingleNamespace, or Values.rbac.clusterRoles to true" }}
+{{- fail "Values.rbac.clusterRoles is false, but a controller for all namespaces needs a ClusterRole; set Values.flags.watchSingleNamespace, or set Values.rbac.clusterRoles to true" }}
 {{- end }}
 {{- if include "gha-runner-scale-set-controller.metrics-secure" . }}
-{{- fail "Values.rbac.clusterRoles is false, but Values.metrics.secure needs a ClusterRole; set the former to true or the latter to false" }}
+{{- fail "Values.rbac.clusterRoles is false, but Values.metrics.secure needs a ClusterRole; set Values.rbac.clusterRoles to true or Values.metrics.secure to false" }}
 {{- end }}
 {{- end }}
 {{- $allowed }}
 {{- end }}
 
 {{/*
-Name of the ClusterRole that outlives the watched namespace, and of its RoleBinding; empty where there are none. The
-controller's own namespace takes the controller along, whatever its rights. It ends in the watched namespace, so that
-releases of one name don't meet, and a RoleBinding left in a namespace that was watched formerly grants nothing any more.
+Name of the ClusterRole that outlives the watched namespace, and of its RoleBinding; empty if there are none. The
+controller can't outlive its own namespace, whatever its rights. The name ends in the watched namespace, so that releases of
+the same name don't collide, and a RoleBinding left in a previously watched namespace no longer grants anything.
 */}}
 {{- define "gha-runner-scale-set-controller.single-namespace-deletion" -}}
 {{- $watched := include "gha-runner-scale-set-controller.watched-namespace" . }}

@@ -1,10 +1,10 @@
 {{/*
-Values as the strings Kubernetes takes, whatever YAML made of what nobody put in quotes.
+Values as the strings that Kubernetes requires, whatever YAML made of unquoted values.
 */}}
 
 {{/*
 A scalar as the user wrote it, "" for null. YAML numbers arrive as floats, and a float of seven digits or more prints as
-1.2e+07. From 2^53 on a float has lost digits, which nobody would notice in an id.
+1.2e+07. From 2^53 on a float has lost digits, which nobody would notice in an ID.
 */}}
 {{- define "gha-runner-scale-set-controller.scalar" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) }}
@@ -18,8 +18,8 @@ A scalar as the user wrote it, "" for null. YAML numbers arrive as floats, and a
 {{- end }}
 
 {{/*
-The maps of a list in one, every value a string. Later ones win, so that no key is there twice, and null takes a key away,
-as it does in Helm's values. YAML; empty without keys.
+Merges a list of maps; every value becomes a string. Later maps take precedence, so that no key appears twice, and null
+removes a key, as in Helm's values. YAML; empty without keys.
 */}}
 {{- define "gha-runner-scale-set-controller.strings" -}}
 {{- $strings := dict }}

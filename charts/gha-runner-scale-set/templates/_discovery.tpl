@@ -1,10 +1,10 @@
 {{/*
 The controller's ServiceAccount, which the roles of this scale set are bound to. The user names it, or it is found by
-the labels the controller chart puts on its Deployment; `helm template` has no cluster to look in.
+the labels that the controller chart sets on its Deployment; `helm template` has no cluster to look in.
 */}}
 
 {{/*
-Labels of the one controller Deployment that serves this namespace. Takes root and key, the value that would have made
+Labels of the one controller Deployment that serves this namespace. Takes root and key, the value that would make
 the search unnecessary. JSON.
 */}}
 {{- define "gha-runner-scale-set.controller-labels" -}}

@@ -9,7 +9,7 @@ or the user's.
 {{- (include "gha-runner-scale-set.without-nulls" (.Values.containerMode | default dict).kubernetesModeHookTemplate | fromJson).value | default dict | toJson }}
 {{- end }}
 
-{{/* Where it comes from: name and key of a ConfigMap; empty without a template. JSON. */}}
+{{/* Its source: name and key of a ConfigMap; empty without a template. JSON. */}}
 {{- define "gha-runner-scale-set.hook-template-source" -}}
 {{- $mode := .Values.containerMode | default dict }}
 {{- $source := dict }}
@@ -21,7 +21,7 @@ or the user's.
 {{- toJson $source }}
 {{- end }}
 
-{{/* Beside the hooks, where actions-runner-controller's experimental chart has it. */}}
+{{/* Next to the hooks, as in actions-runner-controller's experimental chart. */}}
 {{- define "gha-runner-scale-set.hook-template-path" -}}
 {{- if eq (include "gha-runner-scale-set.container-mode" .) "kubernetes" -}}
 /home/runner/k8s/hook-template.yaml
@@ -32,7 +32,7 @@ or the user's.
 
 {{/*
 Annotation of runner pods that changes with the chart's own template: a pod keeps the file it was started with, so idle
-runners have to be replaced to get a new one. JSON.
+runners must be replaced to get a new one. JSON.
 */}}
 {{- define "gha-runner-scale-set.hook-template-annotation" -}}
 {{- $annotation := dict }}
@@ -42,16 +42,16 @@ runners have to be replaced to get a new one. JSON.
 {{- toJson $annotation }}
 {{- end }}
 
-{{/* Given in a mode without hooks, or twice, it would be ignored without a word. */}}
+{{/* In a mode without hooks, or given twice, it would be silently ignored. */}}
 {{- define "gha-runner-scale-set.validate-hook-template" -}}
 {{- $from := (.Values.containerMode | default dict).kubernetesModeHookTemplateFrom }}
 {{- $given := dict "kubernetesModeHookTemplate" (include "gha-runner-scale-set.hook-template" . | fromJson) "kubernetesModeHookTemplateFrom" $from }}
 {{- range $key := list "kubernetesModeHookTemplate" "kubernetesModeHookTemplateFrom" }}
 {{- if and (get $given $key) (not (include "gha-runner-scale-set.is-kubernetes-mode" $)) }}
-{{- fail (printf "containerMode.%s has an effect only where containerMode.type is kubernetes or kubernetes-novolume" $key) }}
+{{- fail (printf "containerMode.%s has an effect only if containerMode.type is kubernetes or kubernetes-novolume" $key) }}
 {{- end }}
 {{- end }}
 {{- if and $given.kubernetesModeHookTemplate $from }}
-{{- fail "containerMode.kubernetesModeHookTemplate and containerMode.kubernetesModeHookTemplateFrom exclude each other" }}
+{{- fail "containerMode.kubernetesModeHookTemplate and containerMode.kubernetesModeHookTemplateFrom are mutually exclusive: set one of them" }}
 {{- end }}
 {{- end }}

@@ -5,7 +5,7 @@ Labels and annotations. Their order of precedence, lowest first: the values `lab
 
 {{/*
 A scalar as the user wrote it, "" for null. YAML numbers arrive as floats, and a float of seven digits or more prints as
-1.2e+07. From 2^53 on a float has lost digits, which nobody would notice in an id.
+1.2e+07. From 2^53 on a float has lost digits, which nobody would notice in an ID.
 */}}
 {{- define "gha-runner-scale-set.scalar" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) }}
@@ -19,8 +19,8 @@ A scalar as the user wrote it, "" for null. YAML numbers arrive as floats, and a
 {{- end }}
 
 {{/*
-The maps of a list in one, every value a string. Later ones win, and null takes a key away, as it does in Helm's values.
-JSON.
+Merges a list of maps; every value becomes a string. Later maps take precedence, and null removes a key, as in Helm's
+values. JSON.
 */}}
 {{- define "gha-runner-scale-set.strings" -}}
 {{- $strings := dict }}
@@ -36,7 +36,7 @@ JSON.
 {{- toJson $strings }}
 {{- end }}
 
-{{/* Labels every object carries. JSON. */}}
+{{/* Labels of every object. JSON. */}}
 {{- define "gha-runner-scale-set.chart-labels" -}}
 {{- $name := include "gha-runner-scale-set.scale-set-name" . }}
 {{- dict
@@ -52,7 +52,7 @@ JSON.
 {{- end }}
 
 {{/*
-Those of the labels given that don't clash with the chart's: the controller decides by them. Takes root and labels.
+The given labels except those that clash with the chart's, which the controller depends on. Takes root and labels.
 JSON.
 */}}
 {{- define "gha-runner-scale-set.allowed-labels" -}}
@@ -67,7 +67,7 @@ JSON.
 {{- end }}
 
 {{/*
-Those of the annotations given that the controller doesn't read on an AutoscalingRunnerSet. JSON.
+The given annotations except those that the controller reads on an AutoscalingRunnerSet. JSON.
 */}}
 {{- define "gha-runner-scale-set.allowed-annotations" -}}
 {{- $allowed := dict }}

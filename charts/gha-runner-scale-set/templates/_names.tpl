@@ -14,7 +14,7 @@ the objects made from it, whose names have to be subdomains: a release's name al
 {{- end }}
 {{- $part := "[a-z0-9]([-_a-z0-9]*[a-z0-9])?" }}
 {{- if not (regexMatch (printf "^%s(\\.%s)*$" $part $part) $name) }}
-{{- fail (printf "runnerScaleSetName is %q, and Kubernetes takes no object that is named after it: use lower-case letters, digits, \"-\", \"_\" and \".\", with a letter or digit first, last and on both sides of each \".\"; what else workflows are to write after runs-on belongs in scaleSetLabels" $name) }}
+{{- fail (printf "runnerScaleSetName is %q, which gives no valid name for a Kubernetes object: use lower-case letters, digits, \"-\", \"_\" and \".\", with a letter or digit first, last and on both sides of each \".\"; put any other name that workflows use after runs-on in scaleSetLabels" $name) }}
 {{- end }}
 {{- $name }}
 {{- end }}

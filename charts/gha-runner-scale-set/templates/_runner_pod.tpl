@@ -1,11 +1,11 @@
 {{/*
-The runner pod: the user's template.spec with what the container mode and the CA certificate add. Parts are handed
-from one template to the next as JSON; lists are wrapped in an object under "items".
+The runner pod: the user's template.spec with what the container mode and the CA certificate add. Templates pass
+parts to each other as JSON; lists are wrapped in an object under "items".
 
 The rule for all additions is the same: where the user has an entry of a name, that one stays as it is.
 */}}
 
-{{/* The entries of own and, behind them, those of defaults whose name own doesn't have. */}}
+{{/* The entries of own, followed by those of defaults whose names own doesn't have. */}}
 {{- define "gha-runner-scale-set.add-missing" -}}
 {{- $items := .own | default list }}
 {{- $names := list }}
@@ -20,7 +20,7 @@ The rule for all additions is the same: where the user has an entry of a name, t
 {{- dict "items" $items | toJson }}
 {{- end }}
 
-{{/* The entries of defaults, each replaced by that of own with its name if there is one, and behind them the rest of own. */}}
+{{/* The entries of defaults, each replaced by the entry of own with the same name, if any, followed by the rest of own. */}}
 {{- define "gha-runner-scale-set.merge-by-name" -}}
 {{- $own := dict }}
 {{- range .own }}
@@ -34,9 +34,9 @@ The rule for all additions is the same: where the user has an entry of a name, t
 {{- end }}
 
 {{/*
-The user's container named runner. Whoever writes containers replaces the list of values.yaml as a
-whole, and those who want to set resources or env alone often leave out the image, without which there is no pod: it and
-the command are those of values.yaml then.
+The user's container named runner. Setting containers replaces the whole list of values.yaml. Users who
+only want to set resources or env often leave out the image, without which there is no pod: then image and command are
+those of values.yaml.
 */}}
 {{- define "gha-runner-scale-set.own-runner" -}}
 {{- $runner := dict }}
@@ -54,7 +54,7 @@ the command are those of values.yaml then.
 {{- toJson $runner }}
 {{- end }}
 
-{{/* Where the runner finds the CA certificate; "" unless it is to be mounted. */}}
+{{/* Where the runner finds the CA certificate; "" unless it is mounted. */}}
 {{- define "gha-runner-scale-set.certificate-path" -}}
 {{- $tls := .Values.githubServerTLS | default dict }}
 {{- with $tls.runnerMountPath }}
@@ -62,7 +62,7 @@ the command are those of values.yaml then.
 {{- end }}
 {{- end }}
 
-{{/* env and volumeMounts that the mode and the certificate give the runner container. YAML. */}}
+{{/* env and volumeMounts that the mode and the certificate add to the runner container. YAML. */}}
 {{- define "gha-runner-scale-set.runner-defaults" -}}
 {{- $mode := include "gha-runner-scale-set.container-mode" . -}}
 {{- $hookTemplate := include "gha-runner-scale-set.hook-template-source" . | fromJson -}}
@@ -172,9 +172,9 @@ items:
 {{- end }}
 
 {{/*
-In kubernetes mode the job pods work on the runner's volume, so there has to be one. Asked for only where the cluster
-knows our kinds (helm install and upgrade, Argo CD): a bare `helm template` of actions-runner-controller's chart works
-without, and tests of values files rely on that.
+In kubernetes mode the job pods use the runner's volume, so there must be one. It is required only if the cluster knows
+our kinds (helm install and upgrade, Argo CD): a bare `helm template` of actions-runner-controller's chart works without,
+and tests of values files rely on that.
 */}}
 {{- define "gha-runner-scale-set.require-work-volume" -}}
 {{- if and (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes") (.Capabilities.APIVersions.Has "actions.github.com/v1alpha1") }}
@@ -201,7 +201,7 @@ without, and tests of values files rely on that.
 
 {{/*
 All containers. In the default mode they stay in the user's order; in the others the runner comes first, and in dind
-mode a container the user named dind gives way to ours. Where containers is null or empty the runner is that of values.yaml.
+mode ours replaces a container that the user named dind. If containers is null or empty, the runner is that of values.yaml.
 */}}
 {{- define "gha-runner-scale-set.containers" -}}
 {{- $mode := include "gha-runner-scale-set.container-mode" . }}

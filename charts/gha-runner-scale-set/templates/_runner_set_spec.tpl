@@ -3,7 +3,7 @@ Parts of the AutoscalingRunnerSet's spec and annotations.
 */}}
 
 {{/*
-A proxy configuration without what isn't set. noProxy may be a list or, as in NO_PROXY, a string with commas. Takes the
+A proxy configuration without unset fields. noProxy may be a list or, as in NO_PROXY, a comma-separated string. Takes the
 value. YAML.
 */}}
 {{- define "gha-runner-scale-set.proxy" -}}
@@ -25,8 +25,8 @@ value. YAML.
 {{- end }}
 
 {{/*
-spec.vaultConfig. The vault's keys are read in camel case and, because actions-runner-controller's values.yaml showed
-them so, in snake case; there, the proxy was shown inside of the vault. Takes keyVault. YAML.
+spec.vaultConfig. The vault's keys are read in camel case and also in snake case, because actions-runner-controller's
+values.yaml showed them like that; it also showed the proxy inside the vault. Takes keyVault. YAML.
 */}}
 {{- define "gha-runner-scale-set.vault" -}}
 {{- if ne .type "azure_key_vault" }}
@@ -50,7 +50,7 @@ them so, in snake case; there, the proxy was shown inside of the vault. Takes ke
 {{- end }}
 
 {{/*
-Metadata that the controller gives the objects it makes: field of the spec, from its key in resourceMeta. YAML.
+Metadata that the controller sets on the objects it creates: field of the spec, by its key in resourceMeta. YAML.
 */}}
 {{- define "gha-runner-scale-set.dependents-metadata" -}}
 {{- $fields := dict
@@ -73,7 +73,7 @@ Metadata that the controller gives the objects it makes: field of the spec, from
 {{- end }}
 {{- end }}
 
-{{/* labels and annotations of the map given, values as strings, what is empty left out. JSON. */}}
+{{/* labels and annotations of the given map, with values as strings and without empty entries. JSON. */}}
 {{- define "gha-runner-scale-set.labels-and-annotations" -}}
 {{- $metadata := dict }}
 {{- range $field := list "labels" "annotations" }}
@@ -85,8 +85,8 @@ Metadata that the controller gives the objects it makes: field of the spec, from
 {{- end }}
 
 {{/*
-The listener's pod as the user wrote it, labels and annotations as strings. The API requires containers, also of a spec
-that is about nothing but the pod: nodeSelector, tolerations. Takes the value. YAML.
+The listener's pod as the user wrote it, labels and annotations as strings. The API requires containers, even in a spec
+that only sets fields of the pod: nodeSelector, tolerations. Takes the value. YAML.
 */}}
 {{- define "gha-runner-scale-set.listener-template" -}}
 {{- $metadata := dict }}
@@ -102,7 +102,7 @@ that is about nothing but the pod: nodeSelector, tolerations. Takes the value. Y
 
 {{/*
 The chart's own annotations. Those named cleanup-* tell a controller which of the chart's objects belong to the set;
-ours needs none of them, actions-runner-controller's does, should somebody go back to it. JSON.
+Harrier's needs none of them, but actions-runner-controller's does if somebody goes back to it. JSON.
 */}}
 {{- define "gha-runner-scale-set.runner-set-annotations" -}}
 {{- $role := include "gha-runner-scale-set.manager-role-name" . }}

@@ -3,7 +3,7 @@ Values that can't work are refused here, before anything reaches the cluster. Th
 actions-runner-controller where it has one.
 */}}
 
-{{/* Names first: they have templates of their own, which fail by themselves. */}}
+{{/* Names first: their templates validate them. */}}
 {{- define "gha-runner-scale-set.validate" -}}
 {{- $_ := include "gha-runner-scale-set.scale-set-name" . }}
 {{- $_ = include "gha-runner-scale-set.namespace" . }}
@@ -42,7 +42,7 @@ actions-runner-controller where it has one.
 {{- end }}
 {{- range $key := list "github_app_id" "github_app_installation_id" "github_app_private_key" }}
 {{- if and (include "gha-runner-scale-set.scalar" $.github_token | trim) (get $ $key) }}
-{{- fail (printf ".Values.githubConfigSecret has both github_token and %s, but the controller takes either a token or a GitHub App: empty the one that is not to be used, as with --set githubConfigSecret.github_token=" $key) }}
+{{- fail (printf ".Values.githubConfigSecret has both github_token and %s, but the controller takes either a token or a GitHub App: empty the one that you don't use, as with --set githubConfigSecret.github_token=" $key) }}
 {{- end }}
 {{- end }}
 {{- end }}
