@@ -51,7 +51,7 @@ func TestServiceMonitorsFindTheirServices(t *testing.T) {
 func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"), "monitoring.serviceMonitor needs metrics")
-	checkContains(t, refusal(t, controller, metricsOn+"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable one of them")
+	checkContains(t, refusal(t, controller, metricsOn+"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable only one of them")
 }
 
 // Without the manager's metrics HarrierManagerDown would fire for ever.
