@@ -23,7 +23,7 @@ func TestRateLimitIsShownWithItsReset(t *testing.T) {
 	}
 }
 
-// A token that expires is replaced by one that does not: the alert about the old one has to end.
+// A token that expires is replaced by one that does not: the alert about the old one must end.
 func TestCredentialExpiryGoesWithTheCredential(t *testing.T) {
 	const url = "https://github.com/expiry-test"
 	t.Cleanup(func() { forgetGitHub(url) })
