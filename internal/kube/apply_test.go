@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// What others write (the server its creation time, a listener replicas, a controller counts) is no reason to write again;
-// a lost field or another wish is.
+// What others write (the server its creation time, a listener replicas, a controller counts) is not a reason to write again; a lost
+// field or a changed wish is.
 func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.EphemeralRunnerSet)

@@ -65,8 +65,8 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 	}
 }
 
-// A reason that many sets have, as when GitHub is away, is told of each: sets made without their chart have no labels, and
-// listeners of sets with one name in many namespaces are in one.
+// If many sets have the same reason, as when GitHub is down, each of them has its Event. Sets created without their chart have no
+// labels, and listeners of sets with the same name in many namespaces share a namespace.
 func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 	recorder := events.NewFakeRecorder(1000)
 	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))

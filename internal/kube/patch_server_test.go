@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// What goes next is to be cheap to delete; what keeps it from going is none of ours.
+// An object that is deleted next must be cheap to delete; finalizers of others, which keep it, are not ours to remove.
 func TestDismissedObjectsHaveNoRecordOfTheirWriters(t *testing.T) {
 	const ours, theirs = "example.com/ours", "example.com/theirs"
 	cluster := testkube.Shared(t)

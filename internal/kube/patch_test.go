@@ -110,7 +110,7 @@ func TestFinalizersAreRemovedInOneRequest(t *testing.T) {
 	}
 }
 
-// A finalizer that another has removed meanwhile must not make us remove the one that has taken its place.
+// If somebody removed a finalizer in the meantime, the one that has taken its place must not be removed.
 func TestFinalizersAreLeftAloneWhereTheListHasChanged(t *testing.T) {
 	c, _ := newAPI(t, runnerWith("a", "ours", "b"))
 	late, runner := read(t, c), read(t, c)

@@ -122,7 +122,7 @@ func TestPoolIsBoundedBesideAHangingGroup(t *testing.T) {
 	})
 }
 
-// The same holds where there are more groups than places.
+// The same holds if there are more groups than places.
 func TestPoolHangingGroupKeepsNoneOfManyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, groups = 4, 4

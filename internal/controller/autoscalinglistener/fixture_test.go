@@ -45,7 +45,7 @@ type fixture struct {
 	secretReads int
 	// behind hides pods from lists, as a cache does that is behind.
 	behind bool
-	// shown is the only pod in lists where it is set.
+	// shown is the only pod in lists if it is set.
 	shown *corev1.Pod
 	// podPatches counts patches of pods. podsForbidden is set to reject them.
 	podPatches    int
@@ -116,7 +116,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// patch counts patches of pods and rejects them where they are forbidden.
+// patch counts patches of pods and rejects them if podsForbidden is set.
 func (f *fixture) patch(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	if _, pod := object.(*corev1.Pod); pod {
 		f.podPatches++

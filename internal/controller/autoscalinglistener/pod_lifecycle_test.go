@@ -193,7 +193,7 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStarting)
 }
 
-// A pod that the cache has not seen yet is no obstacle.
+// A pod that the cache has not seen yet is not an obstacle.
 func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
 	f := started(t)
 	f.behind = true

@@ -61,7 +61,7 @@ func TestRefusedSecretOfARunningListenerIsSaid(t *testing.T) {
 	}
 }
 
-// A failure that isn't a verdict is told beside Ready, which stays as it is.
+// A failure that may pass is reported next to Ready, which stays as it is.
 func TestFailureBesideARunningListenerIsSaid(t *testing.T) {
 	f := started(t)
 	f.applyAnswers("Role", errTimeout) // it is as it should be
@@ -101,7 +101,7 @@ func TestEndedListenerSaysWhyItHasNoSuccessor(t *testing.T) {
 	}
 }
 
-// A namespace that is being deleted refuses everything; nobody has to change anything about that.
+// A namespace that is being deleted refuses everything, which nobody needs to fix.
 func TestDeletedNamespaceIsNoRefusal(t *testing.T) {
 	f := started(t)
 	f.credentials.resolved = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}

@@ -50,7 +50,7 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
-// TestNewSpellingThatLeadsNowhereTakesNothingAway: what works goes on until GitHub has answered there.
+// TestNewSpellingThatLeadsNowhereTakesNothingAway: everything keeps working until GitHub has answered there.
 func TestNewSpellingThatLeadsNowhereTakesNothingAway(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())

@@ -25,7 +25,7 @@ type fakeGitHub struct {
 	failure error
 	// silence is how long every call takes.
 	silence time.Duration
-	// loseCreation is set to create scale sets and to fail all the same.
+	// loseCreation is set to create scale sets but fail the call.
 	loseCreation bool
 	// refusedSecrets are the names of Secrets with refused credentials, by address.
 	refusedSecrets map[string]string
@@ -33,7 +33,7 @@ type fakeGitHub struct {
 	needsTLS map[string]bool
 	// hidden makes every scale set one that exists and is not found.
 	hidden bool
-	// lacksReadByID is what a service answers that lacks the call which reads by id, 0 where it has the call.
+	// lacksReadByID is the status code with which a service answers that can't read by id, 0 if it can.
 	lacksReadByID int
 	// singleLabel is set to drop all labels but the first.
 	singleLabel bool

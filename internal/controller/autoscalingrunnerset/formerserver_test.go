@@ -16,7 +16,7 @@ import (
 
 const formerServer = "https://ghes.example.com/my-org"
 
-// watched notes which credentials are sent where.
+// watched records which credentials are sent where.
 type watched struct {
 	*fakeGitHub
 	sent *[]string

@@ -149,8 +149,8 @@ func TestTakesOverARCsObjects(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoes: everything in the namespace is deleted at once, nothing can be created in it, and the scale set on GitHub is
-// deleted all the same.
+// TestNamespaceGoes: everything in the namespace is deleted at once and nothing can be created in it, but the scale set on GitHub is
+// still deleted.
 func TestNamespaceGoes(t *testing.T) {
 	w := newWorld(t)
 	w.install()

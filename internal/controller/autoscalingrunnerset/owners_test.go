@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// twinKey is a set with the same name on GitHub as the fixture's first. It is made in the same second, and its name comes later.
+// twinKey is a set with the same name on GitHub as the fixture's first. It is created in the same second, and its name sorts after it.
 var twinKey = types.NamespacedName{Namespace: setNamespace, Name: "twin"}
 
 func newTwin(change ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.AutoscalingRunnerSet {
@@ -116,7 +116,7 @@ func TestOneOfTwoThatHaveRegisteredGivesWay(t *testing.T) {
 	}
 }
 
-// TestRecordingLooksAgainSoon: nothing else brings a pass where the other set was not seen yet.
+// TestRecordingLooksAgainSoon: nothing else brings a pass if the other set was not seen yet.
 func TestRecordingLooksAgainSoon(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -127,7 +127,7 @@ func TestRecordingLooksAgainSoon(t *testing.T) {
 	})
 }
 
-// TestRenamedTwinsEndWithAScaleSetEach: that is what the condition tells the user to do.
+// TestRenamedTwinsEndWithAScaleSetEach: renaming is what the condition tells the user to do.
 func TestRenamedTwinsEndWithAScaleSetEach(t *testing.T) {
 	for renamed, key := range map[string]types.NamespacedName{"the twin": twinKey, "the owner": setKey} {
 		for state, separated := range map[string]bool{"while they share": false, "once one stood back": true} {

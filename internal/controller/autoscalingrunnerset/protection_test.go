@@ -114,7 +114,7 @@ func TestARCsProtectionIsStrippedBeforeAnUpgradeDropsTheObject(t *testing.T) {
 	}
 }
 
-// TestStrippingIsTriedAgainAfterAFailure: the set is served meanwhile.
+// TestStrippingIsTriedAgainAfterAFailure: the set works in the meantime.
 func TestStrippingIsTriedAgainAfterAFailure(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		away := errors.New("away")
@@ -182,7 +182,7 @@ func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
 }
 
 // ARC's chart leaves the "_" of a scale set's name in the names of its Roles and RoleBindings, which the API server accepts. The
-// client refuses to send requests for the other two names, and those must not hold a deletion up.
+// client refuses to send requests for the other two names, which must not block a deletion.
 func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
 	set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 		s.Annotations = map[string]string{

@@ -77,7 +77,7 @@ func TestScaleSetSyncWithoutReadByID(t *testing.T) {
 	}
 }
 
-// TestMayLackReadByID: GitHub names the exception where the scale set is gone.
+// TestMayLackReadByID: GitHub names the exception if the scale set is gone.
 func TestMayLackReadByID(t *testing.T) {
 	answer := func(status int, typeName string) error {
 		return fmt.Errorf("wrapped: %w", &actions.Error{Endpoint: actions.EndpointGetScaleSet, StatusCode: status, TypeName: typeName})
@@ -208,7 +208,7 @@ func TestTakeoverFromARCWithoutReadByID(t *testing.T) {
 	}
 }
 
-// An outage is no reason to look anywhere else.
+// An outage is not a reason to look anywhere else.
 func TestOutageOfReadByIDAsksNothingElse(t *testing.T) {
 	for _, err := range []error{&actions.NetworkError{Err: errors.New("refused")}, &actions.Error{StatusCode: http.StatusBadGateway}} {
 		github := newFakeGitHub()

@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// TestRefusedChangeOfAHealthySetIsSaid: what runs goes on, and it is not what the spec asks for. A failure that passes by itself
-// makes Ready neither False nor True.
+// TestRefusedChangeOfAHealthySetIsSaid: the set keeps working, but not as the spec asks for. A failure that passes by itself doesn't
+// change Ready.
 func TestRefusedChangeOfAHealthySetIsSaid(t *testing.T) {
 	kind, resource := schema.GroupKind{Kind: "EphemeralRunnerSet"}, schema.GroupResource{Resource: "ephemeralrunnersets"}
 	conflict := apierrors.NewConflict(resource, "set", errors.New("read it again"))
@@ -78,7 +78,7 @@ func (f *fixture) applyAnswers(err error) {
 	}
 }
 
-// TestRegistrationThatCannotBeWrittenIsSaid: GitHub has the scale set, and the set can't be told to have it.
+// TestRegistrationThatCannotBeWrittenIsSaid: GitHub has the scale set, but that can't be recorded in the set.
 func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuseAnnotations(apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "set", errors.New("a policy guards it")))

@@ -90,8 +90,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What the API server refuses of the listener's needs keeps the set from being ready, though the listener runs on. A failure that
-// may pass by itself is said only where the listener doesn't work.
+// If the API server refuses an object that the listener needs, the set isn't ready, even though the listener keeps running. A failure
+// that may pass by itself is reported only if the listener doesn't work.
 func TestListenersFailureIsSaid(t *testing.T) {
 	failing := func(conditionType string, status metav1.ConditionStatus) func(*pass) {
 		return func(p *pass) {

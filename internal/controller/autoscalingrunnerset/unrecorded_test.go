@@ -177,7 +177,7 @@ func TestDeregistrationWithInvalidCredentials(t *testing.T) {
 	}
 }
 
-// TestFailureOfSeveralReferences: those without usable credentials say nothing about the others.
+// TestFailureOfSeveralReferences: a reference without usable credentials says nothing about the others.
 func TestFailureOfSeveralReferences(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.refusedSecrets = map[string]string{address: "refused"}
@@ -194,7 +194,7 @@ func TestFailureOfSeveralReferences(t *testing.T) {
 	})
 }
 
-// TestDeletionThatAwaitsACreationSaysSo: the scale set may come to be meanwhile, so it isn't told to be gone.
+// TestDeletionThatAwaitsACreationSaysSo: the scale set may be created in the meantime, so it isn't reported as gone.
 func TestDeletionThatAwaitsACreationSaysSo(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.silence = 25 * time.Second
