@@ -51,7 +51,7 @@ var credentialAdvice = map[string]string{
 		"or administration (repository); also check the config URL",
 	CredentialRegistrationToken: "GitHub issued it a moment ago; if this persists, check that the config URL names what the token was made for " +
 		"and that self-hosted runners are allowed there",
-	CredentialAdminToken: "check that the personal access token or GitHub App was not revoked",
+	CredentialAdminToken: "check that the personal access token or GitHub App was not revoked, and that it has the rights for self-hosted runners there",
 	CredentialQueueToken: "the session may be gone",
 }
 

@@ -45,6 +45,8 @@ type search struct {
 	refused   bool
 	notBefore time.Time
 	backoff   backoff
+	// fruitless are the pauses between searches that are made only because GitHub counts more open offers than are known here.
+	fruitless backoff
 }
 
 // again makes a search due. With prune, it also covers the offers that wait.
@@ -136,8 +138,10 @@ func (l *loop) acquireJobs(now time.Time) {
 	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.mustWait(l.offers.retryAt, now) {
 		return
 	}
+	nextExpiry := l.scaler.expireAcquisitions(now)
 	requestIDs := l.offers.take(l.roomForOffers())
 	if len(requestIDs) == 0 {
+		l.mustWait(nextExpiry, now)
 		l.offers.underWay, l.offers.failure = nil, nil // no room for them
 		return
 	}
@@ -172,6 +176,9 @@ func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	if len(acquired) < len(l.offers.underWay) {
 		l.doubtOffers(now)
 	}
+	if len(acquired) > 0 {
+		l.offers.search.fruitless.reset()
+	}
 	l.scaler.acquire(len(l.offers.underWay), acquired, now)
 	l.showDesired()
 	l.offers.settle()
@@ -184,6 +191,17 @@ func (l *loop) doubtOffers(now time.Time) {
 	if len(l.offers.waiting) > 0 {
 		l.offers.search.again(true)
 	}
+}
+
+// findUnknownOffers makes a search due if GitHub counts more open offers than are known here: an offer that it refused, or left out of
+// an answer, may be open again, and GitHub need not repeat it.
+func (l *loop) findUnknownOffers(now time.Time) {
+	s := &l.offers.search
+	if s.due || l.scaler.statistics.TotalAvailableJobs <= len(l.offers.waiting)+len(l.offers.underWay) {
+		return
+	}
+	s.again(false)
+	s.notBefore = latest(s.notBefore, now.Add(s.fruitless.next()))
 }
 
 // acquisitionFailed keeps the offers for another attempt.

@@ -199,9 +199,6 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	p.failure, p.unanswered = p.failure.next(reason, err, now), false
 	p.notBefore = now.Add(max(p.backoff.next(), untilAllowed(err, now)))
 	p.noteUse(err, now)
-	if p.unreached {
-		l.refreshing.dueAt = now // shows whether anything can be reached
-	}
 	l.refreshing.otherPoll()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.notBefore)
 	switch reason {
@@ -213,6 +210,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 		l.readConfig()        // there may be new credentials already
 		l.replaceSession(now) // a queue token that is refused after its renewal suggests that the session is gone
 	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, reasonMalformedMessage:
+		l.refreshing.dueAt = now // shows whether anything can be reached; the count must follow demand while the queue is away
 		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= replaceSessionAfter {
 			p.doubted = true
 			l.replaceSession(now)

@@ -230,6 +230,7 @@ func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID in
 	l.publication.force = true
 	if patchID == l.scaler.desired.PatchID {
 		l.observe(scaleSet.Statistics, now)
+		l.findUnknownOffers(now)
 	}
 }
 

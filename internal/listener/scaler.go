@@ -78,6 +78,9 @@ type acquisition struct {
 	patchID    int
 }
 
+// expiresAt returns when the job no longer takes up room.
+func (a acquisition) expiresAt() time.Time { return a.acquiredAt.Add(acquisitionExpiresAfter) }
+
 // newScaler returns a scaler that continues after published, the patchID that the API server has.
 func newScaler(minRunners, maxRunners, published int) *scaler {
 	return &scaler{
@@ -106,7 +109,7 @@ func (s *scaler) observe(statistics *actions.Statistics, now time.Time) {
 func (s *scaler) evaluate(now time.Time) {
 	maps.DeleteFunc(s.assigned, func(_ jobKey, at time.Time) bool { return now.Sub(at) > assignmentExpiresAfter })
 	maps.DeleteFunc(s.started, func(_ jobKey, at time.Time) bool { return now.Sub(at) > startExpiresAfter })
-	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return now.Sub(a.acquiredAt) > acquisitionExpiresAfter })
+	s.expireAcquisitions(now)
 	jobs := s.jobs()
 	for _, acquired := range s.acquired {
 		if acquired.patchID == s.desired.PatchID {
@@ -163,17 +166,30 @@ func (s *scaler) acquire(asked int, requestIDs []int64, now time.Time) {
 	}
 	for _, id := range requestIDs {
 		job := jobKey{requestID: id}
-		if _, assigned := s.assigned[job]; !assigned {
+		_, assigned := s.assigned[job] // messages may overtake the answer
+		if _, started := s.started[job]; !assigned && !started {
 			s.acquired[job] = acquisition{now, s.desired.PatchID}
 		}
 	}
 	s.evaluate(now)
 }
 
+// expireAcquisitions forgets the acquired jobs that have taken up room for too long, and returns when the next one will have, zero
+// if there is none.
+func (s *scaler) expireAcquisitions(now time.Time) (next time.Time) {
+	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return !now.Before(a.expiresAt()) })
+	for _, acquired := range s.acquired {
+		if at := acquired.expiresAt(); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
 // awaits reports whether jobs were requested that the last statistics may not count, so that these can't pass for current ones.
 func (s *scaler) awaits(now time.Time) bool {
 	for _, acquired := range s.acquired {
-		if now.Sub(acquired.acquiredAt) <= acquisitionExpiresAfter {
+		if now.Before(acquired.expiresAt()) {
 			return true
 		}
 	}

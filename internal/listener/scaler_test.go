@@ -310,3 +310,17 @@ func act(s *scaler, random *rand.Rand, now time.Time) {
 		s.evaluate(now)
 	}
 }
+
+// Polls may bring the start of a job before the call that acquired it has been answered.
+func TestAnAcquisitionThatIsAnsweredLateCountsNoJobTwice(t *testing.T) {
+	for _, entries := range [][]string{{"assign 1", "start 1 a"}, {"start 1 a"}, {"assign 1", "complete 1 a"}} {
+		s := newScaler(0, 10, 0)
+		s.observe(statistics(0), noon)
+		s.remember(message(1, 0, entries...), noon)
+		s.observe(statistics(1), noon)
+		s.acquire(1, []int64{1}, noon.Add(time.Second))
+		if got := s.room(10); got != 9 || s.desired.Replicas != 1 {
+			t.Errorf("%q: room for %d jobs, %d replicas; want 9 and 1", entries, got, s.desired.Replicas)
+		}
+	}
+}

@@ -118,7 +118,10 @@ func (l *loop) opened(client GitHub, session Session, err error) {
 	} else {
 		l.refreshing.dueAt = now // missing statistics do not mean zero jobs
 	}
-	l.offers.search = search{session: session, due: true, backoff: backoff{initial: initialPause, max: maxSearchPause}}
+	l.offers.search = search{session: session, due: true,
+		backoff:   backoff{initial: initialPause, max: maxSearchPause},
+		fruitless: backoff{initial: publishInterval, max: maxSearchPause},
+	}
 }
 
 func (l *loop) openFailed(err error) {
