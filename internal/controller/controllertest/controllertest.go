@@ -73,7 +73,7 @@ func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Obj
 	return err == nil
 }
 
-// Told returns the Events recorded since the last call, as "TYPE REASON NOTE".
+// Events returns the Events recorded since the last call, as "TYPE REASON NOTE".
 func Events(recorder *events.FakeRecorder) []string {
 	var recorded []string
 	for {
