@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"net"
 	"strings"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -19,8 +20,26 @@ func sameURL(a, b string) bool {
 // sameServer reports whether credentials for one address may be sent to the other.
 func sameServer(a, b string) bool {
 	return compare(a, b, func(left, right *actions.ConfigURL) bool {
-		return left.URL.Scheme == right.URL.Scheme && (left.Hosted && right.Hosted || strings.EqualFold(left.URL.Host, right.URL.Host))
+		return left.URL.Scheme == right.URL.Scheme && withoutPrefix(left.URL.Host) == withoutPrefix(right.URL.Host)
 	})
+}
+
+func withoutPrefix(host string) string { return strings.TrimPrefix(strings.ToLower(host), "www.") }
+
+// mayBeOneAddress reports whether two addresses differ only in scheme, "www.", the scheme's own port, and what sameURL ignores. It is
+// for deciding that a scale set may still be in use; what may be taken or sent is decided by sameURL and sameServer.
+func mayBeOneAddress(a, b string) bool {
+	return a == b || compare(a, b, func(left, right *actions.ConfigURL) bool {
+		return withoutScheme(left) == withoutScheme(right)
+	})
+}
+
+func withoutScheme(address *actions.ConfigURL) string {
+	host, port := withoutPrefix(address.URL.Hostname()), address.URL.Port()
+	if port == "" || address.URL.Scheme == "https" && port == "443" || address.URL.Scheme == "http" && port == "80" {
+		return host + strings.ToLower(address.URL.Path)
+	}
+	return net.JoinHostPort(host, port) + strings.ToLower(address.URL.Path)
 }
 
 // mayLeadToOnePlace reports whether two different addresses may lead to the same organization, repository or enterprise, because it

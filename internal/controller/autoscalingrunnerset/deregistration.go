@@ -26,6 +26,8 @@ type deregistration struct {
 	// asked are all registrations that the call was to delete, deleted those that it did.
 	asked   []v1alpha1.ScaleSetRegistration
 	deleted []v1alpha1.ScaleSetRegistration
+	// failures are why the others were not deleted.
+	failures map[v1alpha1.ScaleSetRegistration]error
 }
 
 // deregistrationState is the progress of the deletion of scale sets.
@@ -86,11 +88,19 @@ func deregistrationStateOf(
 	}
 	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(last.Result.deleted, r) })
 	deadline := startedAt.Add(DeregisterTimeout)
-	hopeless := credentials.Gone(last.Err) || deleting && credentials.Unusable(last.Err)
-	if len(left) == 0 || hopeless && !apiaccess.MayPass(last.Err, startedAt, now) || !now.Before(deadline) {
+	hopeful := slices.ContainsFunc(left, func(r v1alpha1.ScaleSetRegistration) bool {
+		failure := last.Result.failures[r]
+		return !isHopeless(failure, deleting) || apiaccess.MayPass(failure, startedAt, now)
+	})
+	if !hopeful || !now.Before(deadline) {
 		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
 	}
 	return deregistrationState{cause: last.Err, requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
+}
+
+// isHopeless reports whether asking again is pointless.
+func isHopeless(failure error, deleting bool) bool {
+	return credentials.Gone(failure) || deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials))
 }
 
 // startDeregistration tries all registrations in one call. Its result has the deleted ones even if others fail.
@@ -101,11 +111,11 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 	}
 	c.deregistrations.Go(p.group(), p.key, func(ctx context.Context) (deregistration, error) {
 		ctx = kube.WithScaleSetLogger(ctx, p.key)
-		result := deregistration{asked: registrations}
+		result := deregistration{asked: registrations, failures: map[v1alpha1.ScaleSetRegistration]error{}}
 		var errs []error
 		for i, registration := range registrations {
 			if err := c.deleteScaleSet(ctx, references[i], listeners[i], registration.ID); err != nil {
-				errs = append(errs, err)
+				errs, result.failures[registration] = append(errs, err), err
 			} else {
 				result.deleted = append(result.deleted, registration)
 			}
@@ -115,7 +125,7 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 }
 
 // errNoCredentials is returned for a registration on a server for which the set no longer has credentials.
-var errNoCredentials = errors.New("the credentials that it was registered with are not known, and the present ones are for another server")
+var errNoCredentials = errors.New("the credentials that it was registered with are not known, and no others are for that server")
 
 // deleteScaleSet tries the references in turn. It returns the first error, or a later one if the first says that the credentials are
 // unusable: those won't come back, while the later ones may be refused only for now.

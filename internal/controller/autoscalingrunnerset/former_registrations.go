@@ -55,11 +55,12 @@ func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistrati
 	}
 }
 
-// dropFormer removes a scale set from the list, because the set has returned to its address.
-func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetRegistration) {
+// dropFormer removes a scale set from the list, because the set has returned to its address, perhaps in another spelling. Only what was
+// just created is a second scale set then.
+func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetRegistration, created bool) {
 	former := formerOf(set)
 	if rest := slices.DeleteFunc(slices.Clone(former), func(f formerRegistration) bool {
-		return sameScaleSet(f.ScaleSetRegistration, present)
+		return sameScaleSet(f.ScaleSetRegistration, present) || !created && mayBeOneScaleSet(f.ScaleSetRegistration, present)
 	}); len(rest) < len(former) {
 		setFormer(set, rest)
 	}
@@ -73,6 +74,11 @@ func isFormer(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSet
 // sameScaleSet compares id and address, but not name and group, which can be changed on GitHub.
 func sameScaleSet(a, b v1alpha1.ScaleSetRegistration) bool {
 	return a.ID == b.ID && sameURL(a.URL, b.URL)
+}
+
+// mayBeOneScaleSet also takes other spellings of the address into account.
+func mayBeOneScaleSet(a, b v1alpha1.ScaleSetRegistration) bool {
+	return a.ID == b.ID && mayBeOneAddress(a.URL, b.URL)
 }
 
 // formerReference returns how a former registration was reached, and false if that is not known. The address is the registration's
@@ -151,7 +157,7 @@ func (c *Controller) leave(ctx context.Context, p *pass, previous v1alpha1.Scale
 func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string) error {
 	last, _ := c.syncs.Last(p.key)
 	asked := last.Result
-	if last.Running() || !asked.posted || sameURL(asked.desired.URL, except) {
+	if last.Running() || !asked.posted || mayBeOneAddress(asked.desired.URL, except) {
 		return nil
 	}
 	if r := p.registration; r != nil && sameURL(r.URL, asked.desired.URL) && (asked.set == nil || asked.set.ID == r.ID) {
@@ -203,7 +209,7 @@ func (c *Controller) deregisterFormer(ctx context.Context, p *pass) error {
 	}
 	unused := slices.DeleteFunc(registrationsOf(former), func(r v1alpha1.ScaleSetRegistration) bool {
 		return p.present(r) || p.listensTo(r) || slices.ContainsFunc(runners.Items, func(runner v1alpha1.EphemeralRunner) bool {
-			return runner.Spec.RunnerScaleSetID == r.ID && sameURL(runner.Spec.GitHubConfigUrl, r.URL)
+			return p.uses(&runner, r)
 		})
 	})
 	unused, err = c.heldByNobodyElse(ctx, p, unused)
@@ -238,10 +244,18 @@ func registrationsOf(former []formerRegistration) []v1alpha1.ScaleSetRegistratio
 // present reports whether a registration is in use again, or may be: the set is on its way back to the address, and which scale set
 // it will find there is not known yet.
 func (p *pass) present(r v1alpha1.ScaleSetRegistration) bool {
-	if p.registration != nil && sameScaleSet(r, *p.registration) {
+	if p.registration != nil && (sameScaleSet(r, *p.registration) || !p.lastSync.Result.posted && mayBeOneScaleSet(r, *p.registration)) {
 		return true
 	}
-	return sameURL(r.URL, p.desired.URL) && (p.registration == nil || !sameURL(p.registration.URL, p.desired.URL))
+	return mayBeOneAddress(r.URL, p.desired.URL) && (p.registration == nil || !sameURL(p.registration.URL, p.desired.URL))
+}
+
+// uses reports whether a runner is registered with a former scale set. Its spec has the address of the time when it was created, under
+// which the scale set may have been known before.
+func (p *pass) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetRegistration) bool {
+	address := runner.Spec.GitHubConfigUrl
+	isPresent := p.registration != nil && sameURL(address, p.registration.URL)
+	return runner.Spec.RunnerScaleSetID == former.ID && (sameURL(address, former.URL) || !isPresent && mayLeadToOnePlace(address, former.URL))
 }
 
 // listensTo reports whether the spec of the listener or of the runners still has the registration.

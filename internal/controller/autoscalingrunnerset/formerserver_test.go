@@ -2,6 +2,7 @@ package autoscalingrunnerset
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -97,6 +99,47 @@ func TestReturnWhileTheFormerScaleSetIsBeingDeleted(t *testing.T) {
 		got := f.set().Status.Registration
 		if there := f.github.sets[address]; got.URL != address || len(there) != 1 || there[got.ID].Name != setKey.Name {
 			t.Errorf("registration %+v, on GitHub %+v", got, there)
+		}
+	})
+}
+
+// secretGone lacks the former Secret, and fails the first deletion.
+type secretGone struct {
+	*fakeGitHub
+	failures *int
+}
+
+func (g secretGone) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
+	if reference.GitHubConfigSecret == "former" {
+		return nil, &credentials.MissingError{Kind: "Secret", Namespace: setNamespace, Name: "former"}
+	}
+	if *g.failures > 0 {
+		*g.failures--
+		return nil, &actions.Error{StatusCode: http.StatusServiceUnavailable}
+	}
+	return g.fakeGitHub.GitHub(ctx, reference)
+}
+
+// TestHopelessDeletionDoesNotEndTheOthers: GitHub is asked again for the scale set whose credentials are good.
+func TestHopelessDeletionDoesNotEndTheOthers(t *testing.T) {
+	gone, good := v1alpha1.ScaleSetRegistration{URL: formerServer, ID: 1}, v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
+	inBubble(t, func(f *fixture) {
+		failures := 1
+		f.controller.options.Connections = secretGone{f.github, &failures}
+		f.github.sets[address] = map[int]actions.RunnerScaleSet{2: labelled(2, "set", 1, "set")}
+		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
+			addFormer(s, formerRegistration{ScaleSetRegistration: gone, Credentials: &credentials.Reference{GitHubConfigSecret: "former"}})
+		})
+		f.create(set)
+		set.Status.Registration = &good
+		f.updateStatus(set)
+		f.delete()
+		for range 5 {
+			f.settle()
+		}
+		if left := f.github.sets[address]; len(left) > 0 || !f.gone() {
+			t.Errorf("gone %t, left on GitHub: %+v, events %q", f.gone(), left, f.events())
 		}
 	})
 }

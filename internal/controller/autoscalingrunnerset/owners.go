@@ -30,6 +30,8 @@ type owner struct {
 	key types.NamespacedName
 	// registration is what the set has recorded there, zero if nothing.
 	registration v1alpha1.ScaleSetRegistration
+	// respelt is set if that address only may be the same: then the name counts, too.
+	respelt bool
 	// wanted is the name that the set's spec asks for, empty if the caller asked for ids only.
 	wanted string
 }
@@ -40,7 +42,7 @@ type owners []owner
 // its state, or was restored, assigns ids a second time.
 func (o owners) of(id int, name string) (types.NamespacedName, bool) {
 	i := slices.IndexFunc(o, func(other owner) bool {
-		return other.registration.ID == id && mayBeOneName(other.registration.Name, name)
+		return other.registration.ID == id && other.isNamed(name)
 	})
 	if i < 0 {
 		return types.NamespacedName{}, false
@@ -56,15 +58,19 @@ func (o owners) hold(id int, name string) bool {
 // contest reports whether an owner has recorded the id under another name, so that one of the two names is outdated.
 func (o owners) contest(id int, name string) bool {
 	return slices.ContainsFunc(o, func(other owner) bool {
-		return other.registration.ID == id && !mayBeOneName(other.registration.Name, name)
+		return other.registration.ID == id && !other.respelt && !other.isNamed(name)
 	})
 }
 
 // claim reports whether a scale set of that name belongs to one of the owners, or will.
 func (o owners) claim(name string) bool {
 	return slices.ContainsFunc(o, func(other owner) bool {
-		return strings.EqualFold(other.registration.Name, name) || strings.EqualFold(other.wanted, name)
+		return !other.respelt && strings.EqualFold(other.registration.Name, name) || strings.EqualFold(other.wanted, name)
 	})
+}
+
+func (o owner) isNamed(name string) bool {
+	return strings.EqualFold(o.registration.Name, name) || !o.respelt && mayBeOneName(o.registration.Name, name)
 }
 
 // mayBeOneName reports whether two recorded names are equal, or may be: not every version recorded the name.
@@ -118,7 +124,7 @@ func (c *Controller) isProvenOwner(p *pass, owner types.NamespacedName) bool {
 		return false
 	}
 	answered := last.Result.registration()
-	return sameScaleSet(*answered, *p.registration) && mayBeOneName(answered.Name, p.registration.Name)
+	return mayBeOneScaleSet(*answered, *p.registration) && mayBeOneName(answered.Name, p.registration.Name)
 }
 
 // giveUp deletes the listener and the runners of the registered scale set, and forgets the registration.
@@ -153,8 +159,8 @@ func (c *Controller) owners(ctx context.Context, p *pass, ids ...int) (owners, e
 		if sets.Items[i].UID == p.set.UID {
 			continue
 		}
-		if theirs := registrationOf(&sets.Items[i]); theirs != nil && sameURL(theirs.URL, p.desired.URL) && !p.keeps(*theirs, &sets.Items[i]) {
-			other.registration = *theirs
+		if theirs := registrationOf(&sets.Items[i]); theirs != nil && mayBeOneAddress(theirs.URL, p.desired.URL) && !p.keeps(*theirs, &sets.Items[i]) {
+			other.registration, other.respelt = *theirs, !sameURL(theirs.URL, p.desired.URL)
 		}
 		if wanted, err := desiredOf(&sets.Items[i]); len(ids) == 0 && err == nil && sameURL(wanted.URL, p.desired.URL) {
 			other.wanted = wanted.Name
@@ -203,7 +209,8 @@ func (c *Controller) heldByNobodyElse(
 // holds reports whether the other set is the one to use or delete a scale set. If both are being deleted, or both have it as a former
 // one, exactly one of them deletes it.
 func holds(other, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration) bool {
-	if held := registrationOf(other); held != nil && sameScaleSet(*held, r) {
+	held := registrationOf(other)
+	if held != nil && (sameScaleSet(*held, r) || mayBeOneScaleSet(*held, r) && strings.EqualFold(held.Name, r.Name)) {
 		return other.DeletionTimestamp == nil || set.DeletionTimestamp == nil || precedes(other, set)
 	}
 	return precedes(other, set) && isFormer(other, r)

@@ -239,7 +239,9 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		f.github.nextID = 1
-		f.create(newTwin(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = other }))
+		twin := newTwin()
+		twin.Spec.GitHubConfigUrl, twin.Spec.RunnerScaleSetName = other, twin.Name
+		f.create(twin)
 		f.settleBoth()
 		if first, second := f.set().Status.Registration, f.twin().Status.Registration; first == nil || second == nil || first.ID != second.ID {
 			t.Fatalf("registrations %+v and %+v, want one of the same id on each", first, second)

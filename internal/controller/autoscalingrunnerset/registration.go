@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -113,7 +114,7 @@ func (c *Controller) syncWhenDue(ctx context.Context, p *pass) error {
 // a scale set that is found there may be gone a moment later.
 func (c *Controller) isDeletingHere(p *pass) bool {
 	last, _ := c.deregistrations.Last(p.key)
-	return last.Running() && slices.ContainsFunc(formerOf(p.set), func(f formerRegistration) bool { return sameURL(f.URL, p.desired.URL) })
+	return last.Running() && slices.ContainsFunc(formerOf(p.set), func(f formerRegistration) bool { return mayBeOneAddress(f.URL, p.desired.URL) })
 }
 
 // readSync reads the state of the last call: its result, or that it is still running.
@@ -144,10 +145,10 @@ func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
 		return retryAt(last).Sub(p.now)
 	case last.Result.set != nil && p.owners.hold(last.Result.set.ID, last.Result.set.Name):
 		return 0 // another set has recorded it in the meantime
-	case last.Result.set != nil && p.owners.contest(last.Result.set.ID, last.Result.set.Name):
-		return last.Finished.Add(contestedAfter).Sub(p.now)
 	case p.lostSince(last.Started):
 		return last.Finished.Add(recheckAfter).Sub(p.now)
+	case last.Result.set != nil && p.owners.contest(last.Result.set.ID, last.Result.set.Name):
+		return last.Finished.Add(contestedAfter).Sub(p.now)
 	}
 	return last.Finished.Add(jitteredCheckPeriod(p)).Sub(p.now)
 }
@@ -155,7 +156,7 @@ func due(p *pass, last pool.Call[syncResult], known bool) time.Duration {
 // isGivenUp reports whether the last call was refused because another set held the scale set, and that set no longer holds it.
 func (p *pass) isGivenUp(err error) bool {
 	inUse, refused := errors.AsType[*inUseError](err)
-	return refused && !p.owners.hold(inUse.ID, "")
+	return refused && !p.owners.hold(inUse.ID, inUse.Name)
 }
 
 // retryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for.
@@ -227,22 +228,30 @@ func (r *syncResult) note(work scaleSetSync, err error) {
 	switch {
 	case err == nil:
 		r.unanswered = nil
-	case work.posted && !inUse && !slices.Contains(r.unanswered, asked):
+	case work.posted && mayBeCarriedOut(err) && !slices.Contains(r.unanswered, asked):
 		r.unanswered = append(slices.Clone(r.unanswered), asked)
 	}
+}
+
+// mayBeCarriedOut reports whether GitHub may have done what a failed call asked for: it gave no answer, or failed at it.
+func mayBeCarriedOut(err error) bool {
+	_, inUse := errors.AsType[*inUseError](err)
+	answer, answered := errors.AsType[*actions.Error](err)
+	return !inUse && !errors.Is(err, actions.ErrScaleSetExists) && (!answered || answer.StatusCode >= http.StatusInternalServerError)
 }
 
 // identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration. It leaves out
 // a scale set that belongs to another set, because after a change of the name this set would rename it.
 func (s *scaleSetSync) identify(p *pass, last syncResult) {
-	registered := p.registration != nil && sameURL(p.registration.URL, s.desired.URL) && !s.owners.hold(p.registration.ID, p.registration.Name)
+	registered := p.registration != nil && mayBeOneAddress(p.registration.URL, s.desired.URL) && !s.owners.hold(p.registration.ID, p.registration.Name)
 	asked := sameURL(last.desired.URL, s.desired.URL)
 	switch {
 	case asked && last.set != nil && !s.owners.hold(last.set.ID, last.set.Name):
 		s.id = last.set.ID // may not be recorded yet, if the spec changed before that
 	case registered:
 		s.id = p.registration.ID
-		if p.unconfirmed { // the annotations may have been copied, including the name
+		// The annotations may have been copied, including the name, and another spelling may lead to another server.
+		if p.unconfirmed || !sameURL(p.registration.URL, s.desired.URL) {
 			s.named = &p.registration.Name
 		}
 	}
@@ -268,7 +277,7 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 	if moved && !renamed {
 		c.leave(ctx, p, *previous)
 	}
-	dropFormer(p.set, now)
+	dropFormer(p.set, now, p.lastSync.Result.posted)
 	annotate(p.set, now)
 	wrote, err := kube.Patch(ctx, c.options.Client, p.set, before)
 	if err != nil {

@@ -72,6 +72,7 @@ func (d desiredScaleSet) scaleSet(groupID int) *actions.RunnerScaleSet {
 // it, because GitHub grants a scale set a single session.
 type inUseError struct {
 	ID    int
+	Name  string
 	Owner string
 }
 
@@ -119,7 +120,7 @@ func (s *scaleSetSync) run(ctx context.Context) (*actions.RunnerScaleSet, error)
 		return nil, err
 	}
 	if owner, owned := s.owners.of(current.ID, current.Name); owned && !s.created {
-		return nil, &inUseError{ID: current.ID, Owner: owner.String()}
+		return nil, &inUseError{ID: current.ID, Name: current.Name, Owner: owner.String()}
 	}
 	return s.update(ctx, current)
 }
@@ -134,14 +135,15 @@ func (s *scaleSetSync) find(ctx context.Context) (*actions.RunnerScaleSet, error
 			return current, err
 		}
 	}
-	if current, err := s.findUnanswered(ctx); !errors.Is(err, actions.ErrScaleSetNotFound) {
-		return current, err
-	}
 	group, err := s.group(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+	current, err := s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)
+	if errors.Is(err, actions.ErrScaleSetNotFound) {
+		return s.findUnanswered(ctx, err)
+	}
+	return current, err
 }
 
 // isForeign reports whether a scale set of that name is another set's, although it has the id that this one had: GitHub lost its
@@ -151,20 +153,18 @@ func (s *scaleSetSync) isForeign(name string) bool {
 		!slices.ContainsFunc(s.knownAs, func(known scaleSetName) bool { return strings.EqualFold(known.Name, name) })
 }
 
-// findUnanswered looks for a scale set that was created under another name or in another group without an answer.
-func (s *scaleSetSync) findUnanswered(ctx context.Context) (*actions.RunnerScaleSet, error) {
+// findUnanswered looks for a scale set that was created under another name or in another group without an answer, and else returns
+// notFound.
+func (s *scaleSetSync) findUnanswered(ctx context.Context, notFound error) (*actions.RunnerScaleSet, error) {
 	for _, asked := range s.unanswered {
-		if asked == (scaleSetName{s.desired.Group, s.desired.Name}) {
-			continue // find looks for it next
-		}
 		current, err := s.findByName(ctx, asked)
 		switch {
 		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):
-		case err != nil || !s.owners.hold(current.ID, current.Name):
+		case err != nil || !s.owners.hold(current.ID, current.Name) && !s.owners.claim(current.Name):
 			return current, err
 		}
 	}
-	return nil, actions.ErrScaleSetNotFound
+	return nil, notFound
 }
 
 // findByID reads by id. If the service may not have that call, it looks for the id under the names that the scale set is known by, and

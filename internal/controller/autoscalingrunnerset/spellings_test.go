@@ -1,0 +1,135 @@
+package autoscalingrunnerset
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
+
+// respelt leads to the same place as address.
+const respelt = "http://github.com/my-org"
+
+// oneServer makes both spellings lead to the same scale sets.
+func (f *fixture) oneServer() {
+	scaleSets := map[int]actions.RunnerScaleSet{}
+	f.github.sets[address], f.github.sets[respelt] = scaleSets, scaleSets
+}
+
+// wantKept fails if scale set 1 was deleted.
+func (f *fixture) wantKept() {
+	f.Helper()
+	if calls := f.github.made(); slices.Contains(calls, "delete 1") || len(f.github.sets[address]) == 0 {
+		f.Errorf("calls %q, former registrations %+v; want scale set 1 kept", calls, formerOf(f.set()))
+	}
+}
+
+func TestReturnInAnotherSpellingKeepsTheScaleSet(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.oneServer()
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		runner := f.busy()
+		f.move(newAddress)
+		f.settle()
+		f.move(respelt)
+		f.settle()
+		if err := f.client.Delete(t.Context(), runner); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		f.wantKept()
+	})
+}
+
+// The busy runner's spec has the spelling of the time when it was created.
+func TestMoveAfterAnotherSpellingSparesTheBusyRunner(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.oneServer()
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.busy()
+		f.move(respelt)
+		f.settle()
+		f.github.nextID = 5
+		f.move(newAddress)
+		f.settle()
+		f.settle()
+		f.wantKept()
+	})
+}
+
+func TestSpellingCorrectedDuringTheFirstCall(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.oneServer()
+		f.github.silence = 5 * time.Second
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = respelt }))
+		f.reconcile()
+		f.move(address)
+		for range 10 {
+			f.settle()
+		}
+		f.wantKept()
+		if events := strings.Join(f.events(), "\n"); f.set().Status.Registration == nil || strings.Contains(events, "Warning") {
+			t.Errorf("registration %+v, events %q", f.set().Status.Registration, events)
+		}
+	})
+}
+
+func TestSpellingAndNameChangedAtOnceKeepTheScaleSet(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.oneServer()
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Spec.GitHubConfigUrl, s.Spec.RunnerScaleSetName = respelt, "second"
+		})
+		f.settle()
+		f.wantKept()
+		if there := f.github.sets[address]; len(there) != 1 || there[1].Name != "second" {
+			t.Errorf("on GitHub %+v, want the scale set renamed", there)
+		}
+	})
+}
+
+func TestTwinAtAnotherSpellingStandsBack(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.oneServer()
+		f.create(newSet())
+		f.settle()
+		f.create(newTwin(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = respelt }))
+		f.settleBoth()
+		f.wantOneOwner()
+		f.github.made()
+		f.passBoth(5 * time.Minute)
+		if calls := f.github.made(); len(calls) > 10 {
+			t.Errorf("%d calls in five minutes: %q", len(calls), calls)
+		}
+	})
+}
+
+// A refused creation has created nothing: what has the name is somebody else's.
+func TestWhichFailedCreationsMayHaveBeenCarriedOut(t *testing.T) {
+	for err, want := range map[error]bool{
+		&actions.NetworkError{Err: errors.New("connection reset")}:     true,
+		&actions.Error{StatusCode: http.StatusBadGateway}:              true,
+		&actions.Error{StatusCode: http.StatusBadRequest}:              false,
+		fmt.Errorf("%w; but none is found", actions.ErrScaleSetExists): false,
+		&inUseError{ID: 1, Owner: "elsewhere/set"}:                     false,
+	} {
+		var result syncResult
+		result.note(scaleSetSync{desired: desiredScaleSet{Name: "set"}, posted: true}, err)
+		if got := len(result.unanswered) == 1; got != want {
+			t.Errorf("%v: looked for later %t, want %t", err, got, want)
+		}
+	}
+}
