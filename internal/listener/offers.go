@@ -45,8 +45,10 @@ type search struct {
 	refused   bool
 	notBefore time.Time
 	backoff   backoff
-	// fruitless are the pauses between searches that are made only because GitHub counts more open offers than are known here.
-	fruitless backoff
+	// unknownAfter is when GitHub's count of open offers, if it is more than are known here, may make the next search due, and unknown
+	// has the pauses between such searches.
+	unknownAfter time.Time
+	unknown      backoff
 }
 
 // again makes a search due. With prune, it also covers the offers that wait.
@@ -138,10 +140,11 @@ func (l *loop) acquireJobs(now time.Time) {
 	if session == nil || !l.scaler.known() || l.offers.underWay != nil || len(l.offers.waiting) == 0 || l.mustWait(l.offers.retryAt, now) {
 		return
 	}
-	nextExpiry := l.scaler.expireAcquisitions(now)
+	if l.polls.failure == nil { // otherwise there may be messages about the jobs that can't be received
+		l.mustWait(l.scaler.expireAcquisitions(now), now)
+	}
 	requestIDs := l.offers.take(l.roomForOffers())
 	if len(requestIDs) == 0 {
-		l.mustWait(nextExpiry, now)
 		l.offers.underWay, l.offers.failure = nil, nil // no room for them
 		return
 	}
@@ -176,9 +179,6 @@ func (l *loop) acquiredJobs(session Session, acquired []int64, err error) {
 	if len(acquired) < len(l.offers.underWay) {
 		l.doubtOffers(now)
 	}
-	if len(acquired) > 0 {
-		l.offers.search.fruitless.reset()
-	}
 	l.scaler.acquire(len(l.offers.underWay), acquired, now)
 	l.showDesired()
 	l.offers.settle()
@@ -196,12 +196,14 @@ func (l *loop) doubtOffers(now time.Time) {
 // findUnknownOffers makes a search due if GitHub counts more open offers than are known here: an offer that it refused, or left out of
 // an answer, may be open again, and GitHub need not repeat it.
 func (l *loop) findUnknownOffers(now time.Time) {
-	s := &l.offers.search
-	if s.due || l.scaler.statistics.TotalAvailableJobs <= len(l.offers.waiting)+len(l.offers.underWay) {
-		return
+	s, open := &l.offers.search, l.scaler.statistics.TotalAvailableJobs
+	if open == 0 {
+		s.unknown.reset()
 	}
-	s.again(false)
-	s.notBefore = latest(s.notBefore, now.Add(s.fruitless.next()))
+	if open > len(l.offers.waiting)+len(l.offers.underWay) && !now.Before(s.unknownAfter) {
+		s.unknownAfter = now.Add(s.unknown.next())
+		s.again(false)
+	}
 }
 
 // acquisitionFailed keeps the offers for another attempt.

@@ -196,12 +196,13 @@ func (s *scaler) awaits(now time.Time) bool {
 	return s.unclearJobs() > 0 && now.Sub(s.unclear.askedAt) <= acquisitionExpiresAfter
 }
 
-// has reports whether recent messages and answers have shown that a job was acquired or assigned.
+// has reports whether recent messages and answers have shown that a job was acquired or assigned, or has started since.
 func (s *scaler) has(requestID int64) bool {
 	job := jobKey{requestID: requestID}
 	_, acquired := s.acquired[job]
 	_, assigned := s.assigned[job]
-	return acquired || assigned
+	_, started := s.started[job]
+	return acquired || assigned || started
 }
 
 // unclearJobs returns how many jobs of unclear ownership the last statistics may not count.

@@ -119,8 +119,8 @@ func (l *loop) opened(client GitHub, session Session, err error) {
 		l.refreshing.dueAt = now // missing statistics do not mean zero jobs
 	}
 	l.offers.search = search{session: session, due: true,
-		backoff:   backoff{initial: initialPause, max: maxSearchPause},
-		fruitless: backoff{initial: publishInterval, max: maxSearchPause},
+		backoff: backoff{initial: initialPause, max: maxSearchPause},
+		unknown: backoff{initial: publishInterval, max: maxSearchPause},
 	}
 }
 

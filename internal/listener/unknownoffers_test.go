@@ -61,6 +61,15 @@ func TestAnOfferThatIsAlwaysRefusedIsAskedForEverMoreRarely(t *testing.T) {
 	})
 }
 
+// A list that lags behind may still have a job that has started.
+func TestAJobThatHasStartedIsNoUnknownOffer(t *testing.T) {
+	s := newScaler(0, 10, 0)
+	s.remember(message(1, 0, "assign 1", "start 1 a"), noon)
+	if !s.has(1) {
+		t.Error("the job would be acquired again")
+	}
+}
+
 // Jobs that were acquired and that nobody assigns free their room even if no message or empty poll comes.
 func TestRoomIsFreedWhileTheQueueIsQuiet(t *testing.T) {
 	inBubble(t, func(s *scenario) {

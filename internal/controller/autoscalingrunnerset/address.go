@@ -60,5 +60,5 @@ func compare(a, b string, same func(left, right *actions.ConfigURL) bool) bool {
 // delete the one in use. If either is a former registration, there are two.
 func (p *pass) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
 	return !p.lastSync.Result.posted && now.ID == before.ID && mayLeadToOnePlace(before.URL, now.URL) &&
-		!isFormer(p.set, before) && !isFormer(p.set, now)
+		!p.mayBeFormer(before) && !p.mayBeFormer(now)
 }

@@ -71,6 +71,11 @@ func isFormer(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSet
 	return slices.ContainsFunc(formerOf(set), func(f formerRegistration) bool { return sameScaleSet(f.ScaleSetRegistration, registration) })
 }
 
+// mayBeFormer reports whether a scale set is on the list, perhaps in another spelling of its address.
+func (p *pass) mayBeFormer(registration v1alpha1.ScaleSetRegistration) bool {
+	return slices.ContainsFunc(formerOf(p.set), func(f formerRegistration) bool { return mayBeOneScaleSet(f.ScaleSetRegistration, registration) })
+}
+
 // sameScaleSet compares id and address, but not name and group, which can be changed on GitHub.
 func sameScaleSet(a, b v1alpha1.ScaleSetRegistration) bool {
 	return a.ID == b.ID && sameURL(a.URL, b.URL)
@@ -254,7 +259,7 @@ func (p *pass) present(r v1alpha1.ScaleSetRegistration) bool {
 // which the scale set may have been known before.
 func (p *pass) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetRegistration) bool {
 	address := runner.Spec.GitHubConfigUrl
-	isPresent := p.registration != nil && sameURL(address, p.registration.URL)
+	isPresent := p.registration != nil && mayBeOneAddress(address, p.registration.URL)
 	return runner.Spec.RunnerScaleSetID == former.ID && (sameURL(address, former.URL) || !isPresent && mayLeadToOnePlace(address, former.URL))
 }
 

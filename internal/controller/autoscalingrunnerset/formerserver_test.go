@@ -97,6 +97,8 @@ func TestReturnWhileTheFormerScaleSetIsBeingDeleted(t *testing.T) {
 		controllertest.Elapse(20 * time.Second)
 		f.settle()
 		got := f.set().Status.Registration
+		f.github.mu.Lock() // the other scale set is being deleted now
+		defer f.github.mu.Unlock()
 		if there := f.github.sets[address]; got.URL != address || len(there) != 1 || there[got.ID].Name != setKey.Name {
 			t.Errorf("registration %+v, on GitHub %+v", got, there)
 		}

@@ -198,9 +198,7 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 	result := syncResult{
 		requestHash: p.requestHash, desiredHash: kube.Hash(p.desired), desired: p.desired, reference: reference,
 	}
-	if sameURL(last.Result.desired.URL, p.desired.URL) {
-		result.posted, result.unanswered = last.Result.posted, last.Result.unanswered
-	}
+	result.inherit(last.Result, p.registration == nil)
 	work := scaleSetSync{desired: p.desired, owners: owners, unanswered: result.unanswered}
 	work.identify(p, last.Result)
 	if last.Result.desiredHash == result.desiredHash {
@@ -220,6 +218,19 @@ func (c *Controller) startSync(ctx context.Context, p *pass, last pool.Call[sync
 	return nil
 }
 
+// inherit keeps what earlier calls may have created at the same address, or, before the first registration, at another spelling of it.
+func (r *syncResult) inherit(last syncResult, unregistered bool) {
+	switch {
+	case sameURL(last.desired.URL, r.desired.URL):
+		r.posted, r.unanswered = last.posted, last.unanswered
+	case unregistered && mayBeOneAddress(last.desired.URL, r.desired.URL):
+		r.posted, r.unanswered = last.posted, last.unanswered
+		if last.set != nil {
+			r.unanswered = append(slices.Clone(r.unanswered), scaleSetName{last.set.RunnerGroupName, last.set.Name})
+		}
+	}
+}
+
 // note records what the call may have created.
 func (r *syncResult) note(work scaleSetSync, err error) {
 	_, inUse := errors.AsType[*inUseError](err)
@@ -228,16 +239,18 @@ func (r *syncResult) note(work scaleSetSync, err error) {
 	switch {
 	case err == nil:
 		r.unanswered = nil
-	case work.posted && mayBeCarriedOut(err) && !slices.Contains(r.unanswered, asked):
+	case (work.created || work.uncertain) && !slices.Contains(r.unanswered, asked):
 		r.unanswered = append(slices.Clone(r.unanswered), asked)
 	}
 }
 
-// mayBeCarriedOut reports whether GitHub may have done what a failed call asked for: it gave no answer, or failed at it.
+// mayBeCarriedOut reports whether GitHub may have done what a failed call asked for: it gave no answer, or failed at it. A call that
+// GitHub has limited may have been sent before, with another outcome.
 func mayBeCarriedOut(err error) bool {
-	_, inUse := errors.AsType[*inUseError](err)
+	_, unreached := errors.AsType[*actions.NetworkError](err)
+	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	answer, answered := errors.AsType[*actions.Error](err)
-	return !inUse && !errors.Is(err, actions.ErrScaleSetExists) && (!answered || answer.StatusCode >= http.StatusInternalServerError)
+	return unreached || limited || !answered || answer.StatusCode >= http.StatusInternalServerError
 }
 
 // identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration. It leaves out

@@ -105,8 +105,9 @@ type scaleSetSync struct {
 
 	// groupID is the desired runner group's, 0 until it has been looked up.
 	groupID int
-	// posted is set once GitHub was asked to create a scale set, created once it has answered that it did.
-	posted, created bool
+	// posted is set once GitHub was asked to create a scale set, created once it has answered that it did, and uncertain if it may have
+	// done so without an answer.
+	posted, created, uncertain bool
 }
 
 // run finds, creates and updates the scale set, and returns it as it is afterwards. It fails with actions.ErrRunnerGroupNotFound,
@@ -206,7 +207,7 @@ func (s *scaleSetSync) create(ctx context.Context) (*actions.RunnerScaleSet, err
 	s.posted = true
 	created, err := s.github.CreateRunnerScaleSet(ctx, s.desired.scaleSet(group))
 	if !errors.Is(err, actions.ErrScaleSetExists) {
-		s.created = err == nil
+		s.created, s.uncertain = err == nil, err != nil && mayBeCarriedOut(err)
 		return created, err
 	}
 	existing, lookupErr := s.github.GetRunnerScaleSet(ctx, group, s.desired.Name)

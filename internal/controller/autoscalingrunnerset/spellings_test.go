@@ -2,7 +2,6 @@ package autoscalingrunnerset
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -119,17 +118,50 @@ func TestTwinAtAnotherSpellingStandsBack(t *testing.T) {
 
 // A refused creation has created nothing: what has the name is somebody else's.
 func TestWhichFailedCreationsMayHaveBeenCarriedOut(t *testing.T) {
+	refused := &actions.Error{StatusCode: http.StatusBadRequest}
 	for err, want := range map[error]bool{
-		&actions.NetworkError{Err: errors.New("connection reset")}:     true,
-		&actions.Error{StatusCode: http.StatusBadGateway}:              true,
-		&actions.Error{StatusCode: http.StatusBadRequest}:              false,
-		fmt.Errorf("%w; but none is found", actions.ErrScaleSetExists): false,
-		&inUseError{ID: 1, Owner: "elsewhere/set"}:                     false,
+		&actions.NetworkError{Err: errors.New("connection reset"), LastAnswer: refused}: true,
+		&actions.Error{StatusCode: http.StatusBadGateway}:                               true,
+		refused: false,
 	} {
-		var result syncResult
-		result.note(scaleSetSync{desired: desiredScaleSet{Name: "set"}, posted: true}, err)
-		if got := len(result.unanswered) == 1; got != want {
-			t.Errorf("%v: looked for later %t, want %t", err, got, want)
+		if got := mayBeCarriedOut(err); got != want {
+			t.Errorf("%v: %t, want %t", err, got, want)
 		}
 	}
+}
+
+// The first call's scale set is found under its name in the other spelling.
+func TestSpellingAndNameCorrectedDuringTheFirstCall(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.oneServer()
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = respelt }))
+		f.reconcile()
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Spec.GitHubConfigUrl, s.Spec.RunnerScaleSetName = address, "second"
+		})
+		f.settle()
+		if there := f.github.sets[address]; len(there) != 1 || there[1].Name != "second" {
+			t.Errorf("on GitHub %+v, want the scale set renamed", there)
+		}
+	})
+}
+
+// Ids begin at 1 in each organization: the scale set of the second one is none of the first's.
+func TestReturnInAnotherSpellingDeletesTheOthersScaleSet(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.oneServer()
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		f.busy()
+		f.github.nextID = 1
+		f.move(newAddress)
+		f.settle()
+		f.move(respelt)
+		f.settle()
+		f.settle()
+		if len(f.github.sets[newAddress]) > 0 || len(f.github.sets[address]) != 1 {
+			t.Errorf("scale sets %+v, want the one at %s only", f.github.sets, address)
+		}
+	})
 }
