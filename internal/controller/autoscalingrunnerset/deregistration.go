@@ -23,10 +23,8 @@ const DeregisterTimeout = 5 * time.Minute
 
 // deregistration is the result of a call that deletes scale sets.
 type deregistration struct {
-	// asked are all registrations that the call was to delete, deleted those that it did.
-	asked   []v1alpha1.ScaleSetRegistration
-	deleted []v1alpha1.ScaleSetRegistration
-	// failures are why the others were not deleted.
+	// asked are all registrations that the call was to delete, failures why some of them were not deleted.
+	asked    []v1alpha1.ScaleSetRegistration
 	failures map[v1alpha1.ScaleSetRegistration]error
 }
 
@@ -72,6 +70,11 @@ func (c *Controller) abandonDeregistration(p *pass) {
 	}
 }
 
+// deleted returns the registrations that the call deleted.
+func (d deregistration) deleted() []v1alpha1.ScaleSetRegistration {
+	return slices.DeleteFunc(slices.Clone(d.asked), func(r v1alpha1.ScaleSetRegistration) bool { return d.failures[r] != nil })
+}
+
 // covers reports whether GitHub was asked to delete all of the registrations.
 func (d deregistration) covers(registrations []v1alpha1.ScaleSetRegistration) bool {
 	return !slices.ContainsFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
@@ -86,14 +89,14 @@ func deregistrationStateOf(
 	if !known || last.Running() {
 		return deregistrationState{}
 	}
-	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return slices.Contains(last.Result.deleted, r) })
+	left := slices.DeleteFunc(slices.Clone(registrations), func(r v1alpha1.ScaleSetRegistration) bool { return last.Result.failures[r] == nil })
 	deadline := startedAt.Add(DeregisterTimeout)
 	hopeful := slices.ContainsFunc(left, func(r v1alpha1.ScaleSetRegistration) bool {
 		failure := last.Result.failures[r]
 		return !isHopeless(failure, deleting) || apiaccess.MayPass(failure, startedAt, now)
 	})
 	if !hopeful || !now.Before(deadline) {
-		return deregistrationState{over: true, deleted: last.Result.deleted, left: left, cause: last.Err}
+		return deregistrationState{over: true, deleted: last.Result.deleted(), left: left, cause: last.Err}
 	}
 	return deregistrationState{cause: last.Err, requeueAfter: max(min(retryAt(last).Sub(now), deadline.Sub(now)), 0)}
 }
@@ -116,8 +119,6 @@ func (c *Controller) startDeregistration(p *pass, registrations []v1alpha1.Scale
 		for i, registration := range registrations {
 			if err := c.deleteScaleSet(ctx, references[i], listeners[i], registration.ID); err != nil {
 				errs, result.failures[registration] = append(errs, err), err
-			} else {
-				result.deleted = append(result.deleted, registration)
 			}
 		}
 		return result, errors.Join(errs...)

@@ -55,15 +55,20 @@ func addFormer(set *v1alpha1.AutoscalingRunnerSet, registration formerRegistrati
 	}
 }
 
-// dropFormer removes a scale set from the list, because the set has returned to its address, perhaps in another spelling. Only what was
-// just created is a second scale set then.
-func dropFormer(set *v1alpha1.AutoscalingRunnerSet, present v1alpha1.ScaleSetRegistration, created bool) {
-	former := formerOf(set)
+// dropFormer removes a scale set from the list, because the set has returned to its address.
+func (p *pass) dropFormer(present v1alpha1.ScaleSetRegistration) {
+	former := formerOf(p.set)
 	if rest := slices.DeleteFunc(slices.Clone(former), func(f formerRegistration) bool {
-		return sameScaleSet(f.ScaleSetRegistration, present) || !created && mayBeOneScaleSet(f.ScaleSetRegistration, present)
+		return p.hasReturned(f.ScaleSetRegistration, present)
 	}); len(rest) < len(former) {
-		setFormer(set, rest)
+		setFormer(p.set, rest)
 	}
+}
+
+// hasReturned reports whether a former registration is the present one, perhaps in another spelling of its address. Only what was just
+// created is a second scale set then.
+func (p *pass) hasReturned(former, present v1alpha1.ScaleSetRegistration) bool {
+	return sameScaleSet(former, present) || !p.lastSync.Result.posted && mayBeOneScaleSet(former, present)
 }
 
 // isFormer reports whether a scale set is on the list.
@@ -184,7 +189,7 @@ func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string
 // recordUnproven records an Event about a registration that is only in the status, unless it is listed as a former one: then it was
 // proven when it was listed.
 func (c *Controller) recordUnproven(ctx context.Context, p *pass, registration v1alpha1.ScaleSetRegistration) {
-	if !slices.ContainsFunc(registrationsOf(formerOf(p.set)), func(r v1alpha1.ScaleSetRegistration) bool { return sameScaleSet(r, registration) }) {
+	if !isFormer(p.set, registration) {
 		c.recordLeftBehind(ctx, p, unproven(registration))
 	}
 }
@@ -249,7 +254,7 @@ func registrationsOf(former []formerRegistration) []v1alpha1.ScaleSetRegistratio
 // present reports whether a registration is in use again, or may be: the set is on its way back to the address, and which scale set
 // it will find there is not known yet.
 func (p *pass) present(r v1alpha1.ScaleSetRegistration) bool {
-	if p.registration != nil && (sameScaleSet(r, *p.registration) || !p.lastSync.Result.posted && mayBeOneScaleSet(r, *p.registration)) {
+	if p.registration != nil && p.hasReturned(r, *p.registration) {
 		return true
 	}
 	return mayBeOneAddress(r.URL, p.desired.URL) && (p.registration == nil || !sameURL(p.registration.URL, p.desired.URL))

@@ -149,27 +149,42 @@ func (c *Controller) giveUp(ctx context.Context, p *pass) error {
 // owners returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. If two hold the same one, only
 // one of them is its owner; see precedes. With ids it returns only the holders of these, which is cheap enough for every pass.
 func (c *Controller) owners(ctx context.Context, p *pass, ids ...int) (owners, error) {
-	var sets v1alpha1.AutoscalingRunnerSetList
-	if err := c.options.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	sets, err := c.otherSets(ctx, p)
+	if err != nil {
+		return nil, err
 	}
 	var others owners
-	for i := range sets.Items {
-		other := owner{key: client.ObjectKeyFromObject(&sets.Items[i])}
-		if sets.Items[i].UID == p.set.UID {
-			continue
-		}
-		if theirs := registrationOf(&sets.Items[i]); theirs != nil && mayBeOneAddress(theirs.URL, p.desired.URL) && !p.keeps(*theirs, &sets.Items[i]) {
-			other.registration, other.respelt = *theirs, !sameURL(theirs.URL, p.desired.URL)
-		}
-		if wanted, err := desiredOf(&sets.Items[i]); len(ids) == 0 && err == nil && sameURL(wanted.URL, p.desired.URL) {
-			other.wanted = wanted.Name
-		}
-		if other.wanted != "" || slices.Contains(ids, other.registration.ID) || len(ids) == 0 && other.registration.ID != 0 {
+	for i := range sets {
+		if other := p.ownerOf(&sets[i], ids); other.registration.ID != 0 || other.wanted != "" {
 			others = append(others, other)
 		}
 	}
 	return others, nil
+}
+
+// ownerOf returns what another set holds and wants at the desired address. With ids it looks only for these, and at addresses only
+// if it finds one of them.
+func (p *pass) ownerOf(set *v1alpha1.AutoscalingRunnerSet, ids []int) owner {
+	other := owner{key: client.ObjectKeyFromObject(set)}
+	theirs := registrationOf(set)
+	if theirs != nil && (len(ids) == 0 || slices.Contains(ids, theirs.ID)) && mayBeOneAddress(theirs.URL, p.desired.URL) && !p.keeps(*theirs, set) {
+		other.registration, other.respelt = *theirs, !sameURL(theirs.URL, p.desired.URL)
+	}
+	if len(ids) == 0 {
+		if wanted, err := desiredOf(set); err == nil && sameURL(wanted.URL, p.desired.URL) {
+			other.wanted = wanted.Name
+		}
+	}
+	return other
+}
+
+// otherSets returns all AutoscalingRunnerSets but the pass's own. They are the cache's, so they must not be changed.
+func (c *Controller) otherSets(ctx context.Context, p *pass) ([]v1alpha1.AutoscalingRunnerSet, error) {
+	var sets v1alpha1.AutoscalingRunnerSetList
+	if err := c.options.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	}
+	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == p.set.UID }), nil
 }
 
 // keeps reports whether this set has registered the scale set that another set has recorded, and does not lose it to that set. A
@@ -195,14 +210,12 @@ func precedes(a, b *v1alpha1.AutoscalingRunnerSet) bool {
 func (c *Controller) heldByNobodyElse(
 	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
 ) ([]v1alpha1.ScaleSetRegistration, error) {
-	var sets v1alpha1.AutoscalingRunnerSetList
-	if err := c.options.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+	sets, err := c.otherSets(ctx, p)
+	if err != nil {
+		return nil, err
 	}
 	return slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool {
-		return slices.ContainsFunc(sets.Items, func(other v1alpha1.AutoscalingRunnerSet) bool {
-			return other.UID != p.set.UID && holds(&other, p.set, r)
-		})
+		return slices.ContainsFunc(sets, func(other v1alpha1.AutoscalingRunnerSet) bool { return holds(&other, p.set, r) })
 	}), nil
 }
 

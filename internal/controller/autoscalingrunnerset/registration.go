@@ -290,7 +290,7 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 	if moved && !renamed {
 		c.leave(ctx, p, *previous)
 	}
-	dropFormer(p.set, now, p.lastSync.Result.posted)
+	p.dropFormer(now)
 	annotate(p.set, now)
 	wrote, err := kube.Patch(ctx, c.options.Client, p.set, before)
 	if err != nil {
