@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// What the manager does with the kinds it makes, with their status, and with the finalizers of those that own
-	// something. test/rbac finds these by the requests that are made.
+	// What the manager does with the kinds it makes and with their status; what an earlier manager needs, which still runs
+	// while Helm upgrades the chart. test/rbac finds the first two by the requests that are made.
 	made       = "create delete list patch watch"
 	status     = "patch"
 	finalizers = "update"

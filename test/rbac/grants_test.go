@@ -3,6 +3,7 @@ package rbac
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
@@ -68,7 +70,7 @@ func (l *ledger) note(t *testing.T) {
 			}
 		}
 	}
-	l.admission = append(l.admission, l.ownerships(t)...)
+	l.checkOwners(t)
 }
 
 // add notes the rules of a Role.
@@ -157,39 +159,44 @@ func (l *ledger) list(t *testing.T, into client.ObjectList, options ...client.Li
 	}
 }
 
-// ownerships are what the admission plugin OwnerReferencesPermissionEnforcement, which the cluster has on, asks of who
-// makes an object that holds up the deletion of its owner: update of the owner's finalizers.
-func (l *ledger) ownerships(t *testing.T) []permission {
+// checkOwners: no owner reference blocks the deletion of its owner, for which the admission plugin
+// OwnerReferencesPermissionEnforcement, which the cluster has on, would ask for more rights, and for the owner's kind.
+func (l *ledger) checkOwners(t *testing.T) {
 	t.Helper()
-	var needed []permission
+	for _, object := range l.owned(t) {
+		for _, owner := range object.OwnerReferences {
+			if strings.HasPrefix(owner.APIVersion, actionsGroup) && owner.BlockOwnerDeletion != nil {
+				t.Errorf("%s/%s blocks the deletion of %s %s", object.Namespace, object.Name, owner.Kind, owner.Name)
+			}
+		}
+	}
+}
+
+// owned returns all objects of the kinds that the manager makes with an owner.
+func (l *ledger) owned(t *testing.T) []metav1.PartialObjectMetadata {
+	t.Helper()
+	var all []metav1.PartialObjectMetadata
 	for _, kind := range []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ServiceAccount"},
-		{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"}, {Group: actionsGroup, Version: "v1alpha1", Kind: "EphemeralRunner"},
-		{Group: actionsGroup, Version: "v1alpha1", Kind: "EphemeralRunnerSet"},
+		{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"}, {Group: rbacv1.GroupName, Version: "v1", Kind: "RoleBinding"},
+		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"),
 	} {
 		for _, namespace := range l.namespaces() {
 			var found metav1.PartialObjectMetadataList
 			found.SetGroupVersionKind(kind)
 			l.list(t, &found, client.InNamespace(namespace))
-			for _, object := range found.Items {
-				needed = append(needed, finalizersOfOwners(object)...)
-			}
+			all = append(all, found.Items...)
 		}
 	}
-	return needed
+	return all
 }
 
-// owners are the resources of the kinds that own what the manager makes.
-var owners = map[string]string{
-	"AutoscalingRunnerSet": "autoscalingrunnersets", "AutoscalingListener": "autoscalinglisteners",
-	"EphemeralRunnerSet": "ephemeralrunnersets", "EphemeralRunner": "ephemeralrunners",
-}
-
-func finalizersOfOwners(object metav1.PartialObjectMetadata) []permission {
+// earlierManagers are the rights of managers whose owner references block: one still runs while Helm upgrades the chart.
+func (l *ledger) earlierManagers() []permission {
 	var needed []permission
-	for _, owner := range object.OwnerReferences {
-		if resource, ours := owners[owner.Kind]; ours && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion {
-			needed = append(needed, permission{object.Namespace, actionsGroup, resource + "/finalizers", "update"})
+	for _, namespace := range l.namespaces() {
+		for _, owner := range []string{"autoscalingrunnersets", "autoscalinglisteners", "ephemeralrunnersets", "ephemeralrunners"} {
+			needed = append(needed, permission{namespace, actionsGroup, owner + "/finalizers", "update"})
 		}
 	}
 	return needed

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -55,7 +56,7 @@ func (l *life) leaveListenerPods() {
 	for _, name := range []string{"former-1", "former-2"} {
 		left = append(left, foreignPod(metav1.ObjectMeta{
 			Namespace: listener.Namespace, Name: name, Labels: l.listenerPod(trusting).Labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(listener, v1alpha1.GroupVersion.WithKind("AutoscalingListener"))},
+			OwnerReferences: kube.OwnedBy(listener),
 		}))
 	}
 	l.create(left...)

@@ -27,7 +27,7 @@ func TestRulesAreWhatRequestsNeed(t *testing.T) {
 			}
 			l.end()
 			made := requestsOf(t, l.rig)
-			for _, p := range l.ledger.admission {
+			for _, p := range append(l.ledger.admission, l.ledger.earlierManagers()...) {
 				made.used[manager][p] = true
 			}
 			if needless := l.ledger.needless(made); len(needless) > 0 {

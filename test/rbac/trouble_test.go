@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -70,7 +71,7 @@ func (l *life) takeRunnerNames() {
 	l.Helper()
 	l.takeName(func(runner *v1alpha1.EphemeralRunner) client.Object {
 		meta := l.named(runner.Name)
-		meta.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(runner, v1alpha1.GroupVersion.WithKind("EphemeralRunner"))}
+		meta.OwnerReferences = kube.OwnedBy(runner)
 		l.create(&corev1.Secret{ObjectMeta: meta})
 		return foreignPod(l.named(runner.Name))
 	})

@@ -81,7 +81,8 @@ the same name don't collide, and a RoleBinding left in a previously watched name
 {{- end }}
 
 {{/*
-What the controller watches and owns in the one namespace it is restricted to.
+What the controller watches and owns in the one namespace it is restricted to. The rules on finalizers are as in the
+ClusterRole.
 */}}
 {{- define "gha-runner-scale-set-controller.watched-namespace-rules" -}}
 - apiGroups: ["actions.github.com"]

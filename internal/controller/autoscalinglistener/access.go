@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -98,9 +97,7 @@ func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
 
 // applyOwned applies an object of a kind that the cache has. live is an empty object of the same type.
 func (c *Controller) applyOwned(ctx context.Context, owner, wanted, live client.Object) error {
-	if err := controllerutil.SetControllerReference(owner, wanted, c.options.Client.Scheme()); err != nil {
-		return fmt.Errorf("own %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
-	}
+	wanted.SetOwnerReferences(kube.OwnedBy(owner))
 	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -163,9 +162,7 @@ func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) err
 		return err
 	}
 	kube.SetAnnotation(pod, annotationConfiguration, p.configuration)
-	if err := controllerutil.SetControllerReference(p.listener, pod, c.options.Client.Scheme()); err != nil {
-		return fmt.Errorf("own pod %s: %w", pod.Name, err)
-	}
+	pod.OwnerReferences = kube.OwnedBy(p.listener)
 	if err := c.options.Client.Create(ctx, pod); apierrors.IsAlreadyExists(err) {
 		return c.handleNameTaken(ctx, p, err)
 	} else if err != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -115,9 +114,7 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte) error {
 	wanted := &corev1.Secret{ObjectMeta: objectMeta(p.listener, p.listener.Namespace, metadata, nil), Type: corev1.SecretTypeOpaque, Data: data}
 	wanted.Name += suffix
-	if err := controllerutil.SetControllerReference(p.listener, wanted, c.options.Client.Scheme()); err != nil {
-		return fmt.Errorf("own Secret %s: %w", wanted.Name, err)
-	}
+	wanted.OwnerReferences = kube.OwnedBy(p.listener)
 	hash := kube.Hash(wanted)
 	if suffix == credentials.ListenerConfigSuffix {
 		p.configuration = hash

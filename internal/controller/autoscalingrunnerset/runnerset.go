@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -40,9 +39,6 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 		return nil // the event that it is gone brings the pass that creates a new one
 	}
 	wanted := c.runnerSet(p)
-	if err := controllerutil.SetControllerReference(p.set, wanted, c.options.Client.Scheme()); err != nil {
-		return fmt.Errorf("own EphemeralRunnerSet %s: %w", wanted.Name, err)
-	}
 	if live == nil {
 		_, err := kube.Apply(ctx, c.options.Client, wanted, nil, listenerFields...)
 		return err
@@ -90,10 +86,11 @@ func (c *Controller) runnerSet(p *pass) *v1alpha1.EphemeralRunnerSet {
 	}
 	return &v1alpha1.EphemeralRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   p.set.Namespace,
-			Name:        name,
-			Labels:      c.childLabels(p.set, spec.EphemeralRunnerSetMetadata, v1alpha1.ComponentRunnerSet),
-			Annotations: childAnnotations(p, spec.EphemeralRunnerSetMetadata),
+			Namespace:       p.set.Namespace,
+			Name:            name,
+			Labels:          c.childLabels(p.set, spec.EphemeralRunnerSetMetadata, v1alpha1.ComponentRunnerSet),
+			Annotations:     childAnnotations(p, spec.EphemeralRunnerSetMetadata),
+			OwnerReferences: kube.OwnedBy(p.set),
 		},
 		Spec: v1alpha1.EphemeralRunnerSetSpec{
 			MaxRunners:              roomForRunners(spec.MaxRunners, p.runnerSets),

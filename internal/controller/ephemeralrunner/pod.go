@@ -35,7 +35,7 @@ func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *core
 			Namespace: runner.Namespace, Name: runner.Name,
 			Labels:          kube.Labels(nil, labels, scaleSetLabels(runner)),
 			Annotations:     annotations,
-			OwnerReferences: ownedBy(runner),
+			OwnerReferences: kube.OwnedBy(runner),
 		},
 		Data: map[string][]byte{
 			secretKeyJITConfig:  []byte(registered.config),
@@ -58,7 +58,7 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 			Annotations: kube.Annotations(runner.Annotations, runner.Spec.PodMetadata.Annotations, map[string]string{
 				v1alpha1.AnnotationRunnerID: strconv.Itoa(id),
 			}),
-			OwnerReferences: ownedBy(runner),
+			OwnerReferences: kube.OwnedBy(runner),
 		},
 		Spec: *runner.Spec.PodSpec.DeepCopy(),
 	}
@@ -129,10 +129,6 @@ func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
 		}
 	}
 	return labels
-}
-
-func ownedBy(runner *v1alpha1.EphemeralRunner) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(runner, v1alpha1.GroupVersion.WithKind("EphemeralRunner"))}
 }
 
 // workFolder returns the runner's work folder: its container's working directory, empty if the user gave none.

@@ -42,7 +42,7 @@ func wholeRunner(r *v1alpha1.EphemeralRunner) {
 func ownerOfRunner() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: "actions.github.com/v1alpha1", Kind: "EphemeralRunner", Name: name, UID: "runner-uid",
-		Controller: new(true), BlockOwnerDeletion: new(true),
+		Controller: new(true),
 	}}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // A job came and ended under a manager that could not write anything about it, and its report is late. The next manager finds
@@ -154,7 +155,7 @@ func TestARCsRunnerKeepsItsRegistration(t *testing.T) {
 				r.Status.Phase, r.Status.RunnerID, r.Status.RunnerName = v1alpha1.EphemeralRunnerPhasePending, 37, r.Name
 			})
 			pod := &corev1.Pod{Spec: runner.Spec.PodSpec, ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: name, UID: "pod-uid", Labels: runner.Labels, OwnerReferences: ownedBy(runner)}}
+				Namespace: namespace, Name: name, UID: "pod-uid", Labels: runner.Labels, OwnerReferences: kube.OwnedBy(runner)}}
 			change(pod)
 			inBubble(t, func(f *fixture) {
 				f.restart()

@@ -154,7 +154,7 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, name, specHash, proxySecret str
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: name,
 			Finalizers:      []string{v1alpha1.FinalizerEphemeralRunner},
-			OwnerReferences: ownedBy(set),
+			OwnerReferences: kube.OwnedBy(set),
 			Labels: kube.Labels(nil, labels, set.Labels, map[string]string{
 				v1alpha1.LabelComponent: v1alpha1.ComponentRunner,
 			}),
@@ -172,9 +172,4 @@ func newRunner(set *v1alpha1.EphemeralRunnerSet, name, specHash, proxySecret str
 	}
 	runner.Spec.ProxySecretRef = proxySecret
 	return runner
-}
-
-// ownedBy returns the owner references of objects created for the set.
-func ownedBy(set *v1alpha1.EphemeralRunnerSet) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const exampleURL = "https://github.com/my-org"
@@ -25,7 +26,7 @@ func many(n int) []v1alpha1.EphemeralRunner {
 		runners[i] = v1alpha1.EphemeralRunner{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: setKey.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start),
-				OwnerReferences: ownedBy(newSet(0)),
+				OwnerReferences: kube.OwnedBy(newSet(0)),
 			},
 			Spec:   v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: exampleURL},
 			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name, JobPatchID: 1},

@@ -46,7 +46,7 @@ func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, er
 				v1alpha1.LabelScaleSetName:      set.Labels[v1alpha1.LabelScaleSetName],
 				v1alpha1.LabelScaleSetNamespace: set.Labels[v1alpha1.LabelScaleSetNamespace],
 			},
-			OwnerReferences: ownedBy(set),
+			OwnerReferences: kube.OwnedBy(set),
 		},
 		Data: data,
 	}

@@ -1,0 +1,36 @@
+package kube
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
+)
+
+func TestOwnedBy(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "runners", UID: "uid"}
+	for _, owner := range []client.Object{
+		&v1alpha1.AutoscalingRunnerSet{ObjectMeta: meta}, &v1alpha1.AutoscalingListener{ObjectMeta: meta},
+		&v1alpha1.EphemeralRunnerSet{ObjectMeta: meta}, &v1alpha1.EphemeralRunner{ObjectMeta: meta},
+	} {
+		owned := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{OwnerReferences: OwnedBy(owner)}}
+		if !metav1.IsControlledBy(owned, owner) {
+			t.Errorf("%T doesn't control what it owns: %v", owner, owned.OwnerReferences)
+		}
+		reference := owned.OwnerReferences[0]
+		kind, err := apiutil.GVKForObject(owner, kinds.Scheme())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reference.APIVersion != kind.GroupVersion().String() || reference.Kind != kind.Kind || reference.Name != meta.Name {
+			t.Errorf("%T is named as %v", owner, reference)
+		}
+		if reference.BlockOwnerDeletion != nil {
+			t.Errorf("%T may not be deleted before what it owns", owner)
+		}
+	}
+}
