@@ -21,11 +21,3 @@ func TestEarlierOfTwoMoments(t *testing.T) {
 		}
 	}
 }
-
-func TestExponentialBackoff(t *testing.T) {
-	for failures, want := range map[int]time.Duration{-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second, 1 << 30: 10 * time.Second} {
-		if got := ExponentialBackoff(time.Second, 10*time.Second, failures); got != want {
-			t.Errorf("ExponentialBackoff() after %d failures = %s, want %s", failures, got, want)
-		}
-	}
-}

@@ -20,8 +20,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -47,7 +47,7 @@ type dependencies struct {
 // newDependencies makes what the controllers share. The manager doesn't run the pool yet.
 func newDependencies(mgr ctrl.Manager, options Options) dependencies {
 	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
-	d.recorder = kube.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
+	d.recorder = report.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
 	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
 	d.provider = credentials.New(mgr.GetAPIReader(), credentials.Options{
 		Clock: d.clock, Logger: mgr.GetLogger().WithName("github"), UserAgent: userAgent(),

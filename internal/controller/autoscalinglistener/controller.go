@@ -20,6 +20,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // workers is how many listeners are reconciled at once. The first pass of a listener makes eight requests of 2–10 ms, so ten
@@ -85,7 +87,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Watches(&rbacv1.Role{}, byLabels).
 		Watches(&rbacv1.RoleBinding{}, byLabels).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.listenersOfSet)).
-		WithOptions(kube.ControllerOptions(workers)).
+		WithOptions(requeue.ControllerOptions(workers)).
 		Complete(c)
 }
 
@@ -182,7 +184,7 @@ type pass struct {
 	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 
-	requeue kube.Requeue
+	requeue requeue.Earliest
 }
 
 // describeFailure sets the state after a step that failed: that of the pod if there is one to keep, else the error. A cache that is
@@ -200,6 +202,6 @@ func (p *pass) describeFailure(err error) {
 	}
 	p.failure = err
 	if p.pod == nil || p.state.action != actionKeep {
-		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: kube.WithAdvice(err)}
+		p.state = podState{reason: v1alpha1.ReasonReconcileFailed, message: report.WithAdvice(err)}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // memory is what is remembered of a listener between passes.
@@ -105,7 +105,7 @@ func (m *memory) obstructed(now time.Time) (podState, time.Duration) {
 	if m.obstruction.reason == "" {
 		return podState{}, 0
 	}
-	return m.obstruction, m.triedAt.Add(kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, m.obstructions)).Sub(now)
+	return m.obstruction, m.triedAt.Add(requeue.Backoff(successorBaseDelay, successorMaxDelay, m.obstructions)).Sub(now)
 }
 
 // mayRephrase reports whether the text of an error may be copied to the status, which is allowed once in rephrasePeriod.

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // The successor of a pod that ended waits for successorBaseDelay, twice as long after each further one, and at most for
@@ -137,14 +139,14 @@ func (c *Controller) applyAction(ctx context.Context, p *pass, pod *corev1.Pod, 
 	if err := c.options.Client.Delete(ctx, pod, options...); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	kube.RecordEvent(ctx, c.options.Recorder, p.listener, nil, deleted(pod.Name, state))
+	report.RecordEvent(ctx, c.options.Recorder, p.listener, nil, deleted(pod.Name, state))
 	return nil
 }
 
 // start creates the pod once the back-off after earlier failures is over.
 func (c *Controller) start(ctx context.Context, p *pass, builder podBuilder) error {
 	if failures := p.memory.failures; failures > 0 {
-		pause := kube.ExponentialBackoff(successorBaseDelay, successorMaxDelay, failures)
+		pause := requeue.Backoff(successorBaseDelay, successorMaxDelay, failures)
 		if wait := p.memory.failedAt.Add(pause).Sub(p.now); wait > 0 {
 			p.requeue.After(wait)
 			p.state = podState{reason: reasonBackOff, message: fmt.Sprintf("pods that ended in a row: %d; the next one starts %s after the last", failures, pause)}
@@ -188,7 +190,7 @@ func (c *Controller) handleNameTaken(ctx context.Context, p *pass, refusal error
 	first := c.postpone(p, podState{reason: reasonNameTaken, message: fmt.Sprintf(
 		"pod %s has the listener's name and belongs to somebody else; delete it and create it under another name: the listener starts within %s", p.key, successorMaxDelay)})
 	if first {
-		kube.RecordEvent(ctx, c.options.Recorder, p.listener, other, kube.Warning(p.state.reason, "CreatePod", p.state.message))
+		report.RecordEvent(ctx, c.options.Recorder, p.listener, other, report.Warning(p.state.reason, "CreatePod", p.state.message))
 	}
 	return nil
 }

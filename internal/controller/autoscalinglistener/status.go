@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // rephrasePeriod is the shortest time between two texts of a failure. The text of an error can differ in each pass, and a write of
@@ -30,7 +31,7 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	if p.failure != nil && !p.memory.mayRephrase(p.now) {
 		keepTexts(conditions, p.listener.Status.Conditions)
 	}
-	kube.SetConditions(&after.Status.Conditions, p.listener.Generation, p.now, conditions...)
+	report.SetConditions(&after.Status.Conditions, p.listener.Generation, p.now, conditions...)
 	_, err := kube.PatchStatus(ctx, c.options.Client, after, p.listener)
 	return client.IgnoreNotFound(err)
 }
@@ -65,9 +66,9 @@ func conditionsOf(p *pass) []metav1.Condition {
 	conditions := []metav1.Condition{ready, progressing, stuck}
 	switch {
 	case p.resolved != nil:
-		conditions = append(conditions, kube.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))
+		conditions = append(conditions, report.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))
 	case p.obstacle != nil:
-		conditions = append(conditions, kube.False(v1alpha1.ConditionCredentialsValid, reason, message))
+		conditions = append(conditions, report.False(v1alpha1.ConditionCredentialsValid, reason, message))
 	}
 	return conditions
 }
@@ -85,15 +86,15 @@ func (p *pass) trouble() (reason, message string, stalled bool) {
 		return p.state.reason, p.state.message, true
 	}
 	if p.failure != nil {
-		return v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false
+		return v1alpha1.ReasonReconcileFailed, report.WithAdvice(p.failure), false
 	}
 	return "", "", false
 }
 
-// refusal returns what the API server refuses for good; see kube.Refusal. The condition Stalled reports it, and has no message
+// refusal returns what the API server refuses for good; see report.Refusal. The condition Stalled reports it, and has no message
 // while it is False.
 func (p *pass) refusal() string {
-	return kube.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionStalled))
+	return report.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionStalled))
 }
 
 // status converts a bool to the status of a condition.

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // Reasons of conditions.
@@ -56,13 +56,13 @@ func credentialsCondition(p *pass) *metav1.Condition {
 	var condition metav1.Condition
 	switch {
 	case credentials.IsUserError(p.obstacle):
-		condition = kube.False(conditionType, credentials.Reason(p.obstacle), p.obstacle.Error())
+		condition = report.False(conditionType, credentials.Reason(p.obstacle), p.obstacle.Error())
 	case p.answered() && errors.Is(p.lastSync.Err, actions.ErrUnauthorized):
-		condition = kube.False(conditionType, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
+		condition = report.False(conditionType, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
 	case p.answered() && (p.lastSync.Err == nil || rejectsDesired(p.lastSync.Err)):
-		condition = kube.True(conditionType, reasonAccepted, "")
+		condition = report.True(conditionType, reasonAccepted, "")
 	case p.requestHash != "" && p.unreadBefore():
-		condition = kube.Unknown(conditionType, reasonRead, "the credentials were read; GitHub has neither accepted nor refused them yet")
+		condition = report.Unknown(conditionType, reasonRead, "the credentials were read; GitHub has neither accepted nor refused them yet")
 	default:
 		return nil
 	}
@@ -88,13 +88,13 @@ func registeredCondition(p *pass) *metav1.Condition {
 	var condition metav1.Condition
 	switch {
 	case p.deleting() && p.registration == nil && !p.searching && !p.creating:
-		condition = kube.False(conditionType, "Deregistered", "the scale set is no longer on GitHub, or its deletion was given up")
+		condition = report.False(conditionType, "Deregistered", "the scale set is no longer on GitHub, or its deletion was given up")
 	case p.deleting():
 		return nil
 	case tooLong:
-		condition = kube.False(conditionType, v1alpha1.ReasonNameTooLong, p.obstacle.Error())
+		condition = report.False(conditionType, v1alpha1.ReasonNameTooLong, p.obstacle.Error())
 	case p.desired.URL == "" && p.obstacle != nil:
-		condition = kube.False(conditionType, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
+		condition = report.False(conditionType, v1alpha1.ReasonInvalidConfigURL, p.obstacle.Error())
 	case p.answered() && p.unrecorded():
 		return unrecordedCondition(p)
 	case p.answered():
@@ -116,15 +116,15 @@ const silentAfter = 20 * time.Second
 func unanswered(p *pass) metav1.Condition {
 	const conditionType, reason = v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable
 	if !p.asked && p.failure != nil {
-		return kube.Unknown(conditionType, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+kube.WithAdvice(p.failure))
+		return report.Unknown(conditionType, v1alpha1.ReasonReconcileFailed, "GitHub could not be asked: "+report.WithAdvice(p.failure))
 	}
 	if p.asked && p.now.Sub(p.lastSync.Started) >= silentAfter {
-		return kube.False(conditionType, reason, fmt.Sprintf("%s has not answered for %s%s", p.desired.URL, silentAfter, nextSteps[reason]))
+		return report.False(conditionType, reason, fmt.Sprintf("%s has not answered for %s%s", p.desired.URL, silentAfter, nextSteps[reason]))
 	}
 	if p.obstacle != nil {
-		return kube.Unknown(conditionType, reasonRegistering, "GitHub can't be asked without credentials: see CredentialsValid")
+		return report.Unknown(conditionType, reasonRegistering, "GitHub can't be asked without credentials: see CredentialsValid")
 	}
-	return kube.Unknown(conditionType, reasonRegistering, "GitHub has not answered yet")
+	return report.Unknown(conditionType, reasonRegistering, "GitHub has not answered yet")
 }
 
 // refusedBefore reports whether the status already says that the present spec could not be registered. That stays true until
@@ -144,8 +144,8 @@ func unrecordedCondition(p *pass) *metav1.Condition {
 	if p.failure == nil {
 		return nil
 	}
-	condition := kube.Unknown(v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonReconcileFailed, fmt.Sprintf(
-		"GitHub has scale set %d, but the set's annotations could not be changed: %s", p.lastSync.Result.set.ID, kube.WithAdvice(p.failure)))
+	condition := report.Unknown(v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonReconcileFailed, fmt.Sprintf(
+		"GitHub has scale set %d, but the set's annotations could not be changed: %s", p.lastSync.Result.set.ID, report.WithAdvice(p.failure)))
 	return &condition
 }
 
@@ -153,7 +153,7 @@ func unrecordedCondition(p *pass) *metav1.Condition {
 // registration valid.
 func answerCondition(p *pass) *metav1.Condition {
 	err := p.lastSync.Err
-	condition := kube.True(v1alpha1.ConditionScaleSetRegistered, reasonRegistered, "")
+	condition := report.True(v1alpha1.ConditionScaleSetRegistered, reasonRegistered, "")
 	switch {
 	case err == nil:
 		condition.Message = fmt.Sprintf("scale set %d in runner group %q", p.registration.ID, p.registration.Group)
@@ -161,7 +161,7 @@ func answerCondition(p *pass) *metav1.Condition {
 		return nil
 	default:
 		reason := failureReason(err)
-		condition = kube.False(v1alpha1.ConditionScaleSetRegistered, reason, abridged(err.Error())+nextSteps[reason])
+		condition = report.False(v1alpha1.ConditionScaleSetRegistered, reason, abridged(err.Error())+nextSteps[reason])
 	}
 	return &condition
 }
@@ -227,9 +227,9 @@ func labelsCondition(p *pass) *metav1.Condition {
 	if !p.answered() || p.lastSync.Err != nil {
 		return nil
 	}
-	condition := kube.True(v1alpha1.ConditionLabelsInSync, reasonLabelsAccepted, "")
+	condition := report.True(v1alpha1.ConditionLabelsInSync, reasonLabelsAccepted, "")
 	if dropped := missingLabels(p.lastSync.Result.set, p.desired.Labels); len(dropped) > 0 {
-		condition = kube.False(v1alpha1.ConditionLabelsInSync, v1alpha1.ReasonLabelsDropped, droppedMessage(dropped))
+		condition = report.False(v1alpha1.ConditionLabelsInSync, v1alpha1.ReasonLabelsDropped, droppedMessage(dropped))
 	}
 	return &condition
 }
@@ -260,25 +260,25 @@ func listenerCondition(p *pass) metav1.Condition {
 	const conditionType = v1alpha1.ConditionListenerReady
 	listener, runnerSet := p.listener(), p.runnerSet()
 	if listener == nil || runnerSet == nil {
-		return kube.False(conditionType, reasonWaitingForScaleSet, "there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
+		return report.False(conditionType, reasonWaitingForScaleSet, "there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
 	}
 	pod := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
-	report := runnerSet.Status.Listener
+	said := runnerSet.Status.Listener
 	switch {
 	case pod == nil:
-		return kube.Unknown(conditionType, reasonListenerStarting, "the listener pod is being created")
-	case pod.Status != metav1.ConditionTrue && (report == nil || report.State == v1alpha1.ListenerStateListening || report.State == v1alpha1.ListenerStateStopped):
-		return kube.False(conditionType, pod.Reason, pod.Message)
-	case report == nil:
-		return kube.Unknown(conditionType, reasonListenerStarting, "the listener has not reported yet")
-	case report.State == v1alpha1.ListenerStateListening:
-		return kube.True(conditionType, reasonListening, report.Message)
+		return report.Unknown(conditionType, reasonListenerStarting, "the listener pod is being created")
+	case pod.Status != metav1.ConditionTrue && (said == nil || said.State == v1alpha1.ListenerStateListening || said.State == v1alpha1.ListenerStateStopped):
+		return report.False(conditionType, pod.Reason, pod.Message)
+	case said == nil:
+		return report.Unknown(conditionType, reasonListenerStarting, "the listener has not reported yet")
+	case said.State == v1alpha1.ListenerStateListening:
+		return report.True(conditionType, reasonListening, said.Message)
 	}
-	reason := report.Reason
+	reason := said.Reason
 	if reason == "" {
-		reason = string(report.State)
+		reason = string(said.State)
 	}
-	return kube.False(conditionType, reason, report.Message+nextSteps[reason])
+	return report.False(conditionType, reason, said.Message+nextSteps[reason])
 }
 
 // runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.

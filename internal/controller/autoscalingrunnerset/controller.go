@@ -19,6 +19,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -50,7 +51,7 @@ type Options struct {
 // Controller reconciles AutoscalingRunnerSets.
 type Controller struct {
 	options  Options
-	waker    kube.Waker
+	waker    requeue.Waker
 	memories kube.Memories[memory]
 	// syncs, deregistrations and searches have the last calls to GitHub for each AutoscalingRunnerSet.
 	syncs           *pool.Calls[types.NamespacedName, syncResult]
@@ -78,7 +79,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
 		WatchesRawSource(&c.waker).
-		WithOptions(kube.ControllerOptions(workers)).
+		WithOptions(requeue.ControllerOptions(workers)).
 		Complete(c)
 }
 
@@ -175,7 +176,7 @@ type pass struct {
 	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 
-	requeue kube.Requeue
+	requeue requeue.Earliest
 }
 
 // runnerSet returns the EphemeralRunnerSet in use, nil if there is none.

@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -174,7 +175,7 @@ func (c *Controller) withAnyCredentials(
 // recordDeregistration records Events about what was deleted and what was left.
 func (c *Controller) recordDeregistration(ctx context.Context, p *pass, state deregistrationState) {
 	for _, registration := range state.deleted {
-		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
 	}
 	if len(state.left) > 0 {
 		c.recordLeftBehind(ctx, p, leftBehind(state.left, state.cause))
@@ -182,9 +183,9 @@ func (c *Controller) recordDeregistration(ctx context.Context, p *pass, state de
 }
 
 // recordLeftBehind records the Event for the listener, too: if the set's namespace is being deleted, no Event can be created there.
-func (c *Controller) recordLeftBehind(ctx context.Context, p *pass, event kube.Event) {
-	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
+func (c *Controller) recordLeftBehind(ctx context.Context, p *pass, event report.Event) {
+	report.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	if listener := p.listener(); listener != nil {
-		kube.RecordEvent(ctx, c.options.Recorder, listener, p.set, event)
+		report.RecordEvent(ctx, c.options.Recorder, listener, p.set, event)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // applyListener keeps one AutoscalingListener as the spec wants it. It is found by its labels and changed in place: ARC derives the
@@ -48,7 +49,7 @@ func (c *Controller) dropExtra(ctx context.Context, p *pass) error {
 		if err := c.remove(ctx, extra); err != nil {
 			return err
 		}
-		kube.RecordEvent(ctx, c.options.Recorder, p.set, extra, listenerReplaced(extra.Name))
+		report.RecordEvent(ctx, c.options.Recorder, p.set, extra, listenerReplaced(extra.Name))
 	}
 	return nil
 }

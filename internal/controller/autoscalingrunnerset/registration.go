@@ -15,6 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -166,7 +168,7 @@ func retryAt[T any](last pool.Call[T]) time.Time {
 
 // retryAfter returns the pause after that many failures in a row, at least one.
 func retryAfter(failures int) time.Duration {
-	return kube.ExponentialBackoff(retryBaseDelay, retryMaxDelay, failures)
+	return requeue.Backoff(retryBaseDelay, retryMaxDelay, failures)
 }
 
 // lostSince reports whether the listener has reported the scale set as gone since it was last checked. The listener's time has whole
@@ -304,9 +306,9 @@ func (c *Controller) recordRegistration(ctx context.Context, p *pass) error {
 		p.requeue.After(ownersSeenAfter)
 	}
 	if renamed {
-		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, addressChanged(*previous, now))
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, addressChanged(*previous, now))
 	} else if event, news := registrationNews(previous, now); news && wrote {
-		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	}
 	return nil
 }
@@ -320,7 +322,7 @@ func annotate(set *v1alpha1.AutoscalingRunnerSet, now v1alpha1.ScaleSetRegistrat
 }
 
 // registrationNews returns the Event for the change from before to now, and false if nothing changed.
-func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (kube.Event, bool) {
+func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleSetRegistration) (report.Event, bool) {
 	switch {
 	case before == nil || !sameURL(before.URL, now.URL):
 		return registered(now), true
@@ -329,5 +331,5 @@ func registrationNews(before *v1alpha1.ScaleSetRegistration, now v1alpha1.ScaleS
 	case before.Name != now.Name || before.Group != now.Group:
 		return updated(now), true
 	}
-	return kube.Event{}, false
+	return report.Event{}, false
 }

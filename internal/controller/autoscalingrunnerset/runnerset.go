@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // listenerFields are the fields of an EphemeralRunnerSet that the listener writes.
@@ -63,7 +64,7 @@ func (c *Controller) drainOld(ctx context.Context, p *pass) error {
 		if err := c.remove(ctx, old); err != nil {
 			return err
 		}
-		kube.RecordEvent(ctx, c.options.Recorder, p.set, old, runnerSetDraining(old.Name))
+		report.RecordEvent(ctx, c.options.Recorder, p.set, old, runnerSetDraining(old.Name))
 	}
 	return nil
 }

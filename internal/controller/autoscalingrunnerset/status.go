@@ -9,6 +9,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // statusPeriod is the shortest time between two writes of a set's status. In a burst the counts change with every runner.
@@ -42,7 +43,7 @@ func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1al
 		return
 	}
 	for _, event := range transitionEvents(p.set.Status.Conditions, after.Status.Conditions) {
-		kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	}
 }
 
@@ -79,9 +80,9 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	}
 	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
 	for _, condition := range conditionsOf(p, version) {
-		kube.SetConditions(&status.Conditions, p.set.Generation, p.now, condition)
+		report.SetConditions(&status.Conditions, p.set.Generation, p.now, condition)
 	}
-	kube.SetConditions(&status.Conditions, p.set.Generation, p.now, summary(p, status.Conditions)...)
+	report.SetConditions(&status.Conditions, p.set.Generation, p.now, summary(p, status.Conditions)...)
 	status.Phase = phaseOf(p, status)
 	return status
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there, or stuck
@@ -24,7 +24,7 @@ func summary(p *pass, conditions []metav1.Condition) []metav1.Condition {
 		return p.progressingSummary(reason, message)
 	}
 	if c := unregistered(conditions); c != nil {
-		return kube.UnreadyStates(c.Reason, c.Message, needsUser(c.Reason))
+		return report.Unready(c.Reason, c.Message, needsUser(c.Reason))
 	}
 	if !p.registeredHere() || !p.hasRunnerSet() {
 		return p.progressingSummary(reasonWaitingForRunnerSets, p.awaitedRunnerSet())
@@ -124,16 +124,16 @@ func unregistered(conditions []metav1.Condition) *metav1.Condition {
 // runningSummary returns the summary of a set whose objects all exist.
 func (p *pass) runningSummary(conditions []metav1.Condition) []metav1.Condition {
 	if message := p.refusal(); message != "" {
-		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, message, false)
+		return report.Unready(v1alpha1.ReasonReconcileFailed, message, false)
 	}
 	trouble := p.listenerTrouble()
 	if trouble != nil && trouble.Type == v1alpha1.ConditionStalled {
-		return kube.UnreadyStates(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
+		return report.Unready(trouble.Reason, trouble.Message, needsUser(trouble.Reason))
 	}
 	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
 		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
 			// An outdated runner needs a new image; a degraded set may recover by itself.
-			return kube.UnreadyStates(c.Reason, c.Message, conditionType == v1alpha1.ConditionRunnerOutdated)
+			return report.Unready(c.Reason, c.Message, conditionType == v1alpha1.ConditionRunnerOutdated)
 		}
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionListenerReady); c != nil && c.Status != metav1.ConditionTrue {
@@ -142,7 +142,7 @@ func (p *pass) runningSummary(conditions []metav1.Condition) []metav1.Condition 
 		}
 		return p.progressingSummary(c.Reason, c.Message)
 	}
-	return kube.ReadyStates(p.readyReason(conditions))
+	return report.Ready(p.readyReason(conditions))
 }
 
 // listenerTrouble returns the listener's condition about what its controller could not do, nil if it could do everything. The condition
@@ -161,9 +161,9 @@ func (p *pass) listenerTrouble() *metav1.Condition {
 	return nil
 }
 
-// refusal returns what the API server refuses for good; see kube.Refusal. The condition Ready reports it.
+// refusal returns what the API server refuses for good; see report.Refusal. The condition Ready reports it.
 func (p *pass) refusal() string {
-	return kube.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady))
+	return report.Refusal(p.failure, p.cutShort, meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady))
 }
 
 // readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there are just no jobs.
@@ -190,9 +190,9 @@ func (p *pass) readyReason(conditions []metav1.Condition) (reason, message strin
 // progressingSummary returns the summary of a set that is on its way to ready, or is held up by a request that failed.
 func (p *pass) progressingSummary(reason, message string) []metav1.Condition {
 	if p.failure != nil {
-		return kube.UnreadyStates(v1alpha1.ReasonReconcileFailed, kube.WithAdvice(p.failure), false)
+		return report.Unready(v1alpha1.ReasonReconcileFailed, report.WithAdvice(p.failure), false)
 	}
-	return kube.UnreadyStates(reason, message, false)
+	return report.Unready(reason, message, false)
 }
 
 // needsUser reports whether only a user can remove the cause that the reason names.

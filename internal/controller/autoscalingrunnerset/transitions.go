@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // transition is a change of a condition that an Event is recorded for.
 type transition struct {
 	conditionType string
 	to            metav1.ConditionStatus
-	newEvent      func(reason, action, note string) kube.Event
+	newEvent      func(reason, action, note string) report.Event
 	// always is set if the transition counts even if the condition was absent or Unknown before.
 	always bool
 	// reasons is set if a change of the reason alone counts, too.
@@ -26,20 +26,20 @@ type transition struct {
 
 // announcedTransitions are all transitions with an Event. The cause of a stalled set has a single Event, for Stalled.
 var announcedTransitions = []transition{
-	{conditionType: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
-	{conditionType: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true, reasons: true},
-	{conditionType: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, newEvent: kube.Warning, always: true},
-	{conditionType: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, newEvent: kube.Warning, reasons: true},
-	{conditionType: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
-	{conditionType: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true},
-	{conditionType: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: kube.Warning, always: true, reasons: true},
-	{conditionType: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: kube.Normal, always: true},
+	{conditionType: v1alpha1.ConditionStalled, to: metav1.ConditionTrue, newEvent: report.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionScaleSetRegistered, to: metav1.ConditionFalse, newEvent: report.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionLabelsInSync, to: metav1.ConditionFalse, newEvent: report.Warning, always: true},
+	{conditionType: v1alpha1.ConditionListenerReady, to: metav1.ConditionFalse, newEvent: report.Warning, reasons: true},
+	{conditionType: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
+	{conditionType: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
+	{conditionType: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: report.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: report.Normal, always: true},
 }
 
 // transitionEvents returns the Events for a change of conditions: the set is stuck, can't reach GitHub, has lost its listener, has
 // runners that fail or are refused, or is ready.
-func transitionEvents(before, after []metav1.Condition) []kube.Event {
-	var events []kube.Event
+func transitionEvents(before, after []metav1.Condition) []report.Event {
+	var events []report.Event
 	stalled := meta.FindStatusCondition(after, v1alpha1.ConditionStalled)
 	for _, t := range announcedTransitions {
 		was, is := meta.FindStatusCondition(before, t.conditionType), meta.FindStatusCondition(after, t.conditionType)
@@ -102,11 +102,11 @@ func (c *Controller) recordScaling(ctx context.Context, p *pass) {
 		return
 	}
 	p.memory.size = &scaling{runners: spec.Replicas, recordedAt: p.now}
-	kube.RecordEvent(ctx, c.options.Recorder, p.set, nil, scaledFrom(last.runners, spec))
+	report.RecordEvent(ctx, c.options.Recorder, p.set, nil, scaledFrom(last.runners, spec))
 }
 
 // scaledFrom returns the Event about the change from a number of runners to the spec's, for the spec's number of jobs.
-func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) kube.Event {
+func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) report.Event {
 	reason := "ScaledUp"
 	if spec.Replicas < before {
 		reason = "ScaledDown"
@@ -115,6 +115,6 @@ func scaledFrom(before int, spec *v1alpha1.EphemeralRunnerSetSpec) kube.Event {
 	if spec.MaxRunners != nil && spec.Replicas >= *spec.MaxRunners {
 		limit = fmt.Sprintf("; maxRunners of %d allows no more", *spec.MaxRunners)
 	}
-	return kube.Normal(reason, "Scale",
+	return report.Normal(reason, "Scale",
 		fmt.Sprintf("From %d to %d runners for %d assigned jobs%s", before, spec.Replicas, spec.AssignedJobs, limit))
 }

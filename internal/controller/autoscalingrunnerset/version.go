@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 const (
@@ -25,11 +25,11 @@ func versionCondition(labels map[string]string, manager string) metav1.Condition
 	chart := labels[v1alpha1.LabelVersion]
 	switch {
 	case chart == "":
-		return kube.True(v1alpha1.ConditionVersionSupported, reasonNoVersion, "not created by a chart")
+		return report.True(v1alpha1.ConditionVersionSupported, reasonNoVersion, "not created by a chart")
 	case versionSupported(chart, manager):
-		return kube.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
+		return report.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
 	}
-	return kube.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
+	return report.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
 		"created by a chart of version %s, but the manager is %s; the scale set keeps working. Upgrade its chart to the manager's version", chart, manager))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // apply takes a step, and returns when to reconcile the runner again.
@@ -214,15 +215,15 @@ func (p *pass) ignoreGoneOrForbidden(what string, err error) error {
 }
 
 // patchStatus writes the status and then records the Events. A write that fails is repeated; its Events must not be.
-func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...kube.Event) error {
+func (c *Controller) patchStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) error {
 	_, err := c.writeStatus(ctx, p, before, events...)
 	return err
 }
 
 // writeStatus is patchStatus for callers that need to know whether something was written.
-func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...kube.Event) (bool, error) {
+func (c *Controller) writeStatus(ctx context.Context, p *pass, before *v1alpha1.EphemeralRunner, events ...report.Event) (bool, error) {
 	p.Status.ObservedGeneration = p.Generation
-	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
+	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(), readiness(&p.Status)...)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.EphemeralRunner, before)
 	if wrote {
 		p.memory.writtenVersion = p.ResourceVersion

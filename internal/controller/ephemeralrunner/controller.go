@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -64,7 +65,7 @@ type Controller struct {
 	options         Options
 	provisions      *pool.Calls[key, int]
 	deregistrations *pool.Calls[key, struct{}]
-	waker           kube.Waker
+	waker           requeue.Waker
 	statusGate      statusGate
 
 	mu       sync.Mutex
@@ -104,7 +105,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, podEvents(&c.statusGate)).
 		WatchesRawSource(&c.waker).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
-		WithOptions(kube.ControllerOptions(c.options.Workers)).
+		WithOptions(requeue.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }
 
@@ -139,7 +140,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (c *Controller) result(p *pass, requeueAt time.Time, err error) (ctrl.Result, error) {
 	var result ctrl.Result
 	if err == nil {
-		result = kube.RequeueAt(kube.EarlierOf(requeueAt, c.podLostAt(p)), c.options.Clock.Now())
+		result = requeue.At(kube.EarlierOf(requeueAt, c.podLostAt(p)), c.options.Clock.Now())
 	}
 	result.Priority = new(p.priority()) // otherwise it would keep the priority of the event that began the pass
 	return result, err

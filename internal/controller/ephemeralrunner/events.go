@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // The actions named by Events.
@@ -17,82 +17,82 @@ const (
 )
 
 // replaced is the Event of a runner that another one replaces because it can't get its name.
-func replaced(d decision) kube.Event {
-	return kube.Warning(d.reason, actionRegister, d.message)
+func replaced(d decision) report.Event {
+	return report.Warning(d.reason, actionRegister, d.message)
 }
 
 // attemptFailed is the Event of every failed attempt that may be followed by another.
-func attemptFailed(d decision, failures int) kube.Event {
-	return kube.Warning(d.reason, actionRun,
+func attemptFailed(d decision, failures int) report.Event {
+	return report.Warning(d.reason, actionRun,
 		fmt.Sprintf("attempt %d of %d failed: %s", failures, len(retryBackoff)+1, d.message))
 }
 
 // runnerWaits is recorded once per reason, and again later if the message has changed.
-func runnerWaits(d decision) kube.Event {
-	return kube.Warning(d.reason, actionRun, "the runner waits: "+d.message)
+func runnerWaits(d decision) report.Event {
+	return report.Warning(d.reason, actionRun, "the runner waits: "+d.message)
 }
 
 // sidecarFailed is recorded because a job's failure may have this cause. The runner's own end decides what becomes of the
 // runner.
-func sidecarFailed(d decision) kube.Event {
-	return kube.Warning(d.reason, actionRun, d.message)
+func sidecarFailed(d decision) report.Event {
+	return report.Warning(d.reason, actionRun, d.message)
 }
 
 // runnerFailed is the last Event of a runner that has failed for good.
-func runnerFailed(d decision) kube.Event {
-	return kube.Warning(d.reason, actionRun, "the runner failed: "+d.message)
+func runnerFailed(d decision) report.Event {
+	return report.Warning(d.reason, actionRun, "the runner failed: "+d.message)
 }
 
 // runnerOutdated is the last Event of a runner whose version GitHub refuses.
-func runnerOutdated(d decision) kube.Event {
-	return kube.Warning(d.reason, actionRun, d.message)
+func runnerOutdated(d decision) report.Event {
+	return report.Warning(d.reason, actionRun, d.message)
 }
 
 // draining is not a warning: a job may take as long as it needs.
-func draining() kube.Event {
-	return kube.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job; it is deleted once the job has finished")
+func draining() report.Event {
+	return report.Normal(v1alpha1.ConditionDraining, actionDelete, "the runner has a job; it is deleted once the job has finished")
 }
 
 // podKept is the Event of a runner that has ended and can't be removed because its pod is kept.
-func podKept(message string) kube.Event {
-	return kube.Warning(v1alpha1.ReasonPodTerminating, actionDelete, "the runner has ended and waits for its pod: "+message)
+func podKept(message string) report.Event {
+	return report.Warning(v1alpha1.ReasonPodTerminating, actionDelete, "the runner has ended and waits for its pod: "+message)
 }
 
 // registrationLeft is the last Event of a runner that is gone while GitHub may still have its registration.
-func registrationLeft(cause string) kube.Event {
-	return kube.Warning("RegistrationLeft", actionDelete,
+func registrationLeft(cause string) report.Event {
+	return report.Warning("RegistrationLeft", actionDelete,
 		"the registration is left on GitHub, which removes it after a day: "+cause)
 }
 
 // removalUnanswered says what the deletion of a runner waits for, and for how long. The cause comes last because it may be
 // long.
-func removalUnanswered(mayHaveJob bool, cause string) kube.Event {
+func removalUnanswered(mayHaveJob bool, cause string) report.Event {
 	limit := fmt.Sprintf("for %s at most", answerTimeout)
 	if mayHaveJob {
 		limit = "until its job has ended"
 	}
-	return kube.Warning("RemovalUnanswered", actionDelete,
+	return report.Warning("RemovalUnanswered", actionDelete,
 		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, cause))
 }
 
 // hookResourcesLeft names what nobody will delete, and how to find it. The API server's words come last because they may be
 // long.
-func hookResourcesLeft(runner string, refusal error) kube.Event {
-	return kube.Warning("HookResourcesLeft", actionDelete, fmt.Sprintf(
+func hookResourcesLeft(runner string, refusal error) report.Event {
+	return report.Warning("HookResourcesLeft", actionDelete, fmt.Sprintf(
 		"pods and Secrets that container hooks created for the runner's job may be left: delete those labelled %s=%s: %v",
 		v1alpha1.LabelRunnerPod, runner, refusal))
 }
 
 // podMetadataForbidden names the ways out: the permission, the policy, or the flag that turns the patch off. The API server's
 // words come last because they may be long.
-func podMetadataForbidden(namespace string, refusal error) kube.Event {
-	return kube.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
+func podMetadataForbidden(namespace string, refusal error) report.Event {
+	return report.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
 		"pods of namespace %s don't show their jobs and aren't protected while they run: the manager may not patch pods; "+
 			"grant it the verb, as the chart's Role ending in -pod-metadata does, exempt it from the policy or webhook that is named here, "+
 			"or run it with --job-pod-metadata=false: %v", namespace, refusal))
 }
 
 // record records an Event about the runner and logs it. A runner that simply succeeds gets none.
-func (c *Controller) record(ctx context.Context, p *pass, event kube.Event) {
-	kube.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
+func (c *Controller) record(ctx context.Context, p *pass, event report.Event) {
+	report.RecordEvent(ctx, c.options.Recorder, p.EphemeralRunner, nil, event)
 }

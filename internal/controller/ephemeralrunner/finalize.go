@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // finalize does what a runner that is being deleted still needs, and returns when to reconcile it again.
@@ -112,8 +113,8 @@ func (c *Controller) reportDraining(ctx context.Context, p *pass) error {
 	}
 	before := p.EphemeralRunner.DeepCopy()
 	event := draining()
-	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-		kube.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
+	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
+		report.True(v1alpha1.ConditionDraining, "JobRunning", event.Note))
 	return c.patchStatus(ctx, p, before, event)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -158,7 +159,7 @@ func progressOf[R any](call pool.Call[R], known bool) progress {
 	if !errors.As(call.Err, &p.failure) {
 		p.failure = &failure{reason: "CallFailed", message: call.Err.Error()}
 	}
-	p.retryAt = call.Finished.Add(kube.ExponentialBackoff(minRetryAfter, maxRetryAfter, call.Failures))
+	p.retryAt = call.Finished.Add(requeue.Backoff(minRetryAfter, maxRetryAfter, call.Failures))
 	if p.busy() {
 		p.retryAt = call.Finished.Add(busyRetryAfter)
 	}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // reportRunning writes the only status patch of a runner that simply works.
@@ -37,16 +37,16 @@ const reasonCompleted = "Completed"
 func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 	switch status.Phase {
 	case v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.EphemeralRunnerPhaseOutdated:
-		return kube.UnreadyStates(status.Reason, status.Message, true)
+		return report.Unready(status.Reason, status.Message, true)
 	case v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, reasonCompleted, "the runner has exited")}
+		return []metav1.Condition{report.False(v1alpha1.ConditionReady, reasonCompleted, "the runner has exited")}
 	case v1alpha1.EphemeralRunnerPhaseRunning:
 		if status.Ready {
-			return []metav1.Condition{kube.True(v1alpha1.ConditionReady, "Running", "")}
+			return []metav1.Condition{report.True(v1alpha1.ConditionReady, "Running", "")}
 		}
-		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, but a container of its pod is not ready")}
+		return []metav1.Condition{report.False(v1alpha1.ConditionReady, "PodNotReady", "the runner runs, but a container of its pod is not ready")}
 	default:
-		return []metav1.Condition{kube.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending), status.Message)}
+		return []metav1.Condition{report.False(v1alpha1.ConditionReady, cmp.Or(status.Reason, v1alpha1.ReasonPending), status.Message)}
 	}
 }
 
@@ -55,10 +55,10 @@ func readiness(status *v1alpha1.EphemeralRunnerStatus) []metav1.Condition {
 func (c *Controller) resolveConditions(p *pass) {
 	conditions, now := &p.Status.Conditions, c.options.Clock.Now()
 	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionPodStarted) != nil {
-		kube.SetConditions(conditions, p.Generation, now, kube.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
+		report.SetConditions(conditions, p.Generation, now, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container runs"))
 	}
 	if meta.FindStatusCondition(*conditions, v1alpha1.ConditionQuotaExceeded) != nil {
-		kube.SetConditions(conditions, p.Generation, now, kube.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
+		report.SetConditions(conditions, p.Generation, now, report.False(v1alpha1.ConditionQuotaExceeded, "Running", "the pod was admitted"))
 	}
 }
 
@@ -78,18 +78,18 @@ func (c *Controller) reportPending(ctx context.Context, p *pass, d decision) err
 	}
 	p.Status.Reason, p.Status.Message = d.reason, d.message
 	if d.reason == v1alpha1.ReasonQuotaExceeded {
-		kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-			kube.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.message))
+		report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
+			report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodForbidden, d.message))
 	}
-	kube.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
-		kube.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
+	report.SetConditions(&p.Status.Conditions, p.Generation, c.options.Clock.Now(),
+		report.False(v1alpha1.ConditionPodStarted, d.reason, d.message))
 	p.memory.pendingReportedAt = c.options.Clock.Now()
 	return c.patchStatus(ctx, p, before, runnerWaits(d))
 }
 
 // fail ends a runner that has failed for good.
 func (c *Controller) fail(ctx context.Context, p *pass, d decision) error {
-	events := []kube.Event{runnerFailed(d)}
+	events := []report.Event{runnerFailed(d)}
 	if d.step == stepFailBusy {
 		return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseFailed, d, events, jobByGitHub)
 	}
@@ -108,11 +108,11 @@ func (c *Controller) reportExitedIdle(ctx context.Context, p *pass) error {
 
 // outdate ends a runner whose version GitHub refuses.
 func (c *Controller) outdate(ctx context.Context, p *pass, d decision) error {
-	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []kube.Event{runnerOutdated(d)})
+	return c.finish(ctx, p, v1alpha1.EphemeralRunnerPhaseOutdated, d, []report.Event{runnerOutdated(d)})
 }
 
 // jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
-var jobByGitHub = kube.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
+var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
 // mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
 // one.
@@ -123,13 +123,13 @@ func (p *pass) mayHaveJob() bool {
 
 // finish writes a final phase, then deletes pod and Secret.
 func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.EphemeralRunnerPhase, d decision,
-	events []kube.Event, conditions ...metav1.Condition,
+	events []report.Event, conditions ...metav1.Condition,
 ) error {
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
 	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.reason, d.message
 	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
-	kube.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
+	report.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
 	if err := c.patchStatus(ctx, p, before, events...); err != nil {
 		return err
 	}

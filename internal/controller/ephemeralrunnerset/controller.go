@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -60,7 +61,7 @@ type Controller struct {
 	expectations *kube.Expectations
 	questions    *questions
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
-	waker kube.Waker
+	waker requeue.Waker
 
 	mu     sync.Mutex
 	states map[types.NamespacedName]*setState
@@ -124,7 +125,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err // an error requeues the set
 	}
 	p.requeueBy(p.state.creations.listDueAt())
-	return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
+	return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
 }
 
 // observe updates what is remembered of the set from its runners and GitHub's answers about them. It returns an error if the

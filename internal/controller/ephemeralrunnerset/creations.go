@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 const (
@@ -234,7 +235,7 @@ func (c *creations) settle(err error, now time.Time) {
 			longest = longestAwayPause
 		}
 		c.failures, c.err = c.failures+1, err
-		c.retryAt = now.Add(kube.ExponentialBackoff(firstCreatePause, longest, c.failures))
+		c.retryAt = now.Add(requeue.Backoff(firstCreatePause, longest, c.failures))
 	}
 }
 

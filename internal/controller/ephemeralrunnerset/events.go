@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // recordEvents records an Event for each condition that became true or false between two states of a set.
@@ -17,9 +17,9 @@ func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.E
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 		switch is := now.Status == metav1.ConditionTrue; {
 		case is && !was:
-			kube.RecordEvent(ctx, c.options.Recorder, after, nil, kube.Warning(conditionType, "ScaleRunners", now.Message))
+			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Warning(conditionType, "ScaleRunners", now.Message))
 		case was && !is:
-			kube.RecordEvent(ctx, c.options.Recorder, after, nil, kube.Normal(now.Reason, "ScaleRunners", now.Message))
+			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Normal(now.Reason, "ScaleRunners", now.Message))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 const (
@@ -85,7 +86,7 @@ func (f *runnerFailures) isDegraded() bool { return f.count >= degradedThreshold
 
 // pause returns how long to wait after the last failure.
 func (f *runnerFailures) pause() time.Duration {
-	return kube.ExponentialBackoff(firstPause, longestPause, f.rounds)
+	return requeue.Backoff(firstPause, longestPause, f.rounds)
 }
 
 // nextTryAt returns when the next runner may be tried.

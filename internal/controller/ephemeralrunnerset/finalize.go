@@ -11,6 +11,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // unseenPause is how long to wait for an event of the runners created last before looking again without one.
@@ -33,7 +35,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 		}
 		p.requeueBy(requeueAt)
 		p.requeueBy(p.state.creations.listDueAt())
-		return kube.RequeueAt(p.requeueAt, c.options.Clock.Now()), nil
+		return requeue.At(p.requeueAt, c.options.Clock.Now()), nil
 	case p.unseen.expected > 0:
 		_, reportErr := c.reportLeft(ctx, p)
 		if err := errors.Join(listErr, reportErr); err != nil {
@@ -56,7 +58,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	before := p.set.DeepCopy()
 	countWithDeleting(&p.set.Status, p.views)
 	p.set.Status.Capacity = new(0) // no more runners are created here: jobs stay on GitHub until another set can run them
-	kube.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.unseenWhileDeleted(p.set)...)
+	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.unseenWhileDeleted(p.set)...)
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
 	if wrote {

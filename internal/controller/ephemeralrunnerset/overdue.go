@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // listTimeout is how long the API server may take to list a set's runners. It leaves most of a pass's minute for what can be
@@ -60,11 +61,11 @@ func (c *creations) hasUnseen() bool { return c.listErr != nil || len(c.late) > 
 // unseenCondition returns the condition that says so, and why these runners are not replaced.
 func (c *creations) unseenCondition(namespace string) metav1.Condition {
 	if c.listErr != nil {
-		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
+		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
 			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked whether they exist, so they are not replaced: %s",
-			namespace, expectationTimeout, kube.WithAdvice(c.listErr)))
+			namespace, expectationTimeout, report.WithAdvice(c.listErr)))
 	}
-	return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
+	return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
 		"%d runners created in namespace %s more than %s ago exist, but the manager's watch of EphemeralRunners does not show them, so they are neither served nor replaced; the manager's log says why the watch fails",
 		len(c.late), namespace, expectationTimeout))
 }
@@ -79,5 +80,5 @@ func (c *creations) unseenWhileDeleted(set *v1alpha1.EphemeralRunnerSet) []metav
 	if reported == nil || reported.Reason != v1alpha1.ReasonRunnersUnseen {
 		return nil
 	}
-	return []metav1.Condition{kube.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners created last have been seen, or do not exist")}
+	return []metav1.Condition{report.False(v1alpha1.ConditionDegraded, "RunnersSeen", "the runners created last have been seen, or do not exist")}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
 )
@@ -150,7 +151,7 @@ func sureOr(err error, sure, perhaps answer) answer {
 // retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which failed
 // with err: not before the time that err names.
 func retryQuestionAt(err error, failures int, now time.Time) time.Time {
-	return actions.RetryAt(err, now.Add(kube.ExponentialBackoff(retryQuestionAfter, longestQuestionPause, failures)))
+	return actions.RetryAt(err, now.Add(requeue.Backoff(retryQuestionAfter, longestQuestionPause, failures)))
 }
 
 // note moves the answers that have arrived into the history. Failures are logged once for all runners: they seldom concern a

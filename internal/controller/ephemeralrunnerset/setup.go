@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // SetupWithManager registers the controller and its watches.
@@ -24,7 +24,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
 		WatchesRawSource(&c.waker).
-		WithOptions(kube.ControllerOptions(c.options.Workers)).
+		WithOptions(requeue.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // reportPeriod is the shortest time between two writes of a set's status: a burst changes the counts a thousand times.
@@ -56,8 +57,8 @@ func (h *history) describe(
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
 	status.Capacity, due = h.capacity(p)
-	kube.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	kube.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners)...)
+	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
+	report.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners)...)
 	return due
 }
 
@@ -115,12 +116,12 @@ func (h *history) capacity(p *plan) (limit *int, due time.Time) {
 
 func (h *history) conditions(set *v1alpha1.EphemeralRunnerSet, p *plan) []metav1.Condition {
 	degraded, outdated := h.degraded(set, p), h.outdated(set)
-	summary := kube.ReadyStates(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
+	summary := report.Ready(reasonRunnersScale, "runners follow the jobs that GitHub assigns")
 	switch {
 	case outdated.Status == metav1.ConditionTrue:
-		summary = kube.UnreadyStates(outdated.Reason, outdated.Message, true)
+		summary = report.Unready(outdated.Reason, outdated.Message, true)
 	case degraded.Status == metav1.ConditionTrue:
-		summary = kube.UnreadyStates(degraded.Reason, degraded.Message, false)
+		summary = report.Unready(degraded.Reason, degraded.Message, false)
 	}
 	return append(summary, degraded, outdated)
 }
@@ -132,24 +133,24 @@ func (h *history) degraded(set *v1alpha1.EphemeralRunnerSet, p *plan) metav1.Con
 	f := &h.failures
 	switch {
 	case !f.isDegraded() && h.cannotCreate(p):
-		return kube.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
+		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
 			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
 			strings.ReplaceAll(h.creations.err.Error(), "\n", "; "), set.Namespace))
 	case !f.isDegraded() && h.creations.hasUnseen():
 		return h.creations.unseenCondition(set.Namespace)
 	case !f.isDegraded():
-		return kube.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
+		return report.False(v1alpha1.ConditionDegraded, "RunnersWork", "no runner has failed without a job since the last one that worked")
 	}
-	return kube.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
+	return report.True(v1alpha1.ConditionDegraded, cmp.Or(f.reason, "RunnersFail"), fmt.Sprintf(
 		"%d runners in a row failed before they got a job, most recently because: %s; runners are tried one at a time until one works or the template changes; kubectl get ephemeralrunners -n %s shows the latest",
 		f.count, cmp.Or(f.message, f.reason), set.Namespace))
 }
 
 func (h *history) outdated(set *v1alpha1.EphemeralRunnerSet) metav1.Condition {
 	if !h.failures.isOutdated() {
-		return kube.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
+		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted", "GitHub has not refused any runner of this template")
 	}
-	return kube.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
+	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
 		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried now and then, in case the image behind the tag has been updated",
 		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
 }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // wait is a reason why runners don't run yet, and how many have it.
@@ -43,15 +43,15 @@ func waitsOf(runners []*runnerView) (quota, other wait) {
 // waitConditions returns conditions that say what runners wait for. Conditions that were never true are left out.
 func waitConditions(before []metav1.Condition, runners []*runnerView) []metav1.Condition {
 	quota, other := waitsOf(runners)
-	refused := kube.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
+	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
-		refused = kube.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
+		refused = report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
 			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of %s: %s",
 			runnersWait(quota.runners), quota.example, quota.message))
 	}
-	pending := kube.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
+	pending := report.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
 	if other.runners > 0 {
-		pending = kube.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
+		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe ephemeralrunner %s", runnersWait(other.runners), other.message, other.example))
 	}
 	var conditions []metav1.Condition

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // What runners wait for is a condition while they wait, with number, example and cause; afterwards the condition is False.
@@ -41,7 +41,7 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 				t.Fatalf("conditions %+v, want %s %s with %q", got, test.about, test.reason, test.phrase)
 			}
 			var status []metav1.Condition
-			kube.SetConditions(&status, 1, time.Unix(1, 0), got...)
+			report.SetConditions(&status, 1, time.Unix(1, 0), got...)
 			if after := waitConditions(status, nil); len(after) != 1 || after[0].Status != metav1.ConditionFalse {
 				t.Errorf("conditions %+v after the wait, want %s False", after, test.about)
 			}

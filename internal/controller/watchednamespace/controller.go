@@ -21,6 +21,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // Labels of the RoleBinding that the controller's chart creates.
@@ -64,7 +65,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
 		Watches(&v1alpha1.EphemeralRunnerSet{}, inhabitant, builder.WithPredicates(createAndDelete)).
 		Watches(&v1alpha1.EphemeralRunner{}, inhabitant, builder.WithPredicates(createAndDelete)).
-		WithOptions(kube.ControllerOptions(1)).
+		WithOptions(requeue.ControllerOptions(1)).
 		Complete(c)
 }
 
@@ -91,8 +92,8 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 			err = c.apply(ctx, &bindings.Items[i], inhabited)
 		}
 	}
-	var requeue kube.Requeue
-	return requeue.Result(err)
+	var next requeue.Earliest
+	return next.Result(err)
 }
 
 // inhabited reports whether the namespace has scale sets, runner sets or runners. It lists sets first, because if there is one,

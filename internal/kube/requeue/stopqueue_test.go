@@ -1,4 +1,4 @@
-package kube
+package requeue
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package kube
+package report
 
 import (
 	"cmp"
@@ -30,8 +30,8 @@ func Unknown(conditionType, reason, message string) metav1.Condition {
 // reasonDone is the reason for Progressing and Stalled to be False: the object is ready.
 const reasonDone = "Done"
 
-// ReadyStates returns the conditions that kstatus evaluates, for an object that is as its spec asks for.
-func ReadyStates(reason, message string) []metav1.Condition {
+// Ready returns the conditions that kstatus evaluates, for an object that is as its spec asks for.
+func Ready(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		True(v1alpha1.ConditionReady, reason, message),
 		False(v1alpha1.ConditionProgressing, reasonDone, ""),
@@ -39,9 +39,9 @@ func ReadyStates(reason, message string) []metav1.Condition {
 	}
 }
 
-// UnreadyStates returns the same conditions for an object that is not: it is on its way or, if stalled, stays as it is until
+// Unready returns the same conditions for an object that is not: it is on its way or, if stalled, stays as it is until
 // somebody changes something.
-func UnreadyStates(reason, message string, stalled bool) []metav1.Condition {
+func Unready(reason, message string, stalled bool) []metav1.Condition {
 	ready := False(v1alpha1.ConditionReady, reason, message)
 	if stalled {
 		return []metav1.Condition{ready, False(v1alpha1.ConditionProgressing, reason, ""), True(v1alpha1.ConditionStalled, reason, message)}

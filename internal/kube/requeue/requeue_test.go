@@ -1,4 +1,4 @@
-package kube
+package requeue
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestRequeueResult(t *testing.T) {
+func TestResult(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	terminating := apierrors.NewForbidden(pods, "pod", errors.New("terminating"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -28,7 +28,7 @@ func TestRequeueResult(t *testing.T) {
 		"forbidden":             {apierrors.NewForbidden(pods, "pod", errors.New("no Role")), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var requeue Requeue
+			var requeue Earliest
 			requeue.After(time.Minute)
 			requeue.After(2 * time.Second)
 			requeue.After(time.Hour)
@@ -45,8 +45,8 @@ func TestAt(t *testing.T) {
 	for moment, want := range map[time.Time]time.Duration{
 		{}: 0, now.Add(time.Minute): time.Minute, now: time.Millisecond, now.Add(-time.Hour): time.Millisecond,
 	} {
-		if got := RequeueAt(moment, now).RequeueAfter; got != want {
-			t.Errorf("RequeueAt(%s) = %s, want %s", moment, got, want)
+		if got := At(moment, now).RequeueAfter; got != want {
+			t.Errorf("At(%s) = %s, want %s", moment, got, want)
 		}
 	}
 }

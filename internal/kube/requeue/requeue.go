@@ -1,0 +1,47 @@
+package requeue
+
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// behindPause is more than enough for a cache to catch up.
+const behindPause = time.Second
+
+// Earliest collects when the object is to be reconciled again. The zero value means never.
+type Earliest struct{ after time.Duration }
+
+// After asks for another pass. It comes at the earliest of all times asked for.
+func (e *Earliest) After(d time.Duration) {
+	d = max(d, time.Millisecond) // zero would mean never
+	if e.after == 0 || d < e.after {
+		e.after = d
+	}
+}
+
+// At returns a result that reconciles the object again at the given moment, or at once if that has passed. Zero means never.
+func At(moment, now time.Time) reconcile.Result {
+	var next Earliest
+	if !moment.IsZero() {
+		next.After(moment.Sub(now))
+	}
+	return reconcile.Result{RequeueAfter: next.after}
+}
+
+// Result returns the result of the pass. A request that was refused because the cache was behind is repeated without an error. A
+// request that was refused because its namespace is being deleted is not repeated: it would be refused again, and the deletion of
+// the namespace's objects brings events of its own.
+func (e *Earliest) Result(err error) (reconcile.Result, error) {
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: e.after}, nil
+	case kube.IsBehind(err):
+		return reconcile.Result{RequeueAfter: behindPause}, nil
+	case kube.IsNamespaceTerminating(err):
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, err
+}
