@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -10,6 +12,12 @@ import (
 // (BadRequest) denies it.
 func IsRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// IsUnanswered reports whether a request failed without an answer by the API server: it may be away, and may have done what was asked.
+func IsUnanswered(err error) bool {
+	var answer apierrors.APIStatus // an interface without Error, so not for errors.AsType
+	return err != nil && !errors.As(err, &answer)
 }
 
 // IsNamespaceTerminating reports whether a request was refused because its namespace is being deleted.

@@ -154,7 +154,15 @@ func (c *Controller) usedRegistration(ctx context.Context, runner *v1alpha1.Ephe
 }
 
 func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
-	return &failure{reason: "PodUnreadable", message: fmt.Sprintf("read pod %s: %v", runner.Name, err)}
+	return requestFailure("PodUnreadable", "read pod "+runner.Name, err)
+}
+
+// requestFailure returns the failure of a request that will be repeated. The reason is for one that the API server has answered.
+func requestFailure(reason, request string, err error) *failure {
+	if kube.IsUnanswered(err) {
+		reason = v1alpha1.ReasonAPIServerUnavailable
+	}
+	return &failure{reason: reason, message: fmt.Sprintf("%s: %v", request, err)}
 }
 
 // errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be created there any more.
@@ -182,7 +190,7 @@ func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRu
 		return &failure{reason: v1alpha1.ReasonPodForbidden, message: fmt.Sprintf(
 			"%v: change spec.template of the AutoscalingRunnerSet, or what forbids it in namespace %s", err, runner.Namespace)}
 	default:
-		return &failure{reason: v1alpha1.ReasonPodRefused, message: fmt.Sprintf("create pod %s: %v", runner.Name, err)}
+		return requestFailure(v1alpha1.ReasonPodRefused, "create pod "+runner.Name, err)
 	}
 }
 

@@ -205,6 +205,7 @@ func TestRefusedPods(t *testing.T) {
 		"quota":       {apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q")), v1alpha1.EphemeralRunnerPhasePending, "QuotaExceeded", []string{"jit"}, true},
 		"policy":      {apierrors.NewForbidden(pods, name, errors.New("violates a policy")), v1alpha1.EphemeralRunnerPhasePending, "PodForbidden", []string{"jit"}, true},
 		"server":      {apierrors.NewInternalError(errors.New("etcd")), v1alpha1.EphemeralRunnerPhasePending, "PodRefused", []string{"jit"}, true},
+		"no answer":   {errors.New("connection refused"), v1alpha1.EphemeralRunnerPhasePending, "APIServerUnavailable", []string{"jit"}, true},
 		"terminating": {terminating(), "", "", []string{"jit"}, false},
 	} {
 		t.Run(title, func(t *testing.T) {

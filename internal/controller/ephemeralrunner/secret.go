@@ -63,7 +63,7 @@ func (c *Controller) storedRegistration(ctx context.Context, shared *provisionMe
 }
 
 func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
-	return &failure{reason: v1alpha1.ReasonSecretUnreadable, message: fmt.Sprintf("read Secret %s: %v", runner.Name, err)}
+	return requestFailure(v1alpha1.ReasonSecretUnreadable, "read Secret "+runner.Name, err)
 }
 
 // createSecret stores the JIT config. A Secret of an earlier registration is replaced.
@@ -119,7 +119,7 @@ func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	case isQuota(err):
 		return &failure{reason: v1alpha1.ReasonQuotaExceeded, message: err.Error()}
 	default:
-		return &failure{reason: v1alpha1.ReasonSecretRefused, message: fmt.Sprintf("create Secret %s: %v", runner.Name, err)}
+		return requestFailure(v1alpha1.ReasonSecretRefused, "create Secret "+runner.Name, err)
 	}
 }
 

@@ -27,6 +27,7 @@ func TestRefusedSecretKeepsItsRegistration(t *testing.T) {
 		"quota":   {apierrors.NewForbidden(secrets, name, errors.New("exceeded quota: q, requested: secrets=1")), v1alpha1.ConditionQuotaExceeded},
 		"role":    {apierrors.NewForbidden(secrets, name, errors.New("may not create it")), "SecretRefused"},
 		"webhook": {apierrors.NewInternalError(errors.New("failed calling webhook")), "SecretRefused"},
+		"nobody":  {errors.New("connection refused"), "APIServerUnavailable"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
