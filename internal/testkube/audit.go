@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// AuditEvent is one request that the API server has answered, or a watch that has ended or begun.
+// AuditEvent is a request that the API server has answered, or the beginning or end of a watch.
 type AuditEvent struct {
 	Stage      string    `json:"stage"` // ResponseStarted (watches), ResponseComplete or Panic
 	Verb       string    `json:"verb"`  // get, list, watch, create, update, patch, delete, deletecollection
@@ -41,7 +41,7 @@ type AuditFilter struct {
 	Since     time.Time
 }
 
-// ServiceAccountUser is the name under which the API server knows a ServiceAccount.
+// ServiceAccountUser returns the name under which the API server knows a ServiceAccount.
 func ServiceAccountUser(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
@@ -53,8 +53,8 @@ func (f AuditFilter) selects(event AuditEvent) bool {
 		!event.Received.Before(f.Since)
 }
 
-// AuditEvents returns the answered requests the filter selects, in the order of their answers. A request whose answer has just
-// arrived may be missing for a moment. It fails without Options.AuditLog.
+// AuditEvents returns the answered requests that the filter selects, in the order of their answers. A request that was answered a
+// moment ago may still be missing. It fails without Options.AuditLog.
 func (c *Cluster) AuditEvents(filter AuditFilter) ([]AuditEvent, error) {
 	if !c.audit {
 		return nil, errors.New("this cluster keeps no audit log: set Options.AuditLog")
@@ -69,7 +69,7 @@ func (c *Cluster) AuditEvents(filter AuditFilter) ([]AuditEvent, error) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			// The rest is the beginning of a line that is being written.
+			// What is left, if anything, is a line that is still being written.
 			return events, nil
 		}
 		var event AuditEvent

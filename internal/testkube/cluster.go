@@ -24,11 +24,12 @@ import (
 )
 
 const (
-	// readyTimeout bounds the start of one program: 3 s alone, much longer beside seven builds on two cores.
+	// readyTimeout bounds the start of one program. It takes 3 s on an idle machine and much longer beside seven builds on two
+	// cores.
 	readyTimeout  = 2 * time.Minute
 	readyInterval = 50 * time.Millisecond
-	// launchAttempts repeats a start that failed because somebody took a port between finding and using it, as package ports
-	// can't prevent where a machine's kernel chooses ports in the same range.
+	// launchAttempts is how often a start is tried. It fails if another process takes a port between its choice and its use,
+	// which package ports can't prevent on machines whose kernel chooses ports from the same range.
 	launchAttempts = 2
 )
 
@@ -43,9 +44,9 @@ type Cluster struct {
 	processes map[string]*process.Process
 }
 
-// Launch starts a cluster and returns when the API server is ready, the CRDs are served and the controller manager, if
-// asked for, works. The caller stops it. On failure the error carries the end of the failed program's log. Tests call
-// Start or Shared instead.
+// Launch starts a cluster and returns when the API server is ready, the CRDs are served and the controller manager, if there is
+// one, works. The caller has to stop it. If it fails, the error contains the end of the failed program's log. Tests call Start or
+// Shared instead.
 func Launch(ctx context.Context, options Options) (*Cluster, error) {
 	directory, err := Programs()
 	if err != nil {
@@ -94,18 +95,18 @@ func (c *Cluster) start(ctx context.Context, options Options) error {
 	if !options.ControllerManager {
 		return nil
 	}
-	// After the CRDs: the garbage collector learns of kinds it doesn't know at its start only every 30 s.
+	// Last, because the garbage collector looks only every 30 s for kinds that it does not know from its start.
 	if err := c.run("kube-controller-manager", c.controllerManagerArguments()); err != nil {
 		return err
 	}
 	return c.awaitDefaultServiceAccount(ctx, "default")
 }
 
-// connect makes the administrator's configuration, kubeconfig and client. The API server needn't run for that.
+// connect makes the administrator's configuration, kubeconfig and client. The API server need not be running yet.
 func (c *Cluster) connect(options Options) error {
 	c.config = &rest.Config{
 		Host: c.url(), BearerToken: c.adminToken, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(c.certificate)},
-		QPS: -1, // The API server's own limits are the ones to test against.
+		QPS: -1, // no limit of the client's: tests are to meet those of the API server
 	}
 	if err := identity.WriteKubeconfig(c.path(adminKubeconfig), c.config, ""); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (c *Cluster) connect(options Options) error {
 	return nil
 }
 
-// installCRDs returns when the API server serves the kinds.
+// installCRDs installs the CRDs and returns when the API server serves their kinds.
 func (c *Cluster) installCRDs(options Options) error {
 	paths, err := options.crdPaths()
 	if err != nil || len(paths) == 0 {
@@ -134,7 +135,7 @@ func (c *Cluster) installCRDs(options Options) error {
 	return nil
 }
 
-// run starts a program of the control plane with its output going to a log file.
+// run starts a program of the control plane. Its output goes to its log file.
 func (c *Cluster) run(program string, arguments []string) error {
 	log, err := os.OpenFile(c.logPath(program), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -155,7 +156,8 @@ func (c *Cluster) run(program string, arguments []string) error {
 
 func (c *Cluster) logPath(program string) string { return c.path(program + ".log") }
 
-// apiServerReady also covers what the API server does after its start, such as making the default Roles.
+// apiServerReady asks for /readyz, which also covers what the API server does after its start, such as creating the default
+// Roles.
 func (c *Cluster) apiServerReady(ctx context.Context) bool {
 	httpClient, err := rest.HTTPClientFor(c.config)
 	if err != nil {
@@ -173,7 +175,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// awaitDefaultServiceAccount waits until the controller manager has made what every pod of the namespace needs.
+// awaitDefaultServiceAccount waits until the controller manager has created what every pod of the namespace needs.
 func (c *Cluster) awaitDefaultServiceAccount(ctx context.Context, namespace string) error {
 	key := client.ObjectKey{Namespace: namespace, Name: "default"}
 	return c.await(ctx, "kube-controller-manager", func(ctx context.Context) (bool, error) {
@@ -182,7 +184,7 @@ func (c *Cluster) awaitDefaultServiceAccount(ctx context.Context, namespace stri
 	})
 }
 
-// await waits until the condition holds, and gives up when a program ends or readyTimeout has passed.
+// await waits until the condition holds. It gives up if a program of the control plane ends or readyTimeout has passed.
 func (c *Cluster) await(ctx context.Context, program string, condition wait.ConditionWithContextFunc) error {
 	err := wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		if ended := c.ended(); ended != "" {
@@ -197,7 +199,7 @@ func (c *Cluster) await(ctx context.Context, program string, condition wait.Cond
 	return nil
 }
 
-// ended names a program that should be running and isn't.
+// ended returns the name of a program that should be running but isn't, empty if there is none.
 func (c *Cluster) ended() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +235,7 @@ func tail(path string) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// alreadyThere makes creating idempotent.
+// alreadyThere returns err unless it says that the object to be created exists.
 func alreadyThere(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil

@@ -158,7 +158,7 @@ func TestEtcdComesBackWithItsData(t *testing.T) {
 	if err := cluster.AwaitAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The API server may call itself ready by what etcd answered before its end.
+	// The API server may still call itself ready because of what etcd answered before it was stopped.
 	NewWithT(t).Eventually(func() error {
 		return cluster.Client().Get(t.Context(), key, &corev1.Namespace{})
 	}, "2m", "100ms").Should(Succeed())

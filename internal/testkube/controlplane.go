@@ -17,25 +17,25 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/ports"
 )
 
-// controllers are those that tests rely on. Pod garbage collection and node lifecycle are left out: they delete pods
-// whose Node object is missing, and fake nodes have none.
+// controllers are those of kube-controller-manager that tests rely on. Pod garbage collection and node lifecycle are left out:
+// they delete pods whose Node object is missing, and fake nodes have none.
 var controllers = []string{
 	"garbage-collector-controller", "namespace-controller", "resourcequota-controller",
 	"serviceaccount-controller", "root-ca-certificate-publisher-controller",
 	"deployment-controller", "replicaset-controller", "job-controller",
 }
 
-// adminKubeconfig, in the cluster's directory, is the administrator's.
+// adminKubeconfig is the name of the administrator's kubeconfig in the cluster's directory.
 const adminKubeconfig = "admin.kubeconfig"
 
-// auditPolicy records who asked for what when and what came of it, without bodies.
+// auditPolicy records who requested what, when, and the answer's code, without bodies.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 
-// controlPlane is where the parts of a cluster meet: ports, files and the administrator's token.
+// controlPlane is what the programs of a cluster share: ports, files and the administrator's token.
 type controlPlane struct {
 	directory                   string
 	etcdPort, peerPort, apiPort int
@@ -96,20 +96,21 @@ func newTokenKey() ([]byte, error) {
 	return encoded, nil
 }
 
-// etcdArguments: a cluster of one member.
+// etcdArguments configure a cluster of one member.
 func (p *controlPlane) etcdArguments() []string {
 	clients := "http://127.0.0.1:" + strconv.Itoa(p.etcdPort)
 	peers := "http://127.0.0.1:" + strconv.Itoa(p.peerPort)
 	return []string{
-		// A test's data needn't survive the machine.
+		// The data of a test need not survive a crash of the machine.
 		"--unsafe-no-fsync", "--data-dir=" + p.path("etcd"), "--log-level=warn",
 		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
 		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers,
 	}
 }
 
-// apiServerArguments leave the limits of requests in flight, priority and fairness and the admission plugins at their
-// defaults, which are those that users' clusters have.
+// apiServerArguments leave the limit of requests in flight and API priority and fairness at their defaults, as most clusters do.
+// One admission plugin is added to the default ones: OwnerReferencesPermissionEnforcement, which OpenShift and hardened clusters
+// use.
 func (p *controlPlane) apiServerArguments() []string {
 	arguments := []string{
 		"--etcd-servers=http://127.0.0.1:" + strconv.Itoa(p.etcdPort),
@@ -125,16 +126,16 @@ func (p *controlPlane) apiServerArguments() []string {
 		"--allow-privileged=true", "--profiling=false",
 	}
 	if p.audit {
-		// Blocking mode: a request that has been answered is in the log, or will be within a moment.
+		// In blocking mode a request is in the log when it is answered, or a moment later.
 		arguments = append(arguments, "--audit-policy-file="+p.path("audit.yaml"), "--audit-log-path="+p.path("audit.log"),
 			"--audit-log-mode=blocking",
-			// Not rotated: 5,000 runners write more than the default of 100 MB.
+			// No rotation: 5,000 runners write more than the default of 100 MB.
 			"--audit-log-maxsize=100000")
 	}
 	return append(arguments, p.apiServerFlags...)
 }
 
-// controllerManagerArguments make it act as the administrator: what its controllers may do isn't under test.
+// controllerManagerArguments let all controllers act as the administrator: their permissions are not under test.
 func (p *controlPlane) controllerManagerArguments() []string {
 	return []string{
 		"--kubeconfig=" + p.path(adminKubeconfig), "--leader-elect=false", "--secure-port=0",

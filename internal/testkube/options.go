@@ -18,13 +18,13 @@ type Options struct {
 	AuditLog bool
 	// CRDs are directories or files with CustomResourceDefinitions. Nil means apis/crds of this module, an empty slice none.
 	CRDs []string
-	// AddToScheme are registered with the scheme of Cluster.Client, on top of the kinds of Kubernetes.
+	// AddToScheme add kinds to the scheme of Cluster.Client, which has those of Kubernetes already.
 	AddToScheme []func(*runtime.Scheme) error
-	// APIServerFlags are appended to kube-apiserver's arguments and win over the built-in ones.
+	// APIServerFlags are appended to kube-apiserver's arguments and take precedence over them.
 	APIServerFlags []string
 }
 
-// crdPaths resolves the default.
+// crdPaths returns CRDs or, if that is nil, the directory of the project's own.
 func (o Options) crdPaths() ([]string, error) {
 	if o.CRDs != nil {
 		return o.CRDs, nil

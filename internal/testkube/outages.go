@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// StopAPIServer kills the API server as a crash would: connections and watches break, nothing answers its port.
-// Etcd keeps the data.
+// StopAPIServer kills the API server as a crash would: connections and watches break, and nothing listens on its port. etcd keeps
+// the data.
 func (c *Cluster) StopAPIServer() error { return c.kill("kube-apiserver") }
 
-// PauseAPIServer freezes the API server: connections stay open and nothing answers, until the returned function is called.
+// PauseAPIServer freezes the API server until the returned function is called: connections stay open, but nothing answers.
 func (c *Cluster) PauseAPIServer() (resume func() error, err error) {
 	return c.freeze("kube-apiserver")
 }
@@ -22,26 +22,25 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.AwaitAPIServer(ctx)
 }
 
-// StopEtcd kills etcd as a crash would. What it has confirmed is kept; the API server goes on without it, and refuses
-// whatever its cache can't answer.
+// StopEtcd kills etcd as a crash would. Writes that it has acknowledged are kept. The API server keeps running and refuses
+// requests that it can't answer from its cache.
 func (c *Cluster) StopEtcd() error { return c.kill("etcd") }
 
-// PauseEtcd freezes etcd until the returned function is called. Requests to the API server hang meanwhile, and those that
-// take too long fail, though etcd may do afterwards what they asked for.
+// PauseEtcd freezes etcd until the returned function is called. Meanwhile requests to the API server hang, and fail if that lasts
+// too long, although etcd may still carry them out later.
 func (c *Cluster) PauseEtcd() (resume func() error, err error) { return c.freeze("etcd") }
 
-// StartEtcd starts etcd, on the same ports and with the data of before.
+// StartEtcd starts etcd on the same ports and with the same data as before.
 func (c *Cluster) StartEtcd() error { return c.run("etcd", c.etcdArguments()) }
 
-// AwaitAPIServer returns when the API server, which has run on, is ready again: it goes back to an etcd that was away after
-// some seconds only.
+// AwaitAPIServer returns when an API server that kept running without etcd is ready again: it takes some seconds to reconnect.
 func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	return c.await(ctx, "kube-apiserver", func(ctx context.Context) (bool, error) {
 		return c.apiServerReady(ctx), nil
 	})
 }
 
-// kill ends a program of the control plane unless it has ended.
+// kill ends a program of the control plane with SIGKILL. It does nothing if the program does not run.
 func (c *Cluster) kill(program string) error {
 	c.mu.Lock()
 	running := c.processes[program]

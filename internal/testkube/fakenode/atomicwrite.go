@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// currentData is the link through which a kubelet switches all files of a volume at once.
+// currentData is the link by which a kubelet switches all files of a volume at once.
 const currentData = "..data"
 
-// writeAtomically replaces the files of a mounted volume the way a kubelet does: the files go to a new directory, the
-// link ..data is renamed over to it, and visible names are links through ..data. Programs that watch the directory see
-// the events they see on a real node.
+// writeAtomically replaces the files of a mounted volume as a kubelet does: the files go to a new directory, a rename points the
+// link ..data to it, and the visible names are links through ..data. Programs that watch the directory get the same events as on
+// a real node.
 func writeAtomically(directory string, files map[string][]byte) error {
 	current := filepath.Join(directory, currentData)
 	previous, err := os.Readlink(current)
@@ -57,7 +57,7 @@ func writeFiles(directory string, files map[string][]byte) error {
 	return nil
 }
 
-// linkVisible makes a link for every new first element of a path and removes those that lead nowhere any more.
+// linkVisible links the first element of every path that has no link yet, and removes links that lead nowhere any more.
 func linkVisible(directory string, files map[string][]byte) error {
 	wanted := map[string]bool{}
 	for name := range files {

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
 
-// lostBinding carries the first binding out and loses its answer, as an API server does that ends meanwhile.
+// lostBinding carries out the first binding but loses its answer, as an API server does that ends in between.
 type lostBinding struct {
 	http.RoundTripper
 	lost atomic.Bool

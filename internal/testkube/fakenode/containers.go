@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// configurationRetry is the pause after which a missing Secret or ConfigMap is looked for again.
+	// configurationRetry is the pause before a missing Secret or ConfigMap is looked for again.
 	configurationRetry = time.Second
-	// lastRestartBackOff is where a kubelet's back-off ends.
+	// lastRestartBackOff is the longest back-off, as in a kubelet.
 	lastRestartBackOff = 5 * time.Minute
 )
 
-// begin passes the start latency and plays the faults that keep containers from starting. It returns whether they start.
+// begin waits for the start latency and plays the faults that keep containers from starting. It reports whether they start.
 func (p *player) begin(fault Fault) bool {
 	waiting := "ContainerCreating"
 	if len(p.pod.Spec.InitContainers) > 0 {
@@ -29,7 +29,7 @@ func (p *player) begin(fault Fault) bool {
 	}
 	p.mu.Unlock()
 	if fault != (Fault{}) || len(p.pod.Spec.InitContainers) > 0 {
-		// Otherwise Running follows so soon that a request for this would be wasted.
+		// Without a fault or init containers, Running follows so soon that a request for this would be wasted.
 		signal(p.changed)
 	}
 	if fault.Reject != "" {
@@ -43,7 +43,7 @@ func (p *player) begin(fault Fault) bool {
 	return !fault.NeverStart && p.pause(p.wanted, p.node.options.StartLatency+fault.Delay)
 }
 
-// waitForImage stays in what users see of an image that can't be pulled.
+// waitForImage reports what users see if an image can't be pulled.
 func (p *player) waitForImage() {
 	for _, reason := range []string{"ErrImagePull", "ImagePullBackOff"} {
 		p.update(func() {
@@ -58,8 +58,8 @@ func (p *player) waitForImage() {
 	}
 }
 
-// loop runs a container until it has ended for good and returns its last exit code. up, if not nil, is closed when it has
-// started for the first time.
+// loop runs a container until it has ended for good and returns its last exit code. up, if not nil, is closed when the container
+// has started for the first time.
 func (p *player) loop(ctx context.Context, spec corev1.Container, policy corev1.RestartPolicy, up chan<- struct{}) int {
 	for restarts := int32(0); ; restarts++ {
 		code := p.once(ctx, spec, restarts, up)
@@ -73,7 +73,7 @@ func (p *player) loop(ctx context.Context, spec corev1.Container, policy corev1.
 	}
 }
 
-// backOff pauses before the next start; the first restart is immediate. It returns whether there is one.
+// backOff pauses before the next start, but not before the first restart. It reports whether there is to be a next start.
 func (p *player) backOff(ctx context.Context, name string, restarts int32) bool {
 	if restarts == 0 {
 		return ctx.Err() == nil
@@ -88,7 +88,7 @@ func (p *player) backOff(ctx context.Context, name string, restarts int32) bool 
 	return p.pause(ctx, pause)
 }
 
-// restartPause doubles with every restart after the first.
+// restartPause returns the pause before a restart: first before the second one, and twice as long before each further one.
 func restartPause(first time.Duration, restarts int32) time.Duration {
 	pause := first
 	for range restarts - 1 {
@@ -130,8 +130,8 @@ func (p *player) once(ctx context.Context, spec corev1.Container, restarts int32
 	return code
 }
 
-// prepare resolves the environment, waiting for what it refers to, and finds the ports. It returns false when the pod
-// has to stop before that.
+// prepare resolves the environment, waiting for the Secrets and ConfigMaps that it refers to, and assigns ports. It returns false
+// if the pod has to stop before that.
 func (p *player) prepare(ctx context.Context, spec corev1.Container, restarts int32) (*Container, Runner, bool) {
 	runner := p.runnerFor(spec)
 	for ctx.Err() == nil {
@@ -179,7 +179,7 @@ func (p *player) runnerFor(spec corev1.Container) Runner {
 	return defaultRunner(false)
 }
 
-// enter lists the run among those that can be killed, unless everything has been.
+// enter adds the run to those that can be killed. It returns false if the pod's containers have been killed already.
 func (p *player) enter(run *Container) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +196,7 @@ func (p *player) leave(run *Container) {
 	delete(p.runs, run.Spec.Name)
 }
 
-// started and terminated write the container's status; the caller holds the lock.
+// started and terminated write the container's status. The caller holds the lock.
 func (p *player) started(run *Container) {
 	status := p.containers[run.Spec.Name]
 	if status.State.Terminated != nil {

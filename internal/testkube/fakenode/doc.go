@@ -1,7 +1,7 @@
-// Package fakenode plays pods on an API server that has no scheduler and no kubelet: it binds them, runs what stands for
-// their containers, reports their status and takes them away when they are deleted. What a container does is a Runner: a
-// function in this process, which makes thousands of runner pods cheap, or a real program (Exec), which is how listener
-// pods run. Faults of pods, containers and nodes are injected by its methods.
+// Package fakenode plays pods on an API server that has no scheduler and no kubelet, such as that of package testkube: it binds
+// them, runs what stands for their containers, reports their status and removes them when they are deleted. What a container does
+// is a Runner: a function in this process, which makes thousands of runner pods cheap, or a real program (Exec), which is how
+// test/rig runs the manager and its listeners. Methods of Node inject faults into pods, containers and nodes.
 //
-// A pod costs a goroutine or two and three requests (binding, Running, the outcome); nothing polls.
+// A pod costs one or two goroutines and three requests (binding, Running, the outcome); nothing polls.
 package fakenode

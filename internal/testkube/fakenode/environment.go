@@ -12,8 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// environment resolves a container's env and envFrom. It fails when a Secret or ConfigMap that isn't optional, or a key
-// of it, is missing.
+// environment resolves a container's env and envFrom. It fails if a Secret, a ConfigMap or a key that is not optional is missing.
 func (p *player) environment(ctx context.Context, container corev1.Container) (map[string]string, error) {
 	resolved := map[string]string{}
 	for _, source := range container.EnvFrom {
@@ -41,7 +40,7 @@ func (p *player) environment(ctx context.Context, container corev1.Container) (m
 	return resolved, nil
 }
 
-// allOf reads every key of an envFrom source.
+// allOf returns every key of an envFrom source.
 func (p *player) allOf(ctx context.Context, source corev1.EnvFromSource) (map[string]string, error) {
 	if ref := source.SecretRef; ref != nil {
 		return p.secret(ctx, ref.Name, ref.Optional)
@@ -52,7 +51,7 @@ func (p *player) allOf(ctx context.Context, source corev1.EnvFromSource) (map[st
 	return nil, nil
 }
 
-// valueFrom reads one key or field. What is optional and missing leaves the variable unset, as on a real node.
+// valueFrom returns one key or field. If it is optional and missing, the variable stays unset, as on a real node.
 func (p *player) valueFrom(ctx context.Context, source *corev1.EnvVarSource) (value string, found bool, err error) {
 	var values map[string]string
 	var key, name string
@@ -110,7 +109,7 @@ func (p *player) configMap(ctx context.Context, name string, optional *bool) (ma
 	return values, unlessOptional(err, optional)
 }
 
-// unlessOptional forgives the absence of what the pod can do without, and nothing else.
+// unlessOptional returns err unless it says that an optional object does not exist.
 func unlessOptional(err error, optional *bool) error {
 	if isTrue(optional) && apierrors.IsNotFound(err) {
 		return nil
@@ -121,7 +120,7 @@ func unlessOptional(err error, optional *bool) error {
 // mapField matches the field paths of single labels and annotations.
 var mapField = regexp.MustCompile(`^metadata\.(labels|annotations)\['(.+)'\]$`)
 
-// field resolves those of the downward API that this node knows.
+// field resolves a field of the downward API, and returns false for those that this node does not support.
 func (p *player) field(path string) (string, bool) {
 	if match := mapField.FindStringSubmatch(path); match != nil {
 		values := p.pod.Labels
@@ -145,7 +144,7 @@ func (p *player) field(path string) (string, bool) {
 // reference matches $(NAME), and $$ as the escape of a dollar sign.
 var reference = regexp.MustCompile(`\$\$|\$\([^)]+\)`)
 
-// expand replaces references to variables that are known; others stay as they are.
+// expand replaces references to known variables and leaves others as they are.
 func expand(text string, variables map[string]string) string {
 	return reference.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "$$" {

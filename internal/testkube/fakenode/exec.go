@@ -24,24 +24,25 @@ const (
 	exitNotFound      = 127
 )
 
-// Exec is a Runner that runs a real program of this machine in the place of the container's image and command.
+// Exec is a Runner that runs a real program of this machine instead of the container's image and command.
 //
-// It gets the container's args and environment, HOSTNAME with the pod's name, and KUBECONFIG with the pod's
-// ServiceAccount. Volumes are mounted in a temporary directory; values and args that are paths in a volume lead there, and
-// changes of Secrets and ConfigMaps get there, too. SIGTERM and SIGKILL come as from a container runtime.
+// The program gets the container's args and environment, the pod's name in HOSTNAME, and in KUBECONFIG a file with which it acts
+// as the pod's ServiceAccount. Volumes are mounted below a temporary directory: arguments and values of variables that are paths
+// in a volume are changed to lead there, and updates of Secrets and ConfigMaps arrive there. SIGTERM and SIGKILL are sent as by a
+// container runtime.
 type Exec struct {
 	// Path of the program.
 	Path string
 	// Args come before those of the container.
 	Args []string
-	// Environment is added to the container's and wins over it.
+	// Environment is added to the container's and takes precedence over it.
 	Environment map[string]string
-	// Ports names, for each container port, the environment variable that tells the program which address of this machine
-	// to listen on instead. Probes and Node.Address find it there. A port that isn't named isn't probed.
+	// Ports names, for each container port, the environment variable that tells the program on which address of this machine to
+	// listen instead. Probes and Node.Address use that address. A port that is not named is not probed.
 	Ports map[int32]string
 }
 
-// Listener runs the listener program: health on 8081, metrics on 8080.
+// Listener runs the listener program, with its health on port 8081 and its metrics on 8080.
 func Listener(path string) Exec {
 	return Exec{Path: path, Ports: map[int32]string{8081: "LISTENER_HEALTH_ADDR", 8080: "LISTENER_METRICS_ADDR"}}
 }
@@ -71,7 +72,7 @@ func (e Exec) Run(ctx context.Context, c *Container) int {
 	return end(started, c)
 }
 
-// end sends SIGTERM, and SIGKILL once the container is killed. A signal that can't be sent finds no process any more.
+// end sends SIGTERM, and SIGKILL once the container is killed. Sending fails only if the process has ended.
 func end(started *process.Process, c *Container) int {
 	if !c.wasKilled() {
 		_ = started.Signal(syscall.SIGTERM)
@@ -100,7 +101,8 @@ func (e Exec) start(c *Container, log *os.File) (*process.Process, error) {
 	return process.Start(command)
 }
 
-// environment starts from nothing but what programs need to run: the variables of the test must not leak into them.
+// environment adds the container's variables to the few that programs need to run. Other variables of the test must not leak into
+// programs.
 func (e Exec) environment(c *Container, root string) []string {
 	variables := map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "TMPDIR": os.TempDir(),
@@ -117,11 +119,11 @@ func (e Exec) environment(c *Container, root string) []string {
 	return environment
 }
 
-// linkMounts makes the container's view of the pod's volumes and returns its root directory.
+// linkMounts creates the container's view of the pod's volumes and returns its root directory.
 func (c *Container) linkMounts() (string, error) {
 	root := filepath.Join(c.player.directory, "containers", c.Spec.Name)
 	for _, mount := range c.Spec.VolumeMounts {
-		// A link, because a switch of the volume's files has to show through it.
+		// A link, so that the container sees it when the volume's files are switched.
 		link := filepath.Join(root, mount.MountPath)
 		if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
 			return "", fmt.Errorf("make a place for volume %s: %w", mount.Name, err)
@@ -134,7 +136,7 @@ func (c *Container) linkMounts() (string, error) {
 	return root, nil
 }
 
-// inRoot maps a path in one of the container's volumes to this machine; other values stay.
+// inRoot maps a path in one of the container's volumes to its place on this machine and returns other values unchanged.
 func (c *Container) inRoot(root, value string) string {
 	for _, mount := range c.Spec.VolumeMounts {
 		path := strings.TrimSuffix(mount.MountPath, "/")

@@ -7,22 +7,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fault is what goes wrong before a pod's first container starts. The zero value is nothing.
+// Fault is what goes wrong before a pod's first container starts. The zero value is no fault.
 type Fault struct {
-	// Delay comes on top of the start latency.
+	// Delay is added to the start latency.
 	Delay time.Duration
 	// NeverStart leaves the pod bound and its containers in ContainerCreating.
 	NeverStart bool
-	// Unschedulable leaves the pod unbound, with this message of the scheduler.
+	// Unschedulable leaves the pod unbound, with this message from the scheduler.
 	Unschedulable string
 	// ImagePull leaves the containers in ErrImagePull, then ImagePullBackOff.
 	ImagePull bool
-	// Reject fails the pod at admission to the node with this reason, such as OutOfcpu or NodeAffinity.
+	// Reject makes the node refuse to admit the pod, which then fails with this reason, such as OutOfcpu or NodeAffinity.
 	Reject string
 }
 
-// OnStart installs the function that decides which fault a pod starts with; nil means none. It applies to pods that are
-// first seen afterwards.
+// OnStart installs the function that decides with which fault a pod starts; nil means none. It applies to pods that the node sees
+// for the first time afterwards.
 func (n *Node) OnStart(decide func(*corev1.Pod) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,8 +39,8 @@ func (n *Node) faultFor(pod *corev1.Pod) Fault {
 	return decide(pod)
 }
 
-// Evict ends the pod as a node under pressure does: containers killed, phase Failed, reason Evicted. It fails when the
-// pod isn't on this node.
+// Evict ends the pod as a node under pressure does: containers killed, phase Failed, reason Evicted. It fails if the pod is not
+// on this node.
 func (n *Node) Evict(pod types.NamespacedName, message string) error {
 	p, err := n.player(pod)
 	if err != nil {
@@ -50,12 +50,12 @@ func (n *Node) Evict(pod types.NamespacedName, message string) error {
 	return nil
 }
 
-// OOMKill kills a running container for want of memory. It fails when the container doesn't run on this node.
+// OOMKill kills a running container as if it had run out of memory. It fails if the container does not run on this node.
 func (n *Node) OOMKill(pod types.NamespacedName, container string) error {
 	return n.killContainer(pod, container, "OOMKilled")
 }
 
-// Kill ends a running container with SIGKILL, as a crash. It fails when the container doesn't run on this node.
+// Kill ends a running container with SIGKILL, like a crash. It fails if the container does not run on this node.
 func (n *Node) Kill(pod types.NamespacedName, container string) error {
 	return n.killContainer(pod, container, "Error")
 }

@@ -95,7 +95,8 @@ func TestPodsOfALostNodeStayTerminatingUntilForced(t *testing.T) {
 	s.awaitsGone(pod)
 }
 
-// Nobody has noticed yet that the node is silent, and what its pods have done meanwhile is told when it speaks again.
+// Nobody has noticed that the node is silent, so its pod stays Ready; what has happened to the pod is reported once the node is
+// back.
 func TestASilentNodeTellsLate(t *testing.T) {
 	s := newStage(t, testkube.Shared(t), fakenode.Options{})
 	pod := s.pod("late")

@@ -20,7 +20,7 @@ import (
 
 const healthPort = 8081
 
-// newListenerStage has one listener-like pod, which runs this test binary.
+// newListenerStage returns a stage and a listener-like pod for it, which runs this test binary.
 func newListenerStage(t *testing.T) (*stage, *corev1.Pod) {
 	t.Helper()
 	listener := fakenode.Listener(os.Args[0])
@@ -32,7 +32,7 @@ func newListenerStage(t *testing.T) (*stage, *corev1.Pod) {
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:   corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}},
-			TimeoutSeconds: 30, // a program that waits for a processor is not dead
+			TimeoutSeconds: 30, // a program that waits for CPU time is not dead
 		}
 	}
 	pod := s.pod("listener")
@@ -59,7 +59,7 @@ func (s *stage) awaitsReady(pod *corev1.Pod, restarts int32) {
 	})
 }
 
-// fetch asks the program in the pod.
+// fetch returns the answer of the program in the pod, or the error.
 func (s *stage) fetch(pod *corev1.Pod, path string) string {
 	address, err := s.node.Address(client.ObjectKeyFromObject(pod), healthPort)
 	if err != nil {

@@ -12,21 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Loss is how a node gets lost.
+// Loss is the way in which a node is lost.
 type Loss int
 
 const (
-	// PowerOff ends all containers without a word.
+	// PowerOff kills all containers, and nothing is reported.
 	PowerOff Loss = iota
-	// Partition leaves them running; they can still reach whatever they talk to.
+	// Partition leaves the containers running. They can still reach whatever they talk to.
 	Partition
-	// Silence leaves them running as well, and nobody has noticed yet: what becomes of them is told late.
+	// Silence leaves them running as well, and nobody has noticed the loss yet: Ready stays True, and what happens to the
+	// containers is reported late.
 	Silence
 )
 
-// Lose makes the pods that match look like those of a node that went NotReady: the node lifecycle controller has set
-// Ready to False (but not yet with Silence), ContainersReady stays as it was, nothing is reported any more, and a deleted
-// pod stays Terminating until it is deleted with grace 0. It fails when the API server can't be told.
+// Lose makes the pods that match look like those of a node that went NotReady: the node lifecycle controller has set Ready to
+// False (except with Silence), ContainersReady stays as it was, nothing is reported any more, and a deleted pod stays Terminating
+// until it is deleted with grace period 0. It fails if Ready can't be written.
 func (n *Node) Lose(ctx context.Context, match func(*corev1.Pod) bool, loss Loss) error {
 	var failures []error
 	for _, p := range n.matching(match) {
@@ -43,15 +44,15 @@ func (n *Node) Lose(ctx context.Context, match func(*corev1.Pod) bool, loss Loss
 	return errors.Join(failures...)
 }
 
-// Restore brings the node of the pods that match back: it reports what has become of them, starts again what the restart
-// policy wants started, and finishes the deletions that were asked for.
+// Restore brings back the node of the pods that match: it reports what has become of them, restarts containers as the restart
+// policy says, and completes requested deletions.
 func (n *Node) Restore(match func(*corev1.Pod) bool) {
 	for _, p := range n.matching(match) {
 		p.thaw()
 	}
 }
 
-// freeze stops all writes; none is on its way when it returns.
+// freeze stops all writes. When it returns, no request is in flight.
 func (p *player) freeze() {
 	p.mu.Lock()
 	select {
@@ -60,12 +61,12 @@ func (p *player) freeze() {
 	default:
 	}
 	p.mu.Unlock()
-	// Whoever holds it makes a request now; the next one sees the loss.
+	// Whoever holds the lock is making a request; whoever gets it next sees the loss.
 	p.writing.Lock()
 	defer p.writing.Unlock()
 }
 
-// thaw lets writes go on. A pod that wasn't lost stays as it is.
+// thaw allows writes again. It does nothing to a pod that was not lost.
 func (p *player) thaw() {
 	if !p.lost() {
 		return
@@ -74,7 +75,7 @@ func (p *player) thaw() {
 	close(p.thawed)
 	p.mu.Unlock()
 	p.publishing.Lock()
-	// Somebody else has written the conditions meanwhile.
+	// Others have written conditions meanwhile, so the status is written again.
 	p.lastStatus = nil
 	p.publishing.Unlock()
 	signal(p.changed)

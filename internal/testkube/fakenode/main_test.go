@@ -23,10 +23,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
 
-// asProgram makes the test binary the program that listener-like pods run.
+// asProgram makes the test binary act as the program that listener-like pods run.
 const asProgram = "FAKENODE_TEST_AS_PROGRAM"
 
-// patience is how long a state may take to come about on a busy machine, where programs start and a hundred pods run.
+// patience bounds the wait for a state on a busy machine, on which programs start and a hundred pods run.
 const patience = "2m"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testkube.Main(m, testkube.Options{CRDs: []string{}}))
 }
 
-// program serves its configuration file and its identity until SIGTERM. While the file says "sick" it isn't alive; it
-// exits with 3 at once when there is a variable CRASH.
+// program serves its configuration file and its identity until SIGTERM. While the file says "sick", its liveness fails. If there
+// is a variable CRASH, it exits with 3 at once.
 func program() int {
 	if os.Getenv("CRASH") != "" {
 		return 3
@@ -82,7 +82,7 @@ func whoAmI(ctx context.Context) string {
 	return review.Status.UserInfo.Username
 }
 
-// stage is a namespace with a node that plays its pods only.
+// stage is a namespace with a node that plays only its pods.
 type stage struct {
 	*WithT
 	t         *testing.T
@@ -96,7 +96,7 @@ func newStage(t *testing.T, cluster *testkube.Cluster, options fakenode.Options)
 	return newStageOn(t, cluster, cluster.Config(), options)
 }
 
-// newStageOn has the node reach the API server by config.
+// newStageOn is newStage with a node that reaches the API server by config.
 func newStageOn(t *testing.T, cluster *testkube.Cluster, config *rest.Config, options fakenode.Options) *stage {
 	t.Helper()
 	options.Namespace = cluster.NewNamespace(t)
@@ -104,7 +104,7 @@ func newStageOn(t *testing.T, cluster *testkube.Cluster, config *rest.Config, op
 	return &stage{WithT: NewWithT(t), t: t, client: cluster.Client(), node: node, namespace: options.Namespace}
 }
 
-// pod is one that has a container called runner and is never restarted.
+// pod returns a pod with a container named runner that is never restarted.
 func (s *stage) pod(name string) *corev1.Pod {
 	grace := int64(30)
 	return &corev1.Pod{

@@ -22,28 +22,28 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// Options say how a node plays. The zero value plays all pods of all namespaces as node "fake-node".
+// Options configure a node. The zero value plays all pods of all namespaces as node "fake-node".
 type Options struct {
-	// Name is the node's name; pods bound to another node are left alone. No Node object is made.
+	// Name is the node's name. Pods bound to another node are left alone. No Node object is created.
 	Name string
 	// Namespace limits the node to one namespace.
 	Namespace string
 	// Accepts says which unbound pods this node binds to itself. Nil accepts all.
 	Accepts func(*corev1.Pod) bool
-	// StartLatency passes between the binding and the start of the first container. Default 50 ms.
+	// StartLatency is the time from the binding to the start of the first container. Default 50 ms.
 	StartLatency time.Duration
-	// Runners are what containers do, by container name. Containers without one: init containers exit 0 at once, others
-	// run until they are stopped.
+	// Runners are what containers do, by container name. Without one, an init container exits 0 at once, and a sidecar or other
+	// container runs until it is stopped.
 	Runners map[string]Runner
-	// RestartBackOff is the pause before the second restart of a container, which doubles with every further one up to
-	// 5 min, as a kubelet does. The first restart is immediate. Default 10 s.
+	// RestartBackOff is the pause before the second restart of a container. As in a kubelet, it doubles with every further
+	// restart, up to 5 min, and the first restart is immediate. Default 10 s.
 	RestartBackOff time.Duration
-	// ProbePeriod replaces the periods of all probes. Zero keeps those of the pods. A startup probe fails after the same
-	// time as before, because programs take their time on a busy machine.
+	// ProbePeriod replaces the periods of all probes. Zero keeps those of the pods. The time after which a startup probe fails
+	// does not change, because programs start slowly on a busy machine.
 	ProbePeriod time.Duration
 	// Writes bounds the requests in flight. Default 32.
 	Writes int
-	// Clock drives latencies, back-offs, grace periods and probes. Default the real one.
+	// Clock drives latencies, back-offs, grace periods and probes. Default: the real one.
 	Clock clock.WithTicker
 }
 
@@ -84,7 +84,7 @@ type Node struct {
 	onStart func(*corev1.Pod) Fault
 }
 
-// Start launches a node that ends with the test. The test fails when the API server can't be reached.
+// Start launches a node that ends with the test. The test fails if the API server can't be reached.
 func Start(t testing.TB, config *rest.Config, options Options) *Node {
 	t.Helper()
 	node, err := Launch(context.Background(), config, options)
@@ -95,7 +95,7 @@ func Start(t testing.TB, config *rest.Config, options Options) *Node {
 	return node
 }
 
-// Launch starts a node that acts with config, which has to be an administrator's: it issues tokens, reads Secrets and
+// Launch starts a node that acts with config, which has to be an administrator's: the node issues tokens, reads Secrets and
 // writes pod status. It ends with ctx or Stop.
 func Launch(ctx context.Context, config *rest.Config, options Options) (*Node, error) {
 	config = rest.CopyConfig(config)
@@ -121,8 +121,8 @@ func Launch(ctx context.Context, config *rest.Config, options Options) (*Node, e
 	return n, nil
 }
 
-// Stop kills every container, waits for them and removes the node's files. Pods stay as they are, as on a machine that
-// lost its power.
+// Stop kills every container, waits until they have ended, and removes the node's files. Pods stay as they are, as on a machine
+// that lost power.
 func (n *Node) Stop() {
 	n.cancel()
 	n.playing.Wait()
@@ -130,10 +130,10 @@ func (n *Node) Stop() {
 	_ = os.RemoveAll(n.directory)
 }
 
-// watch follows the pods and returns when those that are there are known.
+// watch starts to follow pods and returns when the existing ones are known.
 func (n *Node) watch(ctx context.Context) error {
 	source := cache.NewListWatchFromClient(n.clientset.CoreV1().RESTClient(), "pods", n.options.Namespace, fields.Everything())
-	// Persistent: a kubelet is back soon after its API server.
+	// Persistent, because a kubelet reconnects soon after its API server is back.
 	pods := cache.NewSharedIndexInformer(informer.Persistent(source, n.options.Clock), &corev1.Pod{}, 0, cache.Indexers{})
 	if err := pods.SetTransform(withoutManagedFields); err != nil {
 		return fmt.Errorf("watch pods: %w", err)
@@ -169,7 +169,7 @@ func (n *Node) updated(ctx context.Context, before, after *corev1.Pod) {
 	n.seen(ctx, after)
 }
 
-// seen tells the pod's player what is new, and starts one for a pod that is this node's.
+// seen passes a new state of the pod to its player, and starts a player for a new pod of this node.
 func (n *Node) seen(ctx context.Context, pod *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,7 +208,7 @@ func (n *Node) removed(object any) {
 	}
 }
 
-// player finds the one of a pod by name.
+// player returns the player of a pod by the pod's name.
 func (n *Node) player(key types.NamespacedName) (*player, error) {
 	for _, p := range n.matching(func(pod *corev1.Pod) bool { return pod.Namespace == key.Namespace && pod.Name == key.Name }) {
 		return p, nil
@@ -228,8 +228,8 @@ func (n *Node) matching(match func(*corev1.Pod) bool) []*player {
 	return found
 }
 
-// Address returns where a port of the pod can be reached on this machine. It fails when the pod isn't here or nothing
-// that runs in it has asked for the port.
+// Address returns where a port of the pod can be reached on this machine. It fails if the pod is not on this node or no running
+// program (Exec) in it has an address for the port.
 func (n *Node) Address(pod types.NamespacedName, port int32) (string, error) {
 	p, err := n.player(pod)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// player plays one pod. Three things run beside each other: play waits for the deletion, body takes the containers from
-// start to end, and publish writes what has changed to the API server.
+// player plays one pod in three goroutines: play waits for the deletion, body takes the containers from start to end, and publish
+// writes changes of the status to the API server.
 type player struct {
 	node      *Node
 	pod       *corev1.Pod // as first seen, but with its node name; not changed afterwards
 	bind      bool        // nobody has bound it yet
-	directory string      // of its volumes
+	directory string      // for its volumes
 
-	// Contexts, each made from the one before, that end when
-	present  context.Context // the object is gone, or the node stopped
+	// Contexts. kept and wanted also end with present.
+	present  context.Context // ends when the object is gone or the node stopped
 	gone     context.CancelFunc
-	kept     context.Context // its deletion was asked for
+	kept     context.Context // ends when the deletion is requested
 	deletion context.CancelFunc
-	wanted   context.Context // its containers have to stop: deletion, eviction
+	wanted   context.Context // ends when the containers have to stop: deletion, eviction
 	stop     context.CancelFunc
 
 	ended   chan struct{} // closed when all containers have ended for good
@@ -34,10 +34,10 @@ type player struct {
 	mu         sync.Mutex
 	containers map[string]*corev1.ContainerStatus
 	runs       map[string]*Container
-	view       view // without what the fields above say
+	view       view // status completes it
 	grace      time.Duration
 	thawed     chan struct{} // closed unless the node is lost
-	killed     bool          // nothing starts any more
+	killed     bool          // no container starts any more
 
 	writing    sync.Mutex // held during a request
 	publishing sync.Mutex // held from looking at the state to the API server's answer
@@ -66,7 +66,7 @@ func (p *player) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.pod.Namespace, Name: p.pod.Name}
 }
 
-// observe notes a deletion and its grace period, which a further deletion can shorten.
+// observe notes a deletion and its grace period, which a second deletion can shorten.
 func (p *player) observe(pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil {
 		return
@@ -82,7 +82,7 @@ func (p *player) observe(pod *corev1.Pod) {
 	p.deletion()
 }
 
-// signal wakes a receiver, who then looks at everything that has happened so far.
+// signal wakes the receiver, which then looks at everything that has happened so far.
 func signal(channel chan struct{}) {
 	select {
 	case channel <- struct{}{}:
@@ -93,7 +93,7 @@ func signal(channel chan struct{}) {
 // play is the pod's life from first sight to the disappearance of its object.
 func (p *player) play() {
 	defer p.removeDirectory()
-	// With the object, or the node, all processes go.
+	// No process outlives the object or the node.
 	defer context.AfterFunc(p.present, func() { p.kill() })()
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -141,7 +141,7 @@ func (p *player) body() {
 		return
 	}
 	if p.pod.Status.Phase == corev1.PodRunning && p.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
-		p.fail(outcome{reason: "ContainerStatusUnknown", message: "The node was started anew and doesn't know the pod's containers."})
+		p.fail(outcome{reason: "ContainerStatusUnknown", message: "The node was restarted and doesn't know the pod's containers."})
 		return
 	}
 	fault := p.node.faultFor(p.pod)
@@ -165,7 +165,8 @@ func (p *player) resume() {
 	p.lastStatus = &p.pod.Status
 }
 
-// initialize runs init containers one after the other and leaves sidecars running. It returns whether the others may start.
+// initialize runs init containers one after the other and leaves sidecars running. It reports whether the other containers may
+// start.
 func (p *player) initialize(sidecars context.Context, running *sync.WaitGroup) bool {
 	for _, container := range p.pod.Spec.InitContainers {
 		if p.wanted.Err() != nil {
@@ -181,7 +182,7 @@ func (p *player) initialize(sidecars context.Context, running *sync.WaitGroup) b
 			}
 			continue
 		}
-		// Init containers run to completion: Always means on failure for them.
+		// Init containers run to completion, so that Always means OnFailure for them.
 		policy := p.pod.Spec.RestartPolicy
 		if policy == corev1.RestartPolicyAlways {
 			policy = corev1.RestartPolicyOnFailure
@@ -202,7 +203,7 @@ func (p *player) runMain() {
 	running.Wait()
 }
 
-// pause waits and returns whether the pod is still wanted.
+// pause waits for the duration and reports whether it has passed before ctx ended.
 func (p *player) pause(ctx context.Context, duration time.Duration) bool {
 	if duration <= 0 {
 		return ctx.Err() == nil
@@ -245,7 +246,7 @@ func (p *player) fail(how outcome) {
 	p.kill()
 }
 
-// update changes the state and has it published.
+// update changes the state and makes publish write it.
 func (p *player) update(change func()) {
 	p.mu.Lock()
 	change()

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// addressOf returns where to probe, empty for a probe that can't be played: none, not HTTP, or of a port that isn't a real one.
+// addressOf returns the address to probe. It is empty if there is no probe, or one that can't be played: it is not HTTP, or its
+// port has no address on this machine.
 func (c *Container) addressOf(probe *corev1.Probe) string {
 	if probe == nil || probe.HTTPGet == nil {
 		return ""
@@ -44,7 +45,8 @@ func (c *Container) probe(ctx context.Context) {
 	})
 }
 
-// awaitStartup holds the other probes back until the startup probe has passed; it returns false when it hasn't.
+// awaitStartup holds back the other probes until the startup probe, if there is one, has succeeded. It returns false if that
+// never happens.
 func (c *Container) awaitStartup(ctx context.Context) bool {
 	if c.addressOf(c.Spec.StartupProbe) == "" {
 		return true
@@ -67,7 +69,7 @@ func (c *Container) awaitStartup(ctx context.Context) bool {
 	return passed
 }
 
-// report changes the container's status while this run of it lasts.
+// report changes the container's status unless this run of it is over.
 func (c *Container) report(change func(*corev1.ContainerStatus)) {
 	c.player.update(func() {
 		if c.player.runs[c.Spec.Name] == c {
@@ -76,7 +78,7 @@ func (c *Container) report(change func(*corev1.ContainerStatus)) {
 	})
 }
 
-// restart stops the container with its grace period; the restart policy does the rest.
+// restart stops the container, with the probe's grace period or else the pod's. The restart policy does the rest.
 func (c *Container) restart(probe *corev1.Probe) {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	for _, seconds := range []*int64{c.Pod.Spec.TerminationGracePeriodSeconds, probe.TerminationGracePeriodSeconds} {
@@ -92,7 +94,7 @@ func (c *Container) restart(probe *corev1.Probe) {
 	})
 }
 
-// watch probes until ctx ends and tells every change between healthy and not; what comes first is told, too.
+// watch probes until ctx ends. It calls tell with the first verdict and with every later one that differs.
 func (c *Container) watch(ctx context.Context, probe *corev1.Probe, tell func(healthy bool)) {
 	address := c.addressOf(probe)
 	if address == "" || !c.player.pause(ctx, time.Duration(probe.InitialDelaySeconds)*time.Second) {
@@ -103,7 +105,7 @@ func (c *Container) watch(ctx context.Context, probe *corev1.Probe, tell func(he
 	defer ticker.Stop()
 	client := &http.Client{
 		Timeout: time.Duration(max(1, probe.TimeoutSeconds)) * time.Second,
-		// Not a connection that stays: each probe asks whether a new one is taken.
+		// No keep-alive, because each probe asks whether the program accepts a new connection.
 		Transport: &http.Transport{DisableKeepAlives: true},
 	}
 	for ctx.Err() == nil {
@@ -117,7 +119,8 @@ func (c *Container) watch(ctx context.Context, probe *corev1.Probe, tell func(he
 	}
 }
 
-// pace returns the period of a probe and its thresholds.
+// pace returns the period of a probe and its thresholds. Options.ProbePeriod changes the period, and with it the failure
+// threshold of a startup probe, so that it fails after the same time.
 func (c *Container) pace(probe *corev1.Probe) (time.Duration, verdict) {
 	period := time.Duration(max(1, probe.PeriodSeconds)) * time.Second
 	thresholds := verdict{success: max(1, probe.SuccessThreshold), failure: max(1, probe.FailureThreshold)}
@@ -145,15 +148,15 @@ func healthy(ctx context.Context, client *http.Client, url string) bool {
 	return response.StatusCode >= http.StatusOK && response.StatusCode < http.StatusBadRequest
 }
 
-// verdict turns single answers into healthy or not by a probe's thresholds.
+// verdict decides by a probe's thresholds whether a container is healthy.
 type verdict struct {
 	success, failure int32
-	row              int32 // length of the present row of equal answers
+	row              int32 // number of latest answers that are equal
 	last             bool
 	decided, healthy bool
 }
 
-// add returns whether the verdict has changed, or been reached for the first time.
+// add counts an answer. It reports whether there is a verdict for the first time or it has changed.
 func (v *verdict) add(answer bool) bool {
 	if v.row == 0 || answer != v.last {
 		v.row, v.last = 0, answer

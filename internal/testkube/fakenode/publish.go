@@ -20,7 +20,7 @@ const (
 	lastRetry  = 3 * time.Second
 )
 
-// schedule binds the pod to the node, as the scheduler would. It returns false when the pod can't be placed.
+// schedule binds the pod to the node, as the scheduler would. It returns false if the pod can't be placed.
 func (p *player) schedule(fault Fault) bool {
 	if p.bind {
 		if fault.Unschedulable != "" {
@@ -28,7 +28,7 @@ func (p *player) schedule(fault Fault) bool {
 			return false
 		}
 		if !p.write(p.bindToNode) {
-			// Gone, or another node's: none of our business any more.
+			// Gone, or bound to another node: no longer this node's business.
 			p.gone()
 			return false
 		}
@@ -39,7 +39,8 @@ func (p *player) schedule(fault Fault) bool {
 	return true
 }
 
-// bindToNode makes one attempt. A conflict may be with an attempt of our own whose answer an API server took with it.
+// bindToNode makes one attempt. A conflict may be with an earlier attempt of ours that succeeded, but whose answer was lost when
+// the API server ended.
 func (p *player) bindToNode(ctx context.Context) error {
 	pods := p.node.clientset.CoreV1().Pods(p.pod.Namespace)
 	conflict := pods.Bind(ctx, &corev1.Binding{
@@ -59,7 +60,7 @@ func (p *player) bindToNode(ctx context.Context) error {
 	return conflict
 }
 
-// publish writes the status whenever it has changed; changes that come while a request is on its way share the next one.
+// publish writes the status whenever it has changed. Changes that come during a request are written together by the next one.
 func (p *player) publish() {
 	for {
 		select {
@@ -71,7 +72,7 @@ func (p *player) publish() {
 	}
 }
 
-// publishNow returns when the API server has the present status, or the pod is gone.
+// publishNow returns when the API server has the current status, or the pod is gone.
 func (p *player) publishNow() {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()
@@ -80,7 +81,7 @@ func (p *player) publishNow() {
 	if p.lastStatus != nil && equality.Semantic.DeepEqual(*p.lastStatus, status) {
 		return
 	}
-	// The uid keeps the patch from a later pod of the same name.
+	// The UID keeps the patch from being applied to a later pod of the same name.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.pod.UID}, "status": status})
 	if err != nil {
 		return
@@ -94,7 +95,7 @@ func (p *player) publishNow() {
 	}
 }
 
-// status composes the present status and remembers its conditions, whose transition times the next one keeps.
+// status composes the current status. It remembers the conditions, so that the next status keeps their transition times.
 func (p *player) status() corev1.PodStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,12 +111,12 @@ func (p *player) status() corev1.PodStatus {
 	return status
 }
 
-// remove reports the end of the containers and takes the object away, as a kubelet does last.
+// remove reports the end of the containers and deletes the object, as a kubelet does in the end.
 func (p *player) remove() {
 	p.mu.Lock()
 	grace := p.grace
 	p.mu.Unlock()
-	// The API server waits for nobody's word when there is no grace: the object is going already.
+	// With a grace period of zero the API server does not wait for the node: it removes the object by itself.
 	if p.present.Err() != nil || grace == 0 {
 		return
 	}
@@ -127,7 +128,7 @@ func (p *player) remove() {
 	})
 }
 
-// write makes a request, again and again while the API server is away or overloaded, and returns whether it succeeded.
+// write makes a request, repeats it while the API server is away or overloaded, and reports whether it succeeded.
 func (p *player) write(request func(context.Context) error) bool {
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		p.awaitThaw()
@@ -153,13 +154,14 @@ func (p *player) attempt(request func(context.Context) error) error {
 	return p.node.bounded(p.present, request)
 }
 
-// refused tells an answer that will not change: the pod is gone, replaced, bound elsewhere, or may not become so.
+// refused reports whether repeating the request is useless: the pod is gone, replaced or bound elsewhere, or the request is
+// invalid or forbidden.
 func refused(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) ||
 		apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
-// bounded makes one request when there is room for it.
+// bounded makes one request as soon as fewer than Options.Writes are in flight.
 func (n *Node) bounded(ctx context.Context, request func(context.Context) error) error {
 	select {
 	case n.writes <- struct{}{}:
@@ -170,5 +172,5 @@ func (n *Node) bounded(ctx context.Context, request func(context.Context) error)
 	}
 }
 
-// removeDirectory takes the volumes away. Nothing of interest is left in them.
+// removeDirectory removes the volumes. A failure does not matter: the node's directory is removed as well.
 func (p *player) removeDirectory() { _ = os.RemoveAll(p.directory) }

@@ -9,8 +9,8 @@ import (
 
 // Runner is what a container does.
 type Runner interface {
-	// Run returns the exit code. ctx ends when the container gets its SIGTERM, Container.Killed with its SIGKILL (which
-	// ends ctx, too); Run has to return soon after the latter. A killed container's exit code is 137, whatever Run returns.
+	// Run returns the exit code. ctx ends with the container's SIGTERM or SIGKILL; Container.Killed is closed with its SIGKILL,
+	// soon after which Run has to return. The exit code of a killed container is 137, whatever Run returns.
 	Run(ctx context.Context, container *Container) int
 }
 
@@ -20,7 +20,7 @@ type RunnerFunc func(ctx context.Context, container *Container) int
 // Run calls the function.
 func (f RunnerFunc) Run(ctx context.Context, container *Container) int { return f(ctx, container) }
 
-// WithEnvironment is a Runner for functions that need the container's environment only, as simulated GitHub runners do.
+// WithEnvironment is a Runner for functions that need only the container's environment, such as simulated GitHub runners.
 func WithEnvironment(run func(ctx context.Context, environment map[string]string) int) Runner {
 	return RunnerFunc(func(ctx context.Context, c *Container) int { return run(ctx, c.Environment) })
 }
@@ -35,21 +35,21 @@ func UntilStopped() Runner {
 	return RunnerFunc(func(ctx context.Context, _ *Container) int { <-ctx.Done(); return 0 })
 }
 
-// portMapper is a Runner whose ports are real ones of this machine, and therefore probed: an environment variable with the
-// address to listen on for each container port.
+// portMapper is a Runner that listens on real ports of this machine, which can be probed. For each container port, portVariables
+// names the environment variable that gets the address to listen on.
 type portMapper interface {
 	portVariables() map[int32]string
 }
 
 // Container is one run of a container. A restart is a new one.
 type Container struct {
-	Pod          *corev1.Pod       // as first seen, with its node name; not to be changed
-	Spec         corev1.Container  // the container's part of it
+	Pod          *corev1.Pod       // as first seen, with its node name; must not be changed
+	Spec         corev1.Container  // the container's part of the pod
 	Environment  map[string]string // env and envFrom with Secrets, ConfigMaps and fields resolved
 	RestartCount int32
 
 	player    *player
-	addresses map[int32]string // of the machine, by container port
+	addresses map[int32]string // on this machine, by container port
 	cancel    context.CancelFunc
 	over      context.Context // ends with the run
 	killed    chan struct{}
@@ -60,10 +60,10 @@ type Container struct {
 // Killed is closed when the container gets its SIGKILL.
 func (c *Container) Killed() <-chan struct{} { return c.killed }
 
-// terminate is SIGTERM.
+// terminate is what SIGTERM does.
 func (c *Container) terminate() { c.cancel() }
 
-// kill is SIGKILL. The first reason stays.
+// kill is what SIGKILL does. If it is called again, the first reason stays.
 func (c *Container) kill(reason string) {
 	c.killOnce.Do(func() {
 		c.reason = reason

@@ -31,7 +31,8 @@ func TestRunnerPodGetsItsEnvironmentAndItsExitCodeBecomesTheOutcome(t *testing.T
 				}),
 			}})
 			pod := s.pod("runner")
-			// A node reports the class that the API server has given the pod, or its reports are refused.
+			// Gives the pod a QoS class other than the default: the API server refuses statuses that report another class than
+			// its own.
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{
 				{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
@@ -111,7 +112,7 @@ func TestAContainerThatIgnoresItsStopIsKilledAfterTheGracePeriod(t *testing.T) {
 	}
 }
 
-// countingClock is a second later each time that it is asked, so that times tell the order of what happened.
+// countingClock advances by a second each time it is read, so that times show the order of events.
 type countingClock struct {
 	clock.RealClock
 	seconds atomic.Int64
@@ -121,7 +122,8 @@ func (c *countingClock) Now() time.Time { return time.Unix(c.seconds.Add(1), 0) 
 
 func (c *countingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// Started is what the node says: a program's first step may come after what its start lets begin.
+// The order is that of the node's reports. What the programs themselves observe may differ: one that was started first may take
+// its first step later than one that was started after it.
 func TestInitContainersComeFirstAndSidecarsEndLast(t *testing.T) {
 	s := newStage(t, testkube.Shared(t), fakenode.Options{
 		Runners: map[string]fakenode.Runner{"init": fakenode.Exit(0), "dind": fakenode.UntilStopped(), "runner": fakenode.Exit(0)},

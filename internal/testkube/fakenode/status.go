@@ -5,19 +5,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeAddress is the address of every pod and its node: programs run on this machine and listen there.
+// nodeAddress is the address of every pod and of the node: programs run on this machine and listen there.
 const nodeAddress = "127.0.0.1"
 
 // killedExitCode is 128 + SIGKILL.
 const killedExitCode = 137
 
-// outcome ends a pod whatever its containers did: rejection, eviction.
+// outcome ends a pod regardless of its containers: rejection, eviction.
 type outcome struct {
 	reason, message string
-	disruption      bool // not the pod's own fault
+	disruption      bool // sets the condition DisruptionTarget
 }
 
-// view is all that a pod's status follows from.
+// view is everything that determines a pod's status.
 type view struct {
 	pod        *corev1.Pod
 	containers map[string]corev1.ContainerStatus
@@ -30,12 +30,12 @@ type view struct {
 	now        metav1.Time
 }
 
-// isSidecar tells an init container that runs beside the others instead of before them.
+// isSidecar reports whether an init container runs beside the other containers instead of before them.
 func isSidecar(container corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// restartWanted is the restart policy's answer to an exit code.
+// restartWanted reports whether a container with this restart policy is restarted after the exit code.
 func restartWanted(policy corev1.RestartPolicy, exitCode int) bool {
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
 }
@@ -61,7 +61,7 @@ func (v view) status() corev1.PodStatus {
 	return status
 }
 
-// containerStatuses keeps the order of the spec. A container the node hasn't looked at yet has no status.
+// containerStatuses keeps the order of the spec. A container that the node has not looked at yet has no status.
 func (v view) containerStatuses(containers []corev1.Container) []corev1.ContainerStatus {
 	statuses := make([]corev1.ContainerStatus, 0, len(containers))
 	for _, container := range containers {
@@ -72,8 +72,8 @@ func (v view) containerStatuses(containers []corev1.Container) []corev1.Containe
 	return statuses
 }
 
-// phase follows the kubelet's rules: Pending until every container has started once, Running until the last one that
-// isn't restarted has ended, sidecars included.
+// phase follows the kubelet's rules: Pending until every container has started once, then Running until the last one that is not
+// restarted has ended, sidecars included.
 func (v view) phase() corev1.PodPhase {
 	if v.outcome != nil {
 		return corev1.PodFailed
@@ -90,7 +90,7 @@ func (v view) phase() corev1.PodPhase {
 	return v.mainPhase()
 }
 
-// mainPhase is what the containers besides init containers and sidecars make of an initialized pod.
+// mainPhase returns the phase of a pod whose init containers have not failed for good.
 func (v view) mainPhase() corev1.PodPhase {
 	started, live, failed := true, false, false
 	for _, container := range v.pod.Spec.Containers {
@@ -111,7 +111,7 @@ func (v view) mainPhase() corev1.PodPhase {
 	if started && (live || v.sidecarRuns()) {
 		return corev1.PodRunning
 	}
-	// A pod that was stopped before it had started has failed, too.
+	// A pod that was stopped before it had started counts as failed.
 	if failed || !started {
 		return corev1.PodFailed
 	}
@@ -127,7 +127,7 @@ func (v view) sidecarRuns() bool {
 	return false
 }
 
-// initialized: init containers have exited 0, sidecars have started (and may have ended since).
+// initialized reports whether init containers have exited 0 and sidecars have started (and may have ended since).
 func (v view) initialized() bool {
 	for _, container := range v.pod.Spec.InitContainers {
 		status := v.containers[container.Name]
@@ -152,7 +152,7 @@ func (v view) ready() bool {
 	return true
 }
 
-// conditions keeps the transition time of those that don't change.
+// conditions composes the conditions. Those that don't change keep their transition time.
 func (v view) conditions(phase corev1.PodPhase) []corev1.PodCondition {
 	if !v.scheduled {
 		return []corev1.PodCondition{v.condition(corev1.PodScheduled, false, corev1.PodReasonUnschedulable, v.unplaced)}
@@ -176,7 +176,7 @@ func (v view) conditions(phase corev1.PodPhase) []corev1.PodCondition {
 	return conditions
 }
 
-// condition takes the reason for when it doesn't hold.
+// condition composes one condition. Its reason is used only if the condition does not hold.
 func (v view) condition(kind corev1.PodConditionType, holds bool, reason, message string) corev1.PodCondition {
 	condition := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: v.now}
 	if !holds {

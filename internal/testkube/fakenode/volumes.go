@@ -18,12 +18,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/identity"
 )
 
-// rootCertificates is the ConfigMap that a controller manager puts into every namespace. The node knows its content, so
-// that pods run without a controller manager, too.
+// rootCertificates is the ConfigMap that a controller manager creates in every namespace. The node knows its content, so pods run
+// without a controller manager as well.
 const rootCertificates = "kube-root-ca.crt"
 
-// mountVolumes makes the pod's volumes and its ServiceAccount's kubeconfig. Secrets and ConfigMaps are followed until the
-// pod is gone. It waits for those that aren't there yet and fails when ctx ends before they come.
+// mountVolumes creates the pod's volumes and its ServiceAccount's kubeconfig. Secrets and ConfigMaps are followed until the pod
+// is gone. It waits for those that do not exist yet and fails if ctx ends first.
 func (p *player) mountVolumes(ctx context.Context) error {
 	p.mounting.Lock()
 	defer p.mounting.Unlock()
@@ -56,7 +56,7 @@ func (p *player) volumeDirectory(name string) string {
 
 func (p *player) kubeconfig() string { return filepath.Join(p.directory, "kubeconfig") }
 
-// fill writes a volume's content. Kinds without content of the API server's (emptyDir, claims) are empty directories.
+// fill writes a volume's content. Volumes that get nothing from the API server (emptyDir, claims) are empty directories.
 func (p *player) fill(ctx context.Context, directory string, source corev1.VolumeSource) error {
 	switch {
 	case source.Secret != nil:
@@ -74,8 +74,8 @@ func (p *player) fill(ctx context.Context, directory string, source corev1.Volum
 	}
 }
 
-// follow hands over the named object now and whenever it changes. It returns after the first time; for an optional one
-// that isn't there, when that is known.
+// follow calls apply with the named object, now and whenever it changes. It returns after the first call, or, for an optional
+// object, once it is known whether the object exists.
 func (p *player) follow(ctx context.Context, resource string, kind runtime.Object, name string, optional bool, apply func(any) error) error {
 	var once sync.Once
 	first := make(chan error, 1)
@@ -83,11 +83,11 @@ func (p *player) follow(ctx context.Context, resource string, kind runtime.Objec
 		err := apply(object)
 		once.Do(func() { first <- err })
 	}
-	// A watch of this one object, not of its kind: a node may read only what its pods refer to.
+	// A watch of this one object, not of its kind, because a node may read only what its pods refer to.
 	source := cache.NewListWatchFromClient(p.node.clientset.CoreV1().RESTClient(), resource, p.pod.Namespace,
 		fields.OneTermEqualSelector("metadata.name", name))
 	_, follower := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: informer.Persistent(source, p.node.options.Clock), // as for pods
+		ListerWatcher: informer.Persistent(source, p.node.options.Clock), // for the same reason as with pods
 		ObjectType:    kind,
 		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }},
 	})
@@ -103,7 +103,7 @@ func (p *player) follow(ctx context.Context, resource string, kind runtime.Objec
 	}
 }
 
-// project writes a projected volume, as that of a ServiceAccount token, once.
+// project writes a projected volume, such as that of a ServiceAccount token. It does not follow later changes.
 func (p *player) project(ctx context.Context, directory string, sources []corev1.VolumeProjection) error {
 	files := map[string][]byte{}
 	for _, source := range sources {
@@ -139,7 +139,7 @@ func (p *player) projection(ctx context.Context, source corev1.VolumeProjection)
 	}
 }
 
-// downward resolves a downward API volume. Resource fields are left out: this node limits nothing.
+// downward resolves a downward API volume. Resource fields are left out, because this node limits nothing.
 func (p *player) downward(items []corev1.DownwardAPIVolumeFile) map[string][]byte {
 	files := map[string][]byte{}
 	for _, item := range items {
@@ -151,7 +151,7 @@ func (p *player) downward(items []corev1.DownwardAPIVolumeFile) map[string][]byt
 	return files
 }
 
-// selected renames keys to the paths of items; without items every key is a file.
+// selected renames keys to the paths of items. Without items, every key is a file.
 func selected(content map[string][]byte, items []corev1.KeyToPath) map[string][]byte {
 	if len(items) == 0 {
 		return content
@@ -165,7 +165,7 @@ func selected(content map[string][]byte, items []corev1.KeyToPath) map[string][]
 	return files
 }
 
-// content joins the text and the binary part of a ConfigMap.
+// content joins the text and binary data of a ConfigMap.
 func content(configMap *corev1.ConfigMap) map[string][]byte {
 	files := bytesOf(configMap.Data)
 	maps.Copy(files, configMap.BinaryData)

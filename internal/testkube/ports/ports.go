@@ -1,6 +1,6 @@
-// Package ports finds TCP ports for programs that tests start and that have to be told where to listen. Until such a program
-// listens, or while it is away, nobody else takes its port: neither another test, which may be of another process, nor
-// a connection or a server that lets the kernel choose.
+// Package ports hands out TCP ports for programs that tests start and that have to be told where to listen, such as those of
+// testkube and fakenode. For 5 minutes nobody else gets such a port, whether its program listens already or is being restarted:
+// neither another test, even one of another process, nor a connection or a server for which the kernel chooses the port.
 package ports
 
 import (
@@ -13,11 +13,13 @@ import (
 )
 
 const (
-	// first and end bound what is given out: below where kernels choose (16000 and up, most of them 32768 and up).
+	// first and end bound the ports that are handed out: below those that kernels choose from, which begin at 16000 on some
+	// systems and at 32768 on most.
 	first, end = 11000, 16000
-	// blockSize is how many ports a process gets to itself: it listens on the first one of them for as long as it lives.
+	// blockSize is how many ports a process reserves at a time. Listening on the first of them, for as long as it lives, is what
+	// reserves the others.
 	blockSize = 250
-	// restFor is how long a port is not given out again: who got it may not listen yet, or be away for a while.
+	// restFor is how long a port is not handed out again: its program may not listen yet, or be away for a while.
 	restFor = 5 * time.Minute
 )
 
@@ -29,9 +31,9 @@ type port struct {
 
 var (
 	mu sync.Mutex
-	// guards listen on the first ports of this process's blocks.
+	// guards listen on the first ports of this process's blocks and so reserve these.
 	guards []net.Listener
-	// queue are the other ports of the blocks, those first that were given out longest ago.
+	// queue has the other ports of the blocks, the one that was handed out longest ago first.
 	queue []port
 )
 
@@ -50,7 +52,8 @@ func Take(n int) ([]int, error) {
 	return taken, nil
 }
 
-// next lets the kernel choose where all blocks are in use, as by thousands of programs: then a port may be taken meanwhile.
+// next returns a free port of this process's blocks. If all blocks are in use, as by thousands of programs, it lets the kernel
+// choose; somebody else may then take the port before its program listens.
 func next(now time.Time) (int, error) {
 	if number := rested(now); number != 0 {
 		return number, nil
@@ -65,11 +68,12 @@ func next(now time.Time) (int, error) {
 	return probe.Addr().(*net.TCPAddr).Port, probe.Close()
 }
 
-// rested returns a port of this process's blocks, 0 where there is none.
+// rested returns a port of this process's blocks on which nobody listens and which has not been handed out for restFor, 0 if
+// there is none.
 func rested(now time.Time) int {
 	for i, candidate := range queue {
 		if now.Sub(candidate.given) < restFor {
-			break // as have all that follow
+			break // all that follow were handed out later still
 		}
 		if probe, err := listen(candidate.number); err == nil {
 			_ = probe.Close() // nobody has connected, so the port is free at once
@@ -80,7 +84,7 @@ func rested(now time.Time) int {
 	return 0
 }
 
-// claim adds a block on whose first port no process listens, and says whether there was one.
+// claim reserves another block, one on whose first port nobody listens, and reports whether there was one.
 func claim() bool {
 	for block := first; block < end; block += blockSize {
 		guard, err := listen(block)

@@ -18,7 +18,7 @@ func take(t *testing.T, n int) []int {
 	return taken
 }
 
-// Programs that were told where to listen may not do so yet.
+// Programs that were told where to listen may not listen yet.
 func TestAPortDoesNotComeAgainSoon(t *testing.T) {
 	const many = 300 // more than a block has
 	taken := take(t, many)
@@ -34,6 +34,6 @@ func TestNoPortIsGivenOutOnWhichSomebodyListens(t *testing.T) {
 		t.Cleanup(func() { _ = listener.Close() })
 	}
 	if slices.Contains(take(t, 10), inTurn) {
-		t.Errorf("got port %d, on which somebody listens", inTurn)
+		t.Errorf("port %d was handed out although somebody listens on it", inTurn)
 	}
 }

@@ -2,5 +2,5 @@
 
 package process
 
-// awaitStop does not wait: what else is called Unix has no way to ask that doesn't reap the child.
+// awaitStop does not wait: other Unix systems offer no way to ask that would not reap the child.
 func awaitStop(int) error { return nil }

@@ -1,5 +1,6 @@
-// Package process runs programs for tests so that none of them outlives the test: each has a process group of its own,
-// is reaped when it ends, and is killed by the kernel when the test binary dies without stopping it.
+// Package process runs programs for tests, such as the control plane of testkube and the containers of fakenode, so that none
+// outlives its test: each has a process group of its own, is reaped when it ends, and is killed by the kernel if the test binary
+// dies without stopping it.
 package process
 
 import (
@@ -17,7 +18,7 @@ type Process struct {
 	done    chan struct{}
 }
 
-// Start starts the command in a process group of its own. It fails when the program can't be started.
+// Start starts the command in a process group of its own. It fails if the program can't be started.
 func Start(command *exec.Cmd) (*Process, error) {
 	command.SysProcAttr = attributes()
 	// Grandchildren that keep an output pipe open must not keep Wait from returning.
@@ -31,8 +32,8 @@ func Start(command *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// run stays on one thread from start to end: the kernel sends the death signal of a parent when the thread that
-// started the child ends, not when the whole parent does.
+// run stays on one thread from start to end: the kernel sends a child its parent's death signal when the thread that started the
+// child ends, not when the whole parent does.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -41,7 +42,7 @@ func (p *Process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	// The exit code is read from the process state; an error here says nothing beyond it.
+	// The exit code is read from the process state; an error here adds nothing to it.
 	_ = p.command.Wait()
 	close(p.done)
 }
@@ -49,7 +50,7 @@ func (p *Process) run(started chan<- error) {
 // Done is closed when the program has ended and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running tells whether the program has not ended yet.
+// Running reports whether the program has not ended yet.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -59,8 +60,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// ExitCode waits for the program's end and returns its exit code, 128 + the signal's number for one that a signal
-// ended, as a shell and a container runtime do.
+// ExitCode waits until the program has ended and returns its exit code. If a signal ended it, that is 128 plus the signal's
+// number, as in a shell and a container runtime.
 func (p *Process) ExitCode() int {
 	<-p.done
 	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
@@ -70,7 +71,7 @@ func (p *Process) ExitCode() int {
 	return p.command.ProcessState.ExitCode()
 }
 
-// Signal sends the signal to the program and everything it has started. A program that has ended is no error.
+// Signal sends the signal to the program and everything it has started. If the program has ended, it does nothing.
 func (p *Process) Signal(signal syscall.Signal) error {
 	if !p.Running() {
 		return nil
@@ -82,7 +83,7 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Pause freezes the program and everything it has started until Resume, and returns when the program does nothing any more.
+// Pause freezes the program and everything it has started until Resume is called. It returns once the program has stopped.
 func (p *Process) Pause() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil || !p.Running() {
 		return err
@@ -90,10 +91,11 @@ func (p *Process) Pause() error {
 	return awaitStop(p.command.Process.Pid)
 }
 
-// Resume lets a paused program go on.
+// Resume lets a paused program continue.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
-// Stop ends the program: SIGTERM, SIGKILL when it still runs after grace (at once when grace is zero), and waits.
+// Stop ends the program and waits until it has ended. It sends SIGTERM, and SIGKILL if the program still runs after grace, or
+// SIGKILL at once if grace is zero.
 func (p *Process) Stop(grace time.Duration) error {
 	if grace > 0 {
 		if err := p.Signal(syscall.SIGTERM); err != nil {

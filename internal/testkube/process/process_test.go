@@ -18,7 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/process"
 )
 
-// start runs a script and returns with the first line it writes, which says that it is ready.
+// start runs a script and returns with the first line that it writes, which means that it is ready.
 func start(t *testing.T, script string) (*process.Process, string) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -77,7 +77,7 @@ func TestStopReachesWhatTheProgramHasStarted(t *testing.T) {
 	NewWithT(t).Eventually(func() bool { return running(child) }, "30s").Should(BeFalse(), "process %d outlived its parent", child)
 }
 
-// running counts a process that waits to be reaped, by whoever is init here, as ended.
+// running reports whether a process runs. A zombie that has yet to be reaped by this machine's init counts as ended.
 func running(pid int) bool {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -86,7 +86,7 @@ func running(pid int) bool {
 	return !strings.Contains(string(status), ") Z ")
 }
 
-// TestMain lets the test binary be the program that a test pauses: one that writes in a thread other than its first.
+// TestMain turns the test binary into the program that a test pauses, which writes on threads other than its first.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("HARRIER_WRITE_TO"); path != "" {
 		writeForever(path)
@@ -110,7 +110,7 @@ func writeForever(path string) {
 	select {}
 }
 
-// The signal stops a program's threads one after the other, and those that run meanwhile go on for milliseconds.
+// The signal stops a program's threads one after the other, and the others keep running for milliseconds.
 func TestAPausedProgramDoesNothing(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "written")
 	started, _ := start(t, "exec env HARRIER_WRITE_TO="+written+" "+os.Args[0])
@@ -139,7 +139,7 @@ func TestPausingAProgramThatHasEndedIsNoError(t *testing.T) {
 	}
 }
 
-// size is that of a file, 0 when it isn't there yet.
+// size returns the size of a file, 0 if it does not exist yet.
 func size(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := os.Stat(path)
