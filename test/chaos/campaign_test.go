@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// campaign hands out the seeds that the flags ask for. Ctrl-C ends it: runs under way are finished, or a second Ctrl-C ends
-// them, too.
+// campaign hands out the seeds that the flags ask for. Ctrl-C ends it when the runs under way have finished, a second Ctrl-C at
+// once.
 type campaign struct {
 	began       time.Time
 	interrupted context.Context
@@ -21,7 +21,7 @@ type campaign struct {
 	mutex      sync.Mutex
 	seed, last uint64
 	passed     int
-	failed     map[uint64][]string // what was wrong, by seed
+	failed     map[uint64][]string // the reasons, by seed
 }
 
 func newCampaign() *campaign {
@@ -38,7 +38,7 @@ func newCampaign() *campaign {
 	return c
 }
 
-// next returns the next seed, or that there is none to begin with any more.
+// next returns the next seed and whether a run with it is to begin.
 func (c *campaign) next() (seed uint64, more bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -52,7 +52,7 @@ func (c *campaign) next() (seed uint64, more bool) {
 	return seed, more && c.interrupted.Err() == nil
 }
 
-// done notes how a run ended.
+// done records how a run ended.
 func (c *campaign) done(seed uint64, passed bool, wrong []string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -63,8 +63,8 @@ func (c *campaign) done(seed uint64, passed bool, wrong []string) {
 	c.failed[seed] = wrong
 }
 
-// summary says how all runs ended, with the reasons again: whoever sees no more than the end of the output sees them. Where there
-// are none, the run could not begin, or could not be taken down.
+// summary says how all runs ended. It repeats why runs failed, for readers who see only the end of the output. A failed run
+// without a reason could not begin or could not be taken down.
 func (c *campaign) summary() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -13,12 +13,12 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("chaos.seed", 0, "run this seed only")
-	seeds     = flag.Uint64("chaos.seeds", 2, "run the seeds from 1 to this one")
-	firstSeed = flag.Uint64("chaos.first", 1, "begin with this seed")
-	hours     = flag.Float64("chaos.hours", 0, "go on with new seeds for so long")
+	seeds     = flag.Uint64("chaos.seeds", 2, "how many seeds to run")
+	firstSeed = flag.Uint64("chaos.first", 1, "the first of the seeds")
+	hours     = flag.Float64("chaos.hours", 0, "for how many hours to begin runs with new seeds, instead of -chaos.seeds")
 )
 
-// logsVariable names the directory for the logs of the programs; see package rig.
+// logsVariable names the environment variable with the directory for the logs of the programs; see package rig.
 const logsVariable = "HARRIER_RIG_LOGS"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// runTests keeps logs and, when all went well, removes them.
+// runTests saves the programs' logs to a new directory, unless the environment names one, and removes it if all tests pass.
 func runTests(m *testing.M) int {
 	if os.Getenv(logsVariable) != "" {
 		return rig.Main(m)
@@ -47,7 +47,7 @@ func runTests(m *testing.M) int {
 	return code
 }
 
-// Every job ends once, nothing is left, and the limits hold, whatever goes wrong.
+// Whatever goes wrong, every job ends once, nothing is left, and the limits hold.
 func TestChaos(t *testing.T) {
 	c := newCampaign()
 	var runs sync.WaitGroup
@@ -64,13 +64,13 @@ func TestChaos(t *testing.T) {
 	t.Log(c.summary())
 }
 
-// run makes one run and returns what was wrong with it.
+// run makes one run and returns the reasons why it failed, none if it passed.
 func run(t *testing.T, seed uint64) []string {
 	t.Helper()
 	s := newSchedule(seed)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("again: make chaos SEED=%d; logs in %s\n%s", seed, os.Getenv(logsVariable), s)
+			t.Logf("to repeat the run: make chaos SEED=%d; logs are in %s\n%s", seed, os.Getenv(logsVariable), s)
 		}
 	})
 	w := newWorld(t, s)

@@ -13,32 +13,33 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// metricsPort is the managers' in the rig's charts.
+// metricsPort is the managers' metrics port in the rig's chart values.
 const metricsPort = 8080
 
-// mostGoroutines bounds what a manager that has nothing to do may have: 260 to 330 for watches, workers, and two for each
-// connection that is kept for a while. A run makes some thousand calls; one left behind for a part of them would be more.
+// mostGoroutines bounds the goroutines of an idle manager. It has 260 to 330: for watches and workers, and two for each
+// connection that is kept open for a while. A run makes some thousand calls, so that a goroutine left behind by even a part of
+// them would exceed the bound.
 const mostGoroutines = 450
 
-// checkGoroutines: once nothing is left, no goroutine that served a job or a fault is. The listener's tests run in bubbles
-// that fail with what is left in them.
+// checkGoroutines checks that managers keep no goroutine that served a job or a fault. Nothing else is left at this point.
+// Listeners are not checked: their tests run in synctest bubbles, which fail if a goroutine is left.
 func (w *world) checkGoroutines() {
 	w.t.Helper()
 	for _, pod := range w.observer.managerPods() {
 		var count float64
 		var err error
-		// What is left of the last calls, such as a connection that nobody uses any more, ends within 90 s; a leak doesn't.
+		// What the last calls leave, such as a connection that is no longer used, ends within 90 s. A leak doesn't.
 		if !w.await(leftoverTime, func() bool {
 			count, err = w.metric(pod, "go_goroutines")
 			return err == nil && count <= mostGoroutines
 		}) {
-			w.errorf("%.0f goroutines in %s, which has nothing to do: %v", count, pod, err)
+			w.errorf("%.0f goroutines in %s, which is idle: %v", count, pod, err)
 		}
 		w.logf("%.0f goroutines in %s", count, pod.Name)
 	}
 }
 
-// leader returns the managers that say that they lead: one, or none while nobody does.
+// leader returns the managers that report to be the leader: one, or none between two leaders.
 func (w *world) leader(managers []types.NamespacedName) []types.NamespacedName {
 	return slices.DeleteFunc(slices.Clone(managers), func(pod types.NamespacedName) bool {
 		leads, err := w.metric(pod, "leader_election_master_status")
@@ -46,7 +47,7 @@ func (w *world) leader(managers []types.NamespacedName) []types.NamespacedName {
 	})
 }
 
-// metric reads the first value of a manager's metric, whatever its labels.
+// metric returns the first value of a manager's metric, whatever its labels.
 func (w *world) metric(pod types.NamespacedName, name string) (float64, error) {
 	address, err := w.rig.Node.Address(pod, metricsPort)
 	if err != nil {

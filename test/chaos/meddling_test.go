@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// refusal is an answer of the API server's, and to which requests it comes.
+// refusal is an error that the API server could answer, and the requests to which the proxy answers it.
 type refusal struct {
 	hits   func(*http.Request) bool
 	answer *apierrors.StatusError
 }
 
-// refusals by the variant of their fault.
+// refusals are those of the fault refuseWrites, by its variant.
 var refusals = map[string]refusal{
 	tooManyRequests: {everything, apierrors.NewTooManyRequests("chaos", 1)},
 	internalError:   {everything, apierrors.NewInternalError(errors.New("chaos"))},
@@ -30,7 +30,8 @@ func writes(r *http.Request) bool { return r.Method != http.MethodGet }
 // changes are requests that can conflict with others.
 func changes(r *http.Request) bool { return r.Method == http.MethodPatch || r.Method == http.MethodPut }
 
-// meddle has the proxy meddle for as long as the fault lasts. Two such faults at a time are one after the other.
+// meddle lets the proxy meddle with requests for as long as the fault lasts. Of two such faults at the same time, the second
+// waits for the end of the first.
 func (w *world) meddle(f fault, m meddling) {
 	w.meddling.Lock()
 	defer w.meddling.Unlock()
@@ -39,7 +40,7 @@ func (w *world) meddle(f fault, m meddling) {
 	w.proxy.meddles.Store(nil)
 }
 
-// cutWatches cuts all watches again and again.
+// cutWatches cuts all watches every 500 ms for as long as the fault lasts.
 func (w *world) cutWatches(f fault) {
 	const every = 500 * time.Millisecond
 	for over := time.Now().Add(f.lasts); time.Now().Before(over); {

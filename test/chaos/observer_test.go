@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// lookInterval is how often the world is looked at, and lookTimeout how long the API server may take to show it.
+	// lookInterval is the time between two observations, and lookTimeout how long the API server may take for one.
 	lookInterval = 200 * time.Millisecond
 	lookTimeout  = 2 * time.Second
-	// replaceTime is how long a runner's place may be empty after its job: without faults GitHub alone takes 0.3 s to register
-	// the next one, and a machine that does other work takes seconds for the rest.
+	// replaceTime is how long a runner's place may be empty after its job. Without faults, GitHub alone takes 0.2 s (jitLatency)
+	// to register the next runner, and a busy machine takes seconds for the rest.
 	replaceTime = 5 * time.Second
 )
 
-// observer looks at the pods all the time. It knows the last ones when the API server is away, and what must never be.
+// observer watches the pods all the time. While the API server is away it still knows those that it saw last. It records what
+// must never happen.
 type observer struct {
 	rig *rig.Rig
 	max int
@@ -34,15 +35,15 @@ type observer struct {
 	managers []corev1.Pod
 	runners  []corev1.Pod
 	listener []corev1.Pod
-	lately   map[types.UID]time.Time // when runner pods were seen alive, where that is not longer ago than replaceTime
+	lately   map[types.UID]time.Time // when runner pods were last seen alive, if within replaceTime
 	replicas int                     // of the EphemeralRunnerSet
 	looked   time.Time
-	excused  time.Duration // what gap was in all, before the last look
-	// violations are kept once each.
+	excused  time.Duration // the sum of all gaps before the last look
+	// violations are what must never happen and was seen, each once.
 	violations []string
 }
 
-// run looks until ctx ends.
+// run observes until ctx ends.
 func (o *observer) run(ctx context.Context) {
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
@@ -56,7 +57,7 @@ func (o *observer) run(ctx context.Context) {
 	}
 }
 
-// look takes one look. What can't be seen stays as it was.
+// look makes one observation. If the API server does not answer, the last one stays.
 func (o *observer) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -109,7 +110,7 @@ func (o *observer) note(system, runners []corev1.Pod, sets []v1alpha1.EphemeralR
 	}
 }
 
-// noteAlive counts the runners seen now among those seen lately. The caller holds the lock.
+// noteAlive adds the runners seen now to those seen lately and forgets those seen too long ago. The caller holds the lock.
 func (o *observer) noteAlive() {
 	if o.lately == nil {
 		o.lately = map[types.UID]time.Time{}
@@ -120,7 +121,7 @@ func (o *observer) noteAlive() {
 	maps.DeleteFunc(o.lately, func(_ types.UID, seen time.Time) bool { return o.looked.Sub(seen) > replaceTime })
 }
 
-// violate keeps what must not be, once. The caller holds the lock.
+// violate records a violation unless it is known. The caller holds the lock.
 func (o *observer) violate(format string, values ...any) {
 	line := fmt.Sprintf(format, values...)
 	for _, known := range o.violations {
@@ -131,7 +132,7 @@ func (o *observer) violate(format string, values ...any) {
 	o.violations = append(o.violations, time.Now().Format(time.TimeOnly)+" "+line)
 }
 
-// living are the pods that run or will, and that nobody has asked to go.
+// living returns the pods that run, or will, and whose deletion has not been requested.
 func living(pods []corev1.Pod) []corev1.Pod {
 	var alive []corev1.Pod
 	for _, pod := range pods {
@@ -142,7 +143,7 @@ func living(pods []corev1.Pod) []corev1.Pod {
 	return alive
 }
 
-// ended reports whether no container of the pod runs, or will. One that was asked to go runs until then.
+// ended reports whether all containers of the pod have ended for good. Those of a pod that is being deleted run until then.
 func ended(pod corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -158,7 +159,7 @@ func running(pods []corev1.Pod) []types.NamespacedName {
 	return names
 }
 
-// runnerPods, listenerPods and managerPods are those that ran when last seen.
+// runnerPods, listenerPods and managerPods return the pods that were running when last seen.
 func (o *observer) runnerPods() []types.NamespacedName   { return o.names(&o.runners) }
 func (o *observer) listenerPods() []types.NamespacedName { return o.names(&o.listener) }
 func (o *observer) managerPods() []types.NamespacedName  { return o.names(&o.managers) }
@@ -169,8 +170,9 @@ func (o *observer) names(pods *[]corev1.Pod) []types.NamespacedName {
 	return running(*pods)
 }
 
-// settled reports whether there are as many runners as GitHub's figures ask for, and what is seen. Pods that start count, and those
-// that were there lately: with jobs of a second each there may be no moment at which all of them are there.
+// settled reports whether there are as many runners as GitHub's statistics call for, and describes what was seen. Pods that are
+// starting count, and so do those seen alive within replaceTime: with jobs of a second each, there may be no moment at which all
+// runners exist.
 func (o *observer) settled(minRunners int) (bool, string) {
 	assigned := 0
 	snapshot := o.rig.GitHub.Snapshot()
@@ -187,15 +189,16 @@ func (o *observer) settled(minRunners int) (bool, string) {
 	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
 }
 
-// excusedFor is how long since the beginning nothing follows from what the product did.
+// excusedFor returns for how much time since the beginning the product can't be judged, see gap.
 func (o *observer) excusedFor() time.Duration {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	return o.excused + o.gap()
 }
 
-// gap is the time since the last look if that is too long ago, or if there was no manager pod: a ReplicaSet's controller, whose
-// own caches may pause for a minute after an outage of the API server, has still to make one. The caller holds the lock.
+// gap returns the time since the last look if that is too long ago or found no manager pod, else zero. Without a pod the product
+// can't be blamed: after an outage of the API server, the caches of the ReplicaSet controller may pause for a minute before it
+// creates one. The caller holds the lock.
 func (o *observer) gap() time.Duration {
 	since := time.Since(o.looked)
 	if o.looked.IsZero() || since < lookTimeout && len(o.managers) > 0 {
@@ -204,7 +207,7 @@ func (o *observer) gap() time.Duration {
 	return since
 }
 
-// broken returns what was seen that must never be.
+// broken returns the violations.
 func (o *observer) broken() []string {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()

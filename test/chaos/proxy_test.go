@@ -24,15 +24,15 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// proxy stands between the programs and the API server. It can make their watches slow or cut them, and meddle with their
-// requests. The node's go through it untouched.
+// proxy stands between the programs and the API server. It can delay or cut the programs' watches and meddle with their requests.
+// The fake node's requests pass through it untouched.
 type proxy struct {
 	config  *rest.Config // leads through the proxy
-	late    atomic.Int64 // how late events are, in nanoseconds
+	late    atomic.Int64 // delay of watch events, in nanoseconds
 	meddles atomic.Pointer[meddling]
 
 	mutex    sync.Mutex
-	watching context.Context // of all watches
+	watching context.Context // ends all watches under way
 	cut      context.CancelFunc
 }
 
@@ -40,13 +40,14 @@ type proxy struct {
 type meddling struct {
 	hits    func(*http.Request) bool
 	percent int
-	pause   time.Duration // before anything else
-	// answer, unless nil, is given in place of the API server's: without asking it, or after it has done what was asked.
+	pause   time.Duration // before the request is handled
+	// answer, unless nil, replaces the API server's answer: without forwarding the request or, if late is set, after it has been
+	// carried out.
 	answer *apierrors.StatusError
 	late   bool
 }
 
-// slowDown lets events of watches come that much later from now on.
+// slowDown delays the events of watches from now on.
 func (p *proxy) slowDown(late time.Duration) { p.late.Store(int64(late)) }
 
 // cutWatches ends all watches under way.
@@ -59,7 +60,7 @@ func (p *proxy) cutWatches() {
 	p.watching, p.cut = context.WithCancel(context.Background())
 }
 
-// untilCut ends the request's context with the next cut.
+// untilCut returns the request with a context that also ends at the next cut.
 func (p *proxy) untilCut(r *http.Request) (*http.Request, context.CancelFunc) {
 	p.mutex.Lock()
 	watching := p.watching
@@ -69,7 +70,7 @@ func (p *proxy) untilCut(r *http.Request) (*http.Request, context.CancelFunc) {
 	return r.WithContext(ctx), func() { stop(); cancel() }
 }
 
-// startProxy starts one that ends with the test.
+// startProxy starts a proxy that ends with the test.
 func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	t.Helper()
 	p := &proxy{config: rest.CopyConfig(upstream)}
@@ -89,7 +90,7 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 	server := &http.Server{
 		Handler: p.handler(p.forwarder(t, upstream)), TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		ReadHeaderTimeout: time.Minute,
-		// HTTP/1.1 on both sides: an answer that an API server gives before it has read the request, such as 403, can get
+		// HTTP/1.1 on both sides: an answer that an API server gives before it has read the whole request, such as 403, can get
 		// stuck between two HTTP/2 connections.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
@@ -101,7 +102,7 @@ func startProxy(t *testing.T, upstream *rest.Config) *proxy {
 
 func watches(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-// handler decides what becomes of a request.
+// handler decides what happens to a request.
 func (p *proxy) handler(forward http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.UserAgent(), "fakenode") {
@@ -132,13 +133,13 @@ func (m *meddling) serve(w http.ResponseWriter, r *http.Request, forward http.Ha
 		forward.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	status := m.answer.Status()
-	status.Kind, status.APIVersion = "Status", "v1" // by which clients know the API server's words
+	status.Kind, status.APIVersion = "Status", "v1" // clients recognize an error of the API server by these
 	w.Header().Set("Content-Type", "application/json")
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
 	w.WriteHeader(int(status.Code))
-	_ = json.NewEncoder(w).Encode(status) // a client that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(status) // if this fails, the client is gone
 }
 
 func (p *proxy) forwarder(t *testing.T, upstream *rest.Config) http.Handler {
@@ -164,21 +165,21 @@ func (p *proxy) forwarder(t *testing.T, upstream *rest.Config) http.Handler {
 			}
 			return nil
 		},
-		// Outages are what is wanted: they are not worth a line for each stream.
+		// Outages are intended and not worth a line for each stream.
 		ErrorLog: log.New(io.Discard, "", 0),
-		// As if nobody were there.
+		// Breaks the connection, as if there were no server.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 }
 
-// lateBody hands a watch's events on late. What comes meanwhile is handed on together.
+// lateBody passes on a watch's events late. Events that arrive meanwhile are passed on together.
 type lateBody struct {
 	io.ReadCloser
 	proxy *proxy
 	gone  <-chan struct{}
 }
 
-// Read returns late, unless the client has gone.
+// Read returns after the delay, or at once when the client is gone.
 func (b *lateBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	late := time.Duration(b.proxy.late.Load())

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// requestTime is how long a request of a fault's may take: on a busy machine, and with an API server that etcd has just
-	// come back to, which it may notice seconds later for one kind than for another.
+	// requestTime is how long a request that a fault makes may take. It allows for a busy machine and for an API server that has
+	// just got etcd back, which it may notice seconds later for some kinds than for others.
 	requestTime = 30 * time.Second
-	// busyWithin is how long a question waits for a runner with a job to ask about.
+	// busyWithin is how long a fault waits until a runner has a job.
 	busyWithin = 10 * time.Second
 )
 
-// deleteRunners deletes runner objects by hand, with and without a job. Only what has no job may stop for that.
+// deleteRunners deletes runner objects as an operator would, including one with a job if there is any. Only runners without a job
+// may stop because of that.
 func (w *world) deleteRunners(f fault) {
 	busy := w.busyRunners()
 	victims := append(w.some(w.observer.runnerPods(), f.percent), busy[:min(1, len(busy))]...)
@@ -32,25 +33,27 @@ func (w *world) deleteRunners(f fault) {
 	w.deleteAll(&v1alpha1.EphemeralRunner{}, victims)
 }
 
-// newTemplate replaces idle runners while nobody in the cluster knows which ones have a job.
+// newTemplate changes the pod template, so that idle runners are replaced, while nothing in the cluster says which runners have a
+// job.
 func (w *world) newTemplate(fault) {
 	busy := w.busyRunners()
-	w.logf("told no more of their jobs: %v", busy)
+	w.logf("reports of their jobs lost: %v", busy)
 	w.loseReports(busy)
 	w.patchSet(`{"spec": {"template": {"metadata": {"annotations": {"chaos": "changed"}}}}}`)
 }
 
-// lowerMaximum makes more runners than wanted of those that have a job nobody in the cluster knows about.
+// lowerMaximum lowers maxRunners for a while, so that there are more runners than wanted, while nothing in the cluster says which
+// ones have a job.
 func (w *world) lowerMaximum(f fault) {
 	busy := w.busyRunners()
-	w.logf("told no more of their jobs: %v", busy)
+	w.logf("reports of their jobs lost: %v", busy)
 	w.loseReports(busy)
 	w.patchSet(fmt.Sprintf(`{"spec": {"maxRunners": %d}}`, max(1, w.schedule.minRunners)))
 	w.pause(f.lasts)
 	w.patchSet(fmt.Sprintf(`{"spec": {"maxRunners": %d}}`, w.schedule.maxRunners))
 }
 
-// busyRunners are those that GitHub has given a job.
+// busyRunners returns the runners that have a job on GitHub. It waits up to busyWithin until there is one.
 func (w *world) busyRunners() []types.NamespacedName {
 	var busy []types.NamespacedName
 	w.await(busyWithin, func() bool {
@@ -64,7 +67,7 @@ func (w *world) busyRunners() []types.NamespacedName {
 	return busy
 }
 
-// loseReports takes from the runners' status what the listener has written into it.
+// loseReports removes from the runners' status what the listener has reported of their jobs.
 func (w *world) loseReports(runners []types.NamespacedName) {
 	const lost = `{"status": {"jobId": null, "jobRequestId": null}}`
 	for _, name := range runners {
@@ -85,7 +88,7 @@ func (w *world) patchSet(patch string) {
 	})
 }
 
-// deletePods deletes pods of runners, with their grace period.
+// deletePods deletes runner pods with their grace period.
 func (w *world) deletePods(f fault) {
 	victims := w.some(w.observer.runnerPods(), f.percent)
 	w.logf("deleted: %v", victims)
@@ -94,10 +97,10 @@ func (w *world) deletePods(f fault) {
 	}
 	w.take(victims)
 	w.deleteAll(&corev1.Pod{}, victims)
-	w.take(victims) // they got jobs for as long as the API server was away
+	w.take(victims) // once more: while the API server was away they still got jobs
 }
 
-// preempt says of pods what the scheduler says before it deletes them.
+// preempt sets the condition that the scheduler sets before it deletes pods.
 func (w *world) preempt(pods []types.NamespacedName) {
 	const target = `{"status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}}`
 	for _, name := range pods {
@@ -109,7 +112,7 @@ func (w *world) preempt(pods []types.NamespacedName) {
 	}
 }
 
-// deleteAll deletes objects of a kind.
+// deleteAll deletes the named objects of a kind.
 func (w *world) deleteAll(kind client.Object, names []types.NamespacedName, options ...client.DeleteOption) {
 	for _, name := range names {
 		kind.SetNamespace(name.Namespace)
@@ -118,8 +121,9 @@ func (w *world) deleteAll(kind client.Object, names []types.NamespacedName, opti
 	}
 }
 
-// request makes a request of a fault's own, once no other fault holds the API server. What it is about may have gone. An API
-// server that is ready again has a connection to etcd for each kind, and refuses writes until that of the kind is back, too.
+// request makes a request for a fault, once no other fault keeps the API server away. It is no error if the object is gone. An
+// API server has a connection to etcd for each kind: after an outage it may call itself ready and still fail requests for a kind
+// whose connection is not back yet, so these are repeated.
 func (w *world) request(do func(context.Context) error) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
@@ -134,7 +138,7 @@ func (w *world) request(do func(context.Context) error) {
 	}
 }
 
-// unavailable reports whether the API server has answered that it can't do what it was asked for.
+// unavailable reports whether the API server has answered with a server error (5xx).
 func unavailable(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError

@@ -12,11 +12,11 @@ import (
 const (
 	faultsPerRun = 8
 	jobsPerRun   = 60
-	// settlingJobs are queued when the last fault is over, so that there is a desired count to come back to.
+	// settlingJobs are queued when the last fault is over, so that there is a number of runners to return to.
 	settlingJobs = 6
-	// faultWindow is the time in which faults begin and end.
+	// faultWindow is the time within which faults begin and end.
 	faultWindow = time.Minute
-	// firstFault leaves some seconds in which runners come up.
+	// firstFault leaves some seconds for the first runners to start.
 	firstFault = 3 * time.Second
 	// longestOutage is how long the API server may be away.
 	longestOutage = 20 * time.Second
@@ -51,14 +51,14 @@ const (
 	lowerMaximum  kind = "reports lost, maximum lowered"
 )
 
-// profile says how long a fault of a kind lasts and in which ways it comes.
+// profile says how long a fault of a kind lasts and which variants it has.
 type profile struct {
 	kind              kind
 	shortest, longest time.Duration
 	variants          []string
 }
 
-// profiles are all faults there are. Those without a duration are over at once.
+// profiles are the faults from which a run draws. Those without a duration are over at once.
 var profiles = []profile{
 	{kind: killManager, variants: []string{ofLeader, ofAll}},
 	{kind: killListener},
@@ -72,7 +72,7 @@ var profiles = []profile{
 	{kind: cutAnswers, shortest: 2 * time.Second, longest: 10 * time.Second},
 	{kind: hangDeletes, shortest: 5 * time.Second, longest: 15 * time.Second, variants: []string{"delete-message", "delete-session", "remove-runner"}},
 	{kind: failRunners, variants: []string{containerKilled, containerOOM}},
-	// At most 6 s: a pod that is rejected later than 5 s after the first time waits 10 s for its third try.
+	// At most 6 s: a runner whose pod is rejected again, 5 s after the first time, waits 10 s for its third attempt.
 	{kind: rejectPods, shortest: 2 * time.Second, longest: 6 * time.Second},
 	{kind: evictPods, variants: []string{ofRunners, ofListener, ofManager}},
 	{kind: loseNode, shortest: 5 * time.Second, longest: 20 * time.Second,
@@ -85,23 +85,24 @@ var profiles = []profile{
 	{kind: deletePods, variants: []string{podsByHand, podsPreempted}},
 }
 
-// questions come in every run, the last one in some: after each the product has to ask GitHub whether runners may go that
-// have a job, and must not take "busy" for anything else.
+// questions are faults after which the product has to ask GitHub whether runners may be removed. Some of them have a job, and the
+// product must respect that GitHub calls these busy. Every run has the first two questions, some also have the last.
 var questions = []profile{
 	{kind: deleteRunners},
 	{kind: newTemplate},
-	// Surplus is acted on after 30 s.
+	// Longer than the 30 s after which surplus runners are removed.
 	{kind: lowerMaximum, shortest: 36 * time.Second, longest: 40 * time.Second},
 }
 
 const (
-	// maximumLoweredEvery is how many runs there are to one that lowers maxRunners, because few jobs run meanwhile.
+	// maximumLoweredEvery is such that one of so many runs lowers maxRunners. More would be a waste, because few jobs run
+	// meanwhile.
 	maximumLoweredEvery = 3
-	// longJobs outlast the time for which it is lowered.
+	// longJobs is how many jobs outlast the time for which it is lowered.
 	longJobs = 6
 )
 
-// Variants that are more than a parameter.
+// Variants that select what a fault does. Those of other faults are parameters of a call.
 const (
 	sessionsEvicted = "evicted"
 	sessionsExpired = "expired with their tokens"
@@ -120,27 +121,27 @@ const (
 	nodeSilent      = "silent"
 	tooManyRequests = "429"
 	internalError   = "500"
-	timedOut        = "504 after the deed"
+	timedOut        = "504 after it was done"
 	conflict        = "409"
 	podsByHand      = "by hand"
 	podsPreempted   = "preempted"
 )
 
-// fault is one of a run's.
+// fault is one fault of a run.
 type fault struct {
 	kind    kind
 	variant string
-	at      time.Duration // since the beginning
+	at      time.Duration // since the beginning of the run
 	lasts   time.Duration
-	// percent is the share of pods or calls that it hits.
+	// percent is the share of pods or calls that are hit.
 	percent int
-	// pause is how late a slow watch is, or the Retry-After of a refusal.
+	// pause is the delay of a slow watch, twice that of a slow API server, or the Retry-After of a refusal.
 	pause time.Duration
 }
 
 func (f fault) end() time.Duration { return f.at + f.lasts }
 
-// String returns what happens, without when.
+// String describes the fault, without its time.
 func (f fault) String() string {
 	line := string(f.kind)
 	if f.variant != "" {
@@ -152,7 +153,7 @@ func (f fault) String() string {
 	return line
 }
 
-// batch is a number of jobs queued at once, given by their durations.
+// batch is a number of jobs that are queued at once, given by their durations.
 type batch struct {
 	at        time.Duration
 	durations []time.Duration
@@ -164,14 +165,14 @@ type schedule struct {
 	minRunners, maxRunners int
 	// managers is one, or two that elect a leader.
 	managers int
-	// acquire says that jobs are offered and have to be acquired.
+	// acquire says that jobs are offered and have to be acquired, instead of being assigned.
 	acquire  bool
 	faults   []fault
 	batches  []batch
-	settling batch // its time is when the last fault is over
+	settling batch // queued when the last fault is over
 }
 
-// stream is one of PCG's with which the first twenty seeds have every fault in every variant.
+// stream was chosen among PCG's so that the first twenty seeds cover every fault in every variant.
 const stream = 44
 
 // newSchedule derives a run from its seed.
@@ -187,7 +188,7 @@ func newSchedule(seed uint64) schedule {
 	return s
 }
 
-// newFaults draws faults of different kinds, so that all pairs of kinds come together in some run, and adds the questions.
+// newFaults draws faults of different kinds, so that over many runs every pair of kinds coincides, and adds the questions.
 func newFaults(random *rand.Rand) []fault {
 	var faults []fault
 	for _, i := range random.Perm(len(profiles))[:faultsPerRun] {
@@ -241,13 +242,13 @@ func jobDurations(random *rand.Rand, count int, shortest, longest time.Duration)
 	return durations
 }
 
-// between is rounded to tenths of a second, which is how it is printed.
+// between draws a duration in steps of 0.1 s, the precision with which it is printed.
 func between(random *rand.Rand, shortest, longest time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
 	return shortest + time.Duration(random.Int64N(int64((longest-shortest)/step)+1))*step
 }
 
-// lastFault is when the last fault is over.
+// lastFault returns when the last fault is over.
 func (s schedule) lastFault() time.Duration {
 	var last time.Duration
 	for _, f := range s.faults {
@@ -261,7 +262,7 @@ func (s schedule) has(kinds ...kind) bool {
 	return slices.ContainsFunc(s.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })
 }
 
-// String returns the whole run for a report.
+// String describes the whole run for a report.
 func (s schedule) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t\n",

@@ -24,7 +24,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// seedsOfCI is how many seeds .ci/run makes.
+// seedsOfCI is how many seeds .ci/run runs.
 const seedsOfCI = 20
 
 func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
@@ -59,7 +59,7 @@ func checkFaults(t *testing.T, s schedule) {
 	var before time.Duration
 	for _, f := range s.faults {
 		if f.at < firstFault || f.end() > faultWindow {
-			t.Errorf("seed %d: %s is outside of the minute", s.seed, f)
+			t.Errorf("seed %d: %s does not lie within the fault window", s.seed, f)
 		}
 		if f.at < before {
 			t.Errorf("seed %d: %s is out of order", s.seed, f)

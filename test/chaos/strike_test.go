@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
 
-// strikes are what the faults do. Each returns when its fault is over.
+// strikes carry out the faults. Each returns when its fault is over.
 var strikes = map[kind]func(*world, fault){
 	killManager: (*world).killManagers,
 	killListener: func(w *world, _ fault) {
@@ -54,7 +54,7 @@ var strikes = map[kind]func(*world, fault){
 
 func (w *world) strike(f fault) { strikes[f.kind](w, f) }
 
-// killManagers kills the only one; of two, the one that leads, or both if none does.
+// killManagers kills the managers or, if the variant says so, only their leader. If none leads, it kills all of them.
 func (w *world) killManagers(f fault) {
 	victims := w.observer.managerPods()
 	if leader := w.leader(victims); f.variant == ofLeader && len(leader) > 0 {
@@ -63,7 +63,7 @@ func (w *world) killManagers(f fault) {
 	w.logf("killed: %v", w.kill(victims, "manager", (*fakenode.Node).Kill))
 }
 
-// stopAPIServer waits for the API server if another fault has taken it already.
+// stopAPIServer takes the API server away, once no other fault does.
 func (w *world) stopAPIServer(f fault) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
@@ -92,8 +92,8 @@ func (w *world) hangAPIServer(f fault) {
 	}
 }
 
-// takeEtcd leaves an API server that runs and can neither read nor write. What was asked of a frozen etcd may be done after
-// its answer was given up.
+// takeEtcd leaves an API server that runs but can neither read nor write. A frozen etcd may carry out requests after the API
+// server has given up waiting for its answers.
 func (w *world) takeEtcd(f fault) {
 	w.apiServer.Lock()
 	defer w.apiServer.Unlock()
@@ -120,7 +120,7 @@ func (w *world) endSessions(f fault) {
 	w.rig.GitHub.EvictSessions(0)
 }
 
-// storm has a share of all calls refused.
+// storm makes GitHub refuse a share of all calls.
 func (w *world) storm(f fault) {
 	status, err := strconv.Atoi(f.variant)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *world) storm(f fault) {
 	w.spoil(f, refusal)
 }
 
-// spoil keeps a fault of GitHub's in force for as long as it lasts.
+// spoil makes GitHub's answers faulty for as long as the fault lasts.
 func (w *world) spoil(f fault, spoiled fakegithub.Fault) {
 	spoiled.Probability = float64(f.percent) / 100
 	id, err := w.rig.GitHub.AddFault(spoiled)
@@ -186,7 +186,7 @@ func (w *world) evictPods(f fault) {
 	w.logf("evicted: %v", evicted)
 }
 
-// loseNode takes the node of some runners, and of the listener where all are taken.
+// loseNode loses the node of some runners and, if it hits more than 80 % of them, that of the listener.
 func (w *world) loseNode(f fault) {
 	victims := w.some(w.observer.runnerPods(), f.percent)
 	if f.percent > 80 {
@@ -196,11 +196,11 @@ func (w *world) loseNode(f fault) {
 	loss, survived := losses[f.variant]
 	w.logf("lost: %v", victims)
 	if err := w.rig.Node.Lose(w.t.Context(), lost, loss); err != nil {
-		w.logf("while the API server is away: %v", err)
+		w.logf("not all pods could be marked not ready: %v", err)
 	}
 	if !survived {
-		// Only now: pods are lost one after the other, and those that come later get jobs while an API server that hangs is told
-		// of the first.
+		// Only now: pods are lost one after the other, and while a hanging API server delays the report about the first one, the
+		// others may still get jobs.
 		w.take(victims)
 	}
 	w.pause(f.lasts)
@@ -210,10 +210,10 @@ func (w *world) loseNode(f fault) {
 	w.rig.Node.Restore(lost)
 }
 
-// losses are those by which no job ends; the others are those of power.
+// losses are the variants that end no job. In the others the node loses its power.
 var losses = map[string]fakenode.Loss{nodePartitioned: fakenode.Partition, nodeSilent: fakenode.Silence}
 
-// collect deletes the pods of a node that is gone, as Kubernetes does once its Node object is deleted.
+// collect deletes the pods of a lost node, as Kubernetes does once its Node object is deleted.
 func (w *world) collect(pods []types.NamespacedName) {
 	w.deleteAll(&corev1.Pod{}, pods, client.GracePeriodSeconds(0))
 }

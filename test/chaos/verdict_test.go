@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// settleTime is how long after the last fault there have to be as many runners as are wanted.
+	// settleTime is how soon after the last fault there have to be as many runners as are wanted.
 	settleTime = 15 * time.Second
-	// excusedAtMost is how much of the time may not count because nothing could be seen, or nobody had made a manager pod.
+	// excusedAtMost bounds the time that does not count because the API server could not be read or there was no manager pod.
 	excusedAtMost = time.Minute
-	// leaseTime is the manager's leaseDuration: a new leader has to wait for the Lease of one that was killed.
+	// leaseTime is the managers' leaseDuration: a new leader has to wait until the Lease of a killed one expires.
 	leaseTime = 9 * time.Second
-	// jobsTime is how long after that all jobs have to be done. A runner that failed may wait for its retry.
+	// jobsTime is how soon after that all jobs have to be completed. A runner that failed may have to wait for its retry.
 	jobsTime = 2 * time.Minute
-	// leftoverTime covers the longest pauses: GitHub is asked again after a minute about a runner whose job it had not
-	// given up, and surplus runners wait 30 s.
+	// leftoverTime covers the longest pauses: about a runner that still had its job, GitHub is asked again after a minute, and
+	// surplus runners wait for 30 s.
 	leftoverTime = 2 * time.Minute
-	// takenLate is how long a runner that was killed may still be given a job, because GitHub has not noticed.
+	// takenLate is how long GitHub may still give a job to a runner that was killed, because it has not noticed.
 	takenLate = 2 * time.Second
 )
 
-// checkSettles: the desired count is reached again soon after the last fault. While the API server does not even show its
-// administrator what there is, the machine is too busy to say anything about the product: that time doesn't count, nor does that
-// without a manager pod, up to excusedAtMost.
+// checkSettles checks that the desired number of runners is reached soon after the last fault. Time in which not even the
+// administrator can read from the API server does not count, because such a busy machine says nothing about the product. Nor does
+// time without a manager pod. Both are excused up to excusedAtMost.
 func (w *world) checkSettles() {
 	w.t.Helper()
 	began, atMost, excusedBefore := time.Now(), settleTime, w.observer.excusedFor()
@@ -56,7 +56,7 @@ func (w *world) checkSettles() {
 // retryPauses are the waits of a runner after its first to fifth failed attempt.
 var retryPauses = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
 
-// retryPause is the longest wait of a runner that is there: faults may have hit the same one several times.
+// retryPause returns the longest wait among the present runners: several faults may have hit the same one.
 func (w *world) retryPause() time.Duration {
 	var runners v1alpha1.EphemeralRunnerList
 	w.request(func(ctx context.Context) error {
@@ -71,14 +71,14 @@ func (w *world) retryPause() time.Duration {
 	return longest
 }
 
-// checkJobs: every job has ended once, and only those failed whose pod a fault took.
+// checkJobs checks that every job has ended, and that only those failed whose pod a fault took.
 func (w *world) checkJobs() {
 	w.t.Helper()
 	done := func() bool { return len(w.rig.GitHub.Jobs("completed")) == jobsPerRun }
 	if !w.await(jobsTime, done) {
-		w.errorf("%d of %d jobs are done", len(w.rig.GitHub.Jobs("completed")), jobsPerRun)
+		w.errorf("only %d of %d jobs are completed", len(w.rig.GitHub.Jobs("completed")), jobsPerRun)
 	}
-	w.logf("%d jobs are done", len(w.rig.GitHub.Jobs("completed")))
+	w.logf("%d jobs are completed", len(w.rig.GitHub.Jobs("completed")))
 	failed := 0
 	for _, job := range w.rig.GitHub.Jobs("") {
 		switch {
@@ -102,11 +102,11 @@ func (w *world) tookPodOf(job fakegithub.Job) bool {
 	return taken && job.StartedAt.Before(at.Add(takenLate))
 }
 
-// scaleDownEvery is how many seeds there are to one that scales down, which takes about a minute.
+// scaleDownEvery is such that one of so many seeds scales down at the end, which takes about a minute.
 const scaleDownEvery = 3
 
-// checkScalesDown: idle runners that are not wanted any more go, and their registrations with them. Those that had a job
-// leave GitHub by themselves.
+// checkScalesDown checks that idle runners that are no longer wanted are removed, and their registrations with them. Runners that
+// had a job say nothing about that, because GitHub removes their registrations by itself.
 func (w *world) checkScalesDown() {
 	w.t.Helper()
 	if w.schedule.seed%scaleDownEvery != 1 || w.schedule.minRunners == 0 {
@@ -116,7 +116,7 @@ func (w *world) checkScalesDown() {
 	w.checkNothingLeft("scaling down")
 }
 
-// checkNothingLeft: no object, pod, Secret or registration beyond the idle runners.
+// checkNothingLeft checks that there is no object, pod, Secret or registration beyond those of idle runners.
 func (w *world) checkNothingLeft(after string) {
 	w.t.Helper()
 	began := time.Now()
@@ -128,10 +128,10 @@ func (w *world) checkNothingLeft(after string) {
 		w.logf("nothing left %.1f s after %s", time.Since(began).Seconds(), after)
 		return
 	}
-	w.errorf("left %s after %s:\n%s", leftoverTime, after, strings.Join(left, "\n"))
+	w.errorf("still left %s after %s:\n%s", leftoverTime, after, strings.Join(left, "\n"))
 }
 
-// leftovers are those of the rig but for anomalies, which have a check of their own.
+// leftovers returns the rig's leftovers without the anomalies, which checkLimits checks.
 func (w *world) leftovers() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -143,7 +143,8 @@ func (w *world) leftovers() []string {
 	return slices.DeleteFunc(left, func(line string) bool { return slices.Contains(anomalies, line) })
 }
 
-// checkLimits: nothing was seen that must never be. A fault takes a runner's job with it; we never do.
+// checkLimits checks that nothing was seen that must never happen. A runner may be lost or stopped during its job by a fault, but
+// not by the product.
 func (w *world) checkLimits() {
 	w.t.Helper()
 	for _, violation := range w.observer.broken() {
@@ -159,7 +160,7 @@ func (w *world) checkLimits() {
 	}
 }
 
-// await looks until something is so, for so long at most.
+// await waits until so returns true, and reports whether it did within atMost.
 func (w *world) await(atMost time.Duration, so func() bool) bool {
 	deadline := time.Now().Add(atMost)
 	for !so() {

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// sessionLifetime and pollLength are short, so that what takes GitHub minutes is over within the run.
+	// sessionLifetime and pollLength are short, so that what takes minutes on GitHub happens within a run.
 	sessionLifetime = 5 * time.Second
 	pollLength      = 5 * time.Second
-	// runnerLostAfter is when GitHub fails the job of a runner that is gone.
+	// runnerLostAfter is the time after which GitHub fails the job of a lost runner.
 	runnerLostAfter = 10 * time.Second
 	jitLatency      = 200 * time.Millisecond
 )
@@ -32,7 +32,7 @@ type world struct {
 	schedule schedule
 	cluster  *testkube.Cluster
 	rig      *rig.Rig
-	proxy    *proxy // nil where no fault needs it
+	proxy    *proxy // nil if no fault needs it
 	observer *observer
 	began    time.Time
 
@@ -58,7 +58,8 @@ func newWorld(t *testing.T, s schedule) *world {
 	w.random.Rand = rand.New(rand.NewPCG(s.seed, 1))
 	rigOptions := rig.Options{
 		MinRunners: s.minRunners, MaxRunners: s.maxRunners, ManagerReplicas: s.managers,
-		// Longer pauses than 15 s would be the kubelet's doing.
+		// The default of 10 s, which doubles, could keep a container down for longer than settleTime, which would not be the
+		// product's doing.
 		NodeRestartBackOff: time.Second,
 		GitHub: fakegithub.Options{
 			JITLatency: jitLatency, PollLength: pollLength, Seed: s.seed,
@@ -77,7 +78,7 @@ func newWorld(t *testing.T, s schedule) *world {
 	return w
 }
 
-// play runs the schedule to the end of its last fault.
+// play runs the schedule until its last fault is over.
 func (w *world) play() {
 	w.t.Helper()
 	w.began = time.Now()
@@ -102,12 +103,12 @@ func (w *world) play() {
 	w.logf("the last fault is over")
 }
 
-// sleep waits until so long after the beginning; false when the test ends before.
+// sleep waits until the given time since the beginning. It returns false if the test ends first.
 func (w *world) sleep(sinceBegin time.Duration) bool {
 	return wait(w.t.Context(), time.Until(w.began.Add(sinceBegin)))
 }
 
-// pause waits for a fault to pass.
+// pause waits for the duration, or until the test ends.
 func (w *world) pause(duration time.Duration) { wait(w.t.Context(), duration) }
 
 func wait(ctx context.Context, duration time.Duration) bool {
@@ -135,13 +136,13 @@ func (w *world) queue(durations []time.Duration) {
 	w.jobs += len(ids)
 }
 
-// logf writes a line with the time since the beginning.
+// logf logs a line with the time since the beginning.
 func (w *world) logf(format string, values ...any) {
 	w.t.Helper()
 	w.t.Logf("%5.1f s  "+format, append([]any{time.Since(w.began).Seconds()}, values...)...)
 }
 
-// errorf fails the run, now and in the campaign's last line.
+// errorf fails the run. It logs the reason now and adds it to the campaign's summary.
 func (w *world) errorf(format string, values ...any) {
 	w.t.Helper()
 	w.logf(format, values...)
@@ -151,7 +152,7 @@ func (w *world) errorf(format string, values ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, values...))
 }
 
-// take remembers that a fault took the pods of these runners.
+// take records that a fault took the pods of these runners.
 func (w *world) take(runners []types.NamespacedName) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -160,7 +161,7 @@ func (w *world) take(runners []types.NamespacedName) {
 	}
 }
 
-// some picks a share of the pods, at least one if there are any.
+// some picks a share of the pods at random, at least one if there are any.
 func (w *world) some(pods []types.NamespacedName, percent int) []types.NamespacedName {
 	w.random.Lock()
 	defer w.random.Unlock()
@@ -168,12 +169,12 @@ func (w *world) some(pods []types.NamespacedName, percent int) []types.Namespace
 	return pods[:(len(pods)*percent+99)/100]
 }
 
-// kill ends containers and returns the pods it hit.
+// kill kills containers and returns the pods that were hit.
 func (w *world) kill(pods []types.NamespacedName, container string, kill func(*fakenode.Node, types.NamespacedName, string) error) []types.NamespacedName {
 	return w.hit(pods, func(pod types.NamespacedName) error { return kill(w.rig.Node, pod, container) })
 }
 
-// hit strikes pods and returns those it hit: what has ended already is none of our business.
+// hit strikes pods and returns those that were hit. It is no error if a pod or container has ended already.
 func (w *world) hit(pods []types.NamespacedName, strike func(types.NamespacedName) error) []types.NamespacedName {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod types.NamespacedName) bool {
 		err := strike(pod)

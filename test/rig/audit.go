@@ -17,13 +17,13 @@ type Requests struct {
 	Manager, Listener map[string]int
 	// Created counts objects created, by resource.
 	Created map[string]int
-	// Refused lists requests that the API server answered with 403 to the last, which means that the charts grant too little.
-	// It learns of a Role a moment after it has made it, so the first request under one may be refused and its repetition isn't.
+	// Refused lists requests whose last answer was 403, which means that the charts grant too little. The API server enforces a
+	// new Role with a delay, so a request that was refused at first and granted when repeated does not count.
 	Refused []string
 }
 
-// Requests counts what manager and listener have asked of the API server since the rig began, without watches and
-// without what a leader does to stay one.
+// Requests counts what manager and listeners have requested from the API server since the rig began, without watches and leader
+// election.
 func (r *Rig) Requests() Requests {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{Since: r.Started})
@@ -42,11 +42,11 @@ func (r *Rig) Requests() Requests {
 	return counted
 }
 
-// refusals say of each request whether its last answer was 403.
+// refusals record for each request whether its last answer was 403.
 type refusals map[string]bool
 
 func (r refusals) note(event testkube.AuditEvent) {
-	// Parameters are left out: rights don't depend on them, and a repetition may have others.
+	// Without parameters, because permissions don't depend on them and a repetition may have others.
 	path, _, _ := strings.Cut(event.RequestURI, "?")
 	r[fmt.Sprintf("%s: %s %s", event.User.Username, event.Verb, path)] = event.Response.Code == http.StatusForbidden
 }
@@ -60,7 +60,7 @@ func (r refusals) requests() (refused []string) {
 	return refused
 }
 
-// countsFor returns the counter of the program that made the request, nil for one that isn't the product's.
+// countsFor returns the counter of the program that made the request, nil if the request is not the product's or is not counted.
 func (r *Rig) countsFor(event testkube.AuditEvent, counted Requests) map[string]int {
 	prefix := testkube.ServiceAccountUser(r.SystemNamespace, "")
 	account, ours := strings.CutPrefix(event.User.Username, prefix)
@@ -85,7 +85,7 @@ func (c *Requests) add(event testkube.AuditEvent, counts map[string]int) {
 	}
 }
 
-// Total is how many there were.
+// Total returns the number of requests of both programs.
 func (c Requests) Total() int {
 	total := 0
 	for _, counts := range []map[string]int{c.Manager, c.Listener} {
@@ -96,7 +96,7 @@ func (c Requests) Total() int {
 	return total
 }
 
-// Minus returns what came after an earlier count. What is refused to the last stays.
+// Minus returns the requests since an earlier count. Refused stays as it is.
 func (c Requests) Minus(earlier Requests) Requests {
 	return Requests{
 		Manager: minus(c.Manager, earlier.Manager), Listener: minus(c.Listener, earlier.Listener),
@@ -125,8 +125,8 @@ func (c Requests) String() string {
 	return text.String()
 }
 
-// LastCreation returns when the manager asked for the count-th object of a resource in the runners' namespace since the
-// rig began. The test fails when there are fewer.
+// LastCreation returns when the manager requested the creation of the count-th object of a resource in the runners' namespace
+// since the rig began. The test fails if there are fewer.
 func (r *Rig) LastCreation(resource string, count int) time.Time {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{
@@ -143,6 +143,6 @@ func (r *Rig) LastCreation(resource string, count int) time.Time {
 			return event.Received
 		}
 	}
-	r.t.Fatalf("the manager has created fewer %s: %d are missing", resource, count)
+	r.t.Fatalf("the manager has created too few %s: %d are missing", resource, count)
 	return time.Time{}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// A request that is granted when it is repeated was too early; one that is refused to the last lacks a rule.
+// A request that is granted when repeated only came too early. One whose last answer is a refusal lacks a rule.
 func TestRefusedToTheLast(t *testing.T) {
 	refused := refusals{}
 	for _, answer := range []struct {

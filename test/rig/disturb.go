@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// KillManager ends every manager with SIGKILL; the node starts them again at once, and with a back-off when it is done again.
+// KillManager kills every manager with SIGKILL. The node restarts them at once the first time, and after a back-off from then on.
 func (r *Rig) KillManager() {
 	r.t.Helper()
 	for _, pod := range r.managerPods() {
@@ -19,20 +19,20 @@ func (r *Rig) KillManager() {
 	}
 }
 
-// kill ends a container as soon as it runs: it may be about to start.
+// kill kills a container, for which it waits if the container is about to start.
 func (r *Rig) kill(pod *corev1.Pod, container string) {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(r.Node.Kill, Patience, interval).WithArguments(client.ObjectKeyFromObject(pod), container).Should(gomega.Succeed())
 }
 
-// StopManager scales the manager's Deployment to nothing and returns when the pods are gone.
+// StopManager scales the manager's Deployment to zero and returns when its pods are gone.
 func (r *Rig) StopManager() {
 	r.t.Helper()
 	r.scaleManager(0)
 	gomega.NewWithT(r.t).Eventually(func() int { return len(r.managerPods()) }, Patience, interval).Should(gomega.BeZero())
 }
 
-// StartManager scales it back. It doesn't wait.
+// StartManager scales the Deployment back up. It does not wait for the pods.
 func (r *Rig) StartManager() {
 	r.t.Helper()
 	r.scaleManager(max(1, r.options.ManagerReplicas))
@@ -44,14 +44,14 @@ func (r *Rig) scaleManager(replicas int) {
 	deployment.Namespace, deployment.Name = r.SystemNamespace, ControllerAccount
 	before := deployment.DeepCopy()
 	count := int32(replicas)
-	// Zero is a value, too: the patch has to hold it.
+	// The patch has to contain the count even if it is zero or unchanged, so it is compared with none.
 	before.Spec.Replicas, deployment.Spec.Replicas = nil, &count
 	if err := r.Cluster.Client().Patch(r.t.Context(), deployment, client.MergeFrom(before)); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// KillListener ends the default set's listener with SIGKILL; the node starts it again.
+// KillListener kills the default set's listener with SIGKILL. The node restarts it.
 func (r *Rig) KillListener() {
 	r.t.Helper()
 	pod := r.ListenerPod()
@@ -61,7 +61,7 @@ func (r *Rig) KillListener() {
 	r.kill(pod, v1alpha1.ListenerContainerName)
 }
 
-// ListenerPod returns the default set's listener pod, nil if there is none or it is going away.
+// ListenerPod returns the default set's listener pod, nil if there is none or it is being deleted.
 func (r *Rig) ListenerPod() *corev1.Pod {
 	r.t.Helper()
 	pods := r.pods(r.SystemNamespace, client.MatchingLabels{
@@ -82,7 +82,7 @@ func (r *Rig) managerPods() []corev1.Pod {
 func (r *Rig) pods(namespace string, options ...client.ListOption) []corev1.Pod {
 	r.t.Helper()
 	var pods corev1.PodList
-	// Not the test's context: cleanup looks, too.
+	// Not the test's context: pods are listed during cleanup as well.
 	if err := r.Cluster.Client().List(context.Background(), &pods, append(options, client.InNamespace(namespace))...); err != nil {
 		r.t.Fatalf("list pods of %s: %v", namespace, err)
 	}
@@ -93,7 +93,7 @@ func (r *Rig) pods(namespace string, options ...client.ListOption) []corev1.Pod 
 func (r *Rig) AwaitListening(set string) {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(func() bool { return r.polls(set) }, Patience, interval).
-		Should(gomega.BeTrue(), "the listener of "+set+" doesn't poll")
+		Should(gomega.BeTrue(), "the listener of "+set+" does not poll GitHub")
 }
 
 func (r *Rig) polls(set string) bool {
@@ -108,7 +108,7 @@ func (r *Rig) polls(set string) bool {
 	return false
 }
 
-// RunnerPods returns the pods of runners.
+// RunnerPods returns the runners' pods.
 func (r *Rig) RunnerPods() []corev1.Pod {
 	r.t.Helper()
 	return r.pods(r.RunnerNamespace, client.MatchingLabels{v1alpha1.LabelRunner: "True"})

@@ -23,7 +23,8 @@ func newHelm(t testing.TB, kubeconfig string) helm {
 	return helm{program: kubernetesProgram(t, "helm"), kubeconfig: kubeconfig}
 }
 
-// Kubectl runs kubectl as the cluster's administrator and returns what it writes to stdout. If it fails, the error has its stderr.
+// Kubectl runs kubectl as the cluster's administrator and returns what it writes to stdout. If it fails, the error contains its
+// stderr.
 func (r *Rig) Kubectl(arguments ...string) (string, error) {
 	r.t.Helper()
 	command := exec.CommandContext(r.t.Context(), kubernetesProgram(r.t, "kubectl"), append(arguments, "--kubeconfig", r.Cluster.AdminKubeconfig())...)
@@ -36,7 +37,7 @@ func (r *Rig) Kubectl(arguments ...string) (string, error) {
 	return string(stdout), nil
 }
 
-// kubernetesProgram finds a program that hack/kubernetes.sh builds.
+// kubernetesProgram returns the path of a program that hack/kubernetes.sh builds.
 func kubernetesProgram(t testing.TB, name string) string {
 	t.Helper()
 	directory, err := testkube.Programs()
@@ -61,20 +62,20 @@ func (h helm) uninstall(t testing.TB, release, namespace string, more ...string)
 	h.run(t, append([]string{"uninstall", release, "--namespace", namespace}, more...)...)
 }
 
-// template returns the objects of a release, hooks left out.
+// template returns the objects that a chart renders, without hooks.
 func (h helm) template(t testing.TB, release, chart, namespace string, values Values) []*unstructured.Unstructured {
 	t.Helper()
 	return decode(t, h.run(t, "template", release, chart, "--namespace", namespace, "--no-hooks", "--values", valuesFile(t, values)))
 }
 
-// decode reads the objects of what Helm has rendered.
+// decode reads the objects in what Helm has rendered.
 func decode(t testing.TB, rendered string) []*unstructured.Unstructured {
 	t.Helper()
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(rendered, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			t.Fatalf("read what helm renders: %v\n%s", err, document)
+			t.Fatalf("decode what helm has rendered: %v\n%s", err, document)
 		}
 		if len(object.Object) > 0 {
 			objects = append(objects, object)
@@ -83,7 +84,7 @@ func decode(t testing.TB, rendered string) []*unstructured.Unstructured {
 	return objects
 }
 
-// run returns what helm prints.
+// run returns what helm prints. The test fails if helm does.
 func (h helm) run(t testing.TB, arguments ...string) string {
 	t.Helper()
 	output, err := h.attempt(arguments...)
@@ -93,8 +94,8 @@ func (h helm) run(t testing.TB, arguments ...string) string {
 	return output
 }
 
-// attempt returns what helm prints; if helm fails, the error has it. It doesn't use the test's context, because charts are
-// uninstalled after that has ended.
+// attempt returns what helm prints or, if helm fails, an error that contains it. It does not use the test's context, because
+// charts are uninstalled after that has ended.
 func (h helm) attempt(arguments ...string) (string, error) {
 	command := exec.Command(h.program, append(arguments, "--kubeconfig", h.kubeconfig)...)
 	var stdout, stderr bytes.Buffer

@@ -10,23 +10,23 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Patience is how long a rig waits for things that take seconds on a free machine. Most of them begin with the start of a
-// program, which has the race detector in it and few of two cores' cycles left.
+// Patience is how long a rig waits for things that take seconds on an idle machine. Most of them begin with the start of a
+// program, which may be built with the race detector and may have to share two cores with everything else.
 const Patience = 3 * time.Minute
 
-// interval is how often it looks.
+// interval is the pause between two checks of what is waited for.
 const interval = 100 * time.Millisecond
 
-// Held is the duration of a job that lasts until the test ends it (see EndJobs), however slow the machine is.
+// Held is the duration of jobs that are to last until the test ends them (see EndJobs), however slow the machine is.
 const Held = time.Hour
 
-// QueueJobs queues jobs for the default set that take their durations in turn, and returns their ids.
+// QueueJobs queues jobs for the default set and returns their IDs. The jobs take the durations in turn.
 func (r *Rig) QueueJobs(count int, durations ...time.Duration) []int64 {
 	r.t.Helper()
 	return r.QueueJobsFor(DefaultSet, count, durations...)
 }
 
-// QueueJobsFor does the same for another scale set.
+// QueueJobsFor does what QueueJobs does for another scale set.
 func (r *Rig) QueueJobsFor(set string, count int, durations ...time.Duration) []int64 {
 	r.t.Helper()
 	request := fakegithub.JobRequest{Count: count, ScaleSet: set}
@@ -36,7 +36,7 @@ func (r *Rig) QueueJobsFor(set string, count int, durations ...time.Duration) []
 	return r.Queue(request)
 }
 
-// Queue queues jobs that are more than a number and durations, and returns their ids.
+// Queue queues jobs that need more of a request than a count and durations, and returns their IDs.
 func (r *Rig) Queue(request fakegithub.JobRequest) []int64 {
 	r.t.Helper()
 	ids, err := r.GitHub.QueueJobs(request)
@@ -46,8 +46,8 @@ func (r *Rig) Queue(request fakegithub.JobRequest) []int64 {
 	return ids
 }
 
-// WaitDone waits until the jobs are completed and returns them. The test fails when one takes longer than Patience or
-// didn't succeed.
+// WaitDone waits until the jobs are completed and returns them. The test fails if that takes longer than Patience or a job did
+// not succeed.
 func (r *Rig) WaitDone(ids []int64) []fakegithub.Job {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(func() int { return len(ids) - len(r.completed(ids)) }, Patience, interval).
@@ -61,8 +61,7 @@ func (r *Rig) WaitDone(ids []int64) []fakegithub.Job {
 	return jobs
 }
 
-// EndJobs ends the jobs, those that don't run yet as soon as they do, and does the same as WaitDone. Jobs that are not named
-// end as well.
+// EndJobs ends every running job, again and again until those named are completed, and then does what WaitDone does.
 func (r *Rig) EndJobs(ids []int64) []fakegithub.Job {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(func() int {
@@ -72,7 +71,7 @@ func (r *Rig) EndJobs(ids []int64) []fakegithub.Job {
 	return r.WaitDone(ids)
 }
 
-// AwaitCompleted waits until at least that many of the jobs are completed: the middle of a burst.
+// AwaitCompleted waits until at least count of the jobs are completed, to reach the middle of a burst.
 func (r *Rig) AwaitCompleted(ids []int64, count int) {
 	r.t.Helper()
 	gomega.NewWithT(r.t).Eventually(func() int { return len(r.completed(ids)) }, Patience, interval).
@@ -85,7 +84,7 @@ func (r *Rig) completed(ids []int64) []fakegithub.Job {
 	})
 }
 
-// Timing says how long jobs waited for each step, as percentiles over the jobs.
+// Timing has how long jobs took to reach each step after they were queued, as percentiles.
 type Timing struct{ ToRegistered, ToOnline, ToStarted Percentiles }
 
 // Percentiles of a duration.
@@ -101,7 +100,7 @@ func (p Percentiles) String() string {
 	return fmt.Sprintf("p50 %d p90 %d max %d ms", p.P50.Milliseconds(), p.P90.Milliseconds(), p.Max.Milliseconds())
 }
 
-// TimingOf measures from the moment jobs were queued.
+// TimingOf measures the steps of jobs.
 func TimingOf(jobs []fakegithub.Job) Timing {
 	since := func(moment func(fakegithub.Job) time.Time) Percentiles {
 		var durations []time.Duration

@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// runnerKinds are what one runner consists of; setKinds what a scale set does, beside them.
+// runnerKinds are the kinds that a runner consists of, setKinds those that a scale set and its runners consist of.
 var (
 	runnerKinds = []schema.GroupVersionKind{
 		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -27,8 +27,8 @@ var (
 	}, runnerKinds...)
 )
 
-// Leftovers names what should not be there once all jobs are done: jobs, runners beyond the idle ones (their objects,
-// pods, Secrets and registrations), and everything that a correct controller never causes.
+// Leftovers lists what should not exist once all jobs are done: jobs, runners beyond the idle ones (their objects, pods, Secrets
+// and registrations), and anomalies.
 func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, kind := range runnerKinds {
@@ -58,7 +58,7 @@ func (r *Rig) leftOnGitHub() []string {
 	return append(left, r.Anomalies()...)
 }
 
-// Anomalies are what no correct controller causes on GitHub.
+// Anomalies lists what GitHub has seen that no correct controller causes.
 func (r *Rig) Anomalies() []string {
 	var found []string
 	for _, anomaly := range r.GitHub.Anomalies() {
@@ -74,7 +74,7 @@ func (r *Rig) AwaitQuiet() {
 		Should(gomega.BeEmpty(), "left over once all jobs are done")
 }
 
-// UninstallLeftovers names what is left of uninstalled scale sets, in the cluster and on GitHub.
+// UninstallLeftovers lists what is left of uninstalled scale sets, in the cluster and on GitHub.
 func (r *Rig) UninstallLeftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
@@ -128,7 +128,7 @@ func ofRunner(object metav1.Object) bool {
 	return owner != nil && (owner.Kind == "EphemeralRunner" || owner.Kind == "EphemeralRunnerSet")
 }
 
-// describe names the first of them and what they may be waiting for.
+// describe names the first five objects and, if they are being deleted, what they wait for.
 func describe(objects []metav1.PartialObjectMetadata) []string {
 	const most = 5
 	var names []string
@@ -142,7 +142,7 @@ func describe(objects []metav1.PartialObjectMetadata) []string {
 	return names
 }
 
-// MadeFor names what the manager has made for a scale set, in the cluster and on GitHub; what its chart made is left out.
+// MadeFor lists what the manager has created for a scale set, in the cluster and on GitHub, but not what its chart created.
 func (r *Rig) MadeFor(ctx context.Context, set string) ([]string, error) {
 	var made []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {

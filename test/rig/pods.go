@@ -16,21 +16,21 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
 
-// Containers by the names that the controller's chart gives.
+// Names of containers in the controller's chart.
 const (
 	managerContainer        = "manager"
 	uninstallCheckContainer = "check"
 )
 
-// logsVariable names the environment variable with a directory that gets the logs of the programs.
+// logsVariable names the environment variable with the directory to which the logs of the programs are saved.
 const logsVariable = "HARRIER_RIG_LOGS"
 
-// owns reports whether the pod is the rig's: an earlier rig's may still be going away.
+// owns reports whether the pod belongs to this rig. Pods of an earlier one may still be terminating.
 func (r *Rig) owns(pod *corev1.Pod) bool {
 	return pod.Namespace == r.SystemNamespace || pod.Namespace == r.RunnerNamespace
 }
 
-// run is the runner container.
+// run is what the runner container does.
 func (r *Rig) run(ctx context.Context, container *fakenode.Container) int {
 	code, err := fakegithub.RunRunner(ctx, container.Environment["ACTIONS_RUNNER_INPUT_JITCONFIG"], fakegithub.RunnerOptions{
 		Version:                 container.Environment["RUNNER_VERSION"],
@@ -43,22 +43,22 @@ func (r *Rig) run(ctx context.Context, container *fakenode.Container) int {
 	return code
 }
 
-// Environment variables by which fakenode says where the manager is to listen. The manager has flags for that.
+// Environment variables by which fakenode says where the manager is to listen. managerRun turns them into the manager's flags.
 const (
 	managerHealth  = "RIG_HEALTH_ADDRESS"
 	managerMetrics = "RIG_METRICS_ADDRESS"
 )
 
-// programVariable marks the processes of the product: see Usage.
+// programVariable marks the processes of the product, see Usage.
 const programVariable = "RIG_PROGRAM"
 
-// programRun is a program of the product as a container, whose pods are remembered for their logs.
+// programRun runs a program of the product as a container and remembers its pods for their logs.
 type programRun struct {
 	fakenode.Exec
 	pods *podNames
 }
 
-// Run runs it to its end.
+// Run runs the program to its end.
 func (p programRun) Run(ctx context.Context, container *fakenode.Container) int {
 	p.pods.add(types.NamespacedName{Namespace: container.Pod.Namespace, Name: container.Pod.Name})
 	return p.Exec.Run(ctx, container)
@@ -67,7 +67,7 @@ func (p programRun) Run(ctx context.Context, container *fakenode.Container) int 
 // managerRun runs the manager with the chart's arguments and this machine's addresses.
 type managerRun struct{ programRun }
 
-// Run runs it to its end.
+// Run runs the manager to its end.
 func (m managerRun) Run(ctx context.Context, container *fakenode.Container) int {
 	container.Spec.Args = append(slices.Clone(container.Spec.Args),
 		"--health-probe-bind-address="+container.Environment[managerHealth],
@@ -88,7 +88,7 @@ func (r *Rig) listenerRunner(path string) fakenode.Runner {
 	return programRun{Exec: exec, pods: &r.listeners}
 }
 
-// podNames are those of all pods that ran a program.
+// podNames are the names of all pods in which a program ran.
 type podNames struct {
 	mutex sync.Mutex
 	names []types.NamespacedName
@@ -102,7 +102,7 @@ func (p *podNames) add(pod types.NamespacedName) {
 	}
 }
 
-// logs returns what the container has written in all pods.
+// logs returns what the container has written, over all its pods.
 func (p *podNames) logs(node *fakenode.Node, container string) string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -123,7 +123,7 @@ func (r *Rig) ManagerLog() string { return r.managers.logs(r.Node, managerContai
 // ListenerLog returns what the listeners have written since the rig began.
 func (r *Rig) ListenerLog() string { return r.listeners.logs(r.Node, v1alpha1.ListenerContainerName) }
 
-// saveLogs keeps the logs of both programs where the environment asks for them.
+// saveLogs writes the logs of both programs to the directory in logsVariable, if it is set.
 func (r *Rig) saveLogs() {
 	directory := os.Getenv(logsVariable)
 	if directory == "" {
@@ -138,7 +138,7 @@ func (r *Rig) saveLogs() {
 	}
 }
 
-// races reports whether a race detector spoke up in one of the programs.
+// races reports whether the race detector has found a data race in one of the programs.
 func (r *Rig) races() bool {
 	return strings.Contains(r.ManagerLog()+r.ListenerLog(), "WARNING: DATA RACE")
 }

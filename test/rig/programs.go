@@ -17,20 +17,20 @@ import (
 // root is the module's directory, seen from a package two levels below it.
 const root = "../.."
 
-// built are the product's programs.
+// built has the paths of the product's programs.
 type built struct{ manager, listener string }
 
-// programsDirectory holds them; empty while they aren't built.
+// programsDirectory contains them. It is empty until they are built.
 var programsDirectory string
 
-// build makes the programs once per test binary, race-enabled when the test is.
+// build compiles the programs once per test binary, with the race detector if the test has it.
 var build = sync.OnceValues(func() (built, error) {
 	directory, err := os.MkdirTemp("", "rig-programs-")
 	if err != nil {
 		return built{}, fmt.Errorf("make a directory for the programs: %w", err)
 	}
 	programsDirectory = directory
-	// As make build does, because what is measured is what is shipped.
+	// Stripped, as by make build, so that what is measured is what is shipped.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
 	if raceEnabled {
 		arguments = append(arguments, "-race")
@@ -43,7 +43,7 @@ var build = sync.OnceValues(func() (built, error) {
 	return built{manager: filepath.Join(directory, "manager"), listener: filepath.Join(directory, "listener")}, nil
 })
 
-// orOurs fills in this module's programs, built where one is needed, and charts.
+// orOurs fills empty fields with this module's charts and programs. These are built if one is needed.
 func (p Product) orOurs(t testing.TB) Product {
 	t.Helper()
 	p.Controller = cmp.Or(p.Controller, filepath.Join(root, "charts", "gha-runner-scale-set-controller"))
@@ -59,7 +59,7 @@ func (p Product) orOurs(t testing.TB) Product {
 	return p
 }
 
-// removePrograms is for the end of a test binary.
+// removePrograms deletes the programs when the test binary is done.
 func removePrograms() {
 	if programsDirectory == "" {
 		return

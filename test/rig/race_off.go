@@ -2,5 +2,5 @@
 
 package rig
 
-// raceEnabled reports whether this test binary has no race detector.
+// raceEnabled reports whether this test binary has the race detector; the programs are built accordingly.
 const raceEnabled = false

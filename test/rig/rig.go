@@ -4,8 +4,9 @@
 //
 //	helm ─▶ Deployment ─▶ manager ─▶ listener pod ─▶ EphemeralRunners ─▶ runner pods ─▶ jobs of fakegithub
 //
-// Permissions, arguments and environment are those of the charts. A test starts a rig, queues jobs, disturbs what it
-// likes, and asks what is left. Rigs of one cluster run one after the other, because a manager minds the whole cluster.
+// Permissions, arguments and environment are those of the charts. A test starts a rig, queues jobs, disturbs what it is about,
+// and checks that nothing is left. test/integration, test/chaos, test/load and others are built on it. Rigs on the same cluster
+// run one after the other, because a manager watches all namespaces and its cluster-wide objects have fixed names.
 package rig
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
 )
 
-// PAT is the token of every scale set. It must not be seen outside of the credential Secret and the listener's.
+// PAT is the token of every scale set. It must appear nowhere but in the credential Secret and the listener's Secret.
 const PAT = "ghp_rigPersonalAccessToken0123456789abcd"
 
 // DefaultSet is the name of the scale set that Start installs.
@@ -34,35 +35,35 @@ const DefaultSet = "runners"
 type Options struct {
 	// GitHub are the fake's settings: JITLatency, Latency, Rules.Flow, lifetimes. The rig adds PAT to its PATs.
 	GitHub fakegithub.Options
-	// NodeStartLatency passes between the binding of a pod and its start. Default 50 ms.
+	// NodeStartLatency is the time from the binding of a pod to the start of its containers. Default 50 ms.
 	NodeStartLatency time.Duration
-	// NodeRestartBackOff is the pause before a container's second restart, which doubles with every further one. Default 10 s.
+	// NodeRestartBackOff is the pause before a container's second restart. It doubles with every further one. Default 10 s.
 	NodeRestartBackOff time.Duration
-	// APIServer is how node and programs reach the API server; nil is directly.
+	// APIServer is how the node and the programs reach the API server, for example through a proxy. Nil means directly.
 	APIServer *rest.Config
 	// MinRunners and MaxRunners are those of the scale set. MaxRunners 0 means 200.
 	MinRunners, MaxRunners int
-	// ManagerReplicas of the controller's chart. Default 1; from two on they elect a leader.
+	// ManagerReplicas is the controller chart's replicaCount. Default 1; two or more elect a leader.
 	ManagerReplicas int
 	// SingleNamespace restricts the manager to the runners' namespace (flags.watchSingleNamespace).
 	SingleNamespace bool
-	// ControllerValues and ScaleSetValues are merged over the rig's values at their first level.
+	// ControllerValues and ScaleSetValues replace the rig's values of the same top-level keys.
 	ControllerValues, ScaleSetValues Values
-	// Product is what is installed; its zero value is this module's.
+	// Product is what is installed. Its zero value is this module's product.
 	Product Product
 }
 
-// Product names programs and charts to be used instead of this module's, for comparisons. Empty fields mean this
-// module's. The programs find the API server by KUBECONFIG.
+// Product names programs and charts to install instead of this module's, for comparisons. Empty fields mean this module's. The
+// programs have to find the API server by KUBECONFIG.
 type Product struct {
 	Manager, Listener string // programs
 	Controller, Set   string // directories of the two charts
 }
 
-// Values are values of a chart.
+// Values are a chart's values.
 type Values map[string]any
 
-// Rig is a running product. Its methods fail the test when something outside of the product goes wrong.
+// Rig is a running product. Its methods fail the test if something outside of the product goes wrong.
 type Rig struct {
 	Cluster *testkube.Cluster
 	GitHub  *fakegithub.Server
@@ -71,7 +72,7 @@ type Rig struct {
 	SystemNamespace, RunnerNamespace string
 	// GitHubURL is the fake's address.
 	GitHubURL string
-	// Started is when the rig began; audit counters start there.
+	// Started is when the rig began. Requests are counted from then on.
 	Started time.Time
 
 	t                   testing.TB
@@ -81,19 +82,19 @@ type Rig struct {
 	sets                map[string]int // idle runners by installed release
 }
 
-// ClusterOptions are what a rig needs of a cluster.
+// ClusterOptions returns what a rig needs of a cluster.
 func ClusterOptions() testkube.Options {
 	return testkube.Options{ControllerManager: true, AuditLog: true, AddToScheme: schemes()}
 }
 
-// Main runs the tests of a package with a shared cluster that is fit for rigs and returns their exit code.
+// Main runs the tests of a package, which share a cluster that suits rigs, and returns their exit code.
 func Main(m *testing.M) int {
 	defer removePrograms()
 	return testkube.Main(m, ClusterOptions())
 }
 
-// Start installs both charts and returns when the scale set's listener holds its session. Everything ends with the test,
-// which fails if the product doesn't go away cleanly.
+// Start installs both charts and returns when the scale set's listener polls GitHub. When the test ends, everything is
+// uninstalled, and the test fails if something is left.
 func Start(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	t.Helper()
 	r := newRig(t, cluster, options)
@@ -147,13 +148,13 @@ func (r *Rig) startNode() {
 	})
 }
 
-// InstallSet installs a scale set with the given values over the rig's. The release has the scale set's name.
+// InstallSet installs a scale set with the rig's values, overridden by those given. The release has the scale set's name.
 func (r *Rig) InstallSet(name string, values Values) {
 	r.t.Helper()
 	r.applySet(name, values, r.helm.install)
 }
 
-// UpgradeSet gives an installed scale set other values; those that aren't named fall back to the rig's.
+// UpgradeSet replaces the values of an installed scale set. Those that are not given fall back to the rig's.
 func (r *Rig) UpgradeSet(name string, values Values) {
 	r.t.Helper()
 	r.applySet(name, values, r.helm.upgrade)
@@ -164,14 +165,14 @@ func (r *Rig) applySet(name string, values Values, apply func(t testing.TB, rele
 	all := r.scaleSetValues(name, values)
 	idle, ok := all["minRunners"].(int)
 	if !ok {
-		r.t.Fatalf("minRunners of scale set %s is no int", name)
+		r.t.Fatalf("minRunners of scale set %s is not an int", name)
 	}
 	r.sets[name] = idle
 	apply(r.t, name, r.options.Product.Set, r.RunnerNamespace, all)
 }
 
-// Rendered returns what the charts of the controller and of an installed set render: what a tool that renders charts itself
-// would apply. values are those the set was installed with.
+// Rendered returns what the charts of the controller and of an installed set render, which is what a tool that renders charts
+// itself would apply. values are those with which the set was installed.
 func (r *Rig) Rendered(set string, values Values) []*unstructured.Unstructured {
 	r.t.Helper()
 	return append(
@@ -179,20 +180,21 @@ func (r *Rig) Rendered(set string, values Values) []*unstructured.Unstructured {
 		r.helm.template(r.t, set, r.options.Product.Set, r.RunnerNamespace, r.scaleSetValues(set, values))...)
 }
 
-// Hooks returns the objects of the controller's release that there are only while Helm runs a hook.
+// Hooks returns the objects of the controller's release that exist only while Helm runs a hook.
 func (r *Rig) Hooks() []*unstructured.Unstructured {
 	r.t.Helper()
 	return decode(r.t, r.helm.run(r.t, "get", "hooks", controllerRelease, "--namespace", r.SystemNamespace))
 }
 
-// UninstallController runs helm uninstall for the controller with its check, which fails while a scale set is left.
+// UninstallController runs helm uninstall for the controller including the chart's check, which fails as long as there are scale
+// sets.
 func (r *Rig) UninstallController() error {
 	r.t.Helper()
 	_, err := r.helm.attempt("uninstall", controllerRelease, "--namespace", r.SystemNamespace)
 	return err
 }
 
-// idle is how many runners wait for jobs when there are none.
+// idle returns how many runners there are without jobs: the sum of minRunners.
 func (r *Rig) idle() int {
 	total := 0
 	for _, idle := range r.sets {
@@ -223,11 +225,11 @@ func (r *Rig) end() {
 	}
 	r.helm.uninstall(r.t, controllerRelease, r.SystemNamespace, "--no-hooks", "--ignore-not-found")
 	if r.races() {
-		r.t.Errorf("a race detector spoke up; see the logs in the directory of %s", logsVariable)
+		r.t.Errorf("the race detector has found a data race; see the logs in the directory that %s names", logsVariable)
 	}
 }
 
-// explain shows what one wants to see of a failed test.
+// explain logs what a failed test has left.
 func (r *Rig) explain() {
 	left, err := r.Leftovers(context.Background())
 	r.t.Logf("left when the test failed: %v %v", left, err)

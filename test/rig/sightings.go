@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// telling are the kinds in which a secret would be seen by who may not.
+// telling are the kinds of objects that must not reveal a secret to those who may read them.
 var telling = []schema.GroupVersionKind{
 	corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 	corev1.SchemeGroupVersion.WithKind("Event"), eventsv1.SchemeGroupVersion.WithKind("Event"),
@@ -24,8 +24,8 @@ var telling = []schema.GroupVersionKind{
 	v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), v1alpha1.GroupVersion.WithKind("EphemeralRunner"),
 }
 
-// Sightings returns where a secret text can be read: objects of both namespaces, also in base64, and the logs of the
-// programs. Helm's record of a release is compressed and can't be looked into.
+// Sightings lists where a secret text can be read, as it is or in base64: in objects of both namespaces and in the programs'
+// logs. Helm's record of a release is compressed and is not searched.
 func (r *Rig) Sightings(ctx context.Context, text string) ([]string, error) {
 	var seen []string
 	for _, namespace := range []string{r.SystemNamespace, r.RunnerNamespace} {
@@ -71,7 +71,7 @@ func reveals(content, text string) bool {
 	}
 	for offset := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", offset) + text))
-		// The first characters mix with what comes before the text, the last ones with what comes after it.
+		// The first and last characters also depend on what precedes and follows the text.
 		if strings.Contains(content, encoded[4:len(encoded)-4]) {
 			return true
 		}

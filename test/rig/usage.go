@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// Program is one of the product's.
+// Program is one of the product's programs.
 type Program string
 
-// The two programs.
+// The product's programs.
 const (
 	ManagerProgram  Program = "manager"
 	ListenerProgram Program = "listener"
 )
 
-// clockTick is the unit of CPU times in /proc, 100 a second on every architecture that Go runs on.
+// clockTick is the unit of CPU times in /proc: there are 100 a second on every architecture that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// Usage is what the processes of a program have used of the machine, all together.
+// Usage is what all processes of a program together have used of the machine.
 type Usage struct {
 	Processes int
 	CPU       time.Duration
-	// Resident and ResidentPeak are bytes of memory, now and at most, shared pages of the program file included.
+	// Resident and ResidentPeak are bytes of memory, now and at most. They include shared pages of the program file.
 	Resident, ResidentPeak int64
 }
 
-// Usage reads what the program's running processes have used. It reads Linux's /proc; elsewhere it finds no process.
+// Usage returns what the program's running processes have used. It reads Linux's /proc and finds no process elsewhere.
 func (r *Rig) Usage(program Program) Usage {
 	r.t.Helper()
 	var used Usage
 	for _, directory := range r.processes(program) {
-		// A process that ends meanwhile counts as none.
+		// A process that ends in between is not counted.
 		if one, err := usageOf(directory); err == nil {
 			used.Processes++
 			used.CPU += one.CPU
@@ -49,7 +49,7 @@ func (r *Rig) Usage(program Program) Usage {
 // mark is the value of programVariable in the environment of the program's processes.
 func (r *Rig) mark(program Program) string { return r.SystemNamespace + "/" + string(program) }
 
-// processes finds them by their environment, which also leads through a wrapper script.
+// processes finds the program's processes by their environment, which is inherited even through a wrapper script.
 func (r *Rig) processes(program Program) []string {
 	var found []string
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a constant
@@ -83,8 +83,8 @@ func usageOf(directory string) (used Usage, err error) {
 	return used, nil
 }
 
-// cpuOf reads user and system time, the 14th and 15th field of stat. The second is the name in parentheses, which may
-// hold spaces.
+// cpuOf adds user and system time, fields 14 and 15 of stat. Field 2, the name in parentheses, may contain spaces, so fields are
+// counted from its end.
 func cpuOf(directory string) (time.Duration, error) {
 	stat, err := os.ReadFile(filepath.Join(directory, "stat"))
 	if err != nil {

@@ -2,17 +2,17 @@ package rig
 
 import "maps"
 
-// controllerRelease is the name of the controller's release. Its cluster-wide objects bear it, so rigs of one cluster
-// can't run at the same time.
+// controllerRelease is the name of the controller's release. It is part of the names of cluster-wide objects, so rigs on the same
+// cluster can't run at the same time.
 const controllerRelease = "harrier"
 
-// ControllerAccount is the ServiceAccount that the chart makes for that release.
+// ControllerAccount is the ServiceAccount that the chart creates for that release.
 const ControllerAccount = controllerRelease + "-gha-rs-controller"
 
-// UninstallCheckAccount is that of the chart's check before helm uninstall.
+// UninstallCheckAccount is the ServiceAccount of the check that the chart runs before helm uninstall.
 const UninstallCheckAccount = ControllerAccount + "-uninstall-check"
 
-// controllerValues are what the machine needs, on top of the chart's defaults.
+// controllerValues returns the values that differ from the chart's defaults: what this machine requires and what the options say.
 func (r *Rig) controllerValues() Values {
 	flags := Values{"logLevel": "debug", "healthProbeBindAddress": ":8081", "runnerMaxConcurrentReconciles": 2}
 	if r.options.SingleNamespace {
@@ -24,7 +24,7 @@ func (r *Rig) controllerValues() Values {
 		"metrics": Values{
 			"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics",
 		},
-		// The cluster has them: its garbage collector learns of kinds that come later only after 30 s.
+		// The cluster has the CRDs from its start: the garbage collector notices kinds that come later only after up to 30 s.
 		"crds": Values{"install": false},
 	}
 	if r.options.ManagerReplicas > 0 {
@@ -41,7 +41,7 @@ func (r *Rig) scaleSetValues(name string, more Values) Values {
 		"runnerScaleSetName": name,
 		"minRunners":         r.options.MinRunners,
 		"maxRunners":         r.options.MaxRunners,
-		// Not discovered: the Deployment of an earlier rig may still be going away.
+		// Named instead of discovered, because the Deployment of an earlier rig may still be there.
 		"controllerServiceAccount": Values{"namespace": r.SystemNamespace, "name": ControllerAccount},
 	}
 	maps.Copy(values, r.options.ScaleSetValues)
