@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// floorInFlight is how many runners the plain client makes at once: as many as the manager does.
+	// floorInFlight is how many runners the plain client creates at a time: as many as the manager does.
 	floorInFlight = 128
-	// jitConfigSize is that of the JIT configs of the played GitHub, about what real ones have.
+	// jitConfigSize is the size in bytes of the simulated GitHub's JIT configs, about that of real ones.
 	jitConfigSize = 2000
-	// warmUp is how many runners are made before anything is measured: the first objects of a kind are slow.
+	// warmUp is how many runners are created before anything is measured, because the first objects of a kind are slow.
 	warmUp = 100
 )
 
-// floor is what making the objects of n runners takes when nothing has to be decided: runner object, a wait of one JIT
-// latency, Secret, pod.
+// floor returns how long it takes to create the objects of n runners if nothing has to be decided: the runner object, a wait of
+// one JIT latency, the Secret and the pod.
 func floor(t *testing.T, cluster *testkube.Cluster, n int, jit time.Duration) time.Duration {
 	t.Helper()
 	namespace := cluster.NewNamespace(t)
@@ -77,7 +77,7 @@ func makeRunner(ctx context.Context, c client.Client, namespace, name string, ji
 	return errors.Join(c.Create(ctx, secret), c.Create(ctx, &corev1.Pod{ObjectMeta: metadata, Spec: spec}))
 }
 
-// removeFloor deletes what the floor has made, so that it costs nothing during the measurement.
+// removeFloor deletes the objects of the floor, so that they cost nothing during the measurement.
 func removeFloor(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	for _, kind := range []client.Object{&v1alpha1.EphemeralRunner{}, &corev1.Secret{}, &corev1.Pod{}} {

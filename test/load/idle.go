@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// idle looks on while scale sets wait for jobs: what they cost by just being there.
+// idle measures scale sets that wait for jobs, to show what they cost just by existing.
 func idle(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 	result := newResult(s, 0)
 	r := rig.Start(t, cluster, s.rigOptions(s.sets))
@@ -27,10 +27,10 @@ func idle(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 	return result
 }
 
-// settle is how long a set has still something to do after it listens: the first statistics, a status, an Event.
+// settle is how long a set still has something to do after it has begun to listen: the first statistics, a status, an Event.
 const settle = 15 * time.Second
 
-// noteIdle adds what one set, and one process, costs.
+// noteIdle notes what one set costs, and one process.
 func (m *measurement) noteIdle(s *settings, result *Result) {
 	m.t.Helper()
 	took, sets := time.Since(m.began), float64(s.sets)
@@ -45,7 +45,7 @@ func (m *measurement) noteIdle(s *settings, result *Result) {
 	result.Notes["one process"] = fmt.Sprintf("manager %s, listener %s", share(result.Manager, took), share(result.Listener, took))
 }
 
-// share tells what one process of a program has used, in percent of one CPU.
+// share describes what one process of a program has used, its CPU time as a percentage of one CPU.
 func share(p Process, took time.Duration) string {
 	processes := float64(max(1, p.Processes))
 	return fmt.Sprintf("%.3f %% CPU, %.1f MiB", p.CPU/float64(took.Milliseconds())*100/processes, p.Resident/processes)

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// GitHub registers 1,500 runners in five minutes for one organization or repository. The same in small: what exceeds
-// the allowance of a window is refused until the window ends.
+// GitHub registers 1,500 runners in five minutes for an organization or a repository. This is the same on a small scale: whatever
+// exceeds the allowance of a window is refused until the window ends.
 const (
 	limitWindow    = 10 * time.Second
 	limitAllowance = 150
@@ -22,7 +22,7 @@ const (
 // registrations is the endpoint that GitHub limits.
 const registrations = "generate-jit-config"
 
-// limited is a burst against a GitHub that registers only so many runners in a window.
+// limited is a burst against a GitHub that registers a limited number of runners per window.
 func limited(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
@@ -54,8 +54,8 @@ func limitRegistrations(t *testing.T, r *rig.Rig) (unlimit func()) {
 	}
 }
 
-// playWindow refuses what exceeds the allowance, and says when the window ends: on a whole second, because that is how
-// fine such an answer is.
+// playWindow refuses whatever exceeds the allowance. Its refusals say when the window ends, which is at a whole second, because
+// the Retry-After header has no fractions.
 func playWindow(ctx context.Context, t *testing.T, r *rig.Rig) {
 	ends := time.Now().Add(limitWindow).Truncate(time.Second)
 	fault, err := r.GitHub.AddFault(fakegithub.Fault{

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// patience bounds every wait. Runs that take longer say so by -length or many jobs.
+	// patience bounds every wait for jobs and for what they leave.
 	patience = 15 * time.Minute
-	// look is how often the end is looked for; what is measured comes from the logs of both servers.
+	// look is the pause between two checks of what is waited for. It does not affect figures, which come from both servers' logs.
 	look = 250 * time.Millisecond
 )
 
-// measurement is what had been counted before the load began.
+// measurement is what had been counted when the load began.
 type measurement struct {
 	t                 *testing.T
 	rig               *rig.Rig
 	began             time.Time
-	known             int // jobs that are completed already
+	known             int // jobs that had been completed
 	requests          rig.Requests
 	gitHub            map[string]int
 	manager, listener rig.Usage
-	// endProfiles waits for the profiles that were begun with the measurement.
+	// endProfiles ends the profiles that began with the measurement.
 	endProfiles func()
 }
 
-// begin starts to measure.
+// begin begins a measurement.
 func begin(t *testing.T, r *rig.Rig) *measurement {
 	t.Helper()
 	return &measurement{
@@ -43,14 +43,14 @@ func begin(t *testing.T, r *rig.Rig) *measurement {
 	}
 }
 
-// profiled takes profiles meanwhile if s asks for them.
+// profiled also takes profiles during the measurement if the flags ask for them.
 func (m *measurement) profiled(s *settings) *measurement {
 	m.t.Helper()
 	m.endProfiles = s.startProfile(m.t, m.rig)
 	return m
 }
 
-// gitHubCalls counts the calls of manager and listeners. Polls hang most of the time and cost nothing.
+// gitHubCalls counts the calls of manager and listeners by endpoint, without polls: these hang most of the time and cost nothing.
 func gitHubCalls(r *rig.Rig) map[string]int {
 	calls := map[string]int{}
 	for _, counter := range r.GitHub.Counters() {
@@ -61,7 +61,7 @@ func gitHubCalls(r *rig.Rig) map[string]int {
 	return calls
 }
 
-// awaitJobs waits until so many more jobs are completed, then until nothing is left of their runners.
+// awaitJobs waits until that many jobs have been completed since the beginning, and then until nothing is left of their runners.
 func (m *measurement) awaitJobs(jobs int) {
 	m.t.Helper()
 	m.awaitCompleted(jobs)
@@ -75,7 +75,7 @@ func (m *measurement) awaitCompleted(jobs int) {
 		Should(gomega.Equal(m.known+jobs), "completed jobs")
 }
 
-// end tells what came of the load. All its jobs are done by now.
+// end fills in the result. All jobs of the load must be done by then.
 func (m *measurement) end(result *Result) {
 	m.t.Helper()
 	manager, listener := m.rig.Usage(rig.ManagerProgram), m.rig.Usage(rig.ListenerProgram)
@@ -87,7 +87,7 @@ func (m *measurement) end(result *Result) {
 	result.Listener = processOf(m.listener, listener, result.Runners)
 }
 
-// jobs are those that were queued since the beginning.
+// jobs returns the completed jobs that have been queued since the beginning.
 func (m *measurement) jobs() []fakegithub.Job {
 	var ours []fakegithub.Job
 	for _, job := range m.rig.GitHub.Jobs("completed") {
@@ -132,7 +132,7 @@ func (m *measurement) count(result *Result) {
 	result.Leaked = left
 }
 
-// sort tells requests about runners from those about sets, and reads from writes.
+// sort separates requests about runners from those about sets, and counts reads.
 func (m *measurement) sort(result *Result) {
 	own, shared := 0, 0
 	for _, counts := range result.Requests {

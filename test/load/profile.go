@@ -14,14 +14,14 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// profileAddress is where the manager serves its profiles when -profile asks for them.
+// profileAddress is where the manager serves profiles if -profile asks for them.
 const profileAddress = "127.0.0.1:16060"
 
-// profileLength is longer than it takes to create the pods of a burst of 1,000 on two cores.
+// profileLength is longer than it takes to create the pods of a burst of 1,000 jobs on two cores.
 const profileLength = 15 * time.Second
 
-// startProfile takes a CPU profile of the manager from now on. The returned function takes a heap profile and waits for
-// both.
+// startProfile begins a CPU profile of the manager. The returned function takes a heap profile and a dump of the goroutines,
+// waits for the CPU profile, and keeps the audit log.
 func (s *settings) startProfile(t *testing.T, r *rig.Rig) func() {
 	t.Helper()
 	if s.profile == "" {
@@ -42,7 +42,7 @@ func (s *settings) startProfile(t *testing.T, r *rig.Rig) func() {
 	}
 }
 
-// keepAuditLog copies the API server's, which goes with the cluster.
+// keepAuditLog copies the API server's audit log, which is removed with the cluster.
 func (s *settings) keepAuditLog(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(r.Cluster.LogDirectory(), "audit.log"))

@@ -13,37 +13,39 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Result is what one measurement has found. Times are seconds, memory MiB, CPU milliseconds.
+// Result is the outcome of one measurement. Times are in seconds, memory in MiB, CPU in milliseconds.
 type Result struct {
 	Scenario string    `json:"scenario"`
 	Began    time.Time `json:"began"`
 	CPUs     int       `json:"cpus"`
 	Jobs     int       `json:"jobs"`
-	// JITLatency and Latency are those of the played GitHub.
+	// JITLatency and Latency are those of the simulated GitHub.
 	JITLatency float64 `json:"jitLatency"`
 	Latency    float64 `json:"latency"`
 
-	// Floor are the times of the plain client, before the load and after it.
+	// Floor has the times of the plain client, before and after the load.
 	Floor []float64 `json:"floor,omitempty"`
-	// Created is from queueing a job to the creation of its runner's pod, AllCreated until the last one of all. Ratio is
-	// AllCreated over the mean of Floor.
+	// Created is the time from queueing a job to the creation of its runner's pod, AllCreated that to the creation of the last
+	// pod. Ratio is AllCreated divided by the mean of Floor.
 	Created    Spread  `json:"created"`
 	AllCreated float64 `json:"allCreated"`
 	Ratio      float64 `json:"ratio,omitempty"`
-	// Gone is from the end of a job to the removal of its pod, Removed the part of it after the node had said that the pod has
-	// ended, Drained from the end of the last job to the removal of the last pod.
+	// Gone is the time from the end of a job to the removal of its pod, Removed the part of it after the node had reported the
+	// pod's end, Drained the time from the end of the last job to the removal of the last pod.
 	Gone    Spread  `json:"gone"`
 	Removed Spread  `json:"removed"`
 	Drained float64 `json:"drained"`
 
-	// Requests to the API server, without watches and leases. RequestsPerRunner are all of them over the jobs, OwnPerRunner
-	// only those about runners, their Secrets and pods; SharedPerSecond are the rest, about sets, over the time it took.
+	// Requests are those to the API server, without watches and leases. RequestsPerRunner is their number divided by that of
+	// jobs, OwnPerRunner the same for requests about runners, their Secrets and pods. SharedPerSecond is the number of the
+	// others, which are about sets, divided by the duration.
 	RequestsPerRunner float64                   `json:"requestsPerRunner"`
 	OwnPerRunner      float64                   `json:"ownPerRunner"`
 	SharedPerSecond   float64                   `json:"sharedPerSecond"`
 	Reads             int                       `json:"reads"`
 	Requests          map[string]map[string]int `json:"requests"`
-	// GitHubPerRunner are calls of the manager and of listeners, without polls, by runner; GitHub has all of them.
+	// GitHubPerRunner is the number of calls by manager and listeners, without polls, divided by that of jobs. GitHub has them by
+	// endpoint.
 	GitHubPerRunner float64        `json:"gitHubPerRunner"`
 	GitHub          map[string]int `json:"gitHub"`
 
@@ -55,11 +57,11 @@ type Result struct {
 	Manager  Process `json:"manager"`
 	Listener Process `json:"listener"`
 
-	// Notes are figures of one scenario only.
+	// Notes are figures that only one scenario has.
 	Notes map[string]string `json:"notes,omitempty"`
 }
 
-// Process is what a program has used, all its processes together. CPUPerRunner is absent where there were no runners.
+// Process is what all processes of a program together have used. CPUPerRunner is absent if there were no runners.
 type Process struct {
 	Processes    int     `json:"processes"`
 	CPU          float64 `json:"cpu"`
@@ -80,7 +82,7 @@ func processOf(before, after rig.Usage, runners int) Process {
 	return used
 }
 
-// String returns the line of a table.
+// String returns the value of a table row.
 func (p Process) String() string {
 	cpu := fmt.Sprintf("%.1f ms CPU per runner", p.CPUPerRunner)
 	if p.CPUPerRunner == 0 {
@@ -113,17 +115,17 @@ func (r Result) String() string {
 	return table.String()
 }
 
-// perRunner are the rows of what only jobs cause.
+// perRunner adds the rows about what only jobs cause.
 func (r Result) perRunner(row func(name, format string, values ...any)) {
 	row("queued → pod created", "%s", r.Created)
 	row("finished → pod gone", "%s", r.Gone)
-	row("  of it, after the node's word", "%s", r.Removed)
+	row("  of it, after the node's report", "%s", r.Removed)
 	row("last finished → last pod gone", "%.2f s", r.Drained)
 	row("API requests per runner", "%.2f, %.2f of them its own (%d reads in all)", r.RequestsPerRunner, r.OwnPerRunner, r.Reads)
 	row("GitHub calls per runner", "%.2f", r.GitHubPerRunner)
 }
 
-// counts are the rows of single requests.
+// counts adds a row for each kind of request.
 func (r Result) counts(row func(name, format string, values ...any)) {
 	for _, program := range slices.Sorted(maps.Keys(r.Requests)) {
 		for _, what := range slices.Sorted(maps.Keys(r.Requests[program])) {
@@ -144,7 +146,7 @@ func (r Result) write(path string) error {
 	return os.WriteFile(path, append(content, '\n'), 0o600)
 }
 
-// newResult has what is known before anything is measured.
+// newResult returns a result with what is known before the measurement.
 func newResult(s *settings, jobs int) Result {
 	return Result{
 		Scenario: s.scenario, Began: time.Now().UTC(), CPUs: runtime.NumCPU(), Jobs: jobs,

@@ -13,12 +13,12 @@ import (
 
 // scenario is one kind of load.
 type scenario struct {
-	// jobs is how many there are unless -n says otherwise.
+	// jobs is how many jobs there are unless -n says otherwise.
 	jobs int
 	run  func(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result
 }
 
-// scenarios by the name that -scenario gives.
+// scenarios are those that -scenario can name.
 var scenarios = map[string]scenario{
 	"check":   {jobs: 100, run: check},
 	"burst":   {jobs: 500, run: burst},
@@ -49,7 +49,7 @@ func burst(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	return result
 }
 
-// check is a burst without the floor: only what doesn't depend on the machine is of interest.
+// check is a burst without the floor, because only what does not depend on the machine is checked.
 func check(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
@@ -60,7 +60,7 @@ func check(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	return result
 }
 
-// drain has all jobs end at one moment: the user cancels them.
+// drain makes all jobs end at the same time, as when a user cancels them.
 func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(jobs))
@@ -78,7 +78,7 @@ func drain(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	return result
 }
 
-// latency queues one job after the other, each on a set without any runner.
+// latency queues jobs one after the other, each on a set without any runner.
 func latency(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	result := newResult(s, jobs)
 	r := rig.Start(t, cluster, s.rigOptions(10))
@@ -109,7 +109,7 @@ func churn(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Resul
 	return result
 }
 
-// soak is churn for long, with the memory of both programs noted ten times.
+// soak is a long churn that notes the memory of both programs ten times.
 func soak(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 	jobs := int(s.length.Seconds() * s.rate)
 	result := newResult(s, jobs)
@@ -126,7 +126,7 @@ func soak(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 	return result
 }
 
-// arrive queues jobs one at a time.
+// arrive queues jobs one at a time at the rate of the settings, and calls each with the number queued so far.
 func arrive(t *testing.T, r *rig.Rig, s *settings, jobs int, each func(queued int)) {
 	t.Helper()
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / s.rate))

@@ -14,17 +14,18 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// manySets queues jobs for many scale sets at once, after as many for a single one.
+// manySets queues jobs for many scale sets at once, after it has measured as many jobs on a single set.
 func manySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	return inManySets(t, cluster, s, jobs, func(*rig.Rig) (int, func()) { return 0, func() {} })
 }
 
-// hangingSet is manySets beside one more set whose GitHub answers nothing any more while its jobs wait for runners.
+// hangingSet is manySets beside one more set, whose GitHub no longer answers while that set's jobs wait for runners.
 func hangingSet(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Result {
 	return inManySets(t, cluster, s, jobs, func(r *rig.Rig) (int, func()) { return hang(t, r) })
 }
 
-// inManySets disturbs once all sets listen. disturb returns how many runners it causes, and what ends the disturbance.
+// inManySets calls disturb when all sets listen and the single set has been measured. disturb returns how many runners it causes,
+// and a function that ends the disturbance.
 func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, disturb func(*rig.Rig) (int, func())) Result {
 	total := jobs * s.sets
 	result := newResult(s, total)
@@ -58,8 +59,8 @@ func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, 
 	return result
 }
 
-// hang installs a set with a GitHub of its own, on which every call for a JIT config hangs, and gives it more jobs than
-// the manager has calls in flight. It returns their number and what lets GitHub answer again.
+// hang installs a set with a GitHub of its own, on which every call for a JIT config hangs, and queues more jobs for it than the
+// manager makes calls at a time. It returns their number and a function that lets GitHub answer again.
 func hang(t *testing.T, r *rig.Rig) (runners int, heal func()) {
 	t.Helper()
 	const set, jobs = "hanging", 200
@@ -68,7 +69,8 @@ func hang(t *testing.T, r *rig.Rig) (runners int, heal func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It isn't closed: the rig uninstalls the set after all that this test could clean up, and that needs its GitHub.
+	// The server is not closed: the rig uninstalls the set after this test's cleanup functions have run, and needs the set's
+	// GitHub for that.
 	r.InstallSet(set, rig.Values{"githubConfigUrl": address + "/org", "maxRunners": jobs})
 	g := gomega.NewWithT(t)
 	g.Eventually(func() int { return len(github.Snapshot().Sessions) }, patience, look).Should(gomega.Equal(1), "sessions of the hanging set")

@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// settings are the flags of a measurement. Durations are those of the reference that issue 4 gives.
+// settings are the flags of a measurement. The latencies default to those of the measurements in docs/performance.md.
 type settings struct {
 	scenario   string
 	jobs       int
@@ -24,18 +24,18 @@ type settings struct {
 	product    rig.Product
 }
 
-// register declares the flags, whose values are there once the test runs.
+// register declares the flags. Their values are set once the flags have been parsed.
 func register(flags *flag.FlagSet) *settings {
 	s := &settings{}
 	flags.StringVar(&s.scenario, "scenario", "check", "what to do: check, burst, latency, churn, sets, hang, drain, soak, big, limit, idle")
 	flags.IntVar(&s.jobs, "n", 0, "jobs, of each set in sets and hang; 0 is the scenario's own number")
-	flags.IntVar(&s.sets, "sets", 50, "scale sets in sets, hang and idle")
+	flags.IntVar(&s.sets, "sets", 50, "number of scale sets in sets, hang and idle")
 	flags.IntVar(&s.maxRunners, "max-runners", 0, "maxRunners of the scale set; 0 is one for each job")
 	flags.Float64Var(&s.rate, "rate", 5, "jobs a second in churn and soak")
-	flags.DurationVar(&s.length, "length", 10*time.Minute, "how long jobs arrive in soak, and how long idle looks on")
+	flags.DurationVar(&s.length, "length", 10*time.Minute, "how long jobs arrive in soak, and how long idle measures")
 	flags.DurationVar(&s.job, "job", 2*time.Second, "how long a job runs")
-	flags.DurationVar(&s.jit, "jit-latency", 300*time.Millisecond, "what GitHub takes for a JIT config")
-	flags.DurationVar(&s.latency, "latency", 100*time.Millisecond, "what GitHub takes for every other call")
+	flags.DurationVar(&s.jit, "jit-latency", 300*time.Millisecond, "how long GitHub takes for a JIT config")
+	flags.DurationVar(&s.latency, "latency", 100*time.Millisecond, "how long GitHub takes for every other call")
 	flags.StringVar(&s.jsonPath, "json", "", "file for the result")
 	flags.StringVar(&s.profile, "profile", "", "directory for profiles of the manager and the audit log")
 	flags.StringVar(&s.product.Manager, "manager", "", "manager program to measure instead of ours")
@@ -45,7 +45,8 @@ func register(flags *flag.FlagSet) *settings {
 	return s
 }
 
-// rigOptions install the product at its charts' defaults. Only ports are set: every program here shares one address.
+// rigOptions returns options with which the product is installed at its charts' defaults. Only ports are set, because all
+// programs share one address here.
 func (s *settings) rigOptions(maxRunners int) rig.Options {
 	values := rig.Values{
 		"flags":   rig.Values{"healthProbeBindAddress": ":8081"},

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// Spread tells how long something took over all jobs, in seconds.
+// Spread is the distribution of a duration over all jobs, in seconds.
 type Spread struct {
 	Count int     `json:"count"`
 	P50   float64 `json:"p50"`
@@ -20,12 +20,13 @@ type Spread struct {
 	Max   float64 `json:"max"`
 }
 
-// String returns one line of a table.
+// String returns the value of a table row.
 func (s Spread) String() string {
 	return fmt.Sprintf("p50 %6.2f   p90 %6.2f   p99 %6.2f   max %6.2f s", s.P50, s.P90, s.P99, s.Max)
 }
 
-// spreadOf sorts the durations. A percentile is the smallest duration that so many of them don't exceed.
+// spreadOf computes percentiles by nearest rank: the smallest duration that at least that share of all does not exceed. It sorts
+// durations in place.
 func spreadOf(durations []time.Duration) Spread {
 	if len(durations) == 0 {
 		return Spread{}
@@ -38,14 +39,15 @@ func spreadOf(durations []time.Duration) Spread {
 	return Spread{Count: len(durations), P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
 }
 
-// seconds rounds to milliseconds, which is finer than what is measured.
+// seconds rounds to milliseconds, which is more precise than the measurements.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// podTimes are when the API server had created a pod, heard the last of it from its node, and removed it.
+// podTimes are when the API server created a pod, got the last report about it from its node, and removed it.
 type podTimes struct{ created, told, gone time.Time }
 
-// podTimesOf reads them from the audit log, by the pods' names: over thousands of runners one comes again. Only nodes write a
-// pod's status. The last deletion that was carried out is the one that removed the pod: the one before it began the grace period.
+// podTimesOf reads the times of pods from the audit log, by name. There is more than one pod of a name, because names repeat
+// among thousands of runners. Only nodes write a pod's status. The last successful deletion is the one that removed the pod; the
+// one before it began the grace period.
 func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
 	pods := map[string][]*podTimes{}
 	for _, event := range events {
@@ -57,7 +59,7 @@ func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
 	return pods
 }
 
-// note adds what an event tells about the last of the pods of one name.
+// note adds an event to the latest of the pods with a name.
 func note(pods []*podTimes, event testkube.AuditEvent) []*podTimes {
 	request := event.Verb + " " + event.Object.Subresource
 	if request == "create " {
@@ -81,7 +83,8 @@ type life struct {
 	pod *podTimes
 }
 
-// livesOf leaves out jobs whose pods are not known. A job ran in the last pod of its runner's name that there was before its end.
+// livesOf returns the jobs with their pods and leaves out jobs whose pods are not known. A job ran in the last pod of its
+// runner's name that was created before the job's end.
 func livesOf(jobs []fakegithub.Job, pods map[string][]*podTimes) []life {
 	var lives []life
 	for _, job := range jobs {
@@ -101,11 +104,11 @@ func queued(l life) time.Time    { return l.QueuedAt }
 func completed(l life) time.Time { return l.CompletedAt }
 func created(l life) time.Time   { return l.pod.created }
 
-// told is when the node had said the last of the pod, which is that it has ended.
+// told is when the node reported about the pod for the last time, namely that it has ended.
 func told(l life) time.Time { return l.pod.told }
 func gone(l life) time.Time { return l.pod.gone }
 
-// between collects how long it took from one moment to the other, where there were both.
+// between returns the durations from one moment to another, for lives that have both.
 func between(lives []life, from, to moment) []time.Duration {
 	var durations []time.Duration
 	for _, l := range lives {
@@ -116,7 +119,7 @@ func between(lives []life, from, to moment) []time.Duration {
 	return durations
 }
 
-// latest returns the last of the moments.
+// latest returns the last of the moments, zero if there is none.
 func latest(lives []life, of moment) (last time.Time) {
 	for _, l := range lives {
 		if at := of(l); at.After(last) {

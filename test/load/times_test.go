@@ -10,7 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// Among thousands of runners a name comes twice. Each job's times are those of the pod that it ran in.
+// Among thousands of runners, names repeat. A job's times must be those of the pod that it ran in.
 func TestAJobsPodIsTheOneOfItsTime(t *testing.T) {
 	began := time.Now()
 	at := func(second int) time.Time { return began.Add(time.Duration(second) * time.Second) }

@@ -7,7 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// github registers runners. Those in busy are not removed.
+// github registers runners, and refuses to remove those in busy.
 type github struct {
 	mutex      sync.Mutex
 	registered int
@@ -38,7 +38,7 @@ func (g *github) RemoveRunner(_ context.Context, id int) error {
 	return nil
 }
 
-// GetRunner finds a registration by id.
+// GetRunner finds a registration by ID.
 func (g *github) GetRunner(_ context.Context, id int) (*actions.RunnerReference, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -60,7 +60,7 @@ func (g *github) GetRunnerByName(_ context.Context, name string) (*actions.Runne
 	return nil, actions.ErrRunnerNotFound
 }
 
-// take gives the runner a job, and end takes it away with the registration, as GitHub does after a job.
+// take gives the runner a job. end ends it and removes the registration, as GitHub does after a job.
 func (g *github) take(name string) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()

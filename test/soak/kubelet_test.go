@@ -9,10 +9,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// failEvery is how many jobs lie between two whose runner fails before it takes them.
+// failEvery is such that the runner of every twentieth job fails before it takes the job.
 const failEvery = 20
 
-// play moves a runner's pod one step on: it starts, takes a job or fails, and ends with its job.
+// play moves a runner's pod one step ahead: it starts, takes a job or fails, and ends with its job.
 func (s *site) play(runner *v1alpha1.EphemeralRunner) {
 	s.Helper()
 	pod := &corev1.Pod{}
@@ -32,8 +32,8 @@ func (s *site) play(runner *v1alpha1.EphemeralRunner) {
 	}
 }
 
-// offer has the runner take the oldest job, or fail before that, once for a job: its next attempt, or another runner,
-// takes the job.
+// offer lets the runner take the oldest job. Instead, once for every twentieth job, the runner fails; the runner's next attempt,
+// or another runner, takes the job.
 func (s *site) offer(name string, pod *corev1.Pod) {
 	s.Helper()
 	job := s.waiting[0]

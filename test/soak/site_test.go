@@ -28,12 +28,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/removals"
 )
 
-// jobLength is how many steps a job runs.
+// jobLength is how many steps a job takes.
 const jobLength = 2
 
 var setKey = client.ObjectKey{Namespace: "runners", Name: "set"}
 
-// site is both controllers, and what plays everything around them, one step after the other.
+// site has both controllers and plays everything around them, one step after the other.
 type site struct {
 	*testing.T
 	api     client.WithWatch
@@ -41,18 +41,18 @@ type site struct {
 	set     *ephemeralrunnerset.Controller
 	watch   controllertest.RunnerWatch // the set's
 	runner  *ephemeralrunner.Controller
-	known   map[client.ObjectKey]bool // runners to reconcile, gone ones once more
+	known   map[client.ObjectKey]bool // runners to reconcile, deleted ones once more
 	patchID int
 
 	steps, jobs int
-	waiting     []int          // jobs that no runner has
+	waiting     []int          // jobs without a runner
 	running     map[string]int // the step in which the runner's job ends
 	failed      int            // the last job whose runner failed before it
 	reports     []func()       // what the listener reports in the next step
 }
 
 func newSite(t *testing.T, workers *pool.Pool) *site {
-	log.SetLogger(logr.Discard()) // without one, controller-runtime remembers each logger that was made
+	log.SetLogger(logr.Discard()) // controller-runtime keeps every logger in memory until one is set
 	s := &site{T: t, github: newGitHub(), known: map[client.ObjectKey]bool{}, running: map[string]int{}}
 	s.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
@@ -84,25 +84,25 @@ func newSet() *v1alpha1.EphemeralRunnerSet {
 	return set
 }
 
-// create gives objects what an API server gives them.
+// create sets what an API server sets when it creates an object.
 func create(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
 	object.SetUID(uuid.NewUUID())
 	object.SetCreationTimestamp(metav1.Now())
 	return api.Create(ctx, object, options...)
 }
 
-// readLive answers a read of a status, which the fake API server can't.
+// readLive answers reads of the status subresource, which the fake client does not support.
 func readLive(ctx context.Context, api client.Client, _ string, object, into client.Object, _ ...client.SubResourceGetOption) error {
 	return api.Get(ctx, client.ObjectKeyFromObject(object), into)
 }
 
-// queue has one more job wait.
+// queue adds a job that waits for a runner.
 func (s *site) queue() {
 	s.jobs++
 	s.waiting = append(s.waiting, s.jobs)
 }
 
-// pass lets one step pass: the listener publishes and reports, controllers act, kubelet and runners go on.
+// pass plays one step: the listener publishes and reports, the controllers act, the kubelet and the runners make progress.
 func (s *site) pass() {
 	s.Helper()
 	s.steps++
@@ -118,7 +118,7 @@ func (s *site) pass() {
 	controllertest.Elapse(step)
 }
 
-// reconcile brings the set and each runner to the controllers, those that are new or gone as well.
+// reconcile reconciles the set and all runners, including new and deleted ones.
 func (s *site) reconcile() {
 	s.Helper()
 	s.watch.Show(s.Context(), s.runners())
@@ -144,7 +144,7 @@ func (s *site) runners() []v1alpha1.EphemeralRunner {
 	return list.Items
 }
 
-// publish writes the number of assigned jobs.
+// publish writes the number of assigned jobs, as the listener does.
 func (s *site) publish() {
 	s.Helper()
 	set := &v1alpha1.EphemeralRunnerSet{}
@@ -159,7 +159,7 @@ func (s *site) publish() {
 	}
 }
 
-// describe says what is left when something is.
+// describe describes the runners that are left.
 func (s *site) describe() (lines []string) {
 	for _, runner := range s.runners() {
 		lines = append(lines, fmt.Sprintf("%s %s job %s deleted %v", runner.Name, runner.Status.Phase, runner.Status.JobID, runner.DeletionTimestamp))
@@ -167,7 +167,7 @@ func (s *site) describe() (lines []string) {
 	return lines
 }
 
-// report writes what the listener knows of the runner's job, one step later.
+// report writes what the listener knows about the runner's job, in the next step.
 func (s *site) report(name string, change func(*v1alpha1.EphemeralRunnerStatus)) {
 	patchID := s.patchID + 1
 	s.reports = append(s.reports, func() {

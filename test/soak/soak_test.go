@@ -10,21 +10,21 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-var soakLength = flag.Duration("soak.length", 5*time.Minute, "how much simulated time jobs come for, half a job a second")
+var soakLength = flag.Duration("soak.length", 5*time.Minute, "for how much simulated time jobs are queued, one every 2 s")
 
 const (
-	// step is how much time passes between two looks of the controllers.
+	// step is the time between two passes of the controllers.
 	step = 2 * time.Second
-	// warmUp is when maps and buffers have their size.
+	// warmUp is the time by which maps and buffers have reached their final size.
 	warmUp = 2 * time.Minute
-	// drainTime is longer than a job, a retry with its pause, and the 3 s for which a slot is held.
+	// drainTime is longer than the remaining jobs, a retry with its pause, and the 3 s for which a slot is held take together.
 	drainTime = time.Minute
-	// steadyHeap is how much the heap may differ. In half an hour, 128 bytes left of each of 900 runners would be more.
+	// steadyHeap is by how many bytes the heap may grow. In half an hour, 128 bytes kept for each of 900 runners would exceed it.
 	steadyHeap = 100 << 10
 )
 
-// Each figure is taken when all jobs are done: then there is no runner, and whatever is in memory beyond the first figure
-// has been left there.
+// Each figure is taken when all jobs are done. There are no runners then, so whatever the heap has beyond the first figure was
+// left behind.
 func TestRunnersLeaveNothingInMemory(t *testing.T) {
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		s := newSite(t, workers)
@@ -37,12 +37,12 @@ func TestRunnersLeaveNothingInMemory(t *testing.T) {
 			t.Errorf("the heap grew from %d to %d and %d bytes", heap, middle, end)
 		}
 		if left > goroutines {
-			t.Errorf("%d goroutines, %d before", left, goroutines)
+			t.Errorf("%d goroutines are left, there were %d before", left, goroutines)
 		}
 	})
 }
 
-// after lets jobs come for so long, and returns what is in use when all of them are done: bytes of the heap, goroutines.
+// after queues jobs for the given time and returns the bytes of the heap and the number of goroutines once all jobs are done.
 func (s *site) after(length time.Duration) (heap uint64, goroutines int) {
 	s.Helper()
 	for range length / step {
@@ -56,7 +56,7 @@ func (s *site) after(length time.Duration) (heap uint64, goroutines int) {
 		s.Fatalf("%d runners, %d jobs and %d registrations are left: %v", len(runners), len(s.waiting), len(s.github.names), s.describe())
 	}
 	runtime.GC()
-	runtime.GC() // what finalizers of the first one let go
+	runtime.GC() // frees what the finalizers of the first one have released
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return memory.HeapAlloc, runtime.NumGoroutine()
