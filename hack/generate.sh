@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# generate.sh: writes everything that is generated: from the API types deep copies, CustomResourceDefinitions and their
-# copies in the controller's chart; from kinds, flags, the charts' values and metrics their reference in docs/. `make lint`
-# runs it and fails where the tree changes.
+# generate.sh: writes all generated files. From the API types it writes deep copies, CustomResourceDefinitions and the copies of
+# these in the controller's chart; from kinds, flags, metrics and the charts' values it writes the reference in docs/. `make lint`
+# runs it and fails if that changes a file.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Builds the one binary every test cluster is made of (hack/kubernetes) and prints the directory that holds it and
-# its links: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubectl, helm.
-# The directory serves as KUBEBUILDER_ASSETS too.
+# kubernetes.sh: builds the one binary (hack/kubernetes) that contains all programs of a test cluster, and prints the directory
+# with the binary and a link for each program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy,
+# kubectl, helm. The directory can serve as KUBEBUILDER_ASSETS, too.
 #
 #   export PATH="$(hack/kubernetes.sh):$PATH"
 #
-# The result lives outside of the tree, under a name made from everything that goes into it, so that a clean clone finds
-# what another one built: HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else ~/.cache/harrier. Versions are pinned in
-# hack/kubernetes/go.mod and nowhere else.
+# The directory is in HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else ~/.cache/harrier. Its name depends on everything that goes
+# into the binary, so that a clean clone finds what another one has built. Versions are pinned only in hack/kubernetes/go.mod.
 set -euo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/kubernetes" && pwd)
@@ -19,13 +18,13 @@ fail() { say "$@"; exit 1; }
 
 command -v go >/dev/null || fail "Go is not installed or not on PATH; install Go $(awk '$1 == "go" {print $2}' "$source_dir/go.mod") or newer"
 command -v flock >/dev/null || fail "flock is missing; install the package util-linux"
-[ -n "${HARRIER_CACHE:-${XDG_CACHE_HOME:-${HOME:-}}}" ] || fail "no place for the result: set HARRIER_CACHE or HOME"
+[ -n "${HARRIER_CACHE:-${XDG_CACHE_HOME:-${HOME:-}}}" ] || fail "no directory for the result: set HARRIER_CACHE or HOME"
 cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/harrier}
 
-# The same flags everywhere: with others Go compiles all of Kubernetes a second time.
+# The flags are the same everywhere, because with others Go would compile all of Kubernetes a second time.
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false" GOWORK=off
 cd "$source_dir"
-# Asked inside of the module, Go itself refuses when it is older than go.mod wants and can't fetch what it needs.
+# Inside of the module, so that Go itself fails if it is older than go.mod requires and can't fetch a newer one.
 go_version=$(go version) || fail "this Go can't build hack/kubernetes; install Go $(awk '$1 == "go" {print $2}' go.mod) or newer"
 version=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v/ {print $2}' go.mod)
 minor=${version#v1.}
@@ -37,7 +36,7 @@ hash=$( { cat main.go go.mod go.sum; echo "$go_version $ldflags ${programs[*]}";
 result=$cache/kubernetes-$hash
 finished() { [ -x "$result/kubernetes" ]; }
 
-# await_lock: one build at a time; whoever waits is told so and finds the other's result.
+# await_lock: lets one build run at a time. It tells the user about the wait, after which the other's result can be used.
 await_lock() {
   exec 9>"$cache/kubernetes.lock"
   until flock -w "$progress_seconds" 9; do
@@ -45,7 +44,7 @@ await_lock() {
   done
 }
 
-# build DIR: compiles into DIR, with a line of progress every few seconds.
+# build DIR: compiles into DIR and prints a line every progress_seconds.
 build() {
   go build -ldflags "$ldflags" -o "$1/kubernetes" . >"$1/build.log" 2>&1 9>&- &
   compiler=$!
@@ -61,7 +60,7 @@ build() {
 }
 
 if ! finished; then
-  mkdir -p "$cache" || fail "can't write to $cache; set HARRIER_CACHE to a directory of yours"
+  mkdir -p "$cache" || fail "can't write to $cache; set HARRIER_CACHE to a directory that you can write to"
   await_lock
   if ! finished; then
     scratch=$(mktemp -d "$cache/.kubernetes-XXXXXX")

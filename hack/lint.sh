@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh: everything that can be checked without running the product. It says what is wrong and leaves the tree as it
-# was found, but for generated files that were out of date: those are written, and named.
+# lint.sh: checks everything that can be checked without running the product. It says what is wrong and does not change the tree,
+# except that it updates, and names, generated files that were out of date.
 # shellcheck disable=SC2317 # the functions are called by check
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,13 +13,13 @@ check() { # check NAME COMMAND…
   "$@" || { echo "lint: $name failed" >&2; failed=1; }
 }
 
-# The state of what is generated, whether it is committed or not.
+# generated: prints checksums of the generated files, whether these are committed or not.
 generated() { find apis charts docs -name '*.go' -o -path '*/crds/*.yaml' -o -name 'values-*.md' -o -path docs/crds.md -o -path docs/flags.md -o -name metrics.md | sort | xargs sha256sum; }
 generated_is_current() {
   local before
   before=$(generated)
   hack/generate.sh
-  diff <(echo "$before") <(generated) || { echo "these were out of date and are written now: commit them" >&2; return 1; }
+  diff <(echo "$before") <(generated) || { echo "these generated files were out of date and have been updated: commit them" >&2; return 1; }
 }
 
 modules_are_tidy() {
@@ -43,7 +43,7 @@ charts_are_sound() {
     --set controllerServiceAccount.name=controller --set controllerServiceAccount.namespace=harrier
 }
 
-# The tests of the package itself use the newest types.
+# make test runs the same tests with the newest types.
 renders_suit_oldest_kubernetes() {
   go test -modfile=test/charts/apitypes/kubernetes-1.30.mod ./test/charts/apitypes
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tool.sh NAME ARGUMENT…: runs a program that hack/tools or hack/helm3 (NAME is helm) pins. It is built once and kept
-# outside of the tree, under a name made from its pins, because the linter takes minutes to compile and `go tool` would
-# link it anew for every clone.
+# tool.sh NAME ARGUMENT…: runs a program that hack/tools pins, or hack/helm3 if NAME is helm. The program is built once and kept
+# outside of the tree, in a directory whose name depends on the pins, because the linter takes minutes to compile and `go tool`
+# would link it again for every clone.
 set -euo pipefail
 
 name=$1
@@ -10,7 +10,7 @@ hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tools=$hack/tools
 [ "$name" != helm ] || tools=$hack/helm3
 package=$(cd "$tools" && go list -f '{{.ImportPath}}' tool | grep "/$name\$") ||
-  { echo "tool.sh: $tools pins no program named $name" >&2; exit 1; }
+  { echo "tool.sh: there is no program named $name in $tools/go.mod" >&2; exit 1; }
 hash=$( { cat "$tools/go.mod" "$tools/go.sum"; go version; } | sha256sum | cut -c 1-16)
 cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/harrier}/tools-$hash
 

@@ -1,5 +1,5 @@
-// Package cache says where the tools under hack keep expensive results: outside the source tree, so that a clean clone reuses
-// them. hack/kubernetes.sh follows the same rule.
+// Package cache says where the tools under hack keep results that take long to make: outside of the source tree, so that a clean
+// clone reuses them. hack/kubernetes.sh and hack/tool.sh follow the same rule.
 package cache
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 // Dir returns the directory named by elements inside the cache: below HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else
-// ~/.cache/harrier. It creates the directory if needed, readable only by its owner, because certificates are kept there.
+// ~/.cache/harrier. It creates the directory if necessary, accessible only to its owner, because private keys are kept there.
 func Dir(elements ...string) (string, error) {
 	root := os.Getenv("HARRIER_CACHE")
 	if root == "" {
@@ -25,7 +25,7 @@ func Dir(elements ...string) (string, error) {
 	}
 	dir := filepath.Join(append([]string{root}, elements...)...)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make cache directory, set HARRIER_CACHE to a directory of yours: %w", err)
+		return "", fmt.Errorf("make cache directory, set HARRIER_CACHE to a directory that you can write to: %w", err)
 	}
 	return dir, nil
 }

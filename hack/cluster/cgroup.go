@@ -38,7 +38,7 @@ func isCgroupV2() bool {
 	return err == nil
 }
 
-// makeCgroups makes the root that kubelet.yaml names; the kubelet refuses to start without it in every hierarchy.
+// makeCgroups creates the root cgroup that kubelet.yaml names. The kubelet refuses to start unless it exists in every hierarchy.
 func makeCgroups() error {
 	if isCgroupV2() {
 		if err := delegateControllers(); err != nil {
@@ -53,8 +53,8 @@ func makeCgroups() error {
 	return nil
 }
 
-// delegateControllers lets children of the v2 root limit what it can limit itself. Those that refuse (the root of a
-// container is busy) are left: kubelet names the ones it misses.
+// delegateControllers enables all available controllers for children of the v2 root. Failures are ignored, such as when the root
+// of a container is busy: the kubelet names the controllers that it misses.
 func delegateControllers() error {
 	available, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
 	if err != nil {
@@ -66,12 +66,12 @@ func delegateControllers() error {
 	return nil
 }
 
-// killPods ends every process in the cgroups of pods and waits until their shims have reaped them.
+// killPods kills every process in the pods' cgroups and waits until their shims have reaped them.
 func killPods(ctx context.Context) error {
 	err := poll(ctx, 15*time.Second, func() bool {
 		members := cgroupMembers()
 		for pid := range members {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between is as good
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended in between
 		}
 		return len(members) == 0
 	})
@@ -86,7 +86,7 @@ func cgroupMembers() map[int]struct{} {
 	for _, root := range ourCgroups() {
 		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.Name() != "cgroup.procs" {
-				return nil // directories vanish while they are walked
+				return nil // directories may vanish during the walk
 			}
 			content, _ := os.ReadFile(path)
 			for _, field := range strings.Fields(string(content)) {
@@ -100,7 +100,7 @@ func cgroupMembers() map[int]struct{} {
 	return members
 }
 
-// removeCgroups removes the emptied cgroups, leaves first. The kernel may need a moment after the last process.
+// removeCgroups removes the emptied cgroups, leaves first. After the last process has ended, the kernel may need a moment.
 func removeCgroups(ctx context.Context) error {
 	err := poll(ctx, 10*time.Second, func() bool {
 		left := false
@@ -127,5 +127,5 @@ func removeTree(directory string) {
 			removeTree(filepath.Join(directory, entry.Name()))
 		}
 	}
-	_ = os.Remove(directory) // the caller looks whether it worked
+	_ = os.Remove(directory) // the caller checks whether it is gone
 }

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// clean removes everything that a cluster with this directory has on the machine, dead or alive, except for its logs. It goes
-// by what is there, not by what a run believes to have started, so it serves after a crash just as well.
+// clean removes everything that a cluster in this directory has on the machine, running or not, except for its logs. It looks for
+// what exists instead of relying on what this process has started, so it works after a crash as well.
 //
-// The order matters: whoever could start something new goes first, what others stand on goes last.
+// The order matters: first goes what could start something new, last what others depend on.
 func clean(ctx context.Context, l layout, h host) error {
 	recorded, err := readRecord(l)
 	if err != nil {
@@ -44,10 +44,10 @@ func clean(ctx context.Context, l layout, h host) error {
 	return nil
 }
 
-// unmountBelow detaches everything mounted below directory, innermost first, and fails if something stays: removing files
+// unmountBelow detaches everything mounted below directory, innermost first. It fails if a mount remains, because removing files
 // through a mount would remove somebody else's.
 func unmountBelow(directory string) error {
-	for range 2 { // a mount on top of another shows only when the upper one is gone
+	for range 2 { // a mount below another becomes visible only when the upper one is gone
 		points, err := mountPointsBelow(directory)
 		if err != nil {
 			return err
@@ -73,10 +73,10 @@ func mountPointsBelow(directory string) ([]string, error) {
 	return parseMountPoints(string(content), directory), nil
 }
 
-// escapes of /proc/self/mountinfo, which separates fields by spaces.
+// escapes decodes paths in /proc/self/mountinfo, which separates its fields by spaces.
 var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// parseMountPoints reads field 5 of every line and returns those below directory, in the order they were mounted.
+// parseMountPoints returns field 5 of every line that is below directory, in the order in which they were mounted.
 func parseMountPoints(mountInfo, directory string) []string {
 	var points []string
 	for line := range strings.Lines(mountInfo) {
@@ -91,8 +91,8 @@ func parseMountPoints(mountInfo, directory string) []string {
 	return points
 }
 
-// removeNetwork removes tables and links. The tables of kube-proxy have the same name on every node, so they are removed only
-// if this cluster had one; links to pods vanish with their namespaces.
+// removeNetwork removes nftables tables and the dummy link. kube-proxy's tables have the same name on every node, so they are
+// removed only if this cluster ran a kube-proxy. Links to pods vanish with the pods' network namespaces.
 func removeNetwork(ctx context.Context, h host, recorded []recordedProcess) error {
 	tables := [][2]string{{"ip", natTable}}
 	if slices.ContainsFunc(recorded, func(r recordedProcess) bool { return r.Name == "kube-proxy" }) {

@@ -12,8 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/recipe"
 )
 
-// Cluster is a running Kubernetes of one node. Whoever has it must call Down, or leave it running on purpose: its processes
-// do not end with the one that started them.
+// Cluster is a running Kubernetes cluster of one node. Its processes outlive this one, so the caller must call Down, or Leave if
+// it is to keep running.
 type Cluster struct {
 	layout      layout
 	ports       ports
@@ -23,15 +23,15 @@ type Cluster struct {
 	progress    progress
 	processes   *processes
 	lock        *os.File
-	// left is closed when the cluster is no longer ours to look after.
+	// left is closed when the cluster is no longer this process's to look after.
 	left chan struct{}
 }
 
 // Up starts a cluster and returns when its node is ready and pods can be created. A cluster that an earlier run left in the
-// same directory is removed first. It fails, with everything cleaned up again, if the machine does not fit, another process
-// uses the directory, a port is taken, or a component does not come up.
+// same directory is removed first. Up fails, after it has cleaned up again, if the machine is not suitable, another process uses
+// the directory, a port is taken, or a component does not start.
 //
-// It takes 6 s when all programs are built; building them takes minutes once.
+// It takes 6 s once all programs have been built, which takes minutes the first time.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -45,16 +45,16 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.up(ctx, options.Root); err != nil {
-		// The caller's context may be what failed; cleaning up has its own deadlines.
+		// The caller's context may be what failed. Cleaning up has deadlines of its own.
 		return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
 	}
 	return c, nil
 }
 
-// Remove cleans up after a cluster that was left running, or whose run was killed. Only Dir and Progress are used. It does
-// nothing if there is none, and fails if another process is using it.
+// Remove removes a cluster that was left running, or whose process was killed. Only Dir and Progress are used. It does nothing if
+// there is no cluster, and fails if another process is using it.
 func Remove(ctx context.Context, options Options) error {
-	options.Root = "." // not built from
+	options.Root = "." // required, but nothing is built here
 	options, err := options.withDefaults()
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func newCluster(options Options) (*Cluster, error) {
 	}, nil
 }
 
-// takeLock keeps two processes from working in one directory. The lock goes with the process, however it ends.
+// takeLock keeps two processes from using the same directory. The lock is released when the process ends, however it ends.
 func takeLock(l layout) (*os.File, error) {
 	lock, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Cluster) up(ctx context.Context, root string) error {
 	return c.start(ctx, pause)
 }
 
-// build returns the archive of the pause image, with the programs of Kubernetes found or built.
+// build finds or builds the programs of Kubernetes and returns the path of the pause image's archive.
 func (c *Cluster) build(ctx context.Context, root string) (string, error) {
 	programs, err := Programs(ctx, root, c.progress.target)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Cluster) build(ctx context.Context, root string) (string, error) {
 	return file, image.Save(file, pauseImage)
 }
 
-// prepare makes everything that has to be there before the first process, on a machine that was found fit.
+// prepare checks the machine and creates everything that has to exist before the first process starts.
 func (c *Cluster) prepare(ctx context.Context) error {
 	if err := c.fits(ctx); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Down stops the cluster and removes everything it made but the logs. It is safe to call twice.
+// Down stops the cluster and removes everything that it made except for the logs. It may be called twice.
 func (c *Cluster) Down(ctx context.Context) error {
 	if c.lock == nil {
 		return nil
@@ -181,7 +181,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return err
 }
 
-// Leave lets go of the cluster without stopping it. Remove, or the next Up in the same directory, finds it.
+// Leave gives up the cluster without stopping it. Remove, or the next Up with the same directory, finds it.
 func (c *Cluster) Leave() {
 	if c.lock != nil {
 		close(c.left)

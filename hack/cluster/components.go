@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// component is a program of the cluster with its arguments; its name is also that of its log.
+// component is a program of the cluster with its arguments. name is also that of its log.
 type component struct {
 	name      string
 	program   string
@@ -19,7 +19,7 @@ func (c *Cluster) etcd() component {
 	peer := "http://" + hostPort("127.0.0.1", c.ports.etcdPeer)
 	return component{"etcd", c.program("etcd"), []string{
 		"--data-dir=" + c.layout.in("etcd"),
-		"--unsafe-no-fsync", // nobody needs the data after a power cut
+		"--unsafe-no-fsync", // the data need not survive a power failure
 		"--log-level=warn",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
@@ -50,18 +50,19 @@ func (c *Cluster) apiServer() component {
 	}}
 }
 
-// clients returns what runs against the API server once it is ready.
+// clients returns the components that need a ready API server.
 func (c *Cluster) clients() []component {
 	return []component{c.controllerManager(), c.scheduler(), c.kubelet(), c.proxy()}
 }
 
-// authenticated are the flags by which a component is a client of the API server and lets it check its own callers.
+// authenticated returns the flags with which a component acts as a client of the API server, and lets the API server authenticate
+// and authorize the component's own callers.
 func (c *Cluster) authenticated(name string, port int) []string {
 	kubeconfig := c.layout.userConfig(name)
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		// As for the kubelet: bursts must not wait for their own clients.
+		// As for the kubelet: bursts must not wait for client-side rate limits.
 		"--kube-api-qps=200", "--kube-api-burst=400",
 	}
 }

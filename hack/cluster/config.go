@@ -13,14 +13,14 @@ var configFiles embed.FS
 
 var configTemplates = template.Must(template.New("").Option("missingkey=error").ParseFS(configFiles, "config/*"))
 
-// settings are what the templates below config may name.
+// settings are the values that the templates below config can use.
 type settings struct {
 	State, PKI, ContainerdSocket, CNIPlugins, NodeName, PodCIDR, PauseImage, DNSAddress string
 	KubeletPort, KubeletHealthPort, ProxyMetricsPort, ProxyHealthPort                   int
 }
 
-// writeConfig writes the configuration file of everything that is not configured by flags. kube-proxy exits when its file
-// changes, so this is called once, before the first start.
+// writeConfig writes the configuration files of the programs that are not configured by flags alone. kube-proxy exits when its
+// file changes, so writeConfig is called once, before the first start.
 func writeConfig(l layout, p ports, cniPlugins string) error {
 	values := settings{
 		State: l.state(), PKI: l.pki(""), ContainerdSocket: l.containerd(), CNIPlugins: cniPlugins,

@@ -11,7 +11,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeCredentials makes a new authority, the certificates of all servers, and a kubeconfig for every client.
+// writeCredentials creates a new certificate authority, the certificates of all servers, and a kubeconfig for every client.
 func writeCredentials(l layout, nodeAddress, apiServer string) error {
 	if err := os.MkdirAll(l.pki(""), 0o700); err != nil {
 		return fmt.Errorf("make directory of certificates: %w", err)
@@ -45,7 +45,7 @@ func writeServerCertificates(l layout, signer *authority, node net.IP) error {
 			},
 		},
 		"kubelet": {name: nodeName, addresses: []net.IP{loopback, node}, names: []string{nodeName, "localhost"}},
-		// These two are clients without a kubeconfig: the API server presents them to the kubelet and to aggregated APIs.
+		// These two are for the API server as a client: of the kubelet and of aggregated APIs.
 		"apiserver-kubelet-client": {name: "apiserver-kubelet-client", groups: []string{"system:masters"}},
 		"front-proxy-client":       {name: "front-proxy-client"},
 	} {
@@ -77,7 +77,7 @@ func writeKubeconfigs(l layout, signer *authority, apiServer string) error {
 	return nil
 }
 
-// kubeconfigOf returns a kubeconfig that holds its certificates, so that it can be copied elsewhere.
+// kubeconfigOf returns a kubeconfig with its certificates embedded, so that it can be copied elsewhere.
 func kubeconfigOf(user string, pair keyPair, ca []byte, apiServer string) clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[nodeName] = &clientcmdapi.Cluster{Server: apiServer, CertificateAuthorityData: ca}

@@ -11,26 +11,26 @@ import (
 	"strings"
 )
 
-// host is where this machine has the programs that come from packages.
+// host has the paths of this machine's programs that come from packages.
 type host struct {
 	containerd, ctr, nft, ip string
 	// cniPlugins is a directory.
 	cniPlugins string
 }
 
-// needs maps each program a cluster takes from the machine to the Debian package that has it.
+// needs maps each program that a cluster uses to the Debian package that contains it.
 var needs = map[string]string{
 	"containerd": "containerd", "containerd-shim-runc-v2": "containerd", "ctr": "containerd",
 	"runc": "runc", "nft": "nftables", "ip": "iproute2",
 }
 
-// cniDirectories is where packages put CNI plugins: Debian's own, and what others follow.
+// cniDirectories are where packages install CNI plugins: Debian's own, and those that follow upstream.
 var cniDirectories = []string{"/usr/lib/cni", "/opt/cni/bin"}
 
 const cniPackage = "containernetworking-plugins"
 
-// Preflight checks that a cluster can run on this machine and installs packages that are missing, which needs the network.
-// Its errors say what to do.
+// Preflight checks that a cluster can run on this machine and installs missing packages, for which it needs the network. Its
+// errors say what to do.
 func Preflight(ctx context.Context, progress io.Writer) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a cluster on this machine needs root (containers, network namespaces, cgroups); run the same with sudo")
@@ -46,7 +46,7 @@ func Preflight(ctx context.Context, progress io.Writer) error {
 	return installPackages(ctx, progress, missing...)
 }
 
-// NeedPackage installs a Debian package unless the program that it has is there.
+// NeedPackage installs a Debian package unless this machine has the program that it contains.
 func NeedPackage(ctx context.Context, program, name string, progress io.Writer) error {
 	if _, err := lookProgram(program); err == nil {
 		return nil
@@ -62,7 +62,7 @@ func installPackages(ctx context.Context, progress io.Writer, names ...string) e
 	return apt(ctx, append([]string{"install", "-y", "--no-install-recommends"}, names...)...)
 }
 
-// missingPackages returns packages in the order of their names' first need, each once.
+// missingPackages returns each missing package once, in the order in which its first program is looked for.
 func missingPackages(look func(string) (string, error), cni func() (string, error)) []string {
 	var missing []string
 	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip"} {
@@ -76,7 +76,7 @@ func missingPackages(look func(string) (string, error), cni func() (string, erro
 	return missing
 }
 
-// apt runs apt-get without questions and returns its last lines in the error.
+// apt runs apt-get without questions. Its error has the last ten lines of output.
 func apt(ctx context.Context, arguments ...string) error {
 	command := exec.CommandContext(ctx, "apt-get", append([]string{"-q"}, arguments...)...)
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
@@ -97,7 +97,7 @@ func cniPlugins() (string, error) {
 	return "", fmt.Errorf("no CNI plugins in %s", strings.Join(cniDirectories, " or "))
 }
 
-// findHost locates everything after Preflight. Programs of sbin are found even if PATH lacks it, as it does for su.
+// findHost locates all programs after Preflight. Those in sbin are found even if PATH lacks it, as it does after su.
 func findHost() (host, error) {
 	var found host
 	var failures []error
@@ -126,7 +126,7 @@ func lookProgram(name string) (string, error) {
 	return "", fmt.Errorf("find program %s: %w", name, err)
 }
 
-// run executes a program of the host and returns what it prints; the error has what it complained about.
+// run executes a program of the host and returns what it prints to stdout. Its error has stderr.
 func run(ctx context.Context, program string, arguments ...string) (string, error) {
 	return outputOf(exec.CommandContext(ctx, program, arguments...))
 }

@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// Names and addresses that are the same for every cluster. Clean finds what a cluster left by them.
+// Names and addresses that are the same for every cluster, so that clean can find what a cluster has left.
 const (
 	// nodeName is also the name of the cgroup below which all pods run, and of the CNI network.
 	nodeName = "harrier"
-	// natTable is the nftables table that lets pods reach what is outside of the machine.
+	// natTable is the nftables table that lets pods reach addresses outside of the machine.
 	natTable = "harrier-cluster"
-	// dummyLink carries the node's address on a machine that has no other than loopback.
+	// dummyLink carries the node's address on a machine that has no address but loopback.
 	dummyLink    = "harrier0"
 	dummyAddress = "198.51.100.10"
 
 	podCIDR     = "10.244.0.0/24"
 	serviceCIDR = "10.96.0.0/16"
-	// apiServiceAddress is the first of serviceCIDR: what pods have in KUBERNETES_SERVICE_HOST.
+	// apiServiceAddress is the first address of serviceCIDR, which pods get as KUBERNETES_SERVICE_HOST.
 	apiServiceAddress = "10.96.0.1"
 	dnsAddress        = "10.96.0.10"
 
@@ -44,8 +44,8 @@ func (l layout) lock() string               { return l.dir + ".lock" }
 func (l layout) config(name string) string  { return l.in(name) }
 func (l layout) userConfig(n string) string { return l.in(n + ".kubeconfig") }
 
-// mustBeShort fails if sockets would not fit into the 107 bytes that Linux has for their paths; programs say so in ways that
-// are hard to understand.
+// mustBeShort fails if paths of sockets would exceed the 107 bytes that Linux allows. The programs' own errors about that are
+// hard to understand.
 func (l layout) mustBeShort() error {
 	const most = 107
 	if longest := l.in("kubelet/pod-resources/kubelet.sock"); len(longest) > most {

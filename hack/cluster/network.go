@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// nodeAddress returns the IPv4 address that this machine uses towards the world; without a default route the first that is
-// not loopback; without any, one on a dummy link that Clean removes.
+// nodeAddress returns the IPv4 address from which this machine reaches the Internet. Without a default route it is the first
+// address that others can use, and without any, one on a dummy link that clean removes.
 func nodeAddress(ctx context.Context, h host) (string, error) {
-	// Connecting a UDP socket sends nothing; it only makes the kernel choose a route. The address is one for documentation.
+	// Connecting a UDP socket sends nothing but makes the kernel choose a route. The address is reserved for documentation.
 	connection, err := (&net.Dialer{}).DialContext(ctx, "udp4", "203.0.113.1:9")
 	if err == nil {
 		local, isUDP := connection.LocalAddr().(*net.UDPAddr)
@@ -34,7 +34,7 @@ func nodeAddress(ctx context.Context, h host) (string, error) {
 	return dummyAddress, addDummyLink(ctx, h)
 }
 
-// firstUsable returns the first IPv4 address that others can be told; loopback and link-local ones can't.
+// firstUsable returns the first IPv4 address that others can use, neither loopback nor link-local, empty if there is none.
 func firstUsable(addresses []net.Addr) string {
 	for _, address := range addresses {
 		prefix, err := netip.ParsePrefix(address.String())
@@ -58,7 +58,8 @@ func addDummyLink(ctx context.Context, h host) error {
 	return nil
 }
 
-// mustNotOverlap fails if the machine has an address inside of the ranges of pods or Services: those would be unreachable.
+// mustNotOverlap fails if the machine's networks overlap the ranges of pods or Services, which would make one of them
+// unreachable.
 func mustNotOverlap(addresses []net.Addr) error {
 	for _, ours := range []string{podCIDR, serviceCIDR} {
 		our := netip.MustParsePrefix(ours)
@@ -72,8 +73,8 @@ func mustNotOverlap(addresses []net.Addr) error {
 	return nil
 }
 
-// masquerade gives pods the node's address towards the world. One table of our own is easier to remove than the rules the
-// CNI plugins would spread over iptables.
+// masquerade lets pods use the node's address outside of the cluster. One table of our own is easier to remove than the rules
+// that the CNI plugins would spread over iptables.
 func masquerade(ctx context.Context, h host) error {
 	rules := fmt.Sprintf(
 		"add table ip %[1]s; add chain ip %[1]s postrouting { type nat hook postrouting priority srcnat; }; "+
@@ -85,11 +86,11 @@ func masquerade(ctx context.Context, h host) error {
 	return nil
 }
 
-// otherProxy tells whether a kube-proxy that is not ours has its tables on this machine; two would undo each other's work.
+// otherProxy fails if another kube-proxy has its tables on this machine: two would undo each other's changes.
 func otherProxy(ctx context.Context, h host) error {
 	tables, err := run(ctx, h.nft, "list", "tables")
 	if err != nil {
-		return fmt.Errorf("look at nftables: %w", err)
+		return fmt.Errorf("list nftables tables: %w", err)
 	}
 	if strings.Contains(tables, "table ip kube-proxy") {
 		return errors.New("another Kubernetes node runs on this machine (nftables has a table kube-proxy); stop it, or use its cluster with CLUSTER=current")
@@ -97,7 +98,7 @@ func otherProxy(ctx context.Context, h host) error {
 	return nil
 }
 
-// touchedSysctls are what kubelet and we set; Clean puts them back.
+// touchedSysctls are the kernel settings that the kubelet and we change. clean restores them.
 var touchedSysctls = []string{
 	"net/ipv4/ip_forward", "vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
@@ -105,7 +106,7 @@ var touchedSysctls = []string{
 
 func sysctlPath(name string) string { return filepath.Join("/proc/sys", name) }
 
-// forwardPackets saves the present settings before it changes the one that pods need.
+// forwardPackets saves the current settings and then changes the one that pods need.
 func forwardPackets(l layout) error {
 	saved := make(map[string]string, len(touchedSysctls))
 	for _, name := range touchedSysctls {
@@ -126,7 +127,7 @@ func forwardPackets(l layout) error {
 	return nil
 }
 
-// restoreSysctls puts back what differs from what forwardPackets saved.
+// restoreSysctls restores the settings that differ from those that forwardPackets saved.
 func restoreSysctls(l layout) error {
 	content, err := os.ReadFile(l.sysctls())
 	if errors.Is(err, os.ErrNotExist) {

@@ -12,16 +12,16 @@ import (
 	"github.com/harrier-ci/harrier/hack/cache"
 )
 
-// Options say where a cluster lives. Root is required, everything else has a default.
+// Options configure a cluster. Root is required, everything else has a default.
 type Options struct {
-	// Root is the directory of this module's go.mod; hack/kubernetes.sh and the pause image are built from it.
+	// Root is the directory with this module's go.mod, from which hack/kubernetes.sh and the pause image are built.
 	Root string
-	// Dir holds certificates, data, images and logs, 0.5 GiB and more. Default: "cluster" in the cache of hack/cache.
+	// Dir contains certificates, data, images and logs, 0.5 GiB or more. Default: "cluster" in the cache of hack/cache.
 	Dir string
 	// FirstPort is the first of nine consecutive TCP ports. Default: HARRIER_CLUSTER_PORT, else 17440, which is below the
 	// range from which Linux picks ports for outgoing connections.
 	FirstPort int
-	// Progress gets one line per step. Default: nowhere.
+	// Progress gets one line per step. Default: none.
 	Progress io.Writer
 }
 
@@ -31,7 +31,7 @@ const (
 	portCount        = 9
 )
 
-// withDefaults fills in what is not set and resolves links, because the kernel lists mounts by their real path.
+// withDefaults fills in what is not set and resolves symbolic links in Dir, because the kernel lists mounts by their real path.
 func (options Options) withDefaults() (Options, error) {
 	if options.Root == "" {
 		return options, errors.New("cluster options: Root is not set")
@@ -64,7 +64,7 @@ func (options Options) withDefaults() (Options, error) {
 	return options, err
 }
 
-// firstPort reads the setting of the environment.
+// firstPort parses the environment variable HARRIER_CLUSTER_PORT.
 func firstPort(text string) (int, error) {
 	if text == "" {
 		return defaultFirstPort, nil
@@ -76,7 +76,7 @@ func firstPort(text string) (int, error) {
 	return port, nil
 }
 
-// ports of everything that listens, counted from Options.FirstPort.
+// ports has the port of everything that listens, counted from Options.FirstPort.
 type ports struct {
 	apiServer, etcdClient, etcdPeer, controllerManager, scheduler int
 	kubelet, kubeletHealth, proxyMetrics, proxyHealth             int
@@ -90,7 +90,7 @@ func portsFrom(first int) ports {
 	}
 }
 
-// mustBeFree fails with the name of the first port that somebody else listens on.
+// mustBeFree fails if somebody else listens on one of the ports, and says for what it is needed.
 func (p ports) mustBeFree() error {
 	for _, use := range []struct {
 		name string
@@ -103,7 +103,7 @@ func (p ports) mustBeFree() error {
 	} {
 		listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(use.port)))
 		if err != nil {
-			return fmt.Errorf("port %d, wanted for %s, is not free; stop what uses it (see: ss -ltnp) or set %s to the first of %d free ones: %w",
+			return fmt.Errorf("port %d, needed for %s, is in use; stop what uses it (see: ss -ltnp) or set %s to the first of %d free ports: %w",
 				use.port, use.name, firstPortName, portCount, err)
 		}
 		if err := listener.Close(); err != nil {

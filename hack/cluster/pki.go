@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// validity of all certificates. A kept cluster may stay up for long; a shorter one protects nothing on a test machine.
+// validity is that of all certificates. A cluster may be kept for long, and a shorter validity would protect nothing on a test
+// machine.
 const validity = 365 * 24 * time.Hour
 
 // keyPair is a certificate with its private key, both as PEM.
@@ -28,7 +29,7 @@ type authority struct {
 	now    time.Time
 }
 
-// identity is whom a certificate is for.
+// identity is the subject of a certificate.
 type identity struct {
 	name   string
 	groups []string
@@ -61,7 +62,7 @@ func newAuthority(now time.Time) (*authority, error) {
 	return &authority{keyPair: pair, parsed: parsed, signer: signer, now: now}, err
 }
 
-// issue makes a certificate: for a server if the identity has addresses or names, else for a client.
+// issue creates a certificate: for a server if the identity has addresses or names, otherwise for a client.
 func (a *authority) issue(who identity) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -79,7 +80,7 @@ func (a *authority) issue(who identity) (keyPair, error) {
 }
 
 func templateOf(who identity, now time.Time) (*x509.Certificate, error) {
-	// 120 random bits: serial numbers of one authority must differ, and nobody counts them here.
+	// Random, because serial numbers of one authority must differ and none are recorded here.
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, fmt.Errorf("choose serial number: %w", err)
@@ -91,7 +92,7 @@ func templateOf(who identity, now time.Time) (*x509.Certificate, error) {
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: who.name, Organization: who.groups},
-		// An hour back, for clocks that are set while the cluster starts.
+		// An hour back, in case the machine's clock is set back while the cluster starts.
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validity),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		IPAddresses: who.addresses, DNSNames: who.names,
@@ -111,7 +112,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// serviceAccountKeys returns the private and the public key that ServiceAccount tokens are signed and checked with.
+// serviceAccountKeys returns the private key that signs ServiceAccount tokens and the public key that verifies them.
 func serviceAccountKeys() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -127,7 +128,7 @@ func serviceAccountKeys() (private, public []byte, err error) {
 	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// write stores the pair as name.crt and name.key, which only root can read.
+// write stores the pair as name.crt and name.key, which only their owner can read.
 func (pair keyPair) write(l layout, name string) error {
 	if err := os.WriteFile(l.pki(name+".crt"), pair.certificate, 0o600); err != nil {
 		return err

@@ -17,22 +17,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// processes are what a cluster started. They are written down as they start, so that a later run can stop those of one that
-// was killed.
+// processes are those that a cluster has started. They are recorded in a file as they start, so that a later run can stop the
+// processes of one that was killed.
 type processes struct {
 	layout layout
 
 	mu       sync.Mutex
 	recorded []recordedProcess
-	// failure is the first process that ended by itself; ended is closed with it.
+	// failure says which process ended by itself first. ended is closed when it is set.
 	failure  error
 	ended    chan struct{}
 	stopping bool
-	// reaped is done when every child was waited for.
+	// reaped is done when all children have been waited for.
 	reaped sync.WaitGroup
 }
 
-// recordedProcess names a process for good: ids are used again, start times since boot are not.
+// recordedProcess identifies a process for good: process IDs are reused, but not together with the start time and the boot.
 type recordedProcess struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
@@ -42,7 +42,7 @@ type recordedProcess struct {
 
 func newProcesses(l layout) *processes { return &processes{layout: l, ended: make(chan struct{})} }
 
-// start runs a program in a session of its own, so that Ctrl-C reaches only the one who started the cluster, which then
+// start runs a program in a session of its own, so that Ctrl-C reaches only the process that started the cluster, which then
 // stops it in order. Output goes to the log of that name.
 func (p *processes) start(name, program string, arguments ...string) error {
 	log, err := os.Create(p.layout.log(name))
@@ -81,7 +81,7 @@ func (p *processes) record(name string, pid int) error {
 	return os.WriteFile(p.layout.record(), content, 0o600)
 }
 
-// reap waits for a child; one that ends while nobody is stopping the cluster is its failure.
+// reap waits for a child. If it ends while nobody is stopping the cluster, that is the cluster's failure.
 func (p *processes) reap(name string, command *exec.Cmd) {
 	err := command.Wait()
 	p.mu.Lock()
@@ -101,21 +101,21 @@ func exitText(err error) string {
 	return err.Error()
 }
 
-// err is nil as long as everything runs.
+// err returns nil as long as no process has ended by itself.
 func (p *processes) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failure
 }
 
-// expectEnd marks that processes end from now on because they are meant to.
+// expectEnd says that from now on processes are meant to end.
 func (p *processes) expectEnd() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopping = true
 }
 
-// readRecord returns what an earlier run wrote down; nothing if there was none.
+// readRecord returns the processes that an earlier run recorded, none if there is no record.
 func readRecord(l layout) ([]recordedProcess, error) {
 	content, err := os.ReadFile(l.record())
 	if errors.Is(err, os.ErrNotExist) {
@@ -131,7 +131,7 @@ func readRecord(l layout) ([]recordedProcess, error) {
 	return recorded, nil
 }
 
-// running tells whether the very process that was recorded still runs. A zombie does not.
+// running reports whether exactly the recorded process still runs. A zombie does not.
 func (r recordedProcess) running() bool {
 	boot, err := bootID()
 	if err != nil || boot != r.Boot {
@@ -145,7 +145,7 @@ func (r recordedProcess) running() bool {
 func kill(ctx context.Context, recorded []recordedProcess) error {
 	for _, process := range recorded {
 		if process.running() {
-			_ = syscall.Kill(process.PID, syscall.SIGKILL) // gone in between is as good
+			_ = syscall.Kill(process.PID, syscall.SIGKILL) // it may have ended in between
 		}
 	}
 	for _, process := range recorded {
@@ -157,23 +157,23 @@ func kill(ctx context.Context, recorded []recordedProcess) error {
 	return nil
 }
 
-// poll asks every 50 ms until the answer is true, for at most limit.
+// poll calls done every 50 ms until it returns true, for limit at most.
 func poll(ctx context.Context, limit time.Duration, done func() bool) error {
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true,
 		func(context.Context) (bool, error) { return done(), nil })
 }
 
-// startTime returns when a process started, in clock ticks since boot; it fails if there is none or it is a zombie.
+// startTime returns when a process started, in clock ticks since boot. It fails if there is no such process or it is a zombie.
 func startTime(pid int) (uint64, error) {
 	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return 0, fmt.Errorf("look at process %d: %w", pid, err)
+		return 0, fmt.Errorf("read the start time of process %d: %w", pid, err)
 	}
 	return parseStartTime(string(content))
 }
 
-// parseStartTime reads field 22 of /proc/PID/stat. The second field, the program's name in parentheses, may hold anything,
-// so counting starts behind the last parenthesis: state is field 3.
+// parseStartTime returns field 22 of /proc/PID/stat. Field 2, the program's name in parentheses, may contain anything, so fields
+// are counted from the last parenthesis, which precedes field 3, the state.
 func parseStartTime(stat string) (uint64, error) {
 	_, rest, found := cutLast(stat, ")")
 	fields := strings.Fields(rest)

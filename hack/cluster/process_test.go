@@ -62,7 +62,7 @@ func TestReusedIDsAreNotOurs(t *testing.T) {
 }
 
 func TestUnexpectedEndIsAFailureWithTheLog(t *testing.T) {
-	// It ends when it is told to: one that has ended can't be recorded.
+	// The program ends only when told to, because a process that has ended can't be recorded.
 	p, l := started(t, "sh", "-c", "until [ -e told ]; do sleep 0.01; done; echo out of luck; exit 3")
 	if err := os.WriteFile(l.in("told"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// progress tells somebody who waits what is being waited for.
+// progress shows what is being waited for.
 type progress struct{ target io.Writer }
 
-// step names what is about to happen and, when it is over, how long it took. A target that can't be written to is no reason
-// to stop.
+// step writes what is about to happen and, when it is done, how long it took. Failures to write are ignored.
 func (p progress) step(what string, do func() error) error {
 	begin := time.Now()
 	_, _ = fmt.Fprintf(p.target, "cluster: %s\n", what)

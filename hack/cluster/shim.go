@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Every pod has a shim, which detaches itself from containerd and outlives it.
+// Each pod has a shim, which detaches itself from containerd and outlives it.
 const (
 	shimProgram = "containerd-shim-runc-v2"
-	// shimName is what the kernel shows of it: 15 characters.
+	// shimName is the name that the kernel shows, which has at most 15 characters.
 	shimName = "containerd-shim"
-	// reapEvery bounds how many ended shims there are at a time: 1,000 pods in an hour are less than one.
+	// reapEvery bounds how many zombies there are at a time: with 1,000 pods an hour it is less than one.
 	reapEvery = 2 * time.Second
 )
 
-// adoptOrphans makes this process the parent of shims. In containers and small virtual machines the first process often
-// leaves zombies behind, so they are not left to it.
+// adoptOrphans makes this process the parent of shims. In containers and small virtual machines, the first process often fails to
+// reap zombies, so shims are not left to it.
 func adoptOrphans() error {
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of linux/prctl.h; package syscall has no name for it
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
@@ -32,7 +32,7 @@ func adoptOrphans() error {
 	return nil
 }
 
-// reapShims collects shims that have ended, every now and then, until stop is closed.
+// reapShims reaps shims that have ended, every reapEvery, until stop is closed.
 func reapShims(stop <-chan struct{}) {
 	ticker := time.NewTicker(reapEvery)
 	defer ticker.Stop()
@@ -46,7 +46,7 @@ func reapShims(stop <-chan struct{}) {
 	}
 }
 
-// reapOnce looks for our children by name: waiting for any child would take those that package os/exec waits for.
+// reapOnce selects our children by name. Waiting for any child would also take those for which package os/exec waits.
 func reapOnce() {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
@@ -55,12 +55,12 @@ func reapOnce() {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // it has ended, so nothing can fail
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // can't fail, because the child has ended
 		}
 	}
 }
 
-// isEndedShim takes the content of /proc/PID/stat: number, (name), state, parent.
+// isEndedShim parses the content of /proc/PID/stat: number, (name), state, parent.
 func isEndedShim(stat string, parent int) bool {
 	before, after, found := cutLast(stat, ")")
 	fields := strings.Fields(after)
@@ -68,12 +68,12 @@ func isEndedShim(stat string, parent int) bool {
 		len(fields) > 1 && fields[0] == "Z" && fields[1] == strconv.Itoa(parent)
 }
 
-// killShims ends the shims of our containerd. Their command line names its socket.
+// killShims kills the shims of our containerd, whose socket is on their command lines.
 func killShims(ctx context.Context, l layout) error {
 	err := poll(ctx, 10*time.Second, func() bool {
 		shims := shimsOf(l.containerd())
 		for _, pid := range shims {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between is as good
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended in between
 		}
 		return len(shims) == 0
 	})
@@ -88,7 +88,7 @@ func shimsOf(socket string) []int {
 	commandLines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	var found []int
 	for _, file := range commandLines {
-		content, err := os.ReadFile(file) // that of a zombie is empty
+		content, err := os.ReadFile(file) // empty for a zombie
 		if err != nil || !isShim(content, socket) {
 			continue
 		}
@@ -99,7 +99,7 @@ func shimsOf(socket string) []int {
 	return found
 }
 
-// isShim takes the content of /proc/PID/cmdline: arguments that end in NUL.
+// isShim parses the content of /proc/PID/cmdline: arguments that end in NUL.
 func isShim(commandLine []byte, socket string) bool {
 	arguments := strings.Split(string(bytes.TrimRight(commandLine, "\x00")), "\x00")
 	address := slices.Index(arguments, "-address")

@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Deadlines of the steps: ten times and more what they take on two cores (3, 1 and 5 s).
+// Deadlines of the steps, at least ten times as long as they take on two cores (3, 1 and 5 s).
 const (
 	apiServerLimit  = 60 * time.Second
 	containerdLimit = 20 * time.Second
 	nodeLimit       = 90 * time.Second
 )
 
-// fits checks what would make a cluster fail later in ways that are hard to understand.
+// fits checks for conditions under which a cluster would fail later, with errors that are hard to understand.
 func (c *Cluster) fits(ctx context.Context) error {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Cluster) fits(ctx context.Context) error {
 	return c.ports.mustBeFree()
 }
 
-// start brings up the control plane and containerd side by side, then what needs both.
+// start starts etcd, the API server and containerd side by side, then the components that need them.
 func (c *Cluster) start(ctx context.Context, pause string) error {
 	if err := c.launch(c.etcd(), c.apiServer(), c.containerd()); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, pause string) error {
 	return c.LoadImage(ctx, pause)
 }
 
-// awaitNode waits for what the first pod needs: a ready node and the ServiceAccount it runs as.
+// awaitNode waits for what the first pod needs: a ready node and its ServiceAccount.
 func (c *Cluster) awaitNode(ctx context.Context, client *kubernetes.Clientset) error {
 	return c.await(ctx, "the node", nodeLimit, func() error {
 		if _, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
@@ -118,7 +118,7 @@ func (c *Cluster) awaitNode(ctx context.Context, client *kubernetes.Clientset) e
 	})
 }
 
-// ready returns the kubelet's own words for why the node is not.
+// ready returns an error with the kubelet's own reason unless the node is ready.
 func ready(node *corev1.Node) error {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
@@ -132,7 +132,8 @@ func ready(node *corev1.Node) error {
 	return fmt.Errorf("node %s has not reported yet", node.Name)
 }
 
-// await asks until there is no error. It fails at the deadline with the last one, and at once if a component has ended.
+// await calls ask until it returns no error. It fails at the deadline with ask's last error, and at once if a component has
+// ended.
 func (c *Cluster) await(ctx context.Context, what string, limit time.Duration, ask func() error) error {
 	last := errors.New("not asked yet")
 	err := poll(ctx, limit, func() bool {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// removeStrayFiles removes what containerd, the CNI library and the kubelet write to places that can't be configured, as far
-// as it is this cluster's.
+// removeStrayFiles removes files that containerd, the CNI library and the kubelet write to places that can't be configured, but
+// only those of this cluster.
 func removeStrayFiles(l layout) error {
 	var failures []error
 	for _, file := range strayFiles(l) {
 		failures = append(failures, removeIfThere(file))
 	}
-	// Children before parents; those that others use are not empty and stay.
+	// Children before parents. Directories that others use are not empty and stay.
 	for _, directory := range []string{
 		"/var/lib/cni/results", "/var/lib/cni", "/var/log/containers", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet",
 		"/run/containerd/s", "/run/containerd",
@@ -25,7 +25,7 @@ func removeStrayFiles(l layout) error {
 }
 
 func strayFiles(l layout) []string {
-	// The kubelet's socket for device plugins; at most one kubelet runs on a machine.
+	// The kubelet's socket for device plugins. At most one kubelet runs on a machine.
 	files := []string{"/var/lib/kubelet/device-plugins/kubelet.sock"}
 	addresses, _ := filepath.Glob(l.in("containerd-run/io.containerd.runtime.v2.task/*/*/address"))
 	for _, file := range addresses {
@@ -33,7 +33,7 @@ func strayFiles(l layout) []string {
 			files = append(files, strings.TrimPrefix(string(socket), "unix://"))
 		}
 	}
-	// The CNI library keeps results by network and sandbox.
+	// The CNI library names its results by network and sandbox.
 	results, _ := filepath.Glob("/var/lib/cni/results/" + nodeName + "-*")
 	files = append(files, results...)
 	sandboxes, _ := filepath.Glob(l.in("containerd/io.containerd.grpc.v1.cri/sandboxes/*"))

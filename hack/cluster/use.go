@@ -11,13 +11,13 @@ import (
 	"syscall"
 )
 
-// Kubeconfig returns the file with which kubectl, helm and clients reach the cluster as its administrator.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.layout.kubeconfig() }
 
-// NodeAddress returns the address at which pods reach programs of this machine.
+// NodeAddress returns the address at which pods reach programs on this machine.
 func (c *Cluster) NodeAddress() string { return c.nodeAddress }
 
-// ProgramDir returns the directory that has kubectl, helm and the other programs of Kubernetes.
+// ProgramDir returns the directory with kubectl, helm and the other programs of Kubernetes.
 func (c *Cluster) ProgramDir() string { return c.programs }
 
 // LogDir returns the directory with a log for each component. It outlives the cluster.
@@ -26,10 +26,10 @@ func (c *Cluster) LogDir() string { return c.layout.path("log") }
 // Ended is closed when a component ends by itself; Err then says which.
 func (c *Cluster) Ended() <-chan struct{} { return c.processes.ended }
 
-// Err is nil while all components run, else it names the first that ended, with the end of its log.
+// Err returns nil while all components run. Otherwise it names the first one that ended, with the end of its log.
 func (c *Cluster) Err() error { return c.processes.err() }
 
-// LoadImage makes the images of a "docker save" archive known to the node. Pods use them with imagePullPolicy Never or
+// LoadImage imports the images of a "docker save" archive into containerd. Pods can use them with imagePullPolicy Never or
 // IfNotPresent.
 func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 	_, err := run(ctx, c.host.ctr, "--address", c.layout.containerd(), "--namespace", "k8s.io", "images", "import", archive)
@@ -39,17 +39,17 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 	return nil
 }
 
-// Kubectl runs kubectl as administrator and returns what it prints; the error carries its complaint.
+// Kubectl runs kubectl as the administrator and returns what it prints. Its error has kubectl's stderr.
 func (c *Cluster) Kubectl(ctx context.Context, arguments ...string) (string, error) {
 	return c.runTool(ctx, "kubectl", arguments)
 }
 
-// Helm runs helm as administrator, like Kubectl.
+// Helm runs helm as the administrator, as Kubectl does with kubectl.
 func (c *Cluster) Helm(ctx context.Context, arguments ...string) (string, error) {
 	return c.runTool(ctx, "helm", arguments)
 }
 
-// runTool keeps the tools' caches and settings inside of the cluster's directory, away from those of the user.
+// runTool keeps the tools' caches and settings in the cluster's directory, apart from the user's.
 func (c *Cluster) runTool(ctx context.Context, name string, arguments []string) (string, error) {
 	command := exec.CommandContext(ctx, c.program(name), append([]string{"--kubeconfig=" + c.Kubeconfig()}, arguments...)...)
 	home := c.layout.in("tools")
@@ -58,13 +58,13 @@ func (c *Cluster) runTool(ctx context.Context, name string, arguments []string) 
 	return outputOf(command)
 }
 
-// Programs returns the directory with all programs of Kubernetes, built by hack/kubernetes.sh of the tree at root if it is
-// the first time: 6 to 9 minutes on two cores, of which it tells the progress.
+// Programs returns the directory with all programs of Kubernetes. The first time, hack/kubernetes.sh of the tree at root builds
+// them, which takes 6 to 9 minutes on two cores and is reported to progress.
 func Programs(ctx context.Context, root string, progress io.Writer) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(root, "hack", "kubernetes.sh"))
 	var output strings.Builder
 	command.Stdout, command.Stderr = &output, progress
-	// A group of its own, so that giving up ends the compiler too and not only the script.
+	// A process group of its own, so that cancelling ends the compiler as well as the script.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
 	if err := command.Run(); err != nil {
@@ -77,8 +77,8 @@ func Programs(ctx context.Context, root string, progress io.Writer) (string, err
 	return directory, nil
 }
 
-// Start runs another program of this machine for as long as the cluster lives; Down ends it. Its output is in the log of that
-// name, and its end counts as the cluster's failure.
+// Start runs another program of this machine until Down ends it. Its output is in the log of that name. If it ends by itself,
+// that is a failure of the cluster.
 func (c *Cluster) Start(name, program string, arguments ...string) error {
 	return c.processes.start(name, program, arguments...)
 }

@@ -1,8 +1,9 @@
-// Command crds makes the CustomResourceDefinitions that controller-gen wrote small and forgiving enough to be used.
+// Command crds makes the CustomResourceDefinitions that controller-gen writes small enough to be applied and lenient enough for
+// stored objects. hack/generate.sh runs it between controller-gen and the copying of the CRDs into the chart.
 //
-// A pod template's schema is 99 % of an AutoscalingRunnerSet's, and most of that is descriptions: with them the object is
-// over the 256 KiB that `kubectl apply` can keep in its annotation. They say what `kubectl explain pod.spec` says as well,
-// so they go; types, enums and required fields stay.
+// The schema of a pod template is 99 % of that of an AutoscalingRunnerSet, and most of it is descriptions. With them the CRD
+// exceeds the 256 KiB that `kubectl apply` can keep in its annotation. `kubectl explain pod.spec` has the same descriptions, so
+// they are removed; types, enums and required fields stay.
 //
 //	crds DIR    rewrites every *.yaml in DIR
 package main
@@ -19,12 +20,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxSize is the largest compact JSON form of a CRD in bytes: client-side apply has 262,144 for all annotations, and the
-// chart adds some of its own.
+// maxSize is the largest compact JSON form of a CRD in bytes: client-side apply allows 262,144 for all annotations, and the chart
+// adds some of its own.
 const maxSize = 200 << 10
 
-// quantityPattern is of what Go reads as a quantity. That of controller-gen has an exponent without limit: one of 19 digits is
-// no quantity to Go, so that nobody can list the kind any more, and one of nine is computed for minutes.
+// quantityPattern matches what Go reads as a quantity. controller-gen's pattern does not limit the exponent: with one of 19
+// digits, Go can't decode the object, so that nobody can list its kind any more, and with one of nine digits it computes for
+// minutes.
 const quantityPattern = `^(\+|-)?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`
 
 // podTemplates are the fields of a spec that hold a whole pod template.
@@ -67,7 +69,7 @@ func rewriteAll(dir string) error {
 	return nil
 }
 
-// readDefinition returns the definition in a file, trimmed.
+// readDefinition returns the trimmed definition in a file.
 func readDefinition(file string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -89,13 +91,13 @@ func write(file string, crd *apiextensionsv1.CustomResourceDefinition) error {
 	return os.WriteFile(file, encoded, 0o644)
 }
 
-// encode returns the definition as YAML, and fails where it is too large to be applied.
+// encode returns the definition as YAML. It fails if the definition is too large to be applied.
 func encode(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	encoded, err := yaml.Marshal(crd)
 	if err != nil {
 		return nil, err
 	}
-	// The zero status that the Go type always carries would be applied over the API server's.
+	// The Go type always has a status. If it were applied, its zero value would overwrite the API server's.
 	encoded = bytes.Split(encoded, []byte("\nstatus:\n"))[0]
 	encoded = append([]byte("---\n"), append(encoded, '\n')...)
 	compact, err := yaml.YAMLToJSON(encoded)
@@ -103,12 +105,12 @@ func encode(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 		return nil, err
 	}
 	if len(compact) > maxSize {
-		return nil, fmt.Errorf("%d bytes as JSON, at most %d can be applied", len(compact), maxSize)
+		return nil, fmt.Errorf("%d bytes as JSON, at most %d are allowed so that it can be applied", len(compact), maxSize)
 	}
 	return encoded, nil
 }
 
-// trim removes from the pod templates of the definition what only costs space or refuses too much.
+// trim removes from the definition's pod templates what only takes up space or refuses too much.
 func trim(crd *apiextensionsv1.CustomResourceDefinition) {
 	for _, version := range crd.Spec.Versions {
 		spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
@@ -123,8 +125,8 @@ func trim(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// trimmed returns the schema without descriptions and without rules: the API server judges the pod itself, and a set
-// must not become impossible to change because of what is in its template.
+// trimmed returns the schema without descriptions and validation rules. The API server validates the pods themselves, and a set
+// must not become impossible to change because of what its template contains.
 func trimmed(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 	schema.Description = ""
 	schema.XValidations = nil
@@ -144,8 +146,8 @@ func trimmed(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaP
 	return schema
 }
 
-// readable returns the schema without values that the API server takes and Go can't decode: a port or a percentage is an
-// int32 or a string to Go, a quantity a string or any number.
+// readable returns the schema without values that the API server would accept and Go can't decode. In Go, a port or a percentage
+// is an int32 or a string, and a quantity is a string or any number.
 func readable(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 	switch {
 	case schema.XIntOrString && schema.Pattern != "":
@@ -156,7 +158,7 @@ func readable(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchema
 	return schema
 }
 
-// withoutListType lets a list hold an entry twice. ARC does so for resource claims, so stored objects may need it.
+// withoutListType allows duplicate entries in a list. ARC does so for resource claims, so stored objects may have some.
 func withoutListType(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 	schema.XListType = nil
 	schema.XListMapKeys = nil

@@ -4,15 +4,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// schemaless are the fields, by kind, that hold a pod's spec without a schema, and what to add to get to a pod's spec.
+// schemaless has, by kind, the field that holds a pod's spec without a schema, and the path from that field to the pod's spec.
 var schemaless = map[string]struct{ field, pod []string }{
 	"EphemeralRunner":     {field: []string{"spec", "spec"}},
 	"EphemeralRunnerSet":  {field: []string{"spec", "ephemeralRunnerSpec", "spec"}},
 	"AutoscalingListener": {field: []string{"spec", "template"}, pod: []string{"spec"}},
 }
 
-// limitQuantities has the API server refuse quantities that Go would compute for hours, wherever a pod's spec has no other
-// schema. pod is the schema of one.
+// limitQuantities makes the API server refuse quantities that Go would compute for minutes, wherever a pod's spec has no schema
+// otherwise. pod is the schema of a pod's spec.
 func limitQuantities(crd *apiextensionsv1.CustomResourceDefinition, pod apiextensionsv1.JSONSchemaProps) {
 	place, found := schemaless[crd.Spec.Names.Kind]
 	quantities := quantitiesOf(pod)
@@ -27,7 +27,7 @@ func limitQuantities(crd *apiextensionsv1.CustomResourceDefinition, pod apiexten
 	}
 }
 
-// set gives the field at the path the properties.
+// set sets the properties of the field at the path.
 func set(schema *apiextensionsv1.JSONSchemaProps, path []string, properties map[string]apiextensionsv1.JSONSchemaProps) {
 	if len(path) == 0 {
 		schema.Properties = properties
@@ -38,8 +38,8 @@ func set(schema *apiextensionsv1.JSONSchemaProps, path []string, properties map[
 	schema.Properties[path[0]] = below
 }
 
-// quantitiesOf returns what of a schema leads to quantities, nil where nothing does. Everything else is allowed, null included:
-// Go writes it for an empty list.
+// quantitiesOf returns the part of a schema that leads to quantities, nil if there is none. Everything else is allowed, null
+// included, because Go writes it for an empty list.
 func quantitiesOf(schema apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	if schema.XIntOrString && schema.Pattern == quantityPattern {
 		return &schema
@@ -67,7 +67,7 @@ func quantitiesOf(schema apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONS
 	return open(apiextensionsv1.JSONSchemaProps{Properties: properties})
 }
 
-// open returns the schema of an object that may have other fields, too.
+// open returns the schema of an object that may have other fields as well.
 func open(schema apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	schema.Type, schema.Nullable, schema.XPreserveUnknownFields = "object", true, new(true)
 	return &schema

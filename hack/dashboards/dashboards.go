@@ -1,5 +1,6 @@
-// Package dashboards reads the Grafana dashboards of the controller's chart: for tests that hold them against metrics and a
-// real Prometheus, and for the pictures of them in docs/. Of Grafana's format it knows what these dashboards use.
+// Package dashboards reads the Grafana dashboards of the controller's chart, for tests that check them against metrics and a real
+// Prometheus, and for the pictures of them in docs/ (package picture). It supports the part of Grafana's format that these
+// dashboards use.
 package dashboards
 
 import (
@@ -14,7 +15,7 @@ import (
 
 // Board is one dashboard.
 type Board struct {
-	// Name is the file's, without its extension.
+	// Name is that of the file, without its extension.
 	Name                    string `json:"-"`
 	UID, Title, Description string
 	Panels                  []Panel
@@ -23,7 +24,7 @@ type Board struct {
 	}
 }
 
-// Variable is what a user chooses at the top of a dashboard.
+// Variable is what a user can choose at the top of a dashboard.
 type Variable struct {
 	Name, Type string
 	Query      any
@@ -41,7 +42,7 @@ type Panel struct {
 	Targets []Target
 }
 
-// Override is how one series differs, by its name. Of what Grafana knows these dashboards use colors only.
+// Override changes how one series, given by its name, is shown. Only its color is supported.
 type Override struct {
 	Matcher    struct{ Options string }
 	Properties []struct {
@@ -49,7 +50,7 @@ type Override struct {
 	}
 }
 
-// Color is the name of the color that the panel gives a series, empty where it gives none.
+// Color returns the name of the color that the panel gives a series, empty if it gives none.
 func (p *Panel) Color(series string) string {
 	for _, override := range p.FieldConfig.Overrides {
 		if override.Matcher.Options == series && len(override.Properties) > 0 {
@@ -74,10 +75,10 @@ type Field struct {
 	}
 }
 
-// Target is one query with the name of what it finds, in which {{label}} stands for a label's value.
+// Target is one query and the name of the series that it finds, in which {{label}} stands for a label's value.
 type Target struct{ Expr, LegendFormat string }
 
-// Load reads all dashboards of a directory, by name. It fails when there is none, or one can't be read.
+// Load reads all dashboards of a directory, sorted by name. It fails if there is none or one can't be read.
 func Load(directory string) ([]Board, error) {
 	files, err := filepath.Glob(filepath.Join(directory, "*.json"))
 	if err != nil || len(files) == 0 {
@@ -103,7 +104,7 @@ var (
 	placeholder = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
 )
 
-// Resolve puts values in the place of the variables of a query, as Grafana does. A variable without a value stays.
+// Resolve replaces the variables of a query with their values, as Grafana does. A variable without a value stays.
 func Resolve(expression string, variables map[string]string) string {
 	return variable.ReplaceAllStringFunc(expression, func(found string) string {
 		if value, ok := variables[found[1:]]; ok {
@@ -113,7 +114,7 @@ func Resolve(expression string, variables map[string]string) string {
 	})
 }
 
-// Legend names a series of the target that has these labels.
+// Legend returns the name of a series with these labels.
 func (t Target) Legend(labels map[string]string) string {
 	return placeholder.ReplaceAllStringFunc(t.LegendFormat, func(found string) string {
 		return labels[placeholder.FindStringSubmatch(found)[1]]

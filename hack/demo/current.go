@@ -18,10 +18,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// githubPort is where GitHub listens in its pod and its Service.
+// githubPort is the port of the simulated GitHub's pod and Service.
 const githubPort = "8080"
 
-// currentSite uses the cluster of the current context: GitHub runs there as a pod, and we reach it through a port-forward.
+// currentSite uses the cluster of the current context. The simulated GitHub runs there as a pod, and the demonstration reaches it
+// through a port-forward.
 func currentSite(ctx context.Context, s *screen, set settings) (*site.Site, error) {
 	current := &site.Site{
 		Root: set.root, ProductImage: set.image, DemoImage: set.image + recipe.DemoSuffix, PullPolicy: "Always", Leave: func() {},
@@ -40,10 +41,11 @@ func currentSite(ctx context.Context, s *screen, set settings) (*site.Site, erro
 	}
 	current.Down = func(ctx context.Context) error { return removeFrom(ctx, current) }
 	err = s.step("GitHub as a pod", func(io.Writer) error { return deployGitHub(ctx, current) })
-	return current, err // with the error, so that the caller can take it down
+	return current, err // even with an error, so that the caller can remove the site
 }
 
-// findTools prefers what the user has; a directory is returned only for what had to be built.
+// findTools prefers the user's kubectl and helm and returns an empty directory then. Otherwise it returns the directory of those
+// that it has built.
 func findTools(ctx context.Context, root string, progress io.Writer) (string, error) {
 	_, kubectl := exec.LookPath("kubectl")
 	_, helm := exec.LookPath("helm")
@@ -53,15 +55,16 @@ func findTools(ctx context.Context, root string, progress io.Writer) (string, er
 	return cluster.Programs(ctx, root, progress)
 }
 
-// mustBeFree keeps the demonstration away from clusters where its removal would take away somebody's kinds.
+// mustBeFree fails if the cluster has a runner controller's CRDs: removing the demonstration would delete them and everybody's
+// objects of these kinds.
 func mustBeFree(ctx context.Context, s *site.Site) error {
 	kinds, err := s.Kubectl(ctx, "get", "customresourcedefinitions", "autoscalingrunnersets.actions.github.com", "--ignore-not-found", "--output=name")
 	if err != nil {
 		return err
 	}
 	if strings.TrimSpace(kinds) != "" {
-		return errors.New("the current cluster has the kinds of a runner controller already; " +
-			"make demo-down CLUSTER=current removes those of an earlier demonstration, for another installation choose another cluster")
+		return errors.New("the current cluster has the CustomResourceDefinitions of a runner controller already; " +
+			"if an earlier demonstration left them, make demo-down CLUSTER=current removes them; if another installation uses them, choose another cluster")
 	}
 	return nil
 }
@@ -92,7 +95,8 @@ spec:
   ports: [{port: %[3]s}]
 `
 
-// deployGitHub waits longer than others do: it is the first to pull an image.
+// deployGitHub waits for up to 3 minutes, longer than the installations after it, because it is the first for which the cluster
+// pulls an image.
 func deployGitHub(ctx context.Context, s *site.Site) error {
 	command := s.Command(ctx, "kubectl", "apply", "--filename=-")
 	command.Stdin = strings.NewReader(fmt.Sprintf(githubManifest, githubNamespace, s.DemoImage, githubPort, s.PullPolicy))
@@ -103,7 +107,7 @@ func deployGitHub(ctx context.Context, s *site.Site) error {
 	if err != nil {
 		return fmt.Errorf("the pod github in namespace %s is not ready; can the cluster pull %s? %w", githubNamespace, s.DemoImage, err)
 	}
-	// By address, so that clusters without DNS do too.
+	// By address, for clusters without DNS.
 	address, err := s.Kubectl(ctx, "get", "service", "github", "--namespace="+githubNamespace, "--output=jsonpath={.spec.clusterIP}")
 	if err != nil {
 		return err
@@ -117,7 +121,7 @@ func deployGitHub(ctx context.Context, s *site.Site) error {
 
 var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+)`)
 
-// forward starts kubectl port-forward and reads from it which port it took. It ends with ctx, or with us.
+// forward starts kubectl port-forward and reads from its output which port it uses. It ends with ctx or with this process.
 func forward(ctx context.Context, s *site.Site) error {
 	command := s.Command(ctx, "kubectl",
 		"port-forward", "--namespace="+githubNamespace, "--address=127.0.0.1", "service/github", ":"+githubPort)
@@ -137,7 +141,7 @@ func forward(ctx context.Context, s *site.Site) error {
 		}
 		s.Control = &fakegithub.ControlClient{BaseURL: "http://" + match[1]}
 		go func() {
-			_, _ = io.Copy(io.Discard, output) // it says something for each connection
+			_, _ = io.Copy(io.Discard, output) // it prints a line for each connection
 			ended <- command.Wait()
 		}()
 		s.Failed = func() error { return endOf(ended) }
@@ -146,7 +150,7 @@ func forward(ctx context.Context, s *site.Site) error {
 	return fmt.Errorf("reach GitHub in the cluster: kubectl port-forward ended: %w", command.Wait())
 }
 
-// endOf returns nil as long as nothing was sent, and the same error from then on.
+// endOf returns nil until the port-forward has ended, and the same error from then on.
 func endOf(ended chan error) error {
 	select {
 	case err := <-ended:
@@ -157,7 +161,7 @@ func endOf(ended chan error) error {
 	}
 }
 
-// removeCurrent is "demo down" for the current cluster.
+// removeCurrent is what "demo down" does on the current cluster.
 func removeCurrent(ctx context.Context) error {
 	root, err := os.Getwd()
 	if err != nil {
@@ -172,7 +176,8 @@ func removeCurrent(ctx context.Context) error {
 	return removeFrom(ctx, &site.Site{Programs: programs})
 }
 
-// removeFrom uninstalls what may be installed and deletes our namespaces. GitHub goes last: the controller says goodbye to it.
+// removeFrom uninstalls whatever is installed and deletes the demonstration's namespaces. GitHub goes last, because the
+// controller removes the scale set from it.
 func removeFrom(ctx context.Context, s *site.Site) error {
 	_, first := s.Helm(ctx, "uninstall", scaleSetName, "--namespace="+runnerNamespace, "--ignore-not-found", "--wait", "--timeout=60s")
 	_, second := s.Helm(ctx, "uninstall", site.ControllerName, "--namespace="+site.SystemNamespace, "--ignore-not-found", "--wait", "--timeout=60s", "--no-hooks")

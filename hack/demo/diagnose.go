@@ -10,11 +10,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// diagnoseLimit is for all questions together, of a cluster that may not answer any more.
+// diagnoseLimit bounds all questions together, because the cluster may no longer answer.
 const diagnoseLimit = 20 * time.Second
 
-// diagnose prints what somebody would look at first after a failure. What it can't find out it leaves out: the failure itself
-// is reported by the caller, at the very end where it is seen.
+// diagnose prints what somebody would look at first after a failure. It leaves out what it can't find out. The caller reports the
+// failure itself, at the very end, where it is seen.
 func (d *demo) diagnose() {
 	if d.site == nil {
 		return
@@ -69,7 +69,7 @@ func (d *demo) diagnoseGitHub(ctx context.Context) {
 	}
 }
 
-// refused returns the last requests that were answered with an error.
+// refused returns the last requests that GitHub answered with an error.
 func refused(requests []fakegithub.LogEntry, most int) []string {
 	var lines []string
 	for _, request := range requests {

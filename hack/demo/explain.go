@@ -7,20 +7,20 @@ import (
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
-// introduce says what is about to happen to whose machine.
+// introduce says what is about to happen, and where.
 func (d *demo) introduce() {
-	where := "on a Kubernetes of one node that is started on this machine"
+	where := "on a Kubernetes cluster of one node that is started on this machine"
 	if d.settings.current {
 		where = "on the cluster of the current kubeconfig context, in namespaces of its own (harrier-demo-*)"
 	}
-	d.screen.say("Harrier: %d jobs of a GitHub in memory, %s.", jobCount, where)
+	d.screen.say("Harrier runs %d jobs of a simulated GitHub %s.", jobCount, where)
 	if !d.settings.current {
 		d.screen.say("The first run builds Kubernetes, which takes 6 to 9 minutes on two cores; later ones take about a minute.")
 	}
-	d.screen.say("Ctrl-C cleans up and ends.\n")
+	d.screen.say("Ctrl-C ends it and cleans up.\n")
 }
 
-// explain says how to look at what KEEP=1 leaves running, and how to end it.
+// explain says how to look at what KEEP=1 leaves running, and how to remove it.
 func (d *demo) explain(failed bool) {
 	lines := []string{"", "Everything is left running (KEEP=1). To look around:", ""}
 	if d.site.Kubeconfig != "" {
@@ -44,22 +44,22 @@ func (d *demo) explain(failed bool) {
 
 func (d *demo) questions() []string {
 	reach, github := "", d.site.Control.BaseURL
-	if d.settings.current { // our own port-forward ends with us
+	if d.settings.current { // this process's port-forward ends with it
 		reach, github = fmt.Sprintf("  kubectl port-forward -n %s service/github 8090:%s &", githubNamespace, githubPort), "localhost:8090"
 	}
 	return []string{
 		"",
-		"Metrics of manager and listener:",
+		"To read the metrics of manager and listener:",
 		metricsCommand("controller-manager"),
 		metricsCommand("runner-scale-set-listener"),
 		"",
-		"More jobs, and what GitHub knows:", reach,
+		"To queue more jobs and see what GitHub knows:", reach,
 		fmt.Sprintf(`  curl -s %s/_control/jobs -d '{"count": 5, "scaleSet": %q, "minDuration": "2s", "maxDuration": "15s"}'`, github, scaleSetName),
 		fmt.Sprintf("  curl -s %s/_control/state", github),
 	}
 }
 
-// metricsCommand reads metrics through the API server, which reaches every pod.
+// metricsCommand returns a command that reads metrics through the API server, which reaches every pod.
 func metricsCommand(component string) string {
 	pod := fmt.Sprintf("$(kubectl get pods -n %s -l app.kubernetes.io/component=%s -o jsonpath='{.items[0].metadata.name}')", site.SystemNamespace, component)
 	return fmt.Sprintf(`  kubectl get --raw "/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics"`, site.SystemNamespace, pod)

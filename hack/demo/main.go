@@ -1,14 +1,14 @@
-// Command demo shows the product at work: it starts a Kubernetes of one node on this machine (hack/cluster) and a GitHub
-// that lives in memory beside it, installs both charts, queues 20 jobs, shows how runners come and go, measures it, uninstalls
-// everything and checks that nothing is left. Any deviation is an exit code other than zero with the reason.
+// Command demo shows the product at work: it starts a Kubernetes cluster of one node on this machine (hack/cluster) with a
+// simulated GitHub beside it, installs both charts, queues 20 jobs, shows how runners come and go, measures that, uninstalls
+// everything and checks that nothing is left. If anything is not as expected, it prints the reason and exits with 1.
 //
 //	make demo                     needs root on Debian; installs the packages that are missing
-//	make demo KEEP=1              leaves everything running and says how to look at it; make demo-down ends it
+//	make demo KEEP=1              leaves everything running and says how to look at it; make demo-down removes it
 //	make demo CLUSTER=current IMG=registry/repository:tag
-//	                              uses the cluster of the current kubeconfig context; make image push IMG=… pushes there what
-//	                              the cluster pulls: the product as IMG, GitHub and runner as IMG-demo
+//	                              uses the cluster of the current kubeconfig context; make image push IMG=… pushes the images
+//	                              that it pulls: the product as IMG, GitHub and runner as IMG-demo
 //
-// Ctrl-C cleans up and ends; a second one ends at once, and make demo-down does the rest.
+// Ctrl-C ends it and cleans up. A second one ends it at once; make demo-down then cleans up.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 )
 
 func main() {
-	log.SetLogger(logr.Discard()) // controller-runtime's; it would write into the table
+	log.SetLogger(logr.Discard()) // controller-runtime's logs would disturb the table
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go cancelOnSignal(cancel)
 	if err := start(ctx, os.Args[1:]); err != nil {
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// cancelOnSignal lets the first signal end the demonstration in order and gives the second its usual effect.
+// cancelOnSignal lets the first signal end the demonstration in order, and the second one end the process.
 func cancelOnSignal(cancel context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -63,7 +63,7 @@ func start(ctx context.Context, arguments []string) error {
 	err = d.everything(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		err = context.Cause(ctx) // what was cut short says less
+		err = context.Cause(ctx) // says more than the error of the interrupted step
 		d.settings.keep = false
 		d.screen.say("Interrupted: cleaning up. A second Ctrl-C ends at once; make demo-down then removes what is left.")
 	case err != nil:
@@ -72,7 +72,8 @@ func start(ctx context.Context, arguments []string) error {
 	return errors.Join(err, d.close(err != nil))
 }
 
-// everything makes the site and runs the demonstration on it. A site that was made in part is there to be removed.
+// everything makes the site and runs the demonstration on it. If the site could be made only in part, it is kept for close to
+// remove.
 func (d *demo) everything(ctx context.Context) error {
 	var err error
 	if d.settings.current {

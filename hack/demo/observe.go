@@ -17,12 +17,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// observer looks at GitHub and at the cluster while jobs run. What it sees of pods it dates by its own clock: creation
-// timestamps have whole seconds only.
+// observer watches GitHub and the cluster while jobs run. It notes by its own clock when it first saw each pod, because creation
+// timestamps have whole seconds.
 type observer struct {
 	site   *site.Site
 	client client.Client
-	// watched follows the objects of the runners' namespace.
+	// watched has the objects in the runners' namespace.
 	watched cache.Cache
 
 	mu      sync.Mutex
@@ -30,13 +30,13 @@ type observer struct {
 	counts  counts
 }
 
-// counts is one line of the table.
+// counts are the figures of the table.
 type counts struct {
 	queued, assigned, running, done int
 	pending, up                     int
 }
 
-// observe starts to watch; it ends with ctx.
+// observe starts an observer, which ends with ctx.
 func observe(ctx context.Context, s *site.Site) (*observer, error) {
 	config, direct, err := s.Client()
 	if err != nil {
@@ -56,7 +56,7 @@ func observe(ctx context.Context, s *site.Site) (*observer, error) {
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: o.sawPod}); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	go func() { _ = watched.Start(ctx) }() // returns an error only if started twice
+	go func() { _ = watched.Start(ctx) }() // fails only if it is started twice
 	if !watched.WaitForCacheSync(ctx) {
 		return nil, fmt.Errorf("watch pods: %w", context.Cause(ctx))
 	}
@@ -75,7 +75,7 @@ func (o *observer) sawPod(object any) {
 	}
 }
 
-// look brings the counts up to date and returns GitHub's jobs and runners.
+// look updates the counts and returns GitHub's state.
 func (o *observer) look(ctx context.Context) (fakegithub.Snapshot, error) {
 	snapshot, err := o.site.Control.Snapshot(ctx)
 	if err != nil {
@@ -93,7 +93,8 @@ func (o *observer) look(ctx context.Context) (fakegithub.Snapshot, error) {
 	return snapshot, nil
 }
 
-// countJobs folds the states of both flows: an acquired job waits for a runner as an assigned one does.
+// countJobs counts jobs by state. Acquired and assigned jobs, which come from different flows, both wait for a runner and are
+// counted together.
 func countJobs(byState map[fakegithub.JobState]int) counts {
 	return counts{
 		queued:   byState["queued"],
@@ -103,7 +104,7 @@ func countJobs(byState map[fakegithub.JobState]int) counts {
 	}
 }
 
-// countPods counts runners whose pod is there and not over.
+// countPods counts the pods of runners that have not ended and are not being deleted.
 func countPods(pods []corev1.Pod) (pending, up int) {
 	for i := range pods {
 		switch {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// percentile returns the smallest measured value that at least the given share of all values does not exceed (nearest rank);
-// zero if nothing was measured.
+// percentile returns the smallest measured value that at least the given share of all values does not exceed (nearest rank), zero
+// if nothing was measured.
 func percentile(values []time.Duration, share float64) time.Duration {
 	if len(values) == 0 {
 		return 0
@@ -18,5 +18,5 @@ func percentile(values []time.Duration, share float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// seconds writes a duration the way all of the demonstration's output does.
+// seconds formats a duration as everywhere in the demonstration's output.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

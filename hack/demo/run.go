@@ -20,8 +20,8 @@ type demo struct {
 	measured measured
 }
 
-// run shows the product's whole life: installed, under a burst of jobs, empty again, uninstalled. Its error names the first
-// thing that was not as it should be.
+// run shows the product's whole life cycle: installed, under a burst of jobs, idle again, uninstalled. Its error names the first
+// thing that was not as expected.
 func (d *demo) run(ctx context.Context) error {
 	for _, step := range []struct {
 		name string
@@ -81,7 +81,7 @@ func (d *demo) awaitSession(ctx context.Context) error {
 	})
 }
 
-// runJobs queues all jobs at once, from the shortest to the longest in equal steps, and waits for the last.
+// runJobs queues all jobs at once and waits for the last one to complete.
 func (d *demo) runJobs(ctx context.Context) error {
 	d.screen.show(d.observer.table)
 	queued := time.Now()
@@ -114,7 +114,8 @@ func (d *demo) runJobs(ctx context.Context) error {
 	return nil
 }
 
-// durations spreads count jobs evenly from the shortest to the longest, so that every run has the same work.
+// durations returns the durations of count jobs, from the shortest to the longest in equal steps, so that every run has the same
+// work.
 func durations(count int) []fakegithub.Duration {
 	spread := make([]fakegithub.Duration, count)
 	for i := range spread {
@@ -138,7 +139,7 @@ func (d *demo) awaitNoRunners(ctx context.Context) error {
 	return err
 }
 
-// report prints the measurements and fails if GitHub saw something that must never happen, a job cut short for example.
+// report prints the measurements. It fails if GitHub saw something that must never happen, such as a job that was cut short.
 func (d *demo) report(ctx context.Context) error {
 	snapshot, err := d.observer.look(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (d *demo) report(ctx context.Context) error {
 		for _, anomaly := range snapshot.Anomalies {
 			anomalies = append(anomalies, anomaly.String())
 		}
-		return fmt.Errorf("GitHub saw what must not happen: %s", site.Shorten(anomalies, 5))
+		return fmt.Errorf("GitHub saw what must never happen: %s", site.Shorten(anomalies, 5))
 	}
 	for _, line := range d.measured.lines() {
 		d.screen.say("%s", line)
@@ -159,7 +160,7 @@ func (d *demo) report(ctx context.Context) error {
 	return nil
 }
 
-// uninstall removes the scale set first: the controller is what takes it off GitHub.
+// uninstall removes the scale set first, because the controller is what removes it from GitHub.
 func (d *demo) uninstall(ctx context.Context) error {
 	if err := d.site.Uninstall(ctx, scaleSetName, runnerNamespace); err != nil {
 		return err
@@ -173,7 +174,8 @@ func (d *demo) uninstall(ctx context.Context) error {
 	return d.site.AwaitUninstalled(ctx, d.observer.client, site.SystemNamespace, runnerNamespace)
 }
 
-// close removes the site, or lets go of it when it is to stay. It works after an interruption, with deadlines of its own.
+// close removes the site, or gives it up if it is to stay. It works after an interruption as well, because it has a deadline of
+// its own.
 func (d *demo) close(failed bool) error {
 	if d.site == nil {
 		return nil

@@ -11,30 +11,31 @@ import (
 
 const (
 	redrawEvery = 100 * time.Millisecond
-	// noteEvery is how often a log gets a line about a step that is under way.
+	// noteEvery is how often at most a log gets a line about the current step.
 	noteEvery = 5 * time.Second
 )
 
-// screen shows the steps: on a terminal finished ones above and the present one redrawn below them, elsewhere plain lines.
+// screen shows the steps. On a terminal, finished steps stay above the current one, which is redrawn; elsewhere it prints plain
+// lines.
 type screen struct {
 	out  io.Writer
 	live bool
-	// width of the terminal in columns; longer lines would wrap and spoil the redrawing.
+	// width of the terminal in columns. Longer lines are cut, because they would wrap and spoil the redrawing.
 	width int
 
 	mu      sync.Mutex
 	current string
 	begin   time.Time
 	note    string
-	// table is drawn below the present step; nil for none.
+	// table is drawn below the current step. Nil means none.
 	table func() []string
-	// drawn lines are erased before the next drawing.
+	// drawn is how many lines are to be erased before the next drawing.
 	drawn     int
 	lastNoted time.Time
 	lastNote  string
 }
 
-// step runs do and shows its name, how long it takes, and what it last wrote to the given writer.
+// step runs do and shows its name, how long it takes, and the last line that it wrote to progress.
 func (s *screen) step(name string, do func(progress io.Writer) error) error {
 	s.enter(name)
 	done := make(chan struct{})
@@ -75,7 +76,7 @@ func (s *screen) leave(err error) {
 	}
 }
 
-// show sets what is drawn below the present step until it ends.
+// show sets what is drawn below the current step until that ends.
 func (s *screen) show(table func() []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +125,7 @@ func (s *screen) draw() {
 	s.drawn = len(lines)
 }
 
-// drawPlain writes a line when there is something new to say, at most every noteEvery.
+// drawPlain writes a line if there is something new to say, at most one per noteEvery.
 func (s *screen) drawPlain() {
 	if time.Since(s.lastNoted) < noteEvery {
 		return
@@ -140,7 +141,7 @@ func (s *screen) drawPlain() {
 	s.print("demo: %s (%s): %s", s.current, seconds(time.Since(s.begin)), note)
 }
 
-// squeeze puts the lines of a table into one.
+// squeeze joins the lines of a table into one.
 func squeeze(lines []string) string {
 	var parts []string
 	for _, line := range lines {
@@ -151,7 +152,7 @@ func squeeze(lines []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// erase removes what draw has left: up that many lines, then clear to the end of the screen.
+// erase removes what draw has drawn: the cursor goes up that many lines, and the screen is cleared from there.
 func (s *screen) erase() {
 	if s.drawn > 0 {
 		_, _ = fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.drawn)
@@ -159,7 +160,7 @@ func (s *screen) erase() {
 	}
 }
 
-// print has nobody to tell when the terminal is gone; the demonstration goes on to clean up.
+// print ignores errors: if the terminal is gone, nobody can be told, and the demonstration still has to clean up.
 func (s *screen) print(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(s.out, format+"\n", arguments...)
 }
@@ -171,7 +172,7 @@ func cutTo(line string, width int) string {
 	return string([]rune(line)[:width-1])
 }
 
-// noteWriter keeps the last line written as the note of the present step.
+// noteWriter keeps the last line that was written as the note of the current step.
 type noteWriter struct{ screen *screen }
 
 func (w noteWriter) Write(content []byte) (int, error) {

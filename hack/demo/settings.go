@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Sizes of the demonstration. As many runners as jobs: what is measured then is the product and not the queue before it.
+// Sizes of the demonstration. There may be as many runners as jobs, so that the product is measured and not a queue of jobs.
 const (
 	jobCount    = 20
 	maxRunners  = jobCount
@@ -17,23 +17,23 @@ const (
 	longestJob  = 15 * time.Second
 )
 
-// Names of what is the demonstration's own.
+// Names that belong to the demonstration.
 const (
 	runnerNamespace = "harrier-demo-runners"
 	githubNamespace = "harrier-demo-github"
 	scaleSetName    = "demo-runners"
 )
 
-// Deadlines of what is waited for: about ten times what it takes on two cores.
+// Deadlines, about ten times as long as what is waited for takes on two cores.
 const (
 	sessionLimit = 2 * time.Minute
-	jobsLimit    = 4 * time.Minute // the longest job has 15 s
+	jobsLimit    = 4 * time.Minute // the longest job takes 15 s
 	emptyLimit   = 2 * time.Minute
-	// cleanUpLimit is for everything after an interruption.
+	// cleanUpLimit bounds everything after an interruption.
 	cleanUpLimit = 3 * time.Minute
 )
 
-// settings come from the environment, because the demonstration is started by make.
+// settings come from environment variables, because make starts the demonstration.
 type settings struct {
 	// keep leaves everything running for a look around.
 	keep bool
@@ -41,7 +41,7 @@ type settings struct {
 	current bool
 	// image is the product's, in a registry that the current cluster can pull from.
 	image string
-	// plain writes lines instead of a table that is redrawn.
+	// plain writes lines instead of redrawing a table.
 	plain bool
 	// root is the directory of go.mod.
 	root string

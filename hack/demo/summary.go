@@ -7,17 +7,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// measured is what the summary tells.
+// measured has the figures of the summary.
 type measured struct {
 	jobs int
-	// podCreated and jobStarted are since the job was queued.
+	// podCreated and jobStarted are times since the job was queued.
 	podCreated, jobStarted []time.Duration
-	// emptied is from the last job's end to no runner anywhere.
+	// emptied is the time from the end of the last job until no runner is left anywhere.
 	emptied time.Duration
 }
 
-// measure joins GitHub's view of jobs with ours of pods, which have their runner's name. queued is when we queued all of them:
-// GitHub's clock may be that of another machine, so times of the two are never mixed.
+// measure joins GitHub's times of jobs with the observer's times of pods, which have their runner's name. queued is when the jobs
+// were queued by our clock. GitHub's clock may be another machine's, so times of the two are never combined.
 func measure(jobs []fakegithub.Job, podSeen map[string]time.Time, queued time.Time) measured {
 	m := measured{jobs: len(jobs)}
 	for _, job := range jobs {
@@ -31,7 +31,7 @@ func measure(jobs []fakegithub.Job, podSeen map[string]time.Time, queued time.Ti
 	return m
 }
 
-// badJobs names jobs that did not end well.
+// badJobs lists jobs that did not succeed.
 func badJobs(jobs []fakegithub.Job) []string {
 	var bad []string
 	for _, job := range jobs {

@@ -1,9 +1,9 @@
 // Command images builds the project's container images without a container engine, and pushes them.
 //
 //	go run ./hack/images build DIRECTORY   writes product.tar and demo.tar, archives for "ctr images import" or "docker load"
-//	go run ./hack/images push IMAGE        pushes the product as IMAGE and what the demonstration needs as IMAGE-demo
+//	go run ./hack/images push IMAGE        pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
 //
-// It runs in the root of the module. Credentials are those of "docker login".
+// Run it in the root of the module. Credentials are those of "docker login".
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 
 const usage = "usage: go run ./hack/images build DIRECTORY | push IMAGE (such as registry.example.com/team/harrier:test)"
 
-// uploadLimit bounds one request; 50 MB at 1 Mbit/s take 400 s.
+// uploadLimit bounds one request. 50 MB at 1 Mbit/s take 400 s.
 const uploadLimit = 10 * time.Minute
 
 func main() {
@@ -51,7 +51,7 @@ func run(ctx context.Context, arguments []string) error {
 	}
 }
 
-// built is an image under the name it gets after the suffix.
+// built is an image. suffix follows the tag in its name.
 type built struct {
 	recipe recipe.Recipe
 	suffix string

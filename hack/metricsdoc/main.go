@@ -1,4 +1,4 @@
-// Command metricsdoc writes the reference of metrics, docs/metrics.md, to standard output.
+// Command metricsdoc writes docs/metrics.md, the reference of metrics, to standard output. hack/generate.sh runs it.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// lists are the files of the API package whose constants are words that users meet.
+// lists are the files of the API package whose constants users see.
 var lists = []struct{ file, prefix, title, intro string }{
 	{"conditions.go", "Condition", "Conditions", "Types of `status.conditions` of the four kinds. Each has a status, a reason, a message with cause and next step, the generation it is about, and the time it changed."},
 	{"reasons.go", "Reason", "Reasons", "The reasons by which programs decide; your alerts may, too. A condition can have others: the pod's own, such as `ImagePullBackOff`, and words for an ordinary state, such as `Listening`."},
@@ -29,8 +29,8 @@ func writeConstants(page *strings.Builder) error {
 	return nil
 }
 
-// constants returns value and meaning of each string constant of a Go file. Constants share the comment above them where
-// only the first has one. It fails where there is none.
+// constants returns value and meaning of each string constant in a Go file. A constant without a comment shares that of the one
+// before it. It fails if there is none.
 func constants(file, prefix string) ([][]string, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -50,7 +50,7 @@ func constants(file, prefix string) ([][]string, error) {
 			}
 			value, err := strconv.Unquote(constant.Values[0].(*ast.BasicLit).Value)
 			if err != nil || comment == "" {
-				return nil, fmt.Errorf("%s: %s is no described string", file, constant.Names[0].Name)
+				return nil, fmt.Errorf("%s: %s is not a string constant with a comment", file, constant.Names[0].Name)
 			}
 			rows = append(rows, []string{code(value), cell(strings.ReplaceAll(meaning(comment, constant.Names[0].Name), prefix, ""))})
 		}
@@ -58,7 +58,7 @@ func constants(file, prefix string) ([][]string, error) {
 	return rows, nil
 }
 
-// meaning is a comment without the name it begins with. What then begins with the name of a field stays as it is written.
+// meaning returns a comment without the name that it begins with. The next word is capitalized unless it is a field's name.
 func meaning(comment, name string) string {
 	for _, beginning := range []string{name + ": ", name + " is ", name + " "} {
 		rest, found := strings.CutPrefix(comment, beginning)

@@ -21,7 +21,7 @@ Group ` + "`actions.github.com`, version `v1alpha1`" + `, all namespaced. Users 
 terminal. "Not in ARC" marks what actions-runner-controller does not know.
 `
 
-// kinds are the plurals in the order of the page. What comes later refers to what came before.
+// kinds are the plurals in the order of the page: later sections refer to earlier ones.
 var kinds = []string{"autoscalingrunnersets", "ephemeralrunners", "ephemeralrunnersets", "autoscalinglisteners"}
 
 // resources returns the page about the kinds, their conditions and their reasons.
@@ -79,17 +79,17 @@ func columns(defined []apiextensionsv1.CustomResourceColumnDefinition) [][]strin
 	return rows
 }
 
-// descriptions remembers which objects have been described and where, by what is in them, so that a proxy is spelled out
+// descriptions remembers, by the fields of an object, where these have been described, so that those of a proxy are spelled out
 // once and not seven times.
 type descriptions map[string]string
 
-// rows are those of everything below an object. It fails where a field has no description.
+// rows returns the rows of everything below an object. It fails if a field has no description.
 func (d descriptions) rows(kind, path string, object apiextensionsv1.JSONSchemaProps) ([][]string, error) {
 	var rows [][]string
 	for _, name := range sortedKeys(object.Properties) {
 		field, at := object.Properties[name], path+"."+name
 		if field.Description == "" {
-			return nil, fmt.Errorf("%s is not described: write a comment at its Go field", at)
+			return nil, fmt.Errorf("%s is not described: add a comment to its Go field", at)
 		}
 		text, preset := split(field)
 		if slices.Contains(object.Required, name) {
@@ -112,7 +112,7 @@ type object struct {
 	schema apiextensionsv1.JSONSchemaProps
 }
 
-// below returns what is spelled out below a field, or where it was.
+// below returns the object whose fields are to be spelled out below a field, or a reference to where they have been.
 func (d descriptions) below(kind, path string, field apiextensionsv1.JSONSchemaProps) (object, string) {
 	found := object{path: path, schema: field}
 	switch {
@@ -121,7 +121,7 @@ func (d descriptions) below(kind, path string, field apiextensionsv1.JSONSchemaP
 	case field.AdditionalProperties != nil && field.AdditionalProperties.Schema != nil:
 		found = object{path: path + ".NAME", schema: *field.AdditionalProperties.Schema}
 	}
-	// What is known of an object that may hold anything are limits, not its fields.
+	// An object that may contain anything has properties only for its limits.
 	if len(found.schema.Properties) == 0 || summed(found.schema) || ptr.Deref(found.schema.XPreserveUnknownFields, false) {
 		return object{}, ""
 	}
@@ -133,7 +133,7 @@ func (d descriptions) below(kind, path string, field apiextensionsv1.JSONSchemaP
 	return found, ""
 }
 
-// fingerprint is the same for objects with the same fields.
+// fingerprint returns the same text for objects with the same fields.
 func fingerprint(schema apiextensionsv1.JSONSchemaProps) string {
 	parts := make([]string, 0, len(schema.Properties))
 	for _, name := range sortedKeys(schema.Properties) {

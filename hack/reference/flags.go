@@ -43,7 +43,7 @@ The listener has no flags. Its settings are a file that the manager writes into 
 | ` + "`GOGC`, `GOMEMLIMIT`" + ` | all | Go's own: ` + "`GOGC`" + ` takes precedence over what manager and listener set; they don't set ` + "`GOMEMLIMIT`" + ` |
 `
 
-// ignoredUsage begins the usage of flags that have no meaning here.
+// ignoredUsage begins the usage of flags without effect.
 const ignoredUsage = "accepted for ARC's command lines and ignored"
 
 // flags returns the page about the programs' command lines.
@@ -91,11 +91,11 @@ func writeManager(page *strings.Builder) error {
 	return nil
 }
 
-// one is a flag as package flag prints it.
+// one matches a flag as package flag prints it.
 var one = regexp.MustCompile(`(?m)^  -([a-z0-9-]+)(?: ([a-z0-9]+))?(?:\n    )?\t(.*?)(?: \(default (.*)\))?$`)
 
-// parseUsage makes rows of what package flag prints, with the dashes that users write; flags that do nothing are only
-// named. It fails where it does not understand a flag.
+// parseUsage turns what package flag prints into rows, with the dashes that users write. Flags without effect are only named. It
+// fails if it does not understand a flag.
 func parseUsage(usage, dashes string) (rows [][]string, ignored []string, err error) {
 	found := one.FindAllStringSubmatch(usage, -1)
 	if want := strings.Count(usage, "\n  -"); len(found) != want {

@@ -1,6 +1,6 @@
 // Command reference writes docs/crds.md and docs/flags.md from the code: the fields of the four kinds from their
-// CustomResourceDefinitions, conditions and reasons from the constants of the API package, flags from what the programs
-// say of themselves. hack/generate.sh runs it in the project's root:
+// CustomResourceDefinitions, conditions and reasons from the constants of the API package, flags from the programs' own usage.
+// hack/generate.sh runs it in the project's root:
 //
 //	go run ./hack/reference
 package main
@@ -35,7 +35,7 @@ func table(page *strings.Builder, head []string, rows [][]string) {
 	}
 }
 
-// code sets text as code; nothing stays nothing.
+// code formats text as code, but leaves empty text empty.
 func code(text string) string {
 	if text == "" {
 		return ""
@@ -43,7 +43,7 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
-// cell makes one line of a text that a table can hold.
+// cell turns a text into one line that a table can contain.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }

@@ -83,7 +83,7 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// A field that nobody described has no place in a reference.
+// A field without a description must not get into the reference.
 func TestDefinitionWantsDescriptions(t *testing.T) {
 	definition := strings.Replace(exampleDefinition, "description: First.,", "", 1)
 	err := (descriptions{}).write(&strings.Builder{}, []byte(definition))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kindOf says what a field holds, in words for people who write YAML.
+// kindOf returns a field's type in words for people who write YAML.
 func kindOf(field apiextensionsv1.JSONSchemaProps) string {
 	switch {
 	case isConditions(field):
@@ -36,8 +36,8 @@ func kindOf(field apiextensionsv1.JSONSchemaProps) string {
 	return field.Type
 }
 
-// summed reports whether an object is shown in one row: Kubernetes' own types are documented by Kubernetes, and of labels and
-// annotations there is nothing more to say.
+// summed reports whether an object is shown in one row. Kubernetes documents its own types, and labels and annotations need no
+// more.
 func summed(field apiextensionsv1.JSONSchemaProps) bool {
 	return isConditions(field) || isPodTemplate(field) || field.XMapType != nil ||
 		slices.Equal(sortedKeys(field.Properties), []string{"annotations", "labels"})
@@ -49,7 +49,7 @@ func isPodTemplate(field apiextensionsv1.JSONSchemaProps) bool {
 	return found && !ptr.Deref(spec.XPreserveUnknownFields, false)
 }
 
-// isConditions recognizes the list and what is in it.
+// isConditions recognizes a list of conditions, and a condition.
 func isConditions(field apiextensionsv1.JSONSchemaProps) bool {
 	if field.Items != nil && field.Items.Schema != nil {
 		field = *field.Items.Schema
@@ -58,11 +58,11 @@ func isConditions(field apiextensionsv1.JSONSchemaProps) bool {
 	return found
 }
 
-// stated is a default that a description names. It is there because the manager applies it: a default of the schema
-// would be written into objects and stay when the next version has another.
+// stated matches a default in a description, which the manager applies. A default in the schema would be written into objects and
+// stay there when the next version has another.
 var stated = regexp.MustCompile(` ?\bDefault ([^ ]+)\.`)
 
-// split returns a field's description without the default it names, and the default, of the schema or named.
+// split returns a field's description without its default, and the default, from the schema or the description.
 func split(field apiextensionsv1.JSONSchemaProps) (description, preset string) {
 	if field.Default != nil {
 		return field.Description, code(string(field.Default.Raw))
@@ -73,7 +73,7 @@ func split(field apiextensionsv1.JSONSchemaProps) (description, preset string) {
 	return field.Description, ""
 }
 
-// rules are the conditions that the API server checks besides types, in the words it refuses an object with.
+// rules returns the conditions that the API server checks besides types, in the words of its refusals.
 func rules(field apiextensionsv1.JSONSchemaProps) string {
 	text := ""
 	for _, rule := range field.XValidations {

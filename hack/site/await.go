@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Deadlines: about ten times what it takes on two cores.
+// Deadlines, about ten times as long as the steps take on two cores.
 const (
 	GitHubLimit    = 30 * time.Second
 	HelmLimit      = 2 * time.Minute
@@ -17,7 +17,8 @@ const (
 
 const askEvery = 100 * time.Millisecond
 
-// Await asks until nothing is missing. The answer says what is, and becomes the error at the deadline; an error ends the wait.
+// Await calls ask until nothing is missing. At the deadline, the error says what ask last found missing. An error of ask ends the
+// wait.
 func (s *Site) Await(ctx context.Context, what string, limit time.Duration, ask func() (missing string, err error)) error {
 	missing := "not asked yet"
 	err := wait.PollUntilContextTimeout(ctx, askEvery, limit, true, func(context.Context) (bool, error) {

@@ -17,10 +17,10 @@ const (
 	ScaleSetChart   = "gha-runner-scale-set"
 )
 
-// Values are those of a chart.
+// Values are a chart's values.
 type Values map[string]any
 
-// ControllerValues are what a site sets of the controller's chart.
+// ControllerValues returns the values that a site sets for the controller's chart.
 func (s *Site) ControllerValues() Values {
 	repository, tag := splitImage(s.ProductImage)
 	return Values{
@@ -29,12 +29,13 @@ func (s *Site) ControllerValues() Values {
 		"metrics": Values{
 			"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics",
 		},
-		// A site leaves nothing behind; elsewhere the kinds stay, because what users wrote goes with them.
+		// A site leaves nothing behind. By default the CRDs stay, because users' objects would be deleted with them.
 		"crds": Values{"keep": false},
 	}
 }
 
-// ScaleSetValues are what a user of a real GitHub would set too, but for the runner's image.
+// ScaleSetValues returns what a user of the real GitHub would set as well, except for the runner's image and the short grace
+// period.
 func (s *Site) ScaleSetValues(name string, minRunners, maxRunners int) Values {
 	return Values{
 		"githubConfigUrl":    s.GitHubURL + "/" + Organization,
@@ -43,7 +44,7 @@ func (s *Site) ScaleSetValues(name string, minRunners, maxRunners int) Values {
 		"minRunners":         minRunners,
 		"maxRunners":         maxRunners,
 		"template": Values{"spec": Values{
-			// These runners run no user's code, so there is nothing to wait for.
+			// These runners run no user's code that would need time to stop.
 			"terminationGracePeriodSeconds": 5,
 			"containers": []Values{{
 				"name": "runner", "image": s.DemoImage, "imagePullPolicy": s.PullPolicy,
@@ -53,7 +54,7 @@ func (s *Site) ScaleSetValues(name string, minRunners, maxRunners int) Values {
 	}
 }
 
-// splitImage cuts off the tag; the colon of a port is not one.
+// splitImage separates the tag from an image's name, in which a colon may also precede a port.
 func splitImage(image string) (repository, tag string) {
 	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
 		return image[:i], image[i+1:]
@@ -61,13 +62,13 @@ func splitImage(image string) (repository, tag string) {
 	return image, "latest"
 }
 
-// Install runs helm upgrade --install and waits until what the chart starts is ready: for the controller its pod, for a scale
-// set its condition Ready, provided it has one already when Helm looks.
+// Install runs helm upgrade --install and waits until what the chart starts is ready: for the controller, that is its pod; for a
+// scale set, its condition Ready, but only if it exists already when Helm looks.
 func (s *Site) Install(ctx context.Context, release, chart, namespace string, values Values) error {
 	return s.Apply(ctx, release, chart, namespace, values, "--wait", "--timeout="+HelmLimit.String())
 }
 
-// Apply is Install with other options of helm than those for waiting.
+// Apply is Install with the given options of helm instead of those for waiting.
 func (s *Site) Apply(ctx context.Context, release, chart, namespace string, values Values, options ...string) error {
 	file, err := writeValues(values)
 	if err != nil {
@@ -94,7 +95,7 @@ func writeValues(values Values) (string, error) {
 	return file.Name(), errors.Join(err, file.Close())
 }
 
-// Uninstall runs helm uninstall and waits until what the chart made is gone.
+// Uninstall runs helm uninstall and waits until the chart's objects are gone.
 func (s *Site) Uninstall(ctx context.Context, release, namespace string) error {
 	_, err := s.Helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+UninstallLimit.String())
 	return err

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Client returns a client of the site's cluster that knows our kinds, and what it was configured from.
+// Client returns a client of the site's cluster that knows our kinds, and its configuration.
 func (s *Site) Client() (*rest.Config, client.WithWatch, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if s.Kubeconfig != "" {
@@ -22,7 +22,7 @@ func (s *Site) Client() (*rest.Config, client.WithWatch, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	// The default of 5 requests a second would make looking slower than what is looked at.
+	// With the default of 5 requests a second, observing would take longer than what is observed.
 	config.QPS, config.Burst = 200, 400
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AwaitNoScaleSets waits until no AutoscalingRunnerSet is left: the controller may be uninstalled then.
+// AwaitNoScaleSets waits until no AutoscalingRunnerSet is left. Only then may the controller be uninstalled.
 func (s *Site) AwaitNoScaleSets(ctx context.Context, c client.Client) error {
 	return s.Await(ctx, "all scale sets to be gone", UninstallLimit, func() (string, error) {
 		sets, err := List(ctx, c, ourKinds[0])
@@ -18,7 +18,7 @@ func (s *Site) AwaitNoScaleSets(ctx context.Context, c client.Client) error {
 	})
 }
 
-// AwaitUninstalled waits until neither GitHub nor the cluster has anything of the product any more.
+// AwaitUninstalled waits until nothing of the product is left on GitHub or in the cluster.
 func (s *Site) AwaitUninstalled(ctx context.Context, c client.Client, namespaces ...string) error {
 	return s.Await(ctx, "everything to be gone", UninstallLimit, func() (string, error) {
 		snapshot, err := s.Control.Snapshot(ctx)

@@ -37,7 +37,7 @@ var (
 	}
 )
 
-// List returns the objects of a kind; a kind that the cluster does not have has none.
+// List returns the objects of a kind. If the cluster does not have the kind, there are none.
 func List(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
 	var found unstructured.UnstructuredList
 	found.SetGroupVersionKind(kind)
@@ -47,7 +47,7 @@ func List(ctx context.Context, c client.Client, kind schema.GroupVersionKind, op
 	return found.Items, nil
 }
 
-// RunnersLeft names what there is of runners in a namespace: EphemeralRunners, their pods and the Secrets with JIT configs.
+// RunnersLeft lists what is left of runners in a namespace: EphemeralRunners, their pods, and the Secrets with JIT configs.
 func RunnersLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	var left []string
 	for _, kind := range []schema.GroupVersionKind{
@@ -70,7 +70,7 @@ func ownedByRunner(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
 }
 
-// EverythingLeft names what the charts and the controller made in these namespaces, and in none, and is still there.
+// EverythingLeft lists what is left of the charts and the controller, in these namespaces and among cluster-scoped objects.
 func EverythingLeft(ctx context.Context, c client.Client, namespaces ...string) ([]string, error) {
 	var left []string
 	for _, namespace := range namespaces {
@@ -94,7 +94,7 @@ func EverythingLeft(ctx context.Context, c client.Client, namespaces ...string) 
 	return left, nil
 }
 
-// NamespaceLeft names what is in a namespace and not there in every one.
+// NamespaceLeft lists what is in a namespace, without what Kubernetes puts into every namespace.
 func NamespaceLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	var left []string
 	for _, kind := range namespacedKinds {
@@ -123,7 +123,7 @@ func ofEveryNamespace(object *unstructured.Unstructured) bool {
 	}
 }
 
-// Describe names an object and why it may not go away.
+// Describe names an object and, if it is being deleted, the finalizers that it waits for.
 func Describe(object *unstructured.Unstructured) string {
 	text := object.GetKind() + " " + object.GetName()
 	if object.GetNamespace() != "" {
@@ -138,7 +138,7 @@ func Describe(object *unstructured.Unstructured) string {
 	return text + " (being deleted)"
 }
 
-// LeftOnGitHub names runners, and scale sets and sessions too if they should be gone.
+// LeftOnGitHub lists the runners on GitHub and, if setsToo, scale sets and sessions.
 func LeftOnGitHub(snapshot fakegithub.Snapshot, setsToo bool) []string {
 	var left []string
 	for _, runner := range snapshot.Runners {
@@ -156,7 +156,7 @@ func LeftOnGitHub(snapshot fakegithub.Snapshot, setsToo bool) []string {
 	return left
 }
 
-// Shorten keeps a message readable when much is left.
+// Shorten joins the items and only counts those after the first few, to keep messages readable.
 func Shorten(items []string, most int) string {
 	if len(items) <= most {
 		return strings.Join(items, "; ")

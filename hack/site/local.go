@@ -13,23 +13,23 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Step runs do and shows somebody its name and what it writes.
+// Step runs do and shows its name and what it writes to progress.
 type Step func(name string, do func(progress io.Writer) error) error
 
-// built is where the images and the programs in them are on this machine.
+// built has the paths of the images' archives and of the simulated GitHub's program.
 type built struct {
 	archives   []string
 	fakeGitHub string
 }
 
-// Image is one to be made and loaded onto the node, under each of the names.
+// Image is an image to build and to load onto the node under each of the names.
 type Image struct {
 	Recipe recipe.Recipe
 	Names  []string
 }
 
-// Local starts a cluster on this machine, and GitHub as a process beside it; more are images beyond those of product and
-// demonstration. An error may come with a site, made in part, which the caller takes down.
+// Local starts a cluster on this machine, and the simulated GitHub as a process beside it. more are images in addition to those
+// of product and demonstration. An error may come with a site that was made in part, which the caller has to take down.
 func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, error) {
 	images, err := prepare(ctx, root, step, more)
 	if err != nil {
@@ -54,7 +54,7 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 	return local, err
 }
 
-// prepare does what takes long on a machine that is new to this, before anything is started.
+// prepare does everything that takes long the first time on a machine, before anything is started.
 func prepare(ctx context.Context, root string, step Step, more []Image) (built, error) {
 	err := step("packages of this machine", func(progress io.Writer) error { return cluster.Preflight(ctx, progress) })
 	if err != nil {
@@ -105,7 +105,7 @@ func buildImages(ctx context.Context, root string, progress io.Writer, more []Im
 	return result, nil
 }
 
-// furnish loads the images and starts GitHub at the node's address, where pods and we can reach it.
+// furnish loads the images and starts GitHub at the node's address, at which pods and this process can reach it.
 func (s *Site) furnish(ctx context.Context, started *cluster.Cluster, images built) error {
 	for _, archive := range images.archives {
 		if err := started.LoadImage(ctx, archive); err != nil {
@@ -124,7 +124,7 @@ func (s *Site) furnish(ctx context.Context, started *cluster.Cluster, images bui
 	return s.AwaitGitHub(ctx)
 }
 
-// freeAddress asks the kernel for a port. Somebody else could take it before GitHub does, which then ends with that message.
+// freeAddress lets the kernel choose a port. If somebody else takes it before GitHub listens, GitHub ends and its log says so.
 func freeAddress(host string) (string, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -133,7 +133,7 @@ func freeAddress(host string) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// AwaitGitHub waits until GitHub answers to Control.
+// AwaitGitHub waits until GitHub answers requests of Control.
 func (s *Site) AwaitGitHub(ctx context.Context) error {
 	return s.Await(ctx, "GitHub to answer", GitHubLimit, func() (string, error) {
 		if err := s.Control.Healthy(ctx); err != nil {

@@ -1,6 +1,6 @@
-// Package site makes a place for the product to run in: a cluster, a GitHub that lives in memory (internal/fakegithub), and
-// the images of this tree. It installs both charts there, waits with deadlines that say what for, and finds what is left.
-// hack/demo and test/e2e stand on it.
+// Package site prepares what the product needs to run: a cluster, a simulated GitHub (internal/fakegithub), and the images of
+// this tree. It installs both charts there, waits with deadlines whose errors say what is missing, and finds what is left after
+// an uninstallation. hack/demo and test/e2e are built on it.
 package site
 
 import (
@@ -15,37 +15,37 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// Names of what is installed. Scale sets, and the namespaces they are in, have names of their own.
+// Names of what is installed. The callers name scale sets and their namespaces.
 const (
 	SystemNamespace = "harrier-demo-system"
 	ControllerName  = "harrier-demo"
-	// Organization is whom the runners serve.
+	// Organization is the organization that the runners serve.
 	Organization = "my-org"
 )
 
 // Site is a cluster with a GitHub, ready for the charts to be installed.
 type Site struct {
-	// Root is the directory of this module's go.mod.
+	// Root is the directory with this module's go.mod.
 	Root string
 	// Programs is the directory of kubectl and helm; empty means those on PATH.
 	Programs string
 	// Kubeconfig is empty for the current context.
 	Kubeconfig string
-	// ProductImage and DemoImage can be pulled by the cluster's nodes, or are there already.
+	// ProductImage and DemoImage are images that the cluster's nodes have or can pull.
 	ProductImage, DemoImage string
-	// PullPolicy of all pods: with a registry, a tag may have been pushed again.
+	// PullPolicy is that of all pods. With a registry it is Always, because a tag may have been pushed again.
 	PullPolicy string
-	// GitHubURL is GitHub as pods see it, without organization.
+	// GitHubURL is GitHub's URL for pods, without an organization.
 	GitHubURL string
-	// Control is the same GitHub as we see it, to queue jobs and to look.
+	// Control reaches the same GitHub from this process, to queue jobs and read its state.
 	Control *fakegithub.ControlClient
-	// Logs is a directory to look into when something goes wrong; empty for none.
+	// Logs is a directory with logs for the search of a failure's cause. Empty if there is none.
 	Logs string
-	// Failed tells when what the site stands on has ended; nil means never.
+	// Failed returns an error if something that the site depends on has ended. If Failed is nil, that does not happen.
 	Failed func() error
 	// Down removes the site.
 	Down func(context.Context) error
-	// Leave lets go of it and keeps it running.
+	// Leave gives up the site and keeps it running.
 	Leave func()
 }
 
@@ -59,7 +59,7 @@ func (s *Site) Helm(ctx context.Context, arguments ...string) (string, error) {
 	return s.tool(ctx, "helm", arguments)
 }
 
-// Command prepares a call of kubectl or helm for the site's cluster. It ends with ctx.
+// Command prepares a call of kubectl or helm for the site's cluster. The call ends with ctx.
 func (s *Site) Command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
 	program := name
 	if s.Programs != "" {
@@ -69,7 +69,7 @@ func (s *Site) Command(ctx context.Context, name string, arguments ...string) *e
 		arguments = append([]string{"--kubeconfig=" + s.Kubeconfig}, arguments...)
 	}
 	command := exec.CommandContext(ctx, program, arguments...)
-	// Asked to stop, helm and kubectl say so and end; killed at once, helm would leave a release in between.
+	// Interrupted, helm and kubectl end in order. If helm were killed, its release would stay pending.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 10 * time.Second
 	return command

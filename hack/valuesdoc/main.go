@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// charts in the order a user installs them.
+// charts are in the order in which users install them.
 var charts = []string{"gha-runner-scale-set-controller", "gha-runner-scale-set"}
 
 func main() {

@@ -10,13 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// longestDefault is what a table can show in one line, in characters; longer defaults are in the excerpt below it.
+// longestDefault is how many characters of a default fit into a line of a table. Longer defaults are only in the excerpt below
+// it.
 const longestDefault = 60
 
-// key finds a value at the top level of values.yaml, whether it is set or shown in a comment.
+// key finds top-level values of values.yaml, both those that are set and those that are shown in a comment.
 var key = regexp.MustCompile(`(?m)^(?:# )?([A-Za-z]+):(?: |$)`)
 
-// reference returns the page about a chart's values. It fails when the files can't be read or a value isn't described.
+// reference returns the page about a chart's values. It fails if the files can't be read or a value has no description.
 func reference(chart string, values, schemaFile []byte) (string, error) {
 	var root schema
 	if err := json.Unmarshal(schemaFile, &root); err != nil {
@@ -48,7 +49,7 @@ type section struct {
 	text  string
 }
 
-// sections splits values.yaml at its blank lines. The text of the block without a value, the first, is the introduction.
+// sections splits values.yaml at blank lines. The text of a block without values, which is the first one, is the introduction.
 func sections(values string, known properties) (intro string, result []section) {
 	for block := range strings.SplitSeq(strings.TrimSpace(values), "\n\n") {
 		var keys []string
@@ -66,7 +67,7 @@ func sections(values string, known properties) (intro string, result []section) 
 	return intro, result
 }
 
-// unshown is the section of the values that no other has.
+// unshown returns a section with the values that no other section has.
 func unshown(known properties, shown []section) section {
 	rest := section{title: "Also accepted"}
 	for _, property := range known {
@@ -97,8 +98,8 @@ func (s section) write(page *strings.Builder, flat flattener, known properties, 
 	return nil
 }
 
-// defaultAt returns what values.yaml sets at the path; nothing for a value that is unset, or an object whose keys have rows
-// of their own.
+// defaultAt returns what values.yaml sets at the path. It is empty for a value that is not set, and for an object whose keys have
+// rows of their own.
 func defaultAt(defaults map[string]any, path string) string {
 	var value any = defaults
 	for name := range strings.SplitSeq(path, ".") {

@@ -89,7 +89,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// A value that nobody described has no place in a reference.
+// A value without a description must not get into the reference.
 func TestReferenceWantsDescriptions(t *testing.T) {
 	_, err := reference("example", []byte("a: 1\n"), []byte(`{"properties": {"a": {"description": "A.", "properties": {"b": {}}}}}`))
 	if err == nil || !strings.Contains(err.Error(), "doesn't describe a.b") {

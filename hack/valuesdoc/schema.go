@@ -12,19 +12,19 @@ type schema struct {
 	Description string     `json:"description"`
 	Types       typeNames  `json:"type"`
 	Properties  properties `json:"properties"`
-	// Patterns describe the keys that begin with what follows the "^".
+	// Patterns describe keys that begin with the text after the "^".
 	Patterns    properties        `json:"patternProperties"`
 	Definitions map[string]schema `json:"definitions"`
-	// AllOf holds one reference to a definition: beside a bare $ref a draft-07 schema ignores the description.
+	// AllOf has a single reference to a definition: in draft-07, a description beside a bare $ref is ignored.
 	AllOf []struct {
 		Ref string `json:"$ref"`
 	} `json:"allOf"`
 }
 
-// typeNames are the types a value may have, without null, which every value may be.
+// typeNames are the types that a value may have, except for null, which every value may be.
 type typeNames []string
 
-// UnmarshalJSON takes a name or a list of names.
+// UnmarshalJSON accepts a name or a list of names.
 func (t *typeNames) UnmarshalJSON(data []byte) error {
 	var names []string
 	if data[0] == '"' {
@@ -49,10 +49,10 @@ type property struct {
 	schema schema
 }
 
-// properties are in the order of the file.
+// properties keep the order of the file.
 type properties []property
 
-// UnmarshalJSON takes an object.
+// UnmarshalJSON reads an object.
 func (p *properties) UnmarshalJSON(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if _, err := decoder.Token(); err != nil { // the opening brace
@@ -72,7 +72,7 @@ func (p *properties) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// definition returns the name of the definition the schema refers to, or "".
+// definition returns the name of the definition to which the schema refers, empty if there is none.
 func (s schema) definition() string {
 	if len(s.AllOf) == 0 {
 		return ""
@@ -85,13 +85,13 @@ type row struct {
 	path, kind, description string
 }
 
-// flattener makes rows of a schema. A definition is spelled out where it comes first; later rows refer to that place.
+// flattener turns a schema into rows. A definition is spelled out where it first occurs; later rows refer to that.
 type flattener struct {
 	definitions map[string]schema
 	spelledOut  map[string]string
 }
 
-// rows returns those of the value at the path and all below it. It fails on a value that nobody described.
+// rows returns the rows of the value at the path and of everything below it. It fails if one has no description.
 func (f flattener) rows(path string, s schema) ([]row, error) {
 	if s.Description == "" {
 		return nil, fmt.Errorf("values.schema.json doesn't describe %s", path)

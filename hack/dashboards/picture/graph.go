@@ -10,25 +10,25 @@ import (
 	"github.com/harrier-ci/harrier/hack/dashboards"
 )
 
-// area is a panel's, in pixels, with the time that it shows.
+// area is the size of a panel in pixels and the time that it shows.
 type area struct {
 	width, height float64
 	start, end    time.Time
 }
 
-// Pixels around the lines of a graph: title above, values at the left, time below and names below that.
+// Space around the lines of a graph in pixels: title above, values at the left, times below, and names below those.
 const (
 	marginTop    = 34
 	marginLeft   = 52
 	marginRight  = 14
 	timeHeight   = 20
 	legendHeight = 17
-	letterWidth  = 6.4 // of the average letter of a legend
+	letterWidth  = 6.4 // of an average letter in a legend
 )
 
 var palette = []string{"#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#8ab8ff", "#ffa6b0", "#96d98d", "#ffb357", "#c0d8ff", "#de9ae7"}
 
-// ticks of the vertical axis, and of the time axis.
+// Numbers of ticks on the vertical axis and on the time axis.
 const (
 	valueTicks = 4
 	timeTicks  = 5
@@ -64,7 +64,7 @@ func drawGraph(out *strings.Builder, panel *dashboards.Panel, series []Series, a
 	}
 }
 
-// colorsOf are those that the panel gives its series by name, else those of the palette in turn.
+// colorsOf returns the colors that the panel gives its series by name, and those of the palette in turn for the others.
 func colorsOf(panel *dashboards.Panel, series []Series) []string {
 	colors := make([]string, len(series))
 	for i, s := range series {
@@ -108,8 +108,8 @@ type line struct {
 	from float64
 }
 
-// lines are the parts between missing values. Points on a straight line with their neighbors are left out: most of a graph
-// of counts is level.
+// lines returns the parts between missing values. A point with the same value as both neighbors is left out, because most of a
+// graph of counts is level.
 func lines(points []Point, x func(time.Time) float64, y func(float64) float64) []line {
 	var found []line
 	for start := 0; start < len(points); {
@@ -140,7 +140,7 @@ func path(points []Point, x func(time.Time) float64, y func(float64) float64) st
 	return out.String()
 }
 
-// highest is the greatest value of all series, 0 at least.
+// highest returns the greatest value of all series, at least 0.
 func highest(series []Series) float64 {
 	top := 0.0
 	for _, s := range series {

@@ -1,5 +1,6 @@
-// Package picture draws a dashboard as SVG from what a Prometheus answered to its queries, laid out as Grafana does it. It
-// stands in for Grafana, which is no Debian package and a large thing to run for four pictures.
+// Package picture draws a dashboard as SVG from a Prometheus' answers to its queries, with Grafana's layout. test/scrape draws
+// the pictures in docs/images with it. It stands in for Grafana, which Debian does not package and which is a lot to run for a
+// few pictures.
 package picture
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/dashboards"
 )
 
-// Point is a value at a time. NaN is none.
+// Point is a value at a time. NaN means that there is none.
 type Point struct {
 	At    time.Time
 	Value float64
@@ -25,10 +26,10 @@ type Series struct {
 	Points []Point
 }
 
-// Data are the series of each panel, by its ID.
+// Data has the series of each panel, by the panel's ID.
 type Data map[int][]Series
 
-// Pixels of Grafana's grid at 1,200 wide: 24 columns of 50, rows of 32, 8 between panels; title above.
+// Grafana's grid in pixels, at a width of 1,200: 24 columns of 50, rows of 32, 8 between panels, and the title above.
 const (
 	columnWidth = 50
 	rowHeight   = 32
@@ -89,12 +90,12 @@ func drawFigures(out *strings.Builder, panel *dashboards.Panel, series []Series,
 	}
 }
 
-// named are Grafana's colors by the names that dashboards use.
+// named has Grafana's colors by the names that dashboards use.
 var named = map[string]string{
 	"green": "#73bf69", "red": "#f2495c", "orange": "#ff9830", "blue": "#5794f2", "yellow": "#f2cc0c", "purple": "#b877d9", "text": "#ccccdc",
 }
 
-// figure is how a value is written, by mapping or unit, and its color.
+// figure returns how a value is written, by a mapping or its unit, and its color.
 func figure(field *dashboards.Field, value float64) (shown, color string) {
 	for _, step := range field.Thresholds.Steps {
 		if step.Value == nil || value >= *step.Value {
@@ -109,12 +110,12 @@ func figure(field *dashboards.Field, value float64) (shown, color string) {
 	return format(field.Unit, value, math.Abs(value)/100), color
 }
 
-// withValues leaves out the series that have nothing to show.
+// withValues leaves out series that have nothing to show.
 func withValues(series []Series) []Series {
 	return slices.DeleteFunc(slices.Clone(series), func(s Series) bool { return math.IsNaN(lastValue(s)) })
 }
 
-// lastValue is NaN where there is none.
+// lastValue returns the last value of a series, NaN if there is none.
 func lastValue(s Series) float64 {
 	for i := len(s.Points) - 1; i >= 0; i-- {
 		if v := s.Points[i].Value; !math.IsNaN(v) && !math.IsInf(v, 0) {

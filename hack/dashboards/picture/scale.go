@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// niceStep is 1, 2 or 5 times a power of ten, so that about the given number of steps reaches the top.
+// niceStep returns 1, 2 or 5 times a power of ten, such that about the given number of steps reaches the top.
 func niceStep(top float64, steps int) float64 {
 	if top <= 0 {
 		return 1
@@ -22,7 +22,7 @@ func niceStep(top float64, steps int) float64 {
 	return 10 * power
 }
 
-// niceStepOf is a nice step in the greatest part of the unit that fits into the top: 20 MiB, not 19.07.
+// niceStepOf returns a nice step in the largest multiple of the unit that fits into the top: 20 MiB, not 19.07.
 func niceStepOf(unit string, top float64, steps int) float64 {
 	for _, scale := range scales[unit] {
 		if one := scale.one(); top >= scale.from && one > 0 {
@@ -32,7 +32,7 @@ func niceStepOf(unit string, top float64, steps int) float64 {
 	return niceStep(top, steps)
 }
 
-// niceTime is the first usual span that is not below the given one.
+// niceTime returns the shortest usual duration that is at least the given one.
 func niceTime(atLeast time.Duration) time.Duration {
 	for _, span := range []time.Duration{10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute} {
 		if span >= atLeast {
@@ -42,18 +42,18 @@ func niceTime(atLeast time.Duration) time.Duration {
 	return atLeast.Truncate(time.Hour) + time.Hour
 }
 
-// clockTime is minutes and seconds since the beginning.
+// clockTime formats a duration as minutes and seconds.
 func clockTime(since time.Duration) string {
 	return fmt.Sprintf("%d:%02d", int(since.Minutes()), int(since.Seconds())%60)
 }
 
-// scale is a part of a unit: from which value on it is used, and what is written behind it.
+// scale is a multiple of a unit: the value from which it is used, and its suffix.
 type scale struct {
 	from   float64
 	suffix string
 }
 
-// scales turn large values of a unit into the next one, the greatest first.
+// scales are the multiples of each unit, the largest first.
 var scales = map[string][]scale{
 	"short": {{1e6, " M"}, {1e3, " k"}, {0, ""}},
 	"s":     {{2 * 86400, " d"}, {7200, " h"}, {120, " min"}, {1, " s"}, {0, " ms"}},
@@ -61,7 +61,7 @@ var scales = map[string][]scale{
 	"ops":   {{0, " /s"}},
 }
 
-// of says how much one of a suffix's unit is, where that is not where its scale begins.
+// of has the value of a multiple by its suffix, unless that is where its scale begins.
 var of = map[string]float64{" d": 86400, " h": 3600, " min": 60, " ms": 0.001, "": 1, " B": 1, " /s": 1}
 
 func (s scale) one() float64 {
@@ -71,7 +71,7 @@ func (s scale) one() float64 {
 	return s.from
 }
 
-// format writes a value of a unit to the precision that a step between values needs.
+// format writes a value with its unit, as precisely as the step between values requires.
 func format(unit string, value, step float64) string {
 	if value == 0 {
 		return "0"

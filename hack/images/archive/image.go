@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// epoch is when every image was made, as far as its bytes tell.
+// epoch is the creation time of every image, so that the same content gives the same bytes.
 const epoch = "1970-01-01T00:00:00Z"
 
-// Spec is what an image is made of.
+// Spec describes an image.
 type Spec struct {
-	// Files by absolute path in the image.
+	// Files are the image's files, by absolute path.
 	Files map[string]File
-	// Entrypoint is the command; required.
+	// Entrypoint is the command. It is required.
 	Entrypoint []string
 	// User is "uid:gid"; empty means root.
 	User string
-	// Environment as NAME=value.
+	// Environment has entries of the form NAME=value.
 	Environment []string
 	// WorkingDirectory of the command; empty means /.
 	WorkingDirectory string
@@ -32,7 +32,7 @@ type Spec struct {
 	Labels map[string]string
 }
 
-// Image is a finished image in memory: its configuration and its only layer.
+// Image is an image in memory: its configuration and its only layer.
 type Image struct {
 	// Config is the OCI image configuration (JSON).
 	Config []byte
@@ -76,7 +76,8 @@ type saved struct {
 
 const layerName = "layer.tar"
 
-// New builds an image for this machine's architecture. It fails if the entrypoint is missing or a file can't be read.
+// New builds an image for this machine's architecture. It fails if there is no entrypoint, a file can't be read, or a path is not
+// absolute and clean.
 func New(spec Spec) (*Image, error) {
 	if len(spec.Entrypoint) == 0 {
 		return nil, errors.New("image without an entrypoint")
@@ -103,7 +104,7 @@ func New(spec Spec) (*Image, error) {
 // Digest returns the content address of data, as registries spell it.
 func Digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
 
-// Save writes the image to file under the given name and tag. The file appears at once, complete, or not at all.
+// Save writes the image to file under the given name and tag. The file appears complete or not at all.
 func (image *Image) Save(file, nameAndTag string) error {
 	scratch, err := os.CreateTemp(filepath.Dir(file), ".image-*")
 	if err != nil {

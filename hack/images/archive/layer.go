@@ -1,6 +1,6 @@
-// Package archive writes container images of local files without a container engine: one layer, no base image, the format
-// of "docker save", which containerd imports and hack/images/registry can push. The same files give the same bytes on
-// every machine and at every time: entries are sorted, owned by root and dated to the epoch.
+// Package archive builds container images from local files without a container engine: one layer, no base image, in the format of
+// "docker save", which containerd imports and hack/images/registry can push. hack/images/recipe says what goes into them. The
+// same files give the same bytes on every machine and at any time: entries are sorted, owned by root, and dated to the epoch.
 package archive
 
 import (
@@ -21,12 +21,12 @@ import (
 type File struct {
 	// Source is the file on this machine.
 	Source string
-	// Mode is what the file has in the image; the mode of Source is left aside because umasks differ between machines.
+	// Mode is the file's mode in the image. That of Source is ignored, because umasks differ between machines.
 	Mode fs.FileMode
 }
 
-// layerOf returns an uncompressed tar of files, by path in the image, with all parent directories and a /tmp that anybody
-// may write to. It fails if a source can't be read or a path is not absolute and clean.
+// layerOf returns an uncompressed tar of files, by path in the image, with all parent directories and a /tmp to which everybody
+// may write. It fails if a source can't be read or a path is not absolute and clean.
 func layerOf(files map[string]File) ([]byte, error) {
 	var layer bytes.Buffer
 	writer := tar.NewWriter(&layer)

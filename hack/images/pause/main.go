@@ -1,5 +1,5 @@
-// Command pause is the first process of every pod of the test cluster: it holds the pod's namespaces open, reaps what
-// containers that share its process namespace leave behind, and ends on SIGTERM or SIGINT.
+// Command pause is the first process of every pod in the test cluster. It keeps the pod's namespaces open, reaps orphans of
+// containers that share its process namespace, and ends on SIGTERM or SIGINT.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	}
 }
 
-// reap collects every child that has ended; one SIGCHLD may stand for several of them.
+// reap reaps all children that have ended, because one SIGCHLD may stand for several of them.
 func reap() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

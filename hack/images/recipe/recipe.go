@@ -1,5 +1,6 @@
-// Package recipe says which programs and files go into each image of the project, builds the programs and hands the result
-// to hack/images/archive. Programs are static, so no image has a base.
+// Package recipe says which programs and files go into each image of the project. It builds the programs and passes them to
+// hack/images/archive. hack/images, hack/cluster and hack/site build images with it. Programs are linked statically, so no image
+// needs a base.
 package recipe
 
 import (
@@ -18,30 +19,30 @@ import (
 )
 
 const (
-	// LocalName is the product's name where no registry is involved.
+	// LocalName is the name of the product's image if no registry is involved.
 	LocalName = "localhost/harrier/gha-runner-scale-set-controller:dev"
-	// DemoSuffix after the product's tag names the image of Demo.
+	// DemoSuffix follows the product's tag in the name of Demo's image.
 	DemoSuffix = "-demo"
-	// StandInSuffix after the product's tag names the image of StandIn where runners use it.
+	// StandInSuffix follows the product's tag in the name of StandIn's image where it serves as the runner's image.
 	StandInSuffix = "-stand-in"
-	// DockerName is what the chart names the image of its Docker daemon, in full.
+	// DockerName is the full name of the chart's image for its Docker daemon.
 	DockerName = "docker.io/library/docker:dind"
 )
 
-// Recipe is an image to be built from packages of this module.
+// Recipe describes an image that is built from packages of this module.
 type Recipe struct {
 	// Name is used in messages and as the name of the archive.
 	Name string
 	// Programs maps the path of a program in the image to its package below the module's root.
 	Programs map[string]string
-	// Entrypoint and User as in archive.Spec.
+	// Entrypoint and User are those of archive.Spec.
 	Entrypoint []string
 	User       string
-	// TrustedCertificates copies this machine's CA bundle into the image, for programs that call the Internet.
+	// TrustedCertificates copies this machine's CA bundle into the image, for programs that connect to the Internet.
 	TrustedCertificates bool
 }
 
-// Product returns the image that both charts install: manager and listener.
+// Product is the image that both charts use: manager and listener.
 func Product() Recipe {
 	return Recipe{
 		Name:                "product",
@@ -52,8 +53,8 @@ func Product() Recipe {
 	}
 }
 
-// Demo returns the image with what a demonstration needs besides the product: a GitHub that runs in memory and a runner that
-// talks to it. The runner has the path of the real one, so the chart's default command starts it.
+// Demo is the image with what a demonstration needs besides the product: a simulated GitHub and a runner that talks to it. The
+// runner has the path of the real one, so that the chart's default command starts it.
 func Demo() Recipe {
 	return Recipe{
 		Name:       "demo",
@@ -63,15 +64,15 @@ func Demo() Recipe {
 	}
 }
 
-// StandIn returns the image that plays, in tests of container modes, what runners meet there: the Docker daemon and its client,
-// the container hook, and the few files of the real runner image that the chart's pods touch.
+// StandIn is an image for tests of container modes. It stands in for what runners find there: the Docker daemon and its client,
+// the container hook, and the few files of the real runner image that the chart's pods use.
 func StandIn() Recipe {
 	const docker = "./test/standin/docker"
 	return Recipe{
 		Name: "stand-in",
 		Programs: map[string]string{
 			"/home/runner/run.sh": "./test/runner", "/home/runner/k8s/index.js": "./test/standin/hook", "/home/runner/k8s-novolume/index.js": "./test/standin/hook",
-			// No job is run by it; there has to be a file for the init container to copy.
+			// Any program will do: no job runs it, but the init container needs a file to copy.
 			"/home/runner/externals/node": "./hack/images/pause",
 			"/usr/local/bin/docker":       docker, "/usr/local/bin/cp": docker,
 		},
@@ -79,7 +80,7 @@ func StandIn() Recipe {
 	}
 }
 
-// Pause returns the image of a pod's first process.
+// Pause is the image of a pod's first process.
 func Pause() Recipe {
 	return Recipe{
 		Name:       "pause",
@@ -89,14 +90,14 @@ func Pause() Recipe {
 	}
 }
 
-// bundles are the places where distributions keep their trusted certificates; the first is also the place in the image.
+// bundles are where distributions keep their trusted certificates. The first one is also the path in the image.
 var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"}
 
-// buildPackage holds the variables that tell a program its own version.
+// buildPackage has the variables for a program's version and commit.
 const buildPackage = "github.com/harrier-ci/harrier/internal/build"
 
-// Build compiles the recipe's programs from the module at root into a directory below work, where the next call finds those
-// that did not change, and makes the image of them. The error carries the compiler's output.
+// Build compiles the recipe's programs from the module at root into a directory below work and makes the image of them. The error
+// has the compiler's output.
 func (recipe Recipe) Build(ctx context.Context, root, work string, version Version) (*archive.Image, error) {
 	binaries := filepath.Join(work, recipe.Name)
 	if err := recipe.compile(ctx, root, binaries, version); err != nil {
@@ -119,7 +120,7 @@ func (recipe Recipe) Build(ctx context.Context, root, work string, version Versi
 	return image, nil
 }
 
-// compile runs one go build per image: -o with a directory names each program after its package.
+// compile runs one go build for the whole image. With a directory for -o, it names each program after its package.
 func (recipe Recipe) compile(ctx context.Context, root, binaries string, version Version) error {
 	if err := os.MkdirAll(binaries, 0o755); err != nil {
 		return err
@@ -139,8 +140,8 @@ func (recipe Recipe) compile(ctx context.Context, root, binaries string, version
 	return nil
 }
 
-// files maps every path in the image to where its content is on this machine. A machine without a CA bundle gives an image
-// without one.
+// files maps every path in the image to the file with its content on this machine. Without a CA bundle on this machine, the image
+// has none.
 func (recipe Recipe) files(binaries string) map[string]archive.File {
 	files := make(map[string]archive.File, len(recipe.Programs)+1)
 	for target, packagePath := range recipe.Programs {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Version is what programs report as their own.
+// Version is what programs report about themselves.
 type Version struct {
 	// Version is that of the charts.
 	Version string
@@ -19,11 +19,11 @@ type Version struct {
 	Commit string
 }
 
-// controllerChart names the version that both charts, the image and the manager's own label share.
+// controllerChart has the version that both charts, the image and the manager's own label share.
 const controllerChart = "charts/gha-runner-scale-set-controller/Chart.yaml"
 
-// VersionOf reads the version from the chart and asks git for the commit of the tree at root. A tree without git, an export
-// for example, has an unknown commit.
+// VersionOf reads the version from the chart and asks git for the commit of the tree at root. Without git, as in an export of the
+// tree, the commit is unknown.
 func VersionOf(ctx context.Context, root string) (Version, error) {
 	content, err := os.ReadFile(filepath.Join(root, controllerChart))
 	if err != nil {

@@ -14,13 +14,14 @@ import (
 
 var challengeParameter = regexp.MustCompile(`(\w+)="([^"]*)"`)
 
-// authorize answers a challenge: Basic with name and password, Bearer with a token that the named service gives for them.
+// authorize answers a challenge: Basic with user name and password, Bearer with a token from the service that the challenge
+// names.
 func (s *session) authorize(ctx context.Context, challenge string) error {
 	scheme, rest, _ := strings.Cut(challenge, " ")
 	switch {
 	case strings.EqualFold(scheme, "Basic"):
 		if s.credentials.Username == "" {
-			return fmt.Errorf("registry %s wants a user and a password; log in with docker login %[1]s", s.target.Host)
+			return fmt.Errorf("registry %s requires a user name and a password; log in with docker login %[1]s", s.target.Host)
 		}
 		s.authorization = s.credentials.basic()
 		return nil
@@ -36,7 +37,7 @@ func (s *session) authorize(ctx context.Context, challenge string) error {
 		s.authorization = "Bearer " + token
 		return nil
 	default:
-		return fmt.Errorf("registry %s wants authentication of an unknown kind: %q", s.target.Host, scheme)
+		return fmt.Errorf("registry %s requires an unsupported kind of authentication: %q", s.target.Host, scheme)
 	}
 }
 
@@ -53,7 +54,7 @@ func (s *session) fetchToken(ctx context.Context, parameters map[string]string) 
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = response.Body.Close() }() // decoded or given up
+	defer func() { _ = response.Body.Close() }() // nothing depends on it any more
 	if response.StatusCode != http.StatusOK {
 		return "", &StatusError{Action: "get token", Status: response.Status, Code: response.StatusCode}
 	}
@@ -73,11 +74,11 @@ func (s *session) fetchToken(ctx context.Context, parameters map[string]string) 
 	return answer.Token, nil
 }
 
-// tokenRequest asks with GET and a password, or with POST and the identity token of an earlier login.
+// tokenRequest uses POST with the identity token of an earlier login if there is one, otherwise GET with the password.
 func (s *session) tokenRequest(ctx context.Context, parameters map[string]string) (*http.Request, error) {
 	realm, err := url.Parse(parameters["realm"])
 	if err != nil || realm.Host == "" {
-		return nil, fmt.Errorf("the challenge names no place to get one: %q", parameters["realm"])
+		return nil, fmt.Errorf("the registry's challenge has no valid realm to get one from: %q", parameters["realm"])
 	}
 	query := realm.Query()
 	query.Set("service", parameters["service"])

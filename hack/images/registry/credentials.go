@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// Credentials are for one registry; empty ones push anonymously.
+// Credentials are those for one registry. Without any, pushes are anonymous.
 type Credentials struct {
 	Username, Password string
-	// IdentityToken is used instead of a password where a registry gave one.
+	// IdentityToken is used instead of a password if the registry has issued one.
 	IdentityToken string
 }
 
@@ -33,8 +33,8 @@ type dockerAuth struct {
 	IdentityToken string `json:"identitytoken"`
 }
 
-// FindCredentials looks where "docker login" puts them: config.json in DOCKER_CONFIG or ~/.docker, and the credential helper
-// that it names. None is no error.
+// FindCredentials looks where "docker login" stores credentials: in config.json in DOCKER_CONFIG or ~/.docker, and in the
+// credential helper that it names. It is no error if there are none.
 func FindCredentials(ctx context.Context, host string) (Credentials, error) {
 	directory := os.Getenv("DOCKER_CONFIG")
 	if directory == "" {
@@ -76,7 +76,7 @@ func (config dockerConfig) credentials(ctx context.Context, host string) (Creden
 	return Credentials{}, nil
 }
 
-// keysOf returns the names under which a host may be listed; Docker Hub has an old one.
+// keysOf returns the names under which a host may be listed. Docker Hub has a historical one.
 func keysOf(host string) []string {
 	if host == dockerHubAPI {
 		return []string{"https://index.docker.io/v1/", dockerHub}
@@ -99,8 +99,8 @@ func (auth dockerAuth) decode(key string) (Credentials, error) {
 	return credentials, nil
 }
 
-// askHelper follows the protocol of Docker's credential helpers: the server on stdin, JSON on stdout. A helper that knows
-// nothing fails, which means anonymous.
+// askHelper speaks the protocol of Docker's credential helpers: server name on stdin, JSON on stdout. A helper fails if it has no
+// credentials, which means an anonymous push.
 func askHelper(ctx context.Context, helper, server string) (Credentials, error) {
 	command := exec.CommandContext(ctx, "docker-credential-"+helper, "get")
 	command.Stdin = strings.NewReader(server)

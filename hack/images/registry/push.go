@@ -21,7 +21,7 @@ const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
-// descriptor points to a blob.
+// descriptor refers to a blob.
 type descriptor struct {
 	MediaType string `json:"mediaType"`
 	Digest    string `json:"digest"`
@@ -35,13 +35,13 @@ type manifest struct {
 	Layers        []descriptor `json:"layers"`
 }
 
-// StatusError is an answer of the registry that was not the wanted one.
+// StatusError is an unexpected answer of the registry.
 type StatusError struct {
 	// Action is what was being done.
 	Action string
-	// Status such as "403 Forbidden".
+	// Status is the status line, such as "403 Forbidden".
 	Status string
-	// Code of the status.
+	// Code is the status code.
 	Code int
 	// Body is the beginning of the answer.
 	Body string
@@ -55,8 +55,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: the registry answered %s: %s%s", e.Action, e.Status, e.Body, advice)
 }
 
-// Push uploads what the registry does not have yet and returns the digest under which the image can be pulled. Errors of the
-// registry are *StatusError.
+// Push uploads what the registry does not have yet and returns the digest by which the image can be pulled. If the registry
+// refuses, the error is a *StatusError.
 func Push(ctx context.Context, client *http.Client, image *archive.Image, target Reference, credentials Credentials) (string, error) {
 	layer, err := compress(image.Layer)
 	if err != nil {
@@ -82,7 +82,7 @@ func Push(ctx context.Context, client *http.Client, image *archive.Image, target
 	return archive.Digest(content), err
 }
 
-// compress is as reproducible as what it compresses: the header has no name and no date.
+// compress is reproducible, because the gzip header has neither a name nor a date.
 func compress(layer []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
@@ -95,7 +95,7 @@ func compress(layer []byte) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// upload stores a blob unless the registry has it.
+// upload stores a blob unless the registry has it already.
 func (s *session) upload(ctx context.Context, mediaType string, content []byte) (descriptor, error) {
 	blob := descriptor{MediaType: mediaType, Digest: archive.Digest(content), Size: len(content)}
 	_, err := s.call(ctx, "look for blob", request{
@@ -120,14 +120,14 @@ func (s *session) upload(ctx context.Context, mediaType string, content []byte) 
 	return blob, err
 }
 
-// uploadURL resolves the Location of an opened upload, which may be relative and may have a query of its own.
+// uploadURL resolves the Location of an upload, which may be relative and may have a query of its own.
 func uploadURL(opened answer, digest string) (string, error) {
 	if opened.location == "" {
-		return "", errors.New("open upload: the registry gave no address to upload to")
+		return "", errors.New("open upload: the registry's answer has no Location")
 	}
 	location, err := opened.from.Parse(opened.location)
 	if err != nil {
-		return "", fmt.Errorf("open upload: the address to upload to: %w", err)
+		return "", fmt.Errorf("open upload: parse the Location of the registry's answer: %w", err)
 	}
 	query := location.Query()
 	query.Set("digest", digest)
@@ -141,7 +141,7 @@ type request struct {
 	want                     int
 }
 
-// session remembers how to authorize from the first challenge on.
+// session is a connection to a registry. It remembers the authorization from the first challenge on.
 type session struct {
 	client        *http.Client
 	target        Reference
@@ -149,7 +149,7 @@ type session struct {
 	authorization string
 }
 
-// answer is what counts of a response, whose body has been read and closed.
+// answer has what matters of a response whose body has been read and closed.
 type answer struct {
 	code         int
 	status, body string
@@ -159,7 +159,7 @@ type answer struct {
 	from     *url.URL
 }
 
-// call sends a request, once more if the registry challenges it.
+// call sends a request, and once more if the registry answers with a challenge.
 func (s *session) call(ctx context.Context, action string, r request) (answer, error) {
 	got, err := s.send(ctx, r)
 	if err == nil && got.code == http.StatusUnauthorized {
@@ -185,7 +185,7 @@ func (s *session) send(ctx context.Context, r request) (answer, error) {
 	if r.contentType != "" {
 		outgoing.Header.Set("Content-Type", r.contentType)
 	}
-	// Uploads may be sent to a storage elsewhere, which must not see the registry's token.
+	// Uploads may go to storage on another host, which must not get the registry's token.
 	if s.authorization != "" && strings.EqualFold(outgoing.URL.Host, s.target.Host) {
 		outgoing.Header.Set("Authorization", s.authorization)
 	}
@@ -193,7 +193,7 @@ func (s *session) send(ctx context.Context, r request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	defer func() { _ = response.Body.Close() }() // read to the end or given up
+	defer func() { _ = response.Body.Close() }() // nothing depends on it any more
 	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
 	return answer{
 		code: response.StatusCode, status: response.Status, body: strings.TrimSpace(string(body)),

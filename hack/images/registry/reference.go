@@ -1,5 +1,5 @@
-// Package registry pushes an image of hack/images/archive to a registry, by the HTTP API that all registries share (OCI
-// distribution specification), with the credentials that "docker login" keeps. There is no container engine to do it.
+// Package registry pushes an image of hack/images/archive to a registry for hack/images, without a container engine. It uses the
+// HTTP API that all registries have (OCI distribution specification), and the credentials of "docker login".
 package registry
 
 import (
@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Reference is where an image goes.
+// Reference says where an image is pushed to.
 type Reference struct {
-	// Host with port, of the API: for Docker Hub it is not the host of the name.
+	// Host is that of the registry's API, with its port. For Docker Hub it is not the host in the image's name.
 	Host string
-	// Repository below the host.
+	// Repository is the path below the host.
 	Repository string
-	// Tag, "latest" if the name had none.
+	// Tag is "latest" if the name has none.
 	Tag string
 }
 
@@ -29,7 +29,7 @@ var (
 	tagPattern        = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
 )
 
-// ParseReference reads [host[:port]/]repository[:tag]. Digests are refused: what is pushed gets its digest by that.
+// ParseReference parses [host[:port]/]repository[:tag]. It refuses digests, because an image gets its digest by being pushed.
 func ParseReference(name string) (Reference, error) {
 	host, rest := splitHost(name)
 	repository, tag := rest, "latest"
@@ -48,7 +48,7 @@ func ParseReference(name string) (Reference, error) {
 	return Reference{Host: host, Repository: repository, Tag: tag}, nil
 }
 
-// splitHost follows Docker: the first part is a host if it has a dot or a port, or is localhost.
+// splitHost follows Docker: the part before the first slash is a host if it contains a dot or a port, or is localhost.
 func splitHost(name string) (host, rest string) {
 	first, rest, found := strings.Cut(name, "/")
 	if found && (strings.ContainsAny(first, ".:") || first == "localhost") {
@@ -57,7 +57,7 @@ func splitHost(name string) (host, rest string) {
 	return dockerHub, name
 }
 
-// scheme is http for this machine only, as it is for container engines.
+// scheme is http only for this machine, as in container engines.
 func (reference Reference) scheme() string {
 	host := reference.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/archive"
 )
 
-// fakeRegistry keeps blobs and manifests in memory and asks for credentials the way it is told to.
+// fakeRegistry keeps blobs and manifests in memory. Unless accept is empty, it challenges requests that lack it as Authorization.
 type fakeRegistry struct {
 	challenge func(host string) string
 	accept    string

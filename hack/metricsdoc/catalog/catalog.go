@@ -1,5 +1,5 @@
-// Package catalog lists the metrics that manager and listeners export, from the code that registers them: for the
-// reference in docs/, and for tests that dashboards and alerts ask only for what exists.
+// Package catalog lists the metrics that manager and listeners export, from the code that registers them. hack/metricsdoc writes
+// the reference from it, and tests check that dashboards and alerts use only metrics that exist.
 package catalog
 
 import (
@@ -25,7 +25,8 @@ type Metric struct {
 	Source string
 }
 
-// Type is counter, histogram or gauge, by Prometheus' naming rules, which a test has promlint check.
+// Type derives counter, histogram or gauge from the name, by Prometheus' naming rules. A test checks with promlint that the names
+// follow them.
 func (m *Metric) Type() string {
 	switch {
 	case strings.HasSuffix(m.Name, "_total"):
@@ -36,13 +37,13 @@ func (m *Metric) Type() string {
 	return "gauge"
 }
 
-// runtimeGauges are those of controller-runtime that are named like histograms.
+// runtimeGauges are metrics of controller-runtime and Go that are named like histograms and aren't.
 var runtimeGauges = []string{
 	"workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds", "process_start_time_seconds",
 	"leader_election_slowpath_total", "go_gc_duration_seconds",
 }
 
-// All returns every metric, those of the manager first, each by name.
+// All returns every metric, the manager's first, and sorted by name.
 func All() []Metric {
 	listeners := metrics.New(&config.Config{}, logr.Discard())
 	all := append(of("manager", ctrlmetrics.Registry.(describer)), of("listener", listeners)...)
@@ -52,10 +53,10 @@ func All() []Metric {
 	return all
 }
 
-// Own reports whether the metric is this product's and not of a library.
+// Own reports whether the metric is the product's own, not a library's.
 func (m *Metric) Own() bool { return strings.HasPrefix(m.Name, "gha_") }
 
-// describer is a registry, or what has one.
+// describer is a registry or something that contains one.
 type describer interface{ Describe(chan<- *prometheus.Desc) }
 
 func of(source string, described describer) []Metric {
