@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 failed=0
+# A function that is checked ends its steps with `|| return`: bash ignores set -e inside of it.
 check() { # check NAME COMMAND…
   local name=$1
   shift
@@ -18,7 +19,7 @@ generated() { find apis charts docs -name '*.go' -o -path '*/crds/*.yaml' -o -na
 generated_is_current() {
   local before
   before=$(generated)
-  hack/generate.sh
+  hack/generate.sh || return 1
   diff <(echo "$before") <(generated) || { echo "these generated files were out of date and have been updated: commit them" >&2; return 1; }
 }
 
@@ -36,8 +37,8 @@ scripts_are_sound() {
 
 charts_are_sound() {
   local binaries
-  binaries=$(hack/kubernetes.sh)
-  "$binaries/helm" lint --quiet charts/gha-runner-scale-set-controller
+  binaries=$(hack/kubernetes.sh) || return 1
+  "$binaries/helm" lint --quiet charts/gha-runner-scale-set-controller || return 1
   "$binaries/helm" lint --quiet charts/gha-runner-scale-set \
     --set githubConfigUrl=https://github.com/my-org --set githubConfigSecret=my-secret \
     --set controllerServiceAccount.name=controller --set controllerServiceAccount.namespace=harrier

@@ -18,7 +18,7 @@ if [ ! -x "$cache/$name" ]; then
   echo "tool.sh: building $name (golangci-lint takes about five minutes the first time, helm one)" >&2
   mkdir -p "$cache"
   scratch=$(mktemp -d "$cache/build.XXXXXX")
-  (cd "$tools" && CGO_ENABLED=0 go build -trimpath -o "$scratch/$name" "$package")
+  (cd "$tools" && CGO_ENABLED=0 go build -trimpath -o "$scratch/$name" "$package") || { rm -rf "$scratch"; exit 1; }
   mv "$scratch/$name" "$cache/$name"
   rmdir "$scratch"
 fi

@@ -81,8 +81,11 @@ type Target struct{ Expr, LegendFormat string }
 // Load reads all dashboards of a directory, sorted by name. It fails if there is none or one can't be read.
 func Load(directory string) ([]Board, error) {
 	files, err := filepath.Glob(filepath.Join(directory, "*.json"))
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no dashboards in %s (%w)", directory, err)
+	if err != nil {
+		return nil, fmt.Errorf("list dashboards in %s: %w", directory, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no dashboards in %s", directory)
 	}
 	slices.Sort(files)
 	boards := make([]Board, len(files))

@@ -51,12 +51,12 @@ func start(ctx context.Context, arguments []string) error {
 	set, err := readSettings()
 	s := newScreen(set)
 	switch {
+	case err != nil:
+		return err // also for down, which must not remove another cluster than the one that is meant
 	case len(arguments) == 1 && arguments[0] == "down":
 		return down(ctx, s, set)
 	case len(arguments) > 0:
 		return errors.New("usage: go run ./hack/demo [down]")
-	case err != nil:
-		return err
 	}
 	d := &demo{screen: s, settings: set}
 	d.introduce()

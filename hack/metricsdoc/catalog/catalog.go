@@ -25,12 +25,14 @@ type Metric struct {
 	Source string
 }
 
-// Type derives counter, histogram or gauge from the name, by Prometheus' naming rules. A test checks with promlint that the names
+// Type derives counter, summary, histogram or gauge from the name, by Prometheus' naming rules. A test checks with promlint that the names
 // follow them.
 func (m *Metric) Type() string {
 	switch {
 	case strings.HasSuffix(m.Name, "_total"):
 		return "counter"
+	case m.Name == "go_gc_duration_seconds":
+		return "summary"
 	case strings.HasSuffix(m.Name, "_seconds") && !strings.HasSuffix(m.Name, "_timestamp_seconds") && !slices.Contains(runtimeGauges, m.Name):
 		return "histogram"
 	}
@@ -40,7 +42,6 @@ func (m *Metric) Type() string {
 // runtimeGauges are metrics of controller-runtime and Go that are named like histograms and aren't.
 var runtimeGauges = []string{
 	"workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds", "process_start_time_seconds",
-	"leader_election_slowpath_total", "go_gc_duration_seconds",
 }
 
 // All returns every metric, the manager's first, and sorted by name.

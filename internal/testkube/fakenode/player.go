@@ -43,14 +43,15 @@ type player struct {
 	publishing sync.Mutex // held from looking at the state to the API server's answer
 	lastStatus *corev1.PodStatus
 	mounting   sync.Mutex
-	mounted    bool
+	filled     map[string]bool // the volumes that are mounted, by name
+	mounted    bool            // all of them, and the kubeconfig is written
 }
 
 func newPlayer(ctx context.Context, node *Node, pod *corev1.Pod) *player {
 	p := &player{
 		node: node, pod: pod.DeepCopy(), bind: pod.Spec.NodeName == "", directory: filepath.Join(node.directory, string(pod.UID)),
 		ended: make(chan struct{}), changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), thawed: make(chan struct{}),
-		containers: map[string]*corev1.ContainerStatus{}, runs: map[string]*Container{},
+		containers: map[string]*corev1.ContainerStatus{}, runs: map[string]*Container{}, filled: map[string]bool{},
 	}
 	p.pod.Spec.NodeName = node.options.Name
 	p.present, p.gone = context.WithCancel(ctx)

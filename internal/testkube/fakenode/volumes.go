@@ -31,6 +31,9 @@ func (p *player) mountVolumes(ctx context.Context) error {
 		return nil
 	}
 	for _, volume := range p.pod.Spec.Volumes {
+		if p.filled[volume.Name] {
+			continue // by an earlier attempt, which failed later
+		}
 		directory := p.volumeDirectory(volume.Name)
 		if err := os.MkdirAll(directory, 0o700); err != nil {
 			return fmt.Errorf("make volume %s: %w", volume.Name, err)
@@ -38,6 +41,7 @@ func (p *player) mountVolumes(ctx context.Context) error {
 		if err := p.fill(ctx, directory, volume.VolumeSource); err != nil {
 			return fmt.Errorf("mount volume %s: %w", volume.Name, err)
 		}
+		p.filled[volume.Name] = true
 	}
 	config, err := identity.ServiceAccount(ctx, p.node.config, p.pod.Namespace, p.pod.Spec.ServiceAccountName)
 	if err != nil {
@@ -75,7 +79,7 @@ func (p *player) fill(ctx context.Context, directory string, source corev1.Volum
 }
 
 // follow calls apply with the named object, now and whenever it changes. It returns after the first call, or, for an optional
-// object, once it is known whether the object exists.
+// object, once it is known whether the object exists. After an error it follows no more.
 func (p *player) follow(ctx context.Context, resource string, kind runtime.Object, name string, optional bool, apply func(any) error) error {
 	var once sync.Once
 	first := make(chan error, 1)
@@ -91,14 +95,22 @@ func (p *player) follow(ctx context.Context, resource string, kind runtime.Objec
 		ObjectType:    kind,
 		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }},
 	})
-	p.node.playing.Go(func() { follower.RunWithContext(p.present) })
+	following, stop := context.WithCancel(p.present)
+	p.node.playing.Go(func() {
+		defer stop()
+		follower.RunWithContext(following)
+	})
 	if optional && cache.WaitForCacheSync(ctx.Done(), follower.HasSynced) {
 		return nil
 	}
 	select {
 	case err := <-first:
+		if err != nil {
+			stop()
+		}
 		return err
 	case <-ctx.Done():
+		stop()
 		return fmt.Errorf("%s %q not found", resource, name)
 	}
 }
