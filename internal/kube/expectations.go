@@ -11,7 +11,7 @@ import (
 
 // Expectations remembers, by owner, the names of objects whose creation was requested and that the cache has not shown yet.
 // Without it a second pass, before the watch has caught up with what the first one created, would create more. It is kept
-// only in memory: after a restart the cache is complete before anything is reconciled.
+// only in memory: a process that has just started asks the API server what its predecessor created last.
 type Expectations struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex

@@ -47,18 +47,50 @@ func (h *history) createLimit(p *plan) int {
 	return p.repeat + p.create
 }
 
-// create creates n runners, and the proxy Secret that they need.
+// create creates n runners, unless there are some that the plan did not count.
 func (c *Controller) create(ctx context.Context, p *pass, n int) error {
-	proxySecret, err := c.ensureProxySecret(ctx, p)
-	if err == nil {
-		err = c.createRunners(ctx, p, n, proxySecret)
-	}
 	creations := &p.state.creations
+	inherited, err := c.inherit(ctx, p)
+	if inherited > 0 {
+		p.requeueBy(c.options.Clock.Now()) // the plan did not count them
+		return nil
+	}
+	if err == nil {
+		err = c.createPlanned(ctx, p, n)
+	}
 	if creations.settle(err, c.options.Clock.Now()); creations.closed {
 		log.FromContext(ctx).Info("The namespace is being deleted: no more runners are created in it")
 		return nil
 	}
 	return err
+}
+
+// inherit asks the API server, before this process creates the set's first runner, for runners that an earlier process has
+// created and the watch does not show yet: without them a leader that takes over while watches lag would create the
+// same number again, beyond maxRunners. It returns how many there are.
+func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
+	creations := &p.state.creations
+	if !creations.unlisted {
+		return 0, nil
+	}
+	existing, err := c.existing(ctx, p.set)
+	if err != nil {
+		return 0, err
+	}
+	unseen := creations.inherit(existing, p.views)
+	if unseen > 0 {
+		log.FromContext(ctx).Info("Planning again with runners that an earlier manager created and the watch does not show yet", "runners", unseen)
+	}
+	return unseen, nil
+}
+
+// createPlanned creates n runners, after the proxy Secret that they need.
+func (c *Controller) createPlanned(ctx context.Context, p *pass, n int) error {
+	proxySecret, err := c.ensureProxySecret(ctx, p)
+	if err != nil {
+		return err
+	}
+	return c.createRunners(ctx, p, n, proxySecret)
 }
 
 // createRunners creates n runners under names chosen here.

@@ -177,7 +177,7 @@ func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 	}
 	c.forgetLocked(key)
 	c.states[key] = &setState{
-		history: newHistory(creations{set: key, expected: c.expectations}), uid: set.UID, recentlyDeleted: map[types.UID]time.Time{},
+		history: newHistory(creations{set: key, expected: c.expectations, unlisted: true}), uid: set.UID, recentlyDeleted: map[types.UID]time.Time{},
 		scaleSet: kube.ScaleSetOf(set),
 	}
 	return c.states[key]

@@ -45,6 +45,9 @@ type creations struct {
 	failures int
 	err      error
 	retryAt  time.Time
+	// unlisted is set until the API server has listed the set's runners for this process once: the watch of a process that has
+	// just taken over may not show yet what its predecessor created last.
+	unlisted bool
 	// closed is set if the namespace is being deleted, so that nothing can be created in it any more.
 	closed bool
 	// listAt is when the API server may be asked again about overdue runners, and listErr is the error of the last time, kept
@@ -110,6 +113,18 @@ func (c *creations) noteListed(overdue []string, existing sets.Set[string], err 
 	names := sets.New(overdue...)
 	c.forget(names.Difference(existing))
 	c.renew(names.Intersection(existing))
+}
+
+// inherit notes which runners the API server has before this process creates its first one, and returns how many of them the
+// watch has yet to show. These are expected as if they had been created here. If one of them appears and is gone while the
+// list is under way, the list that finds out is made after expectationTimeout.
+func (c *creations) inherit(existing sets.Set[string], runners []*runnerView) int {
+	c.unlisted = false
+	for _, r := range runners {
+		existing.Delete(r.name)
+	}
+	c.expected.Expect(c.set, existing.UnsortedList()...)
+	return len(existing)
 }
 
 // forget stops expecting runners that do not exist.
@@ -231,7 +246,7 @@ func (c *creations) settle(err error, now time.Time) {
 		c.failures, c.err = 0, nil
 	default:
 		longest := longestCreatePause
-		if len(c.unanswered) > 0 {
+		if len(c.unanswered) > 0 || c.unlisted && kube.IsUnanswered(err) {
 			longest = longestAwayPause
 		}
 		c.failures, c.err = c.failures+1, err

@@ -9,8 +9,8 @@ import (
 )
 
 // roster holds a view of every runner that the watch has shown, by set. The watch's handler keeps it up to date, at a cost
-// that does not depend on the number of runners in a set, so a pass neither lists nor copies its runners. It is complete
-// before the first pass, because a controller starts only after its handlers have received all existing objects.
+// that does not depend on the number of runners in a set, so a pass neither lists nor copies its runners. Before the first
+// pass it holds what the cache held when the controller started; creations ask for what a late cache lacks.
 //
 // Sets are identified by UID: a set that is recreated under its name starts without the earlier one's runners.
 type roster struct {

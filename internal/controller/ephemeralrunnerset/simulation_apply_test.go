@@ -88,6 +88,9 @@ func (sim *simulation) create(n int) int {
 		return 0
 	}
 	creations, before := &sim.state.creations, len(sim.runners)
+	if creations.unlisted && !sim.inherit() {
+		return 0
+	}
 	tries := creations.begin(n, sim.cache, sim.pickName)
 	asked := tries
 	if !sim.calm && sim.chance(8) {
@@ -105,6 +108,20 @@ func (sim *simulation) create(n int) int {
 	creations.end(tries)
 	creations.settle(errors.Join(errs...), sim.now())
 	return len(sim.runners) - before
+}
+
+// inherit asks the API server which runners exist, and reports whether the plan counts all of them.
+func (sim *simulation) inherit() bool {
+	creations := &sim.state.creations
+	if sim.outcome() != creationMade {
+		creations.settle(errNoAnswer, sim.now())
+		return false
+	}
+	existing := sets.New[string]()
+	for _, r := range sim.runners {
+		existing.Insert(r.name)
+	}
+	return creations.inherit(existing, sim.cache) == 0
 }
 
 // request asks the API server to create a runner: it may refuse, and its answer may be lost.

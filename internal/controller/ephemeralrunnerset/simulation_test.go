@@ -77,14 +77,14 @@ func (sim *simulation) now() time.Time        { return sim.clock.Now() }
 func (sim *simulation) later(d time.Duration) { sim.clock.SetTime(sim.now().Add(d)) }
 func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 
-// restartManager loses everything that is remembered; calls that were under way may have taken effect. A new cache is
-// complete.
+// restartManager loses everything that is remembered; calls that were under way may have taken effect. The next
+// manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
 	sim.controller = NewController(Options{Clock: sim.clock})
 	sim.state = sim.controller.setStateOf(sim.set)
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
 	sim.frozen = false
-	sim.show(true)
+	sim.show(sim.chance(2))
 }
 
 // publish makes the listener write its figures.
