@@ -85,7 +85,8 @@ func (c *Controller) deleteRunner(ctx context.Context, p *pass, d decision) erro
 			return err
 		}
 	}
-	err := c.options.Client.Delete(ctx, p.EphemeralRunner.DeepCopy(), kube.UIDPrecondition(p.EphemeralRunner))
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	err := c.options.Client.Delete(ctx, runner, kube.UIDPrecondition(p.EphemeralRunner))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete runner: %w", err)
 	}
@@ -178,7 +179,7 @@ func attemptKey(p *pass) string {
 // deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or whose node
 // does not answer, is deleted without a grace period. The caller's options come after its own.
 func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.DeleteOption) error {
-	if p.pod == nil || p.memory.pod.left {
+	if p.pod == nil || p.memory.pod.passedOver() {
 		return nil
 	}
 	options := []client.DeleteOption{kube.UIDPrecondition(p.pod)}
@@ -195,6 +196,7 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 	p.memory.pod.left = apierrors.IsForbidden(err) && !p.DeletionTimestamp.IsZero()
 	if err == nil {
 		p.memory.pod.deleted = true
+		p.memory.pod.removed = (over || hangs) && len(p.pod.Finalizers) == 0
 	}
 	return p.ignoreGoneOrForbidden("delete pod", err)
 }

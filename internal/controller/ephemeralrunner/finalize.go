@@ -64,7 +64,7 @@ func (c *Controller) observeFinalizing(p *pass) *finalizing {
 		removal = progress{known: true} // at its set's request
 	}
 	pod := p.outcome
-	if p.memory.pod.left {
+	if p.memory.pod.passedOver() {
 		pod.state = podMissing
 	}
 	return &finalizing{

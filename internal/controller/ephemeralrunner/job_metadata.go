@@ -54,8 +54,8 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 	if retryAt := c.refusedUntil(p); now.Before(retryAt) {
 		return kube.EarlierOf(requeueAt, retryAt), nil
 	}
-	if c.deferStatus(p.EphemeralRunner) && now.Before(p.memory.startedAt.Add(maxStatusDelay)) {
-		return now.Add(statusRecheckPeriod), nil
+	if c.deferStatus(p.EphemeralRunner, now.Sub(p.memory.startedAt)) {
+		return statusRecheckAt(p.EphemeralRunner, now), nil
 	}
 	annotations, labels := jobMetadata(p.EphemeralRunner)
 	c.protect(p, what, annotations)

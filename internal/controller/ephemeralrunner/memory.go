@@ -48,6 +48,7 @@ type lastPod struct {
 	uid        types.UID // empty if no pod has been seen
 	deletingAt time.Time // first seen with a deletionTimestamp
 	deleted    bool      // at the controller's request
+	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
 	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
 	// The job and its result have been written on the pod: a stale cache must not have either written again.
 	jobWritten, resultWritten bool
@@ -154,7 +155,7 @@ func (m *memory) see(p *pass, now time.Time) {
 	m.seeEnd(p.outcome, now)
 	if !p.DeletionTimestamp.IsZero() {
 		m.shared.abandon()
-		m.deletion.see(p.outcome.state == podRunning, p.pod == nil || m.pod.left, now)
+		m.deletion.see(p.outcome.state == podRunning, p.pod == nil || m.pod.passedOver(), now)
 	}
 }
 
@@ -215,6 +216,9 @@ func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	}
 	kube.SetIfZero(&l.deletingAt, now)
 }
+
+// passedOver reports whether a runner that is being deleted need not wait until the cache shows no pod.
+func (l *lastPod) passedOver() bool { return l.left || l.removed }
 
 // apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod isn't
 // being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by ours it was

@@ -75,13 +75,13 @@ func (o *observation) deregistered() bool {
 
 // observe gathers what a decision depends on.
 func (c *Controller) observe(p *pass) *observation {
-	m := p.memory
+	m, now := p.memory, c.options.Clock.Now()
 	o := &observation{
-		runner: p.EphemeralRunner, pod: p.outcome, now: c.options.Clock.Now(),
+		runner: p.EphemeralRunner, pod: p.outcome, now: now,
 		attempt: m.attempt, runnerID: m.runnerID,
 		provisioning: p.provisioning,
 		removal:      c.removal(p),
-		deferStatus:  c.deferStatus(p.EphemeralRunner),
+		deferStatus:  c.deferStatus(p.EphemeralRunner, now.Sub(m.startedAt)),
 	}
 	o.hadPod = p.hadPod()
 	if p.pod != nil {

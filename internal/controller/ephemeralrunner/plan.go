@@ -277,8 +277,10 @@ func planRunning(o *observation) decision {
 		return decision{}
 	case !reported && !o.pod.ready && o.now.Before(due):
 		return decision{requeueAt: due}
-	case !reported && o.deferStatus && o.now.Before(o.startedAt.Add(maxStatusDelay)):
-		return decision{requeueAt: o.now.Add(statusRecheckPeriod)}
+	case !reported && status.JobCompleted() && o.now.Before(jobEndedAt(status).Add(resultAfter)):
+		return decision{requeueAt: jobEndedAt(status).Add(resultAfter)} // its pod is about to end
+	case !reported && o.deferStatus:
+		return decision{requeueAt: statusRecheckAt(o.runner, o.now)}
 	default:
 		return decision{step: stepReportRunning}
 	}

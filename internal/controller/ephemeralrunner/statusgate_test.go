@@ -2,10 +2,12 @@ package ephemeralrunner
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -42,16 +44,56 @@ func TestStatusGateHoldsReportsBack(t *testing.T) {
 	}
 }
 
-// While others wait to be created, the report that a runner runs is deferred, but not forever.
+// While others wait to be created, the report that a runner runs is deferred. Once its job has ended, so will its pod.
 func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {
 	deferred := func(o *observation) { o.deferStatus = true }
-	upSince := func(d time.Duration) func(*observation) { return func(o *observation) { o.startedAt = noon.Add(-d) } }
+	completedFor := func(d time.Duration) func(*observation) {
+		return func(o *observation) {
+			completed(o)
+			o.runner.Status.FinishedAt = &metav1.Time{Time: noon.Add(-d)}
+		}
+	}
+	recheckAfter := statusRecheckAt(given(podRunning).runner, noon).Sub(noon)
 	runPlanCases(t, map[string]planCase{
-		"just up":          {given(podRunning, deferred, upSince(0)), stepWait, statusRecheckPeriod},
-		"up for long":      {given(podRunning, deferred, upSince(maxStatusDelay)), stepReportRunning, 0},
-		"nobody waits":     {given(podRunning, upSince(0)), stepReportRunning, 0},
-		"completed by now": {given(podMissing, deferred, completed), stepDeleteRunner, 0},
+		"others wait":       {given(podRunning, deferred), stepWait, recheckAfter},
+		"nobody waits":      {given(podRunning), stepReportRunning, 0},
+		"completed by now":  {given(podMissing, deferred, completed), stepDeleteRunner, 0},
+		"about to end":      {given(podRunning, completedFor(time.Second)), stepWait, resultAfter - time.Second},
+		"should have ended": {given(podRunning, completedFor(resultAfter)), stepReportRunning, 0},
 	})
+}
+
+func TestReportsAreDeferredLessTheLongerARunnerIsUp(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		gate := &f.controller.statusGate
+		deferred := func(up time.Duration) bool { return f.controller.deferStatus(newRunner(), up) }
+		gate.podEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
+		if !deferred(0) || deferred(maxStatusDelay) {
+			t.Errorf("deferred while an ended pod waits: %t, and %t after %s; want only the first", deferred(0), deferred(maxStatusDelay), maxStatusDelay)
+		}
+		for range maxStatusWrites {
+			gate.enter()
+		}
+		if !deferred(maxStatusDelay) || deferred(2*maxStatusDelay) {
+			t.Errorf("deferred while others write: %t after %s, %t after twice that; want only the first", deferred(maxStatusDelay), maxStatusDelay, deferred(2*maxStatusDelay))
+		}
+	}, newRunner())
+}
+
+func TestDeferredReportsAreReconsideredApart(t *testing.T) {
+	seen := map[time.Time]int{}
+	for i := range 1000 {
+		at := statusRecheckAt(newRunner(func(r *v1alpha1.EphemeralRunner) { r.UID = types.UID(fmt.Sprint("uid-", i)) }), noon)
+		if after := at.Sub(noon); after < statusRecheckPeriod || after >= 2*statusRecheckPeriod {
+			t.Fatalf("reconsidered after %s", after)
+		}
+		seen[at.Truncate(100*time.Millisecond)]++
+	}
+	for at, runners := range seen {
+		if runners > 200 {
+			t.Errorf("%d of 1000 runners are reconsidered within 100 ms of %s", runners, at)
+		}
+	}
 }
 
 // A set whose GitHub hangs has as many calls under way as it may, and more that wait: no other set must wait for them.
@@ -95,8 +137,9 @@ func TestJobMetadataWaitsForTheStatusGate(t *testing.T) {
 			t.Errorf("without a job: requeued after %s", requeueAfter)
 		}
 		f.setStatus(hasReportedJob)
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != statusRecheckPeriod || f.pod().Annotations[v1alpha1.AnnotationJobID] != "" {
-			t.Errorf("requeued after %s, annotations %v; want %s, and no job", requeueAfter, f.pod().Annotations, statusRecheckPeriod)
+		want := statusRecheckAt(f.runner(), time.Time{}).Sub(time.Time{})
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != want || f.pod().Annotations[v1alpha1.AnnotationJobID] != "" {
+			t.Errorf("requeued after %s, annotations %v; want %s, and no job", requeueAfter, f.pod().Annotations, want)
 		}
 		f.controller.statusGate.handled(other)
 		f.reconcile()
