@@ -55,7 +55,7 @@ type proxyValues struct {
 	HTTPS v1alpha1.ProxyServerConfig `json:"https"`
 }
 
-// knownValues are the top-level keys of the chart's values. A misspelt key would silently have no effect.
+// knownValues are the top-level keys of the chart's values. The chart's schema refuses all others, too.
 var knownValues = []string{
 	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret", "githubConfigUrl",
 	"githubServerTLS", "global", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
