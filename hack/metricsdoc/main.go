@@ -14,8 +14,8 @@ const head = `# Metrics
 
 <!-- Written by hack/generate.sh from the code; don't edit. -->
 
-What manager and listeners export. Labels of the metrics of jobs are those of the default; [observability](observability.md)
-says how to choose others. The manager exports the metrics of controller-runtime, client-go and Go besides.
+What manager and listeners export. Metrics of jobs are shown with their default labels; [observability](observability.md)
+says how to choose others. The manager also exports the metrics of controller-runtime, client-go and Go.
 `
 
 func main() {

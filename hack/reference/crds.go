@@ -16,9 +16,9 @@ const resourcesHead = `<!-- Written by hack/generate.sh from the code; don't edi
 
 # Custom resources
 
-Group ` + "`actions.github.com`, version `v1alpha1`" + `, all namespaced. Users write AutoscalingRunnerSets, usually by the chart
-[gha-runner-scale-set](values-gha-runner-scale-set.md); the manager makes the rest of them. ` + "`kubectl explain`" + ` shows the same in a
-terminal. "Not in ARC" marks what actions-runner-controller does not know.
+Group ` + "`actions.github.com`, version `v1alpha1`" + `, all namespaced. Users write AutoscalingRunnerSets, usually with the chart
+[gha-runner-scale-set](values-gha-runner-scale-set.md); the manager creates the other kinds. ` + "`kubectl explain`" + ` shows the same in a
+terminal. "Not in ARC" marks what actions-runner-controller does not have.
 `
 
 // kinds are the plurals in the order of the page: later sections refer to earlier ones.
