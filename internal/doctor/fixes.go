@@ -78,7 +78,7 @@ var podFixes = map[string]string{
 	v1alpha1.ReasonPendingTimeout:         "run kubectl describe on the pod; pendingTimeout is how long it may take to start",
 	v1alpha1.ReasonPodTerminating:         "find out who set the finalizers that the message names, and why they are still there; then remove them from the pod",
 	v1alpha1.ReasonRunnerExitedWithoutJob: correctCommand,
-	v1alpha1.ReasonAPIServerUnavailable:   "wait: the manager repeats the request; if it goes on, check the control plane and the network between it and the manager",
+	v1alpha1.ReasonAPIServerUnavailable:   "wait: the manager repeats the request; if it goes on, check the control plane, its admission webhooks, and the network between it and the manager",
 	v1alpha1.ReasonSecretRefused:          restoreRole,
 	v1alpha1.ReasonSecretUnreadable:       restoreRole,
 	v1alpha1.ReasonPodRefused:             "correct what the message names; it may be an admission webhook",

@@ -2,22 +2,39 @@ package kube
 
 import (
 	"errors"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// IsRefused reports whether the API server rejected a request and would reject it again a moment later. Forbidden means that the
-// manager may not do it; the others mean that the object is invalid, or that an admission policy (Invalid) or webhook
-// (BadRequest) denies it.
+// IsRefused reports whether the API server rejected a request and will most likely reject it again. Forbidden means that the
+// manager may not do it, or that Pod Security, a quota or a policy forbids the object; an API server that has just started also
+// forbids what it allows a second later. The others mean that the object is invalid, or that an admission policy (Invalid) or
+// webhook (BadRequest) denies it.
 func IsRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// IsUnanswered reports whether a request failed without an answer by the API server: it may be away, and may have done what was asked.
+// IsUnanswered reports whether the API server is away: a request to it got no answer, or one of a proxy in front of it, of an
+// overload, or that etcd can't be reached. It may have done what was asked. Any other error counts as unanswered too, for
+// example one of GitHub: err must come from a request to the API server.
 func IsUnanswered(err error) bool {
 	var answer apierrors.APIStatus // an interface without Error, so not for errors.AsType
-	return err != nil && !errors.As(err, &answer)
+	switch {
+	case err == nil:
+		return false
+	case !errors.As(err, &answer):
+		return true
+	case apierrors.IsServerTimeout(err):
+		return true
+	}
+	switch answer.Status().Code {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default: // a plain 500 is often a webhook's
+		return false
+	}
 }
 
 // IsNamespaceTerminating reports whether a request was refused because its namespace is being deleted.

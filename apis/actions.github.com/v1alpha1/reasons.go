@@ -75,7 +75,8 @@ const (
 	ReasonRunnerNameTaken = "RunnerNameTaken"
 	// ReasonRegistrationFailed: GitHub did not register the runner, for none of the reasons above.
 	ReasonRegistrationFailed = "RegistrationFailed"
-	// ReasonAPIServerUnavailable: the API server did not answer when the runner's Secret or pod was read or created.
+	// ReasonAPIServerUnavailable: the API server did not answer, or was overloaded, when the runner's Secret or pod was read or
+	// created.
 	ReasonAPIServerUnavailable = "APIServerUnavailable"
 	// ReasonInvalidSecret: the API server rejects the metadata that the spec sets on the runner's Secret.
 	ReasonInvalidSecret = "InvalidSecret"

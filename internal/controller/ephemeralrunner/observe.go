@@ -21,9 +21,11 @@ import (
 
 const (
 	// minRetryAfter is the pause after the first failed call. It doubles with every further failure, up to maxRetryAfter. By
-	// then the client itself has repeated the call for 30 s.
-	minRetryAfter = time.Second
-	maxRetryAfter = time.Minute
+	// then the client itself has repeated the call for 30 s. maxAwayRetryAfter replaces it while the API server is away: its
+	// return must be noticed within seconds, because a job waits.
+	minRetryAfter     = time.Second
+	maxRetryAfter     = time.Minute
+	maxAwayRetryAfter = 10 * time.Second
 )
 
 // observation is all that a decision depends on.
@@ -159,7 +161,11 @@ func progressOf[R any](call pool.Call[R], known bool) progress {
 	if !errors.As(call.Err, &p.failure) {
 		p.failure = &failure{reason: "CallFailed", message: call.Err.Error()}
 	}
-	p.retryAt = call.Finished.Add(requeue.Backoff(minRetryAfter, maxRetryAfter, call.Failures))
+	longest := maxRetryAfter
+	if p.failure.kind == failureAway {
+		longest = maxAwayRetryAfter
+	}
+	p.retryAt = call.Finished.Add(requeue.Backoff(minRetryAfter, longest, call.Failures))
 	if p.busy() {
 		p.retryAt = call.Finished.Add(busyRetryAfter)
 	}

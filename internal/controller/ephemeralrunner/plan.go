@@ -113,7 +113,7 @@ func (p progress) askAgain(now time.Time) (ask bool, at time.Time) {
 type failure struct {
 	kind            failureKind
 	reason, message string
-	// allowedAt is when GitHub or the API server allows the next request, zero if it did not say.
+	// allowedAt is when GitHub allows the next request, zero if it did not say.
 	allowedAt time.Time
 }
 
@@ -124,6 +124,8 @@ type failureKind int
 const (
 	// failureTemporary: try again later.
 	failureTemporary failureKind = iota
+	// failureAway: the same, because the API server is away.
+	failureAway
 	// failureInvalid: the pod or Secret can't be created as the template has it.
 	failureInvalid
 	// failureNameTaken: a runner of another scale set, or somebody else's pod or Secret, has the name.

@@ -159,10 +159,11 @@ func podUnreadable(runner *v1alpha1.EphemeralRunner, err error) *failure {
 
 // requestFailure returns the failure of a request that will be repeated. The reason is for one that the API server has answered.
 func requestFailure(reason, request string, err error) *failure {
+	f := &failure{reason: reason, message: fmt.Sprintf("%s: %v", request, err)}
 	if kube.IsUnanswered(err) {
-		reason = v1alpha1.ReasonAPIServerUnavailable
+		f.kind, f.reason = failureAway, v1alpha1.ReasonAPIServerUnavailable
 	}
-	return &failure{reason: reason, message: fmt.Sprintf("%s: %v", request, err)}
+	return f
 }
 
 // errNamespaceClosed ends the attempts in a namespace that is being deleted: nothing can be created there any more.

@@ -201,10 +201,12 @@ func TestRefusedPods(t *testing.T) {
 		calls   []string
 		retries bool
 	}{
-		"invalid":     {invalidPod, v1alpha1.EphemeralRunnerPhaseFailed, "InvalidPod", []string{"jit", "remove 101"}, false},
-		"quota":       {apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q")), v1alpha1.EphemeralRunnerPhasePending, "QuotaExceeded", []string{"jit"}, true},
-		"policy":      {apierrors.NewForbidden(pods, name, errors.New("violates a policy")), v1alpha1.EphemeralRunnerPhasePending, "PodForbidden", []string{"jit"}, true},
-		"server":      {apierrors.NewInternalError(errors.New("etcd")), v1alpha1.EphemeralRunnerPhasePending, "PodRefused", []string{"jit"}, true},
+		"invalid": {invalidPod, v1alpha1.EphemeralRunnerPhaseFailed, "InvalidPod", []string{"jit", "remove 101"}, false},
+		"quota":   {apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q")), v1alpha1.EphemeralRunnerPhasePending, "QuotaExceeded", []string{"jit"}, true},
+		"policy":  {apierrors.NewForbidden(pods, name, errors.New("violates a policy")), v1alpha1.EphemeralRunnerPhasePending, "PodForbidden", []string{"jit"}, true},
+		"server":  {apierrors.NewInternalError(errors.New("etcd")), v1alpha1.EphemeralRunnerPhasePending, "PodRefused", []string{"jit"}, true},
+		"proxy's page": {apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "POST", pods, name, "<html>", 0, true),
+			v1alpha1.EphemeralRunnerPhasePending, "APIServerUnavailable", []string{"jit"}, true},
 		"no answer":   {errors.New("connection refused"), v1alpha1.EphemeralRunnerPhasePending, "APIServerUnavailable", []string{"jit"}, true},
 		"terminating": {terminating(), "", "", []string{"jit"}, false},
 	} {
@@ -230,6 +232,22 @@ func TestRefusedPods(t *testing.T) {
 			}, newRunner())
 		})
 	}
+}
+
+// After an outage of minutes a job must not wait as long again.
+func TestPodIsCreatedWithinSecondsOfTheAPIServersReturn(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.api.refuse = map[string]error{"create Pod": errors.New("connection refused")}
+		for range 30 {
+			f.elapse(maxAwayRetryAfter)
+			f.settle()
+		}
+		f.api.refuse = nil
+		f.elapse(maxAwayRetryAfter)
+		if f.settle(); f.pod() == nil {
+			t.Errorf("no pod %s after the API server's return", maxAwayRetryAfter)
+		}
+	}, newRunner())
 }
 
 func TestRefusedSecrets(t *testing.T) {

@@ -246,7 +246,7 @@ func (c *creations) settle(err error, now time.Time) {
 		c.failures, c.err = 0, nil
 	default:
 		longest := longestCreatePause
-		if len(c.unanswered) > 0 || c.unlisted && kube.IsUnanswered(err) {
+		if len(c.unanswered) > 0 || !notCreated(err) {
 			longest = longestAwayPause
 		}
 		c.failures, c.err = c.failures+1, err
@@ -257,8 +257,8 @@ func (c *creations) settle(err error, now time.Time) {
 // made reports whether the runner exists after its creation was answered with err.
 func made(err error) bool { return err == nil || apierrors.IsAlreadyExists(err) }
 
-// notCreated reports whether err is the API server's answer that it did not create the object. After any other error the
-// object may exist.
+// notCreated reports whether err is the API server's answer that it did not do what was asked, such as creating an object.
+// After any other error the object may exist.
 func notCreated(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -84,21 +84,27 @@ func TestNextManagerThatMayNotListRunnersCreatesNoneAndSaysWhy(t *testing.T) {
 
 // Its answer is missing, so it may be back in a moment: jobs wait.
 func TestNextManagerAsksAnAPIServerThatIsAwayEveryTenSeconds(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.reconcile()
-		f.takeOver()
-		f.refuseList = errors.New("connection refused")
-		for range 20 {
-			controllertest.Elapse(longestAwayPause)
-			_, _ = f.pass()
-		}
-		f.refuseList = nil
-		controllertest.Elapse(longestAwayPause)
-		f.publish(4)
-		f.reconcile()
-		f.reconcile()
-		f.wantRunners(4)
-	}, newSet(3))
+	for name, away := range map[string]error{
+		"no connection": errors.New("connection refused"), "etcd is away": apierrors.NewServerTimeout(runnersGroup, "list", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.reconcile()
+				f.takeOver()
+				f.refuseList = away
+				for range 20 {
+					controllertest.Elapse(longestAwayPause)
+					_, _ = f.pass()
+				}
+				f.refuseList = nil
+				controllertest.Elapse(longestAwayPause)
+				f.publish(4)
+				f.reconcile()
+				f.reconcile()
+				f.wantRunners(4)
+			}, newSet(3))
+		})
+	}
 }
 
 func TestSetWithoutDemandIsNotListed(t *testing.T) {

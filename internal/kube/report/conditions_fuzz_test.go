@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -22,8 +21,8 @@ func FuzzConditions(f *testing.F) {
 		if problems := validation.IsConfigMapKey(strings.ToLower(strings.NewReplacer(",", "", ":", "").Replace(conditions[0].Reason))); len(problems) > 0 {
 			t.Errorf("reason %q becomes %q", reason, conditions[0].Reason)
 		}
-		if length := utf8.RuneCountInString(conditions[0].Message); length > maxMessage {
-			t.Errorf("a message of %d characters", length)
+		if length := len(conditions[0].Message); length > maxMessage {
+			t.Errorf("a message of %d bytes", length)
 		}
 	})
 }

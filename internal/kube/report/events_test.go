@@ -11,7 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-func TestTellQuotesAndCutsNotes(t *testing.T) {
+func TestRecordEventQuotesAndCutsNotes(t *testing.T) {
 	recorder := events.NewFakeRecorder(2)
 	RecordEvent(t.Context(), recorder, &corev1.Pod{}, nil, Normal("Why", "Do", "100%d done"))
 	if got, want := <-recorder.Events, "Normal Why 100%d done"; got != want {
