@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// resultAfter is how long a pod must outlive its job to be given the result as well. Nearly every pod ends within two
-	// seconds, and a runner's budget allows one patch of its pod.
+	// resultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase Running if it
+	// has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one patch of its pod.
 	resultAfter = 5 * time.Second
 	// forbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it: the Role that
 	// allows it comes with the chart, and plain manifests may lack it.
@@ -86,7 +86,7 @@ func planAnnotate(p *pass, now time.Time) (what annotateStep, requeueAt time.Tim
 	case p.Status.JobCompleted() && ended:
 		return annotateNothing, time.Time{}
 	case p.Status.JobCompleted():
-		if due := jobEndedAt(&p.Status).Add(resultAfter); now.Before(due) {
+		if due := podDueToEnd(&p.Status); now.Before(due) {
 			return annotateNothing, due
 		}
 		return annotateResult, time.Time{}
@@ -97,12 +97,13 @@ func planAnnotate(p *pass, now time.Time) (what annotateStep, requeueAt time.Tim
 	}
 }
 
-// jobEndedAt returns when the job ended. A report without a time, from ARC's listener, counts as old.
-func jobEndedAt(status *v1alpha1.EphemeralRunnerStatus) time.Time {
+// podDueToEnd returns until when the pod of a completed job is expected to end, so that nothing is written about it. A report
+// without a time, from ARC's listener, counts as old.
+func podDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	if status.FinishedAt == nil {
 		return time.Time{}
 	}
-	return status.FinishedAt.Time
+	return status.FinishedAt.Add(resultAfter)
 }
 
 // jobMetadata returns the annotations and labels that describe a pod's job. Empty values are left out, and so are labels that

@@ -97,6 +97,20 @@ func TestIdleRunnerEndsThoughItsPodIsKept(t *testing.T) {
 	}, newRunner())
 }
 
+// The controller deletes the pod without a grace period, but the pod is not gone.
+func TestRunnerIsNotFinalizedBeforeItsKeptPodIsGone(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.hold(keeper)
+		f.setStatus(jobDone)
+		f.setPod(exits(0))
+		f.settle()
+		if f.runner() == nil || len(f.runner().Finalizers) == 0 {
+			t.Error("the runner is finalized before its pod is gone")
+		}
+	}, newRunner())
+}
+
 // It had failed before it was deleted: its phase stays, and it reports what it is waiting for now.
 func TestFailedRunnerSaysThatItsPodIsKept(t *testing.T) {
 	inBubble(t, func(f *fixture) {

@@ -279,8 +279,8 @@ func planRunning(o *observation) decision {
 		return decision{}
 	case !reported && !o.pod.ready && o.now.Before(due):
 		return decision{requeueAt: due}
-	case !reported && status.JobCompleted() && o.now.Before(jobEndedAt(status).Add(resultAfter)):
-		return decision{requeueAt: jobEndedAt(status).Add(resultAfter)} // its pod is about to end
+	case !reported && status.JobCompleted() && o.now.Before(podDueToEnd(status)):
+		return decision{requeueAt: podDueToEnd(status)}
 	case !reported && o.deferStatus:
 		return decision{requeueAt: statusRecheckAt(o.runner, o.now)}
 	default:

@@ -13,8 +13,7 @@ import (
 // written twice.
 func TestFinalizersGoBeforeTheRunnerThoughTheCacheStillShowsItsPod(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.settle()
-		f.setPod(runs)
+		f.started()
 		f.setStatus(jobDone)
 		f.setPod(exits(0))
 		ended, runner := f.pod(), f.runner()
@@ -32,20 +31,5 @@ func TestFinalizersGoBeforeTheRunnerThoughTheCacheStillShowsItsPod(t *testing.T)
 		f.controller.options.Client = f.api
 		f.reconcile()
 		f.wantGone()
-	}, newRunner())
-}
-
-// Somebody keeps the pod, so it is not gone.
-func TestRunnerStaysWithAPodThatIsKept(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.settle()
-		f.setPod(runs)
-		f.hold(keeper)
-		f.setStatus(jobDone)
-		f.setPod(exits(0))
-		f.settle()
-		if f.runner() == nil || len(f.runner().Finalizers) == 0 {
-			t.Error("the runner is finalized before its pod is gone")
-		}
 	}, newRunner())
 }

@@ -248,4 +248,15 @@ func (sim *simulation) check(t *testing.T, p *plan) {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.name, is)
 		}
 	}
+	sim.checkMaximum(t, p)
+}
+
+// checkMaximum fails the test if the plan goes beyond maxRunners. A plan made before the list is not carried out if the list
+// shows more runners.
+func (sim *simulation) checkMaximum(t *testing.T, p *plan) {
+	t.Helper()
+	alive, create := sim.alive(), p.create+sim.absent(sim.state.creations.unanswered)
+	if !sim.state.creations.unlisted && create > 0 && alive+create > sim.seen.maxRunners {
+		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, create, sim.seen.maxRunners)
+	}
 }
