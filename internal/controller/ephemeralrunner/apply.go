@@ -112,9 +112,9 @@ func (c *Controller) finalizeEarly(ctx context.Context, p *pass) error {
 	}
 }
 
-// podStays reports whether there is a pod whose deletion has not been requested.
+// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
 func (p *pass) podStays() bool {
-	return p.pod != nil && p.pod.DeletionTimestamp == nil && !p.memory.pod.deleted
+	return p.pod != nil && !p.memory.pod.deleted && (p.pod.DeletionTimestamp == nil || halfDeleted(p.pod))
 }
 
 // retry notes a failed attempt and deletes its pod, and its Secret if the registration is gone.
@@ -185,7 +185,7 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 	options := []client.DeleteOption{kube.UIDPrecondition(p.pod)}
 	hangs := stuck(p.pod, p.memory.apiServerTime(p.pod, c.options.Clock.Now()))
 	over := p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
-	if !hangs && (p.pod.DeletionTimestamp != nil || p.memory.pod.deleted) {
+	if !p.podStays() && !hangs {
 		return nil
 	}
 	if over || hangs {
@@ -199,6 +199,13 @@ func (c *Controller) deletePod(ctx context.Context, p *pass, more ...client.Dele
 		p.memory.pod.removed = (over || hangs) && len(p.pod.Finalizers) == 0
 	}
 	return p.ignoreGoneOrForbidden("delete pod", err)
+}
+
+// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace period in
+// two writes; a request that ends between them, because the manager or the API server is killed, leaves the pod as it is.
+func halfDeleted(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
 }
 
 // ignoreGoneOrForbidden returns nil for errors of a deletion that leave nothing to do here: the object is gone (NotFound) or

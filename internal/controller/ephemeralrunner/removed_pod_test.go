@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What happens after the API server has removed a pod at once, while the cache still shows it.
+// What happens once the API server has removed a pod at once, or was about to, while the cache still shows it.
 
 // The event of the pod's deletionTimestamp comes before the one of its end. A runner that is deleted with its finalizers is
 // written twice.
@@ -32,4 +32,35 @@ func TestFinalizersGoBeforeTheRunnerThoughTheCacheStillShowsItsPod(t *testing.T)
 		f.reconcile()
 		f.wantGone()
 	}, newRunner())
+}
+
+// The manager was killed while it deleted the pod: the API server has noted that the pod is to go at once, and no more. The next
+// manager doesn't wait for it.
+func TestTheNextManagerFinishesAnInterruptedDeletion(t *testing.T) {
+	for name, test := range map[string]struct {
+		grace   int64 // seconds
+		keptBy  []string
+		deletes bool
+	}{
+		"interrupted":         {deletes: true},
+		"left to the kubelet": {grace: 30},
+		"kept by a finalizer": {keptBy: []string{"test/keeper"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started()
+				f.setStatus(jobDone)
+				f.setPod(exits(0))
+				shown := f.pod()
+				shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds, shown.Finalizers = new(metav1.Now()), &test.grace, test.keptBy
+				f.restart()
+				f.controller.options.Client = staleCache{f.api, f.runner(), shown}
+				f.api.sent()
+				f.reconcile()
+				if deletes := strings.Contains(f.api.sent(), "delete Pod"); deletes != test.deletes {
+					t.Errorf("deletes the pod: %t, want %t", deletes, test.deletes)
+				}
+			}, newRunner())
+		})
+	}
 }

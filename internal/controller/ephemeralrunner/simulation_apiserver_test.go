@@ -163,20 +163,27 @@ func (s *simulation) deletePod(options *client.DeleteOptions) error {
 	if s.node.running && s.busy {
 		s.wrong("the pod of a running job is deleted")
 	}
-	if s.pod.Spec.NodeName == "" || options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {
+	switch atOnce := s.pod.Spec.NodeName == "" || options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0; {
+	case atOnce && s.fault(20):
+		s.terminate(0)
+		return errNoAnswer // between its two writes
+	case atOnce:
 		s.losePod()
-		return nil
+	default:
+		s.terminate(gracePeriod)
 	}
-	s.terminate()
 	return nil
 }
 
-// terminate begins a pod's graceful end, which its kubelet must finish.
-func (s *simulation) terminate() {
+// gracePeriod is that of the simulated pods, in seconds.
+const gracePeriod int64 = 30
+
+// terminate begins a pod's end, which its kubelet must finish.
+func (s *simulation) terminate(grace int64) {
 	if s.pod.DeletionTimestamp == nil {
-		due := metav1.NewTime(time.Now().Add(30 * time.Second))
+		due := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second))
 		s.pod.DeletionTimestamp = &due
-		s.pod.DeletionGracePeriodSeconds = new(int64(30))
+		s.pod.DeletionGracePeriodSeconds = &grace
 		s.write(s.pod)
 	}
 }

@@ -79,7 +79,7 @@ func (s *simulation) happenSeldom(what int) {
 // evict evicts the pod, or deletes it by hand.
 func (s *simulation) evict() {
 	if s.pod != nil {
-		s.terminate()
+		s.terminate(gracePeriod)
 	}
 }
 
@@ -219,7 +219,7 @@ func (s *simulation) losePod() {
 	if s.node.running {
 		s.stop(137)
 	}
-	s.terminate()
+	s.terminate(gracePeriod)
 	s.node.gone = true
 }
 
@@ -282,7 +282,7 @@ func (s *simulation) befall() {
 		s.losePod() // deleted by hand, at once
 	case s.chance(2) && s.pod.Spec.NodeName != "":
 		s.node.lost, s.node.running = true, false
-		s.terminate()
+		s.terminate(gracePeriod)
 	}
 }
 

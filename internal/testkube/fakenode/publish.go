@@ -111,13 +111,17 @@ func (p *player) status() corev1.PodStatus {
 	return status
 }
 
-// remove reports the end of the containers and deletes the object, as a kubelet does in the end.
+// removalPatience is how long the API server has to remove a pod by itself.
+const removalPatience = time.Second
+
+// remove reports the end of the containers and deletes the object, as a kubelet does in the end. With a grace period of zero the
+// API server does not wait for the node: it removes the object by itself, in a second write. If the request ends before that,
+// because its sender or the API server is killed, the object stays until the node deletes it.
 func (p *player) remove() {
 	p.mu.Lock()
 	grace := p.grace
 	p.mu.Unlock()
-	// With a grace period of zero the API server does not wait for the node: it removes the object by itself.
-	if p.present.Err() != nil || grace == 0 {
+	if p.present.Err() != nil || grace == 0 && !p.pause(p.present, removalPatience) {
 		return
 	}
 	p.publishNow()
