@@ -111,8 +111,9 @@ func (p *player) status() corev1.PodStatus {
 	return status
 }
 
-// removalPatience is how long the API server has to remove a pod by itself.
-const removalPatience = time.Second
+// removalPatience is how long the API server has to remove a pod by itself. It needs milliseconds, in a burst on a slow machine a
+// second.
+const removalPatience = 5 * time.Second
 
 // remove reports the end of the containers and deletes the object, as a kubelet does in the end. With a grace period of zero the
 // API server does not wait for the node: it removes the object by itself, in a second write. If the request ends before that,
