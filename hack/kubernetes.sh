@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# kubernetes.sh: builds the one binary (hack/kubernetes) that contains all programs of a test cluster, and prints the directory
-# with the binary and a link for each program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy,
-# kubectl, helm. The directory can serve as KUBEBUILDER_ASSETS, too.
+# kubernetes.sh: builds the binary (hack/kubernetes) that contains the programs of a test cluster, and helm, and prints the directory
+# with both and a link for each program of the first: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
+# kube-proxy, kubectl. The directory can serve as KUBEBUILDER_ASSETS, too.
 #
 #   export PATH="$(hack/kubernetes.sh):$PATH"
 #
 # The directory is in HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else ~/.cache/harrier. Its name depends on everything that goes
-# into the binary, so that a clean clone finds what another one has built. Versions are pinned only in hack/kubernetes/go.mod.
+# into the binaries, so that a clean clone finds what another one has built. Versions are pinned only in hack/kubernetes/go.mod.
 set -euo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/kubernetes" && pwd)
-programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl helm)
+programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 progress_seconds=10
 
 say() { echo "kubernetes.sh: $*" >&2; }
@@ -32,9 +32,9 @@ package=k8s.io/component-base/version
 ldflags="-s -w -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
 ldflags+=" -X $package.gitTreeState=clean -X $package.gitCommit=proxy"
 
-hash=$( { cat main.go go.mod go.sum; echo "$go_version $ldflags ${programs[*]}"; } | sha256sum | cut -c 1-16)
+hash=$( { cat main.go helm/main.go go.mod go.sum; echo "$go_version $ldflags ${programs[*]}"; } | sha256sum | cut -c 1-16)
 result=$cache/kubernetes-$hash
-finished() { [ -x "$result/kubernetes" ]; }
+finished() { [ -x "$result/kubernetes" ] && [ -x "$result/helm" ]; }
 
 # await_lock: lets one build run at a time. It tells the user about the wait, after which the other's result can be used.
 await_lock() {
@@ -46,7 +46,7 @@ await_lock() {
 
 # build DIR: compiles into DIR and prints a line every progress_seconds.
 build() {
-  go build -ldflags "$ldflags" -o "$1/kubernetes" . >"$1/build.log" 2>&1 9>&- &
+  go build -ldflags "$ldflags" -o "$1/" . ./helm >"$1/build.log" 2>&1 9>&- &
   compiler=$!
   local next=$progress_seconds
   while kill -0 "$compiler" 2>/dev/null; do

@@ -2,8 +2,11 @@
 # tool.sh NAME ARGUMENT…: runs a program that hack/tools pins, or hack/helm3 if NAME is helm. The program is built once and kept
 # outside of the tree, in a directory whose name depends on the pins, because the linter takes minutes to compile and `go tool`
 # would link it again for every clone.
+# tool.sh --path NAME: prints where the program is, for callers that run it many times.
 set -euo pipefail
 
+path_only=false
+[ "$1" != --path ] || { path_only=true; shift; }
 name=$1
 shift
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,4 +25,5 @@ if [ ! -x "$cache/$name" ]; then
   mv "$scratch/$name" "$cache/$name"
   rmdir "$scratch"
 fi
+! "$path_only" || { echo "$cache/$name"; exit 0; }
 exec "$cache/$name" "$@"

@@ -1,13 +1,12 @@
-// Command kubernetes is every program a test cluster is made of in one binary: etcd, the control plane, the node agents,
-// kubectl and helm. The name it is called by, or its first argument, chooses the program.
+// Command kubernetes is every program a test cluster is made of in one binary: etcd, the control plane, the node agents
+// and kubectl. The name it is called by, or its first argument, chooses the program.
 //
 // They share almost all of their code, so one binary builds in a third of the time and takes a fifth of the disk that
-// eight would. The module is separate from the project's own because its dependency pins are those of Kubernetes itself.
+// seven would. The module is separate from the project's own because its dependency pins are those of Kubernetes itself.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,8 +15,6 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	helm "helm.sh/helm/v4/pkg/cmd"
-	helmkube "helm.sh/helm/v4/pkg/kube"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
@@ -41,7 +38,6 @@ var programs = map[string]func() int{
 	"kubelet":                 func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
 	"kube-proxy":              func() int { return cli.Run(proxy.NewProxyCommand()) },
 	"kubectl":                 runKubectl,
-	"helm":                    runHelm,
 }
 
 func main() {
@@ -65,21 +61,4 @@ func runKubectl() int {
 		return 1
 	}
 	return 0
-}
-
-func runHelm() int {
-	helmkube.ManagedFieldsManager = "helm"
-	command, err := helm.NewRootCmd(os.Stdout, os.Args[1:], helm.SetupLogging)
-	if err == nil {
-		err = command.Execute()
-	}
-	var coded helm.CommandError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &coded):
-		return coded.ExitCode
-	default:
-		return 1
-	}
 }

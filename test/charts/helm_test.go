@@ -42,10 +42,12 @@ func helm(t *testing.T, arguments ...string) (stdout, stderr string, err error) 
 	return run(t, program, arguments...)
 }
 
-// run runs a program and returns its two outputs.
+// run runs a program and returns its two outputs. Helm runs more than a thousand times here, for less than a tenth of a second each:
+// without a garbage collector it takes a sixth less.
 func run(t *testing.T, program string, arguments ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, arguments...)
+	command.Env = append(os.Environ(), "GOGC=off")
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	err = command.Run()

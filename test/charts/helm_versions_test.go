@@ -1,9 +1,11 @@
 package charts
 
 import (
+	"bytes"
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -18,22 +20,24 @@ import (
 var helms = map[string]func(*testing.T, ...string) (string, string, error){
 	"3": func(t *testing.T, arguments ...string) (string, string, error) {
 		t.Helper()
-		if err := buildOldest(); err != nil {
+		program, err := findOldest()
+		if err != nil {
 			t.Fatal(err)
 		}
-		return run(t, oldest, append([]string{"helm"}, arguments...)...)
+		return run(t, program, arguments...)
 	},
 	"4": helm,
 }
 
-var oldest = filepath.Join(root, "hack", "tool.sh")
-
-// buildOldest has the oldest Helm compiled before parallel tests would each do it. That takes a minute, once per machine.
-var buildOldest = sync.OnceValue(func() error {
-	if output, err := exec.Command(oldest, "helm", "version").CombinedOutput(); err != nil {
-		return fmt.Errorf("build Helm 3 with hack/tool.sh: %w\n%s", err, output)
+// findOldest returns the path of the oldest Helm, which it has compiled. That takes a minute, once per machine.
+var findOldest = sync.OnceValues(func() (string, error) {
+	var out, errs bytes.Buffer
+	command := exec.Command(filepath.Join(root, "hack", "tool.sh"), "--path", "helm")
+	command.Stdout, command.Stderr = &out, &errs
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("build Helm 3 with hack/tool.sh: %w\n%s", err, errs.String())
 	}
-	return nil
+	return strings.TrimSpace(out.String()), nil
 })
 
 // forHelms runs the test with every version of Helm, each against a cluster of its own that has no CRDs.
