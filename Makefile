@@ -13,7 +13,8 @@ LDFLAGS       := -s -w -X $(BUILD_PACKAGE).Version=$(VERSION) -X $(BUILD_PACKAGE
 
 # Packages whose tests need root and a machine of their own.
 ROOT_TESTS := ./test/e2e/...
-TESTS       = $(shell go list ./... | grep -v /test/e2e)
+# The slowest come first, so that they don't run alone at the end: they wait more than they compute.
+TESTS       = ./test/integration ./test/rbac $(shell go list ./... | grep -v /test/e2e)
 
 ##@ See it work
 
@@ -46,7 +47,7 @@ TEST_PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector
-	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 14m $(TESTS)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 20m $(TESTS)
 
 # SEED repeats one run, SEEDS makes the first so many, HOURS goes on with new ones. A run takes two to three minutes.
 SEEDS    ?= 4
