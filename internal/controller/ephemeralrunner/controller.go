@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,6 +68,7 @@ type Controller struct {
 	deregistrations *pool.Calls[key, struct{}]
 	waker           requeue.Waker
 	statusGate      statusGate
+	podAllowance    flowcontrol.PassiveRateLimiter // see untrack
 
 	mu       sync.Mutex
 	memories map[types.NamespacedName]*memory
@@ -90,6 +92,8 @@ func NewController(options Options) *Controller {
 		options:   options,
 		memories:  map[types.NamespacedName]*memory{},
 		forbidden: map[string]time.Time{},
+
+		podAllowance: newPodAllowance(options.Clock),
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
 	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)

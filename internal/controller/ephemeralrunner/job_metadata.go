@@ -183,7 +183,13 @@ func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations,
 // cleared in the same patch, because they make this write half as expensive again, and each later report of the kubelet twice
 // as expensive. They stay if somebody uses server-side apply.
 func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
-	metadata := map[string]any{"uid": pod.UID, "annotations": annotations, "labels": labels}
+	metadata := map[string]any{"uid": pod.UID}
+	if annotations != nil {
+		metadata["annotations"] = annotations // null would remove all
+	}
+	if labels != nil {
+		metadata["labels"] = labels
+	}
 	if !slices.ContainsFunc(pod.ManagedFields, kube.IsApplied) {
 		metadata["managedFields"] = kube.ClearedManagedFields()
 	}
@@ -192,10 +198,14 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 
 // refusedUntil returns until when the runner's pod must not be patched; a time in the past if nothing was refused.
 func (c *Controller) refusedUntil(p *pass) time.Time {
+	return kube.LaterOf(c.forbiddenUntil(p.Namespace), p.memory.deniedAt.Add(deniedRetryAfter))
+}
+
+// forbiddenUntil returns until when no pod of the namespace must be patched; a time in the past if that was not forbidden.
+func (c *Controller) forbiddenUntil(namespace string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	forbidden, denied := c.forbidden[p.Namespace].Add(forbiddenRetryAfter), p.memory.deniedAt.Add(deniedRetryAfter)
-	return kube.LaterOf(forbidden, denied)
+	return c.forbidden[namespace].Add(forbiddenRetryAfter)
 }
 
 // recordRefused records, once per namespace or runner, that pods can't be patched. Nothing else fails because of it.

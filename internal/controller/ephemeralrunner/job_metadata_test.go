@@ -72,8 +72,8 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 
 // managedFields double the cost of each later write of the pod. Server-side apply needs them.
 func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
-	const forgets = `{"metadata":{"annotations":{"a":"b"},"labels":null,"managedFields":[{}],"uid":"pod-uid"}}`
-	const keeps = `{"metadata":{"annotations":{"a":"b"},"labels":null,"uid":"pod-uid"}}`
+	const forgets = `{"metadata":{"annotations":{"a":"b"},"managedFields":[{}],"uid":"pod-uid"}}`
+	const keeps = `{"metadata":{"annotations":{"a":"b"},"uid":"pod-uid"}}`
 	for operation, want := range map[metav1.ManagedFieldsOperationType]string{
 		"": forgets, metav1.ManagedFieldsOperationUpdate: forgets, metav1.ManagedFieldsOperationApply: keeps,
 	} {

@@ -174,9 +174,11 @@ var errNamespaceClosed = &failure{kind: failureClosed, reason: "NamespaceTermina
 func (c *Controller) createPod(ctx context.Context, runner *v1alpha1.EphemeralRunner, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	err := c.options.Client.Create(ctx, newPod(runner, id, c.options.Version))
+	pod := newPod(runner, id, c.options.Version)
+	err := c.options.Client.Create(ctx, pod)
 	switch {
 	case err == nil:
+		c.untrack(ctx, pod)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return c.checkExistingPod(ctx, runner)
