@@ -11,8 +11,8 @@ import (
 )
 
 // The record of who wrote which field of a pod (managedFields) is more than a third of it. It makes each report of the pod's
-// node twice as expensive for the API server, and it delays the watch of pods: an API server reads changes from etcd at 64 KiB
-// per round trip, so a busy one, whose round trips take 30 ms, reads 300 changes of pods a second, and each runner causes six.
+// node twice as expensive for the API server, and it delays the watch of pods: a busy API server on two cores was seen to read
+// only about 300 changes of pods, 2 MB, a second from etcd, and each runner causes six (docs/performance.md says why).
 // The patch that writes the job on a pod also drops the record (see podPatch). In a large burst that patch comes too late or
 // never, so there the record is dropped by a patch of its own, which costs 1.5 ms of CPU and saves twice as much.
 const (
