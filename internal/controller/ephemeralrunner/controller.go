@@ -89,11 +89,10 @@ type key struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{
-		options:   options,
-		memories:  map[types.NamespacedName]*memory{},
-		forbidden: map[string]time.Time{},
-
+		options:      options,
 		podAllowance: newPodAllowance(options.Clock),
+		memories:     map[types.NamespacedName]*memory{},
+		forbidden:    map[string]time.Time{},
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
 	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)
