@@ -209,7 +209,8 @@ func (g *gathering) listeners(ctx context.Context) {
 	for i := range list.Items {
 		listener := &list.Items[i]
 		if listener.DeletionTimestamp == nil {
-			bySet[kube.ScaleSetOf(listener)] = listener
+			spec := &listener.Spec
+			bySet[types.NamespacedName{Namespace: spec.AutoscalingRunnerSetNamespace, Name: spec.AutoscalingRunnerSetName}] = listener
 		}
 	}
 	for i := range g.Sets {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -82,10 +83,15 @@ func Annotations(sets ...map[string]string) map[string]string {
 	return merged
 }
 
-// ScaleSetOf returns the scale set that an object's labels name: see ScaleSetLabels.
+// ScaleSetOf returns the scale set that the labels of a runner or runner set name. Whoever may create these in one namespace chooses
+// their labels, so labels that name another namespace don't count: such an object is a scale set of its own, as one without labels is.
+// It must not share another set's turn in the pool, its limit of Events or its series.
 func ScaleSetOf(object client.Object) types.NamespacedName {
 	labels := object.GetLabels()
-	return types.NamespacedName{Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName]}
+	if name := labels[v1alpha1.LabelScaleSetName]; name != "" && cmp.Or(labels[v1alpha1.LabelScaleSetNamespace], object.GetNamespace()) == object.GetNamespace() {
+		return types.NamespacedName{Namespace: object.GetNamespace(), Name: name}
+	}
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // ScaleSetLabels returns the labels that mark an object as belonging to the scale set, in the given role.

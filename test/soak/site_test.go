@@ -23,6 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
@@ -69,7 +70,11 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 		GitHub:      func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s.github, nil },
 		JobMetadata: true, JobProtection: true,
 	})
-	controllertest.Create(t, s.api, newSet())
+	set := newSet()
+	origin := controllertest.Origin(set)
+	controllertest.Create(t, s.api, origin)
+	set.OwnerReferences = kube.OwnedBy(origin) // the fake API server has given it a UID
+	controllertest.Create(t, s.api, set)
 	return s
 }
 

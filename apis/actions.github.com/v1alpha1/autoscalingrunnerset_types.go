@@ -183,6 +183,10 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	Registration *ScaleSetRegistration `json:"registration,omitempty"`
 
+	// Identifies the runner spec that the EphemeralRunnerSet was last given. No runner is created from another one.
+	// +optional
+	RunnerSpecHash string `json:"runnerSpecHash,omitempty"`
+
 	// Conditions of the object, each with reason and message.
 	// +optional
 	// +listType=map

@@ -71,6 +71,8 @@ const (
 	ReasonRunnersNotCreated = "RunnersNotCreated"
 	// ReasonRunnersUnseen: runners were created but the manager's watch does not show them, so they are not replaced.
 	ReasonRunnersUnseen = "RunnersUnseen"
+	// ReasonRunnerSpecDiffers: the EphemeralRunnerSet says something else of its runners than the AutoscalingRunnerSet, so none is created.
+	ReasonRunnerSpecDiffers = "RunnerSpecDiffers"
 	// ReasonRunnerNameTaken: GitHub already has a runner of that name.
 	ReasonRunnerNameTaken = "RunnerNameTaken"
 	// ReasonRegistrationFailed: GitHub did not register the runner, for none of the reasons above.

@@ -169,6 +169,8 @@ type pass struct {
 	// lastSync is the last call to GitHub. asked is set if it is still running or was for the present request.
 	lastSync pool.Call[syncResult]
 	asked    bool
+	// runnerSpecHash identifies the runner spec that the EphemeralRunnerSet has to have, empty if the pass did not get that far.
+	runnerSpecHash string
 	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
 	// behind.
 	failure  error

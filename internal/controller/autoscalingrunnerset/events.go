@@ -74,3 +74,10 @@ func runnerSetDraining(name string) report.Event {
 	return report.Normal("OldRunnerSetDraining", "Reconcile",
 		fmt.Sprintf("EphemeralRunnerSet %s is from an earlier version: its idle runners are removed, its busy ones finish their jobs", name))
 }
+
+// runnerSetRestored is recorded when the EphemeralRunnerSet said something else of its runners than the set does. Only the manager
+// writes that, so somebody else has: the listener can, if its pod was taken over.
+func runnerSetRestored(name string) report.Event {
+	return report.Warning("RunnerSetRestored", "ScaleRunners", fmt.Sprintf("EphemeralRunnerSet %s was changed by somebody other than the manager, which has restored it. "+
+		"No runner was created from the change. Change the AutoscalingRunnerSet instead; if nobody here did this, replace the listener's credentials", name))
+}

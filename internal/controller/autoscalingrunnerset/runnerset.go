@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,9 +41,17 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 		return nil // the event that it is gone brings the pass that creates a new one
 	}
 	wanted := c.runnerSet(p)
+	p.runnerSpecHash = kube.RunnerSpecHash(&wanted.Spec)
 	if live == nil {
+		if err := c.reclaimRunnerSet(ctx, p, wanted.Name); err != nil {
+			return err
+		}
 		_, err := kube.Apply(ctx, c.options.Client, wanted, nil, listenerFields...)
 		return err
+	}
+	if p.set.Status.RunnerSpecHash == p.runnerSpecHash && p.set.Status.ObservedGeneration == p.set.Generation &&
+		kube.RunnerSpecHash(&live.Spec) != p.runnerSpecHash {
+		report.RecordEvent(ctx, c.options.Recorder, p.set, live, runnerSetRestored(live.Name))
 	}
 	applied, err := kube.Apply(ctx, c.options.Client, wanted, live, listenerFields...)
 	if err != nil || applied {
@@ -52,6 +61,31 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	pruned.Spec = wanted.Spec
 	pruned.Spec.Replicas, pruned.Spec.PatchID, pruned.Spec.AssignedJobs = live.Spec.Replicas, live.Spec.PatchID, live.Spec.AssignedJobs
 	return c.prune(ctx, pruned, live)
+}
+
+// reclaimRunnerSet gives the set its EphemeralRunnerSet back from which somebody has taken the owner, which a listener may do as it may
+// patch the object. Server-side apply can't: it adds an owner to the others, and the API server allows one controller only.
+func (c *Controller) reclaimRunnerSet(ctx context.Context, p *pass, name string) error {
+	lost := &v1alpha1.EphemeralRunnerSet{}
+	err := c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: name}, lost)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get EphemeralRunnerSet %s: %w", name, err)
+	case kube.ScaleSetOf(lost) != p.key:
+		return nil // nothing says that it was ours
+	}
+	reclaimed := lost.DeepCopy()
+	reclaimed.OwnerReferences = kube.OwnedBy(p.set)
+	wrote, err := kube.Patch(ctx, c.options.Client, reclaimed, lost)
+	if err != nil {
+		return fmt.Errorf("take back EphemeralRunnerSet %s: %w", name, err)
+	}
+	if wrote {
+		report.RecordEvent(ctx, c.options.Recorder, p.set, lost, runnerSetRestored(name))
+	}
+	return nil
 }
 
 // drainOld deletes all but the first EphemeralRunnerSet.
@@ -97,18 +131,7 @@ func (c *Controller) runnerSet(p *pass) *v1alpha1.EphemeralRunnerSet {
 			MaxRunners:              roomForRunners(spec.MaxRunners, p.runnerSets),
 			FailedHistoryLimit:      spec.FailedHistoryLimit,
 			EphemeralRunnerMetadata: spec.EphemeralRunnerMetadata,
-			EphemeralRunnerSpec: v1alpha1.EphemeralRunnerSpec{
-				GitHubConfigUrl:                     spec.GitHubConfigUrl,
-				GitHubConfigSecret:                  spec.GitHubConfigSecret,
-				GitHubServerTLS:                     spec.GitHubServerTLS,
-				RunnerScaleSetID:                    p.registration.ID,
-				Proxy:                               spec.Proxy,
-				VaultConfig:                         spec.VaultConfig,
-				EphemeralRunnerConfigSecretMetadata: spec.EphemeralRunnerConfigSecretMetadata,
-				RunnerTimeouts:                      spec.RunnerTimeouts,
-				PodMetadata:                         spec.Template.ObjectMeta,
-				PodSpec:                             spec.Template.Spec,
-			},
+			EphemeralRunnerSpec:     kube.RunnerSpec(p.set, p.registration.ID),
 		},
 	}
 }

@@ -65,6 +65,9 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	if !p.unconfirmed {
 		status.Registration = p.registration
 	}
+	if p.runnerSpecHash != "" {
+		status.RunnerSpecHash = p.runnerSpecHash
+	}
 	status.ObservedGeneration = p.set.Generation
 	status.CurrentRunners = currentRunners(p.runnerSets)
 	status.PendingEphemeralRunners, status.RunningEphemeralRunners, status.FailedEphemeralRunners, status.BusyRunners = 0, 0, 0, 0

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -111,4 +113,15 @@ func describeCondition(c *metav1.Condition) string {
 		return "absent"
 	}
 	return fmt.Sprintf("%s, reason %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// Origin returns an AutoscalingRunnerSet that gives a runner set exactly what it has, and makes the runner set belong to it.
+func Origin(runnerSet *v1alpha1.EphemeralRunnerSet) *v1alpha1.AutoscalingRunnerSet {
+	origin := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: runnerSet.Namespace, Name: kube.ScaleSetOf(runnerSet).Name, UID: "origin-of-" + runnerSet.UID, Labels: runnerSet.Labels,
+	}}
+	origin.Spec.MaxRunners = runnerSet.Spec.MaxRunners
+	origin.Status.RunnerSpecHash = kube.RunnerSpecHash(&runnerSet.Spec)
+	runnerSet.OwnerReferences = kube.OwnedBy(origin)
+	return origin
 }

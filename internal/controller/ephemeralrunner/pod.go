@@ -119,16 +119,8 @@ func fromSecret(name, secret, key string) corev1.EnvVar {
 // scaleSetLabels returns the labels that no template overrides. The manager's cache selects by them; without them it would
 // never show the pod of a runner that was created by hand. Such a runner counts as a scale set of its own.
 func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
-	labels := map[string]string{
-		v1alpha1.LabelScaleSetName:      kube.LabelValue(runner.Name),
-		v1alpha1.LabelScaleSetNamespace: runner.Namespace,
-	}
-	for _, name := range []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace} {
-		if value, found := runner.Labels[name]; found {
-			labels[name] = value
-		}
-	}
-	return labels
+	set := kube.ScaleSetOf(runner)
+	return map[string]string{v1alpha1.LabelScaleSetName: kube.LabelValue(set.Name), v1alpha1.LabelScaleSetNamespace: set.Namespace}
 }
 
 // workFolder returns the runner's work folder: its container's working directory, empty if the user gave none.

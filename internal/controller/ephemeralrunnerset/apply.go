@@ -73,7 +73,7 @@ func (c *Controller) inherit(ctx context.Context, p *pass) (int, error) {
 	if !creations.unlisted {
 		return 0, nil
 	}
-	existing, err := c.existing(ctx, p.set)
+	existing, err := c.existing(ctx, p)
 	if err != nil {
 		return 0, err
 	}
@@ -96,8 +96,9 @@ func (c *Controller) createPlanned(ctx context.Context, p *pass, n int) error {
 // createRunners creates n runners under names chosen here.
 func (c *Controller) createRunners(ctx context.Context, p *pass, n int, proxySecret string) error {
 	tries := p.state.creations.begin(n, p.views, func() string { return kube.RunnerName(p.set.Name) })
+	labels := inheritedLabels(p.set, p.origin)
 	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *try) error {
-		t.asked, t.err = true, c.options.Client.Create(ctx, newRunner(p.set, t.name, p.specHash, proxySecret))
+		t.asked, t.err = true, c.options.Client.Create(ctx, newRunner(p.set, labels, t.name, p.specHash, proxySecret))
 		if made(t.err) {
 			return nil
 		}
@@ -179,17 +180,15 @@ func exitedIdleMessage(past *runnerHistory) string {
 	return "the runner container exited with code 0, and neither a report nor GitHub says that it had a job: check the image and its command"
 }
 
-// newRunner returns the runner to create. It has its finalizer from the start, so that no pass can miss its deletion.
-func newRunner(set *v1alpha1.EphemeralRunnerSet, name, specHash, proxySecret string) *v1alpha1.EphemeralRunner {
+// newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so that no pass can miss its deletion.
+func newRunner(set *v1alpha1.EphemeralRunnerSet, inherited map[string]string, name, specHash, proxySecret string) *v1alpha1.EphemeralRunner {
 	labels, annotations := kube.Metadata(set.Spec.EphemeralRunnerMetadata)
 	runner := &v1alpha1.EphemeralRunner{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: name,
 			Finalizers:      []string{v1alpha1.FinalizerEphemeralRunner},
 			OwnerReferences: kube.OwnedBy(set),
-			Labels: kube.Labels(nil, labels, set.Labels, map[string]string{
-				v1alpha1.LabelComponent: v1alpha1.ComponentRunner,
-			}),
+			Labels:          kube.Labels(nil, labels, inherited),
 			Annotations: kube.Annotations(annotations, map[string]string{
 				v1alpha1.AnnotationPatchID:        strconv.Itoa(set.Spec.PatchID),
 				v1alpha1.AnnotationRunnerSpecHash: specHash,

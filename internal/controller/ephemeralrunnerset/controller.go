@@ -79,6 +79,8 @@ type setState struct {
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
+	// differsSince is when the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
+	differsSince time.Time
 	// reportedAt is when the status was last written.
 	reportedAt time.Time
 	// proxyHash identifies the proxy Secret that was last applied, at proxyAppliedAt. proxyDropAt is when to retry its
@@ -118,6 +120,15 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, ignoreConflict(err)
 	}
 
+	origin, err := c.originOf(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if difference := difference(set, origin); difference != "" {
+		return c.hold(ctx, p, difference)
+	}
+	p.origin = origin
+
 	listErr := c.observe(ctx, p)
 	p.makePlan()
 	applyErr := c.apply(ctx, p)
@@ -133,6 +144,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (c *Controller) observe(ctx context.Context, p *pass) error {
 	key := client.ObjectKeyFromObject(p.set)
 	p.state, p.specHash = c.setStateOf(p.set), templateHash(p.set)
+	p.state.differsSince = time.Time{}
 	p.state.configURL = configURLOf(&p.set.Spec.EphemeralRunnerSpec)
 	over := p.state.note(p.views, p.set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(key, over)
@@ -143,6 +155,8 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 // pass is one reconciliation of a set: what was observed and what to do.
 type pass struct {
 	set *v1alpha1.EphemeralRunnerSet
+	// origin is the AutoscalingRunnerSet that controls the set, nil while the set is being deleted.
+	origin *v1alpha1.AutoscalingRunnerSet
 	// views are the set's runners, oldest first.
 	views []*runnerView
 	// unseen counts the set's other runners, which exist or may exist.
@@ -153,6 +167,15 @@ type pass struct {
 	plan     *plan
 	// requeueAt is when to reconcile the set again even if nothing changes; zero is never.
 	requeueAt time.Time
+}
+
+// scaleSetName returns the value of the label by which the set's runners are found. The set's own label has it too, but others may
+// write that; it serves only a set whose AutoscalingRunnerSet is gone.
+func (p *pass) scaleSetName() string {
+	if p.origin != nil {
+		return p.origin.Name
+	}
+	return kube.ScaleSetOf(p.set).Name
 }
 
 // makePlan plans the pass, and remembers what follows from the plan alone.

@@ -15,7 +15,7 @@ func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.E
 	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated} {
 		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
-		switch is := now.Status == metav1.ConditionTrue; {
+		switch is := now != nil && now.Status == metav1.ConditionTrue; {
 		case is && !was:
 			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Warning(conditionType, "ScaleRunners", now.Message))
 		case was && !is:

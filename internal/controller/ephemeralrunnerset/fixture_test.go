@@ -51,6 +51,8 @@ type fixture struct {
 	refuseDrop error
 	// refuseList is the error of listing the runners' metadata.
 	refuseList error
+	// ownOrigin is set if the AutoscalingRunnerSet is the one that the test created; otherwise it always agrees with the set.
+	ownOrigin bool
 	// late is set while the watch does not show changes of runners yet.
 	late bool
 	// remove is GitHub's answer to the removal of a runner, asked is how often it was asked.
@@ -102,6 +104,18 @@ func (f *fixture) refusal() error {
 // objects.
 func (f *fixture) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			origin, is := object.(*v1alpha1.AutoscalingRunnerSet)
+			if !is || f.ownOrigin {
+				return c.Get(ctx, key, object, options...)
+			}
+			set := &v1alpha1.EphemeralRunnerSet{}
+			if err := c.Get(ctx, setKey, set); err != nil {
+				return err
+			}
+			*origin = *controllertest.Origin(set)
+			return nil
+		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			f.count("create")
 			object.SetUID(uuid.NewUUID())
@@ -171,6 +185,7 @@ func newSet(replicas int, change ...func(*v1alpha1.EphemeralRunnerSet)) *v1alpha
 	for _, c := range change {
 		c(set)
 	}
+	controllertest.Origin(set)
 	return set
 }
 

@@ -16,6 +16,7 @@ import (
 
 func TestRunnersAreCountedByStateAndReason(t *testing.T) {
 	set := &v1alpha1.EphemeralRunnerSet{}
+	set.Namespace = "ns"
 	set.Labels = map[string]string{v1alpha1.LabelScaleSetName: "states", v1alpha1.LabelScaleSetNamespace: "ns"}
 	value := func(state, reason string) float64 {
 		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))

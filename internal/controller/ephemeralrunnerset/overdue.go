@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
@@ -27,7 +26,7 @@ func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
 	var err error
 	if overdue := creations.overdue(c.options.Clock.Now()); len(overdue) > 0 {
 		var existing sets.Set[string]
-		existing, err = c.existing(ctx, p.set)
+		existing, err = c.existing(ctx, p)
 		creations.noteListed(overdue, existing, err, c.options.Clock.Now())
 	}
 	p.unseen = creations.unseen(c.options.Clock.Now())
@@ -36,19 +35,19 @@ func (c *Controller) countUnseen(ctx context.Context, p *pass) error {
 
 // existing returns the names of the set's runners that the API server has, including those being deleted. Runners with
 // another owner or label are left out: the watch would not show them.
-func (c *Controller) existing(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (sets.Set[string], error) {
+func (c *Controller) existing(ctx context.Context, p *pass) (sets.Set[string], error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	var runners metav1.PartialObjectMetadataList
 	runners.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EphemeralRunnerList"))
 	err := c.options.Reader.List(ctx, &runners,
-		client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: kube.ScaleSetOf(set).Name})
+		client.InNamespace(p.set.Namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: p.scaleSetName()})
 	if err != nil {
 		return nil, fmt.Errorf("list EphemeralRunners: %w", err)
 	}
 	names := sets.New[string]()
 	for i := range runners.Items {
-		if ownerOf(&runners.Items[i]).uid == set.UID {
+		if ownerOf(&runners.Items[i]).uid == p.set.UID {
 			names.Insert(runners.Items[i].Name)
 		}
 	}

@@ -125,7 +125,7 @@ func TestAllocationsOfAPass(t *testing.T) {
 
 func TestAllocationsOfANewRunner(t *testing.T) {
 	set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "set", Namespace: "runners"}}
-	if got := testing.AllocsPerRun(100, func() { newRunner(set, "runner", "template", "") }); got > 40 {
+	if got := testing.AllocsPerRun(100, func() { newRunner(set, nil, "runner", "template", "") }); got > 40 {
 		t.Errorf("a new runner allocates %.0f times", got)
 	}
 }

@@ -1,13 +1,10 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -15,8 +12,10 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 const (
@@ -50,15 +49,14 @@ type text struct {
 // bucket identifies Events that share a limit.
 type bucket struct{ namespace, scaleSet, kind, reason string }
 
-// bucketOf takes the scale set from the object's labels, because listeners of several sets share a namespace. An
-// AutoscalingRunnerSet that was created without its chart doesn't have them.
-func bucketOf(object metav1.Object, kind, reason string) bucket {
-	labels := object.GetLabels()
-	return bucket{
-		namespace: cmp.Or(labels[v1alpha1.LabelScaleSetNamespace], object.GetNamespace()),
-		scaleSet:  cmp.Or(labels[v1alpha1.LabelScaleSetName], object.GetName()),
-		kind:      kind, reason: reason,
+// bucketOf takes the scale set of a runner or runner set from its labels; see kube.ScaleSetOf. A listener shares its namespace with
+// those of other sets, and its spec names its own.
+func bucketOf(object client.Object, kind, reason string) bucket {
+	set := kube.ScaleSetOf(object)
+	if listener, is := object.(*v1alpha1.AutoscalingListener); is {
+		set = types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName}
 	}
+	return bucket{namespace: set.Namespace, scaleSet: set.Name, kind: kind, reason: reason}
 }
 
 // LimitEvents wraps a recorder and drops Events beyond the limits. It may be called from several goroutines.
@@ -71,7 +69,7 @@ func LimitEvents(recorder events.EventRecorder, clk clock.PassiveClock) events.E
 
 // Eventf records an Event unless it repeats a warning or exceeds the limit of its bucket.
 func (l *limitedRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, arguments ...any) {
-	if object, err := meta.Accessor(regarding); err == nil {
+	if object, is := regarding.(client.Object); is {
 		kind, warning := fmt.Sprintf("%T", regarding), eventType == corev1.EventTypeWarning
 		said := text{about: object.GetUID(), kind: kind, reason: reason, words: fmt.Sprintf(note, arguments...)}
 		_, repeated := l.said.Get(said)

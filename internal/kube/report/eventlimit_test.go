@@ -75,12 +75,31 @@ func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint("set-", i), UID: types.UID(fmt.Sprint("set-", i))}}
 		listener := &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "arc-systems", Name: fmt.Sprint("linux-", i, "-listener"), UID: types.UID(fmt.Sprint("listener-", i)),
-			Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: fmt.Sprint("team-", i)},
-		}}
+		}, Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetName: "linux", AutoscalingRunnerSetNamespace: fmt.Sprint("team-", i)}}
 		RecordEvent(t.Context(), limited, set, nil, Warning("GitHubUnavailable", "Register", "no answer"))
 		RecordEvent(t.Context(), limited, listener, nil, Warning("PodNameTaken", "CreatePod", "taken"))
 	}
 	if told := len(recorder.Events); told != 2*sets {
 		t.Errorf("%d Events of %d sets and their listeners, want one of each", told, sets)
+	}
+}
+
+// Whoever may create runners in one namespace chooses their labels. Labels of another namespace's set must not use up its Events.
+func TestEventsOfAForeignLabelCountWhereTheObjectIs(t *testing.T) {
+	recorder := events.NewFakeRecorder(1000)
+	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	runnerIn := func(namespace string, i int) *v1alpha1.EphemeralRunner {
+		return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprint("runner-", i), UID: types.UID(fmt.Sprint(namespace, i)),
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "team-a"},
+		}}
+	}
+	for i := range 3 * eventBurst {
+		RecordEvent(t.Context(), limited, runnerIn("team-b", i), nil, Warning("InvalidPod", "CreatePod", "no"))
+	}
+	before := len(recorder.Events)
+	RecordEvent(t.Context(), limited, runnerIn("team-a", 1), nil, Warning("InvalidPod", "CreatePod", "no"))
+	if got := len(recorder.Events) - before; got != 1 {
+		t.Errorf("%d Events of team-a's own runner after a flood under its label, want 1", got)
 	}
 }

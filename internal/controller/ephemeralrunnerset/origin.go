@@ -1,0 +1,166 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
+)
+
+// A listener writes the demand into its EphemeralRunnerSet, and Kubernetes has no right that covers some fields only. So what the
+// object says of its runners counts only as far as the AutoscalingRunnerSet says the same.
+
+const (
+	// differsGrace is how long a runner set may differ from its AutoscalingRunnerSet before its conditions say so. After a change
+	// of the AutoscalingRunnerSet it does for milliseconds.
+	differsGrace = 10 * time.Second
+	// differsRecheck is after what time a runner set that differs is looked at again without an event.
+	differsRecheck = 10 * time.Second
+)
+
+// originOf returns the AutoscalingRunnerSet that controls a runner set, nil if there is none.
+func (c *Controller) originOf(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (*v1alpha1.AutoscalingRunnerSet, error) {
+	reference := metav1.GetControllerOfNoCopy(set)
+	if reference == nil || reference.Kind != "AutoscalingRunnerSet" {
+		return nil, nil
+	}
+	origin := &v1alpha1.AutoscalingRunnerSet{}
+	err := c.options.Client.Get(ctx, client.ObjectKey{Namespace: set.Namespace, Name: reference.Name}, origin)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get AutoscalingRunnerSet %s: %w", reference.Name, err)
+	case origin.UID != reference.UID:
+		return nil, nil
+	}
+	return origin, nil
+}
+
+// difference says in what a runner set differs from what its AutoscalingRunnerSet gives it, empty if in nothing that decides who
+// runs what, and how many.
+func difference(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) string {
+	switch {
+	case origin == nil:
+		return "it belongs to no AutoscalingRunnerSet"
+	case !isAsGiven(set, origin):
+		return "its runner spec is not that of AutoscalingRunnerSet " + origin.Name
+	case exceeds(set.Spec.MaxRunners, origin.Spec.MaxRunners):
+		return "its maxRunners is above that of AutoscalingRunnerSet " + origin.Name
+	}
+	return ""
+}
+
+// isAsGiven reports whether the runner spec is what the AutoscalingRunnerSet's spec gives or, while that asks for an address that has
+// not proven itself yet, what it gave last.
+func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) bool {
+	given := v1alpha1.EphemeralRunnerSetSpec{
+		EphemeralRunnerSpec:     kube.RunnerSpec(origin, scaleSetIDOf(origin)),
+		EphemeralRunnerMetadata: origin.Spec.EphemeralRunnerMetadata,
+	}
+	if equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerSpec, given.EphemeralRunnerSpec) &&
+		equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerMetadata, given.EphemeralRunnerMetadata) {
+		return true
+	}
+	return origin.Status.RunnerSpecHash != "" && origin.Status.RunnerSpecHash == kube.RunnerSpecHash(&set.Spec)
+}
+
+// scaleSetIDOf returns the id of the scale set on GitHub, 0 if there is none. A set that ARC registered has it in an annotation only.
+func scaleSetIDOf(origin *v1alpha1.AutoscalingRunnerSet) int {
+	if origin.Status.Registration != nil {
+		return origin.Status.Registration.ID
+	}
+	id, err := strconv.Atoi(origin.Annotations[v1alpha1.AnnotationRunnerScaleSetID])
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
+// exceeds reports whether a limit is above another; nil is no limit.
+func exceeds(limit, other *int) bool {
+	return other != nil && (limit == nil || *limit > *other)
+}
+
+// inheritedLabels returns the labels for new runners: those of the runner set that its AutoscalingRunnerSet gave it. Runners pass
+// them on to their pods, where a label can select a network policy or a cloud identity.
+func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) map[string]string {
+	fromMetadata, _ := kube.Metadata(origin.Spec.EphemeralRunnerSetMetadata)
+	given := kube.Labels(nil, fromMetadata, origin.Labels)
+	inherited := map[string]string{}
+	for key, value := range set.Labels {
+		switch key {
+		case v1alpha1.LabelEnterprise, v1alpha1.LabelOrganization, v1alpha1.LabelRepository: // of the address, not of the labels
+			inherited[key] = value
+		default:
+			if known, found := given[key]; found && known == value {
+				inherited[key] = value
+			}
+		}
+	}
+	return kube.Labels(nil, inherited, kube.ScaleSetLabels(origin, v1alpha1.ComponentRunner))
+}
+
+// hold leaves the runners of a set that differs as they are, and says why. The AutoscalingRunnerSet's pass restores the set.
+func (c *Controller) hold(ctx context.Context, p *pass, difference string) (ctrl.Result, error) {
+	s, now := c.setStateOf(p.set), c.options.Clock.Now()
+	if kube.SetIfZero(&s.differsSince, now) {
+		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference", difference)
+	}
+	if reportAt := s.differsSince.Add(differsGrace); now.Before(reportAt) {
+		return requeue.At(reportAt, now), nil
+	}
+	before := p.set.DeepCopy()
+	message := fmt.Sprintf("EphemeralRunnerSet %s is not what the manager wrote: %s; no runner is created until the manager has restored it. "+
+		"If it stays so, the conditions of the AutoscalingRunnerSet say why it can't", p.set.Name, difference)
+	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now,
+		append(report.Unready(v1alpha1.ReasonRunnerSpecDiffers, message, false),
+			report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnerSpecDiffers, message))...)
+	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)
+	if wrote {
+		c.recordEvents(ctx, before, p.set)
+	}
+	return requeue.At(now.Add(differsRecheck), now), client.IgnoreNotFound(err)
+}
+
+// runnerSetsOf maps an AutoscalingRunnerSet to its runner sets, which may have waited for what it gives.
+func (c *Controller) runnerSetsOf(ctx context.Context, origin client.Object) []reconcile.Request {
+	var sets v1alpha1.EphemeralRunnerSetList
+	err := c.options.Client.List(ctx, &sets, client.InNamespace(origin.GetNamespace()),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: origin.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", client.ObjectKeyFromObject(origin))
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range sets.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
+	}
+	return requests
+}
+
+// givesOtherwise selects the changes of an AutoscalingRunnerSet that change what it gives its runner set.
+var givesOtherwise = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isSet := e.ObjectOld.(*v1alpha1.AutoscalingRunnerSet)
+		after, areSets := e.ObjectNew.(*v1alpha1.AutoscalingRunnerSet)
+		return isSet && areSets && (before.Generation != after.Generation || before.Status.RunnerSpecHash != after.Status.RunnerSpecHash ||
+			scaleSetIDOf(before) != scaleSetIDOf(after))
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
