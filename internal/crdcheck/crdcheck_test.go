@@ -48,7 +48,7 @@ func TestCheckSchemas(t *testing.T) {
 	}
 	want := []string{
 		"AutoscalingListener.status.conditions",
-		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.registration",
+		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.runnerSpecHash",
 		"EphemeralRunner",
 		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.listener",
 	}

@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -56,6 +57,8 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 		"too long label": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.RunnerScaleSetLabels = []string{strings.Repeat("x", 256)}
 		}, "spec.runnerScaleSetLabels[0]", "255"},
+		"too many labels": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.RunnerScaleSetLabels = make([]string, 101) },
+			"spec.runnerScaleSetLabels", "at most 100"},
 		"unknown vault": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VaultConfig = &v1alpha1.VaultConfig{Type: "safe"} }, "spec.vaultConfig.type", "azure_key_vault"},
 		"vault without settings": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault}
@@ -113,6 +116,9 @@ func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 	c := cluster.Client()
 	set := newSet(cluster.NewNamespace(t))
 	set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = "github.com/my-org", new(3), new(2)
+	for i := range 101 {
+		set.Spec.RunnerScaleSetLabels = append(set.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i))
+	}
 	set.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
 	withoutRules(t, c, func() {
 		NewWithT(t).Eventually(func() error { return c.Create(t.Context(), set) }, "30s").Should(Succeed())
@@ -127,6 +133,10 @@ func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 		if err := c.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	more := `{"spec":{"runnerScaleSetLabels":["` + strings.Join(append(set.Spec.RunnerScaleSetLabels, "one-more"), `","`) + `"]}}`
+	if err := c.Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(more))); err == nil {
+		t.Error("a list of labels that was too long may grow")
 	}
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`))
 	if err := c.Status().Patch(t.Context(), set, status); err != nil {
@@ -160,6 +170,9 @@ func withoutRules(t *testing.T, c client.Client, do func()) {
 	url := spec.Properties["githubConfigUrl"]
 	url.XValidations = nil
 	spec.Properties["githubConfigUrl"] = url
+	labels := spec.Properties["runnerScaleSetLabels"]
+	labels.MaxItems = nil
+	spec.Properties["runnerScaleSetLabels"] = labels
 	crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 	if err := c.Update(t.Context(), crd); err != nil {
 		t.Fatal(err)

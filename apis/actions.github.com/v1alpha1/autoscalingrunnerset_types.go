@@ -33,6 +33,7 @@ type AutoscalingRunnerSetSpec struct {
 
 	// Labels of the scale set on GitHub, in addition to its name.
 	// +optional
+	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
 	RunnerScaleSetLabels []string `json:"runnerScaleSetLabels,omitempty"`

@@ -4,6 +4,9 @@ import (
 	"net"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 )
@@ -40,6 +43,34 @@ func withoutScheme(address *actions.ConfigURL) string {
 		return host + strings.ToLower(address.URL.Path)
 	}
 	return net.JoinHostPort(host, port) + strings.ToLower(address.URL.Path)
+}
+
+// indexByAddress names the cache's index of AutoscalingRunnerSets by the addresses at which they hold or want a scale set.
+const indexByAddress = "address"
+
+// addressKey returns what addresses have in common that mayBeOneAddress or sameURL takes for one. An invalid address is only like itself.
+func addressKey(address string) string {
+	url, err := actions.ParseConfigURL(address)
+	if err != nil {
+		return address
+	}
+	return withoutScheme(url)
+}
+
+// addressKeysOf returns the keys of all addresses at which a set holds, held or wants a scale set, for indexByAddress.
+func addressKeysOf(object client.Object) []string {
+	set, is := object.(*v1alpha1.AutoscalingRunnerSet)
+	if !is {
+		return nil
+	}
+	keys := sets.New(addressKey(set.Spec.GitHubConfigUrl))
+	if registration := registrationOf(set); registration != nil {
+		keys.Insert(addressKey(registration.URL))
+	}
+	for _, former := range formerOf(set) {
+		keys.Insert(addressKey(former.URL))
+	}
+	return keys.UnsortedList()
 }
 
 // mayLeadToOnePlace reports whether two different addresses may lead to the same organization, repository or enterprise, because it

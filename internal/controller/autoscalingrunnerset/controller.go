@@ -73,6 +73,11 @@ var setOfListener = kube.NamedByLabels(v1alpha1.LabelScaleSetNamespace, v1alpha1
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
+	// The index is made before the caches are filled, so its context ends nothing.
+	err := manager.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf)
+	if err != nil {
+		return fmt.Errorf("index AutoscalingRunnerSets by address: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(manager).
 		Named("autoscalingrunnerset").
 		For(&v1alpha1.AutoscalingRunnerSet{}).

@@ -53,6 +53,7 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
 	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
+		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf).
 		Build()
 	f.restart(workers)
 	return f

@@ -2,8 +2,11 @@ package autoscalingrunnerset_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -95,6 +98,44 @@ func TestListenersRightsAndFieldsAreItsOwn(t *testing.T) {
 	}
 	if err := listener.List(t.Context(), &corev1.SecretList{}, client.InNamespace(w.runners)); err == nil {
 		t.Error("the listener may read Secrets")
+	}
+}
+
+// A listener may patch its whole runner set, because Kubernetes has no right for some fields only. What it changes beyond its figures
+// is restored; that no runner is created meanwhile is the runner set's controller to see to.
+func TestWhatAListenerChangesInItsRunnerSetIsRestored(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	name := w.listener().Name
+	listener := w.actingAs(name)
+	written := &v1alpha1.EphemeralRunnerSet{}
+	w.Eventually(func() bool { return w.exists(written, w.runners, "set") }).Should(isTrue)
+	for _, patch := range []string{
+		`{"spec":{"ephemeralRunnerSpec":{"spec":{"serviceAccountName":"admin"}}}}`,
+		`{"spec":{"ephemeralRunnerSpec":{"githubConfigUrl":"https://evil.example.com/my-org","githubConfigSecret":"other"}}}`,
+		`{"spec":{"ephemeralRunnerSpec":{"runnerScaleSetId":99}}}`,
+		`{"spec":{"ephemeralRunnerMetadata":{"labels":{"identity":"admin"}}}}`,
+		`{"spec":{"maxRunners":100000}}`,
+		`{"spec":{"maxRunners":null}}`,
+		`{"metadata":{"labels":{"` + v1alpha1.LabelScaleSetName + `":"other"}}}`,
+		`{"metadata":{"ownerReferences":null}}`,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"` + v1alpha1.GroupVersion.String() + `","kind":"AutoscalingRunnerSet","name":"set","uid":"no-such-uid","controller":true}]}}`,
+	} {
+		runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"}}
+		writer := listener
+		if strings.Contains(patch, "ownerReferences") {
+			writer = w.client // this API server refuses it to a listener, one without OwnerReferencesPermissionEnforcement does not
+		}
+		if err := writer.Patch(t.Context(), runnerSet, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatalf("%s: %v", patch, err)
+		}
+		w.Eventually(func() string {
+			now := &v1alpha1.EphemeralRunnerSet{}
+			if !w.exists(now, w.runners, "set") {
+				return "it is gone"
+			}
+			return cmp.Diff(written.Spec, now.Spec) + cmp.Diff(written.Labels, now.Labels) + cmp.Diff(written.OwnerReferences, now.OwnerReferences)
+		}).Should(BeEmpty(), patch)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -149,7 +150,7 @@ func (c *Controller) giveUp(ctx context.Context, p *pass) error {
 // owners returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. If two hold the same one, only
 // one of them is its owner; see precedes. With ids it returns only the holders of these, which is cheap enough for every pass.
 func (c *Controller) owners(ctx context.Context, p *pass, ids ...int) (owners, error) {
-	sets, err := c.otherSets(ctx, p)
+	sets, err := c.otherSets(ctx, p, p.desired.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -170,18 +171,17 @@ func (p *pass) ownerOf(set *v1alpha1.AutoscalingRunnerSet, ids []int) owner {
 	if theirs != nil && (len(ids) == 0 || slices.Contains(ids, theirs.ID)) && mayBeOneAddress(theirs.URL, p.desired.URL) && !p.keeps(*theirs, set) {
 		other.registration, other.respelt = *theirs, !sameURL(theirs.URL, p.desired.URL)
 	}
-	if len(ids) == 0 {
-		if wanted, err := desiredOf(set); err == nil && sameURL(wanted.URL, p.desired.URL) {
-			other.wanted = wanted.Name
-		}
+	if len(ids) == 0 && len(set.Name) <= validation.LabelValueMaxLength && sameURL(set.Spec.GitHubConfigUrl, p.desired.URL) {
+		other.wanted = desiredName(set)
 	}
 	return other
 }
 
-// otherSets returns all AutoscalingRunnerSets but the pass's own. They are the cache's, so they must not be changed.
-func (c *Controller) otherSets(ctx context.Context, p *pass) ([]v1alpha1.AutoscalingRunnerSet, error) {
+// otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at what may be the
+// same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere, of which there may be thousands.
+func (c *Controller) otherSets(ctx context.Context, p *pass, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
-	if err := c.options.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.options.Client.List(ctx, &sets, client.MatchingFields{indexByAddress: addressKey(address)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
 	}
 	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == p.set.UID }), nil
@@ -210,13 +210,17 @@ func precedes(a, b *v1alpha1.AutoscalingRunnerSet) bool {
 func (c *Controller) heldByNobodyElse(
 	ctx context.Context, p *pass, registrations []v1alpha1.ScaleSetRegistration,
 ) ([]v1alpha1.ScaleSetRegistration, error) {
-	sets, err := c.otherSets(ctx, p)
-	if err != nil {
-		return nil, err
+	var free []v1alpha1.ScaleSetRegistration
+	for _, r := range registrations {
+		others, err := c.otherSets(ctx, p, r.URL)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(others, func(other v1alpha1.AutoscalingRunnerSet) bool { return holds(&other, p.set, r) }) {
+			free = append(free, r)
+		}
 	}
-	return slices.DeleteFunc(registrations, func(r v1alpha1.ScaleSetRegistration) bool {
-		return slices.ContainsFunc(sets, func(other v1alpha1.AutoscalingRunnerSet) bool { return holds(&other, p.set, r) })
-	}), nil
+	return free, nil
 }
 
 // holds reports whether the other set is the one to use or delete a scale set. If both are being deleted, or both have it as a former

@@ -2,6 +2,7 @@ package autoscalingrunnerset
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -252,4 +254,74 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 			t.Errorf("gone %t, scale sets %+v, want only the twin's", f.gone(), f.github.sets)
 		}
 	})
+}
+
+// A pass looks at sets at its own address only: with thousands of sets elsewhere it must cost no more.
+func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		allocations := func() float64 {
+			p := &pass{set: newSet(), desired: desiredScaleSet{URL: address}}
+			return testing.AllocsPerRun(5, func() {
+				if _, err := f.controller.otherSets(f.Context(), p, address); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{indexByAddress: func(object any) ([]string, error) {
+			return addressKeysOf(object.(client.Object)), nil
+		}})
+		f.controller.options.Client = interceptor.NewClient(f.client, interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				wanted := client.ListOptions{}
+				wanted.ApplyOptions(options)
+				key, _ := wanted.FieldSelector.RequiresExactMatch(indexByAddress)
+				found, err := indexer.ByIndex(indexByAddress, key)
+				for _, object := range found {
+					sets := list.(*v1alpha1.AutoscalingRunnerSetList)
+					sets.Items = append(sets.Items, *object.(*v1alpha1.AutoscalingRunnerSet))
+				}
+				return err
+			},
+		})
+		few := allocations()
+		for i := range 5000 {
+			other := newTwin(func(s *v1alpha1.AutoscalingRunnerSet) {
+				s.Name, s.UID, s.Spec.GitHubConfigUrl = fmt.Sprint("set-", i), types.UID(fmt.Sprint(i)), fmt.Sprint("https://github.com/org-", i)
+			})
+			if err := indexer.Add(other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if many := allocations(); many > few {
+			t.Errorf("%.0f allocations with 5,000 sets elsewhere, %.0f without", many, few)
+		}
+	})
+}
+
+// Sets that an earlier version let have any number of labels are read in linear time: eight times as many labels take about eight times
+// as long; quadratic code would take 64 times as long. The shortest of five runs counts, because the machine does other things, too.
+func TestManyLabelsAreReadInLinearTime(t *testing.T) {
+	shortest := func(count int) time.Duration {
+		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			for i := range count {
+				s.Spec.RunnerScaleSetLabels = append(s.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i), fmt.Sprint("LABEL-", i))
+			}
+		})
+		best := time.Hour
+		for range 5 {
+			started := time.Now()
+			desired, err := desiredOf(set)
+			if err != nil || len(desired.Labels) != count+1 { // one of each spelling, and the name
+				t.Fatalf("%d labels, %v", len(desired.Labels), err)
+			}
+			if !sameLabels(desired.scaleSet(1), desired.Labels) {
+				t.Fatal("the labels differ from themselves")
+			}
+			best = min(best, time.Since(started))
+		}
+		return best
+	}
+	if few, many := shortest(2500), shortest(20_000); many > 25*few {
+		t.Errorf("2,500 labels take %s, 20,000 take %s", few, many)
+	}
 }

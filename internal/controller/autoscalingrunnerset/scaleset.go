@@ -1,12 +1,14 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -47,16 +49,20 @@ func desiredOf(set *v1alpha1.AutoscalingRunnerSet) (desiredScaleSet, error) {
 	if err != nil {
 		return desiredScaleSet{}, err
 	}
-	desired := desiredScaleSet{URL: url.String(), Group: set.Spec.RunnerGroup, Name: set.Spec.RunnerScaleSetName}
-	if desired.Name == "" {
-		desired.Name = set.Name
-	}
+	desired := desiredScaleSet{URL: url.String(), Group: set.Spec.RunnerGroup, Name: desiredName(set)}
+	known := sets.New[string]()
 	for _, label := range append([]string{desired.Name}, set.Spec.RunnerScaleSetLabels...) {
-		if !slices.ContainsFunc(desired.Labels, func(known string) bool { return strings.EqualFold(known, label) }) {
+		if folded := strings.ToLower(label); !known.Has(folded) {
+			known.Insert(folded)
 			desired.Labels = append(desired.Labels, label)
 		}
 	}
 	return desired, nil
+}
+
+// desiredName returns the name that the spec asks for on GitHub.
+func desiredName(set *v1alpha1.AutoscalingRunnerSet) string {
+	return cmp.Or(set.Spec.RunnerScaleSetName, set.Name)
 }
 
 // scaleSet returns the request body that creates the scale set.
@@ -296,9 +302,13 @@ func sameLabels(set *actions.RunnerScaleSet, names []string) bool {
 
 // missingLabels returns the names that are not among the scale set's labels.
 func missingLabels(set *actions.RunnerScaleSet, names []string) []string {
+	present := sets.New[string]()
+	for _, label := range set.Labels {
+		present.Insert(strings.ToLower(label.Name))
+	}
 	var missing []string
 	for _, name := range names {
-		if !slices.ContainsFunc(set.Labels, func(label actions.Label) bool { return strings.EqualFold(label.Name, name) }) {
+		if !present.Has(strings.ToLower(name)) {
 			missing = append(missing, name)
 		}
 	}
