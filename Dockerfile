@@ -12,10 +12,14 @@ COPY apis apis
 COPY github github
 COPY internal internal
 COPY cmd cmd
+COPY hack/cache hack/cache
+COPY hack/images hack/images
 ARG VERSION=dev
 ARG COMMIT_SHA=dev
 ARG TARGETOS
 ARG TARGETARCH
+# The authorities that go.mod pins, not those of the builder's image.
+RUN GOOS= GOARCH= go run ./hack/images certificates >/ca-certificates.crt
 # Static, because the final image has no C library.
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
 RUN flags="-s -w -X github.com/harrier-ci/harrier/internal/build.Version=${VERSION} -X github.com/harrier-ci/harrier/internal/build.CommitSHA=${COMMIT_SHA}" \
@@ -25,7 +29,7 @@ RUN flags="-s -w -X github.com/harrier-ci/harrier/internal/build.Version=${VERSI
 # The two programs, the certificates of public authorities, and nothing else to run.
 FROM scratch
 WORKDIR /
-COPY --from=builder /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=builder /ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=builder /out/manager /out/ghalistener /
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -68,6 +68,12 @@ fuzz: preflight ## Feed nonsense to whatever reads what others wrote, FUZZTIME=3
 		go test -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
 	done
 
+.PHONY: nightly
+nightly: ## What is too long for the gate: ten minutes of nonsense to each parser, an hour of new chaos seeds, the soak (about 4 h)
+	$(MAKE) fuzz FUZZTIME=10m
+	$(MAKE) chaos HOURS=1
+	$(MAKE) soak
+
 .PHONY: soak
 soak: preflight ## Half an hour of runners and an hour of messages, both simulated: memory has to stay flat (real time: make load SCENARIO=soak)
 	go test -count 1 -v -run '^TestSoak$$' ./internal/listener

@@ -1,6 +1,7 @@
 // Command images builds the project's container images without a container engine, and pushes them.
 //
 //	go run ./hack/images build DIRECTORY   writes product.tar and demo.tar, archives for "ctr images import" or "docker load"
+//	go run ./hack/images certificates      writes the public authorities that the images trust to standard output
 //	go run ./hack/images push IMAGE        pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
 //
 // Run it in the root of the module. Credentials are those of "docker login".
@@ -23,7 +24,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/registry"
 )
 
-const usage = "usage: go run ./hack/images build DIRECTORY | push IMAGE (such as registry.example.com/team/harrier:test)"
+const usage = "usage: go run ./hack/images build DIRECTORY | certificates | push IMAGE (such as registry.example.com/team/harrier:test)"
 
 // uploadLimit bounds one request. 50 MB at 1 Mbit/s take 400 s.
 const uploadLimit = 10 * time.Minute
@@ -38,6 +39,9 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) error {
+	if len(arguments) == 1 && arguments[0] == "certificates" {
+		return recipe.WriteAuthorities(os.Stdout)
+	}
 	if len(arguments) != 2 || arguments[1] == "" {
 		return errors.New(usage)
 	}

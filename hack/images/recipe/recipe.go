@@ -38,7 +38,7 @@ type Recipe struct {
 	// Entrypoint and User are those of archive.Spec.
 	Entrypoint []string
 	User       string
-	// TrustedCertificates copies this machine's CA bundle into the image, for programs that connect to the Internet.
+	// TrustedCertificates puts the certificates of public authorities into the image, for programs that connect to the Internet.
 	TrustedCertificates bool
 }
 
@@ -90,9 +90,6 @@ func Pause() Recipe {
 	}
 }
 
-// bundles are where distributions keep their trusted certificates. The first one is also the path in the image.
-var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"}
-
 // buildPackage has the variables for a program's version and commit.
 const buildPackage = "github.com/harrier-ci/harrier/internal/build"
 
@@ -103,8 +100,12 @@ func (recipe Recipe) Build(ctx context.Context, root, work string, version Versi
 	if err := recipe.compile(ctx, root, binaries, version); err != nil {
 		return nil, fmt.Errorf("build image %s: %w", recipe.Name, err)
 	}
+	files, err := recipe.files(binaries)
+	if err != nil {
+		return nil, fmt.Errorf("build image %s: %w", recipe.Name, err)
+	}
 	image, err := archive.New(archive.Spec{
-		Files:       recipe.files(binaries),
+		Files:       files,
 		Entrypoint:  recipe.Entrypoint,
 		User:        recipe.User,
 		Environment: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"},
@@ -140,21 +141,18 @@ func (recipe Recipe) compile(ctx context.Context, root, binaries string, version
 	return nil
 }
 
-// files maps every path in the image to the file with its content on this machine. Without a CA bundle on this machine, the image
-// has none.
-func (recipe Recipe) files(binaries string) map[string]archive.File {
+// files maps every path in the image to the file with its content on this machine.
+func (recipe Recipe) files(binaries string) (map[string]archive.File, error) {
 	files := make(map[string]archive.File, len(recipe.Programs)+1)
 	for target, packagePath := range recipe.Programs {
 		files[target] = archive.File{Source: filepath.Join(binaries, path.Base(packagePath)), Mode: 0o755}
 	}
-	if !recipe.TrustedCertificates {
-		return files
-	}
-	for _, bundle := range bundles {
-		if _, err := os.Stat(bundle); err == nil {
-			files[bundles[0]] = archive.File{Source: bundle, Mode: 0o644}
-			break
+	if recipe.TrustedCertificates {
+		authorities, err := authoritiesFile(binaries)
+		if err != nil {
+			return nil, err
 		}
+		files[authoritiesPath] = archive.File{Source: authorities, Mode: 0o644}
 	}
-	return files
+	return files, nil
 }
