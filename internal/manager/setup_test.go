@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // A manager is set up even if the API server fails right after the CRDs were checked. Its caches wait for the server; if the
@@ -20,9 +21,13 @@ func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 			}))
 			defer server.Close()
 			options := defaults()
-			options.Namespace, options.WatchNamespace, options.LeaderElection = "harrier", watched, true
-			options.MetricsAddress = disabledAddress
-			mgr, err := newManager(clientConfig(&rest.Config{Host: server.URL}, options), options, NewLogger(options, io.Discard))
+			options.Namespace, options.WatchNamespace, options.MetricsAddress = "harrier", watched, disabledAddress
+			config := clientConfig(&rest.Config{Host: server.URL}, options)
+			lease, err := newLeadership(config, options, clock.RealClock{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			mgr, err := newManager(config, options, lease, NewLogger(options, io.Discard))
 			if err != nil {
 				t.Fatal(err)
 			}
