@@ -106,7 +106,7 @@ Reports what is wrong in values and manifests, before they are applied. Exit cod
 AutoscalingRunnerSet, or the value tenants of the controller is not valid.
 
   manager validate -f values.yaml
-  manager validate -f values.yaml -n team-a --controller-values controller.yaml
+  manager validate -f values.yaml -n team-a --controller-values your-controller-values.yaml
   kubectl get autoscalingrunnersets -A -o yaml | manager validate -f -
 
 `
