@@ -27,11 +27,17 @@ type process struct {
 	ended chan struct{} // closed when it has ended
 }
 
+// testOptions are those of a manager in the namespace default, next to others.
+func testOptions() Options {
+	options := defaults()
+	options.Namespace, options.MetricsAddress, options.HealthAddress = "default", "0", "127.0.0.1:0"
+	return options
+}
+
 // startManager starts a manager as the user manager, in the namespace default.
 func startManager(t *testing.T, cluster *testkube.Cluster, log *output) *process {
 	t.Helper()
-	options := defaults()
-	options.Namespace, options.MetricsAddress, options.HealthAddress = "default", "0", "127.0.0.1:0"
+	options := testOptions()
 	ctx, cancel := context.WithCancel(context.Background())
 	var result error
 	ended, own := make(chan struct{}), &output{}

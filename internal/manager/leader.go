@@ -56,8 +56,12 @@ type leadership struct {
 	over bool
 }
 
-// newLeadership returns the claim to the Lease in the manager's namespace. It asks the API server nothing.
-func newLeadership(config *rest.Config, options Options, clk clock.WithDelayedExecution) (*leadership, error) {
+func newLeadership(lock resourcelock.Interface, clk clock.WithDelayedExecution) *leadership {
+	return &leadership{Interface: lock, clock: clk, lost: make(chan struct{})}
+}
+
+// leaseOf returns the Lease in the manager's namespace, and asks the API server nothing.
+func leaseOf(options Options, config *rest.Config) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name the holder of the Lease: %w", err)
@@ -66,11 +70,11 @@ func newLeadership(config *rest.Config, options Options, clk clock.WithDelayedEx
 	if err != nil {
 		return nil, fmt.Errorf("set up the client of the Lease: %w", err)
 	}
-	return lead(&resourcelock.LeaseLock{
+	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: options.Namespace, Name: options.LeaderElectionID},
 		Client:     client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-	}, clk), nil
+	}, nil
 }
 
 // leaseConfig is how the manager reaches its Lease.
@@ -78,10 +82,6 @@ func leaseConfig(config *rest.Config) *rest.Config {
 	config = withOwnConnection(rest.AddUserAgent(config, "leader-election"))
 	config.Timeout = leaseRenewDeadline / 2 // a renewal that hangs is tried again before the deadline
 	return config
-}
-
-func lead(lock resourcelock.Interface, clk clock.WithDelayedExecution) *leadership {
-	return &leadership{Interface: lock, clock: clk, lost: make(chan struct{})}
 }
 
 // Get reads the Lease. client-go would go on for its whole renew deadline after it has seen another holder.

@@ -106,7 +106,7 @@ func TestALeaderThatCannotRenewEndsBeforeAnotherLeads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lock := &memoryLock{}
-				lease := lead(lock, clock.RealClock{})
+				lease := newLeadership(lock, clock.RealClock{})
 				elect(t, lease)
 				<-time.After(time.Minute)
 				synctest.Wait()
@@ -128,7 +128,7 @@ func TestALeaderThatCannotRenewEndsBeforeAnotherLeads(t *testing.T) {
 func TestALeaderThatSeesAnotherEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := &memoryLock{}
-		lease := lead(lock, clock.RealClock{})
+		lease := newLeadership(lock, clock.RealClock{})
 		elect(t, lease)
 		<-time.After(time.Minute)
 		synctest.Wait()
@@ -231,7 +231,7 @@ func TestOnlyALeaderWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, lock := clocktesting.NewFakeClock(time.Now()), &memoryLock{}
-			lease := lead(lock, stoppedTimers{now})
+			lease := newLeadership(lock, stoppedTimers{now})
 			test.happens(t, lease, lock, now)
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 				if got := request(t, lease, method, runners); got != test.writes {
@@ -264,7 +264,7 @@ func TestAForbiddenLeaseSaysWhatToAllow(t *testing.T) {
 	lock := &memoryLock{answer: func(context.Context) error {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "lease", errBroken)
 	}}
-	lease := lead(lock, clock.RealClock{})
+	lease := newLeadership(lock, clock.RealClock{})
 	_, _, err := lease.Get(t.Context())
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "holds the Lease harrier/lease: allow its account to get, create and update leases") {
 		t.Errorf("says %v", err)

@@ -96,11 +96,11 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, health.block); err != nil {
 		return ignoreCanceled(err)
 	}
-	leader, err := newLeadership(config, options, clock.RealClock{})
+	lease, err := leaseOf(options, config)
 	if err != nil {
 		return err
 	}
-	config.Wrap(leader.fence)
+	leader := newLeadership(lease, clock.RealClock{})
 	mgr, err := newManager(config, options, leader, log)
 	if err != nil {
 		return err
@@ -154,8 +154,11 @@ func clientConfig(config *rest.Config, options Options) *rest.Config {
 	return config
 }
 
-func newManager(config *rest.Config, options Options, lock resourcelock.Interface, log logr.Logger) (ctrl.Manager, error) {
-	mgr, err := ctrl.NewManager(config, managerOptions(options, lock, log))
+// newManager returns a manager that changes the cluster only while it leads.
+func newManager(config *rest.Config, options Options, leader *leadership, log logr.Logger) (ctrl.Manager, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(leader.fence)
+	mgr, err := ctrl.NewManager(config, managerOptions(options, leader, log))
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}

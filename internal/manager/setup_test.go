@@ -1,11 +1,14 @@
 package manager
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -23,16 +26,19 @@ func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 			options := defaults()
 			options.Namespace, options.WatchNamespace, options.MetricsAddress = "harrier", watched, disabledAddress
 			config := clientConfig(&rest.Config{Host: server.URL}, options)
-			lease, err := newLeadership(config, options, clock.RealClock{})
+			lease, err := leaseOf(options, config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			mgr, err := newManager(config, options, lease, NewLogger(options, io.Discard))
+			mgr, err := newManager(config, options, newLeadership(lease, clock.RealClock{}), NewLogger(options, io.Discard))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := addControllers(t.Context(), mgr, options); err != nil {
 				t.Fatal(err)
+			}
+			if err := mgr.GetClient().Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "harrier", Name: "pod"}}); !errors.Is(err, errNotLeading) {
+				t.Errorf("before it leads it writes: %v", err)
 			}
 		})
 	}
