@@ -27,8 +27,9 @@ const (
 	leaseRetryPeriod = time.Second
 	// leaseRenewDeadline is how long client-go tries to renew.
 	leaseRenewDeadline = 6 * time.Second
-	// leaseValidity is how long after its last renewal a manager acts, and when it ends: 2 s before another may lead. client-go
-	// alone would end it later: after the deadline it first tries to release the Lease, for up to 6 s if the API server hangs.
+	// leaseValidity is how long after its last renewal a manager acts, and when it ends: 2 s before another may lead, one of which
+	// the server of the probes may take. client-go alone would end it later: after the deadline it first tries to release the
+	// Lease, for up to 6 s if the API server hangs.
 	leaseValidity = leaseRetryPeriod + leaseRenewDeadline
 )
 

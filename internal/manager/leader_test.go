@@ -38,6 +38,7 @@ func TestALeaderIsMissedForLessThan15SecondsAndThereAreNeverTwo(t *testing.T) {
 // memoryLock is a Lease without an API server.
 type memoryLock struct {
 	resourcelock.Interface
+	mu     sync.Mutex
 	record resourcelock.LeaderElectionRecord
 	// answer, if set, is what requests come to.
 	answer func(context.Context) error
@@ -47,13 +48,28 @@ func (l *memoryLock) Identity() string   { return "this" }
 func (l *memoryLock) Describe() string   { return "harrier/lease" }
 func (l *memoryLock) RecordEvent(string) {}
 
-func (l *memoryLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if l.answer != nil {
-		if err := l.answer(ctx); err != nil {
-			return nil, nil, err
-		}
+// change changes what the API server has or answers.
+func (l *memoryLock) change(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *memoryLock) ask(ctx context.Context) error {
+	var answer func(context.Context) error
+	l.change(func() { answer = l.answer })
+	if answer == nil {
+		return nil
 	}
-	record := l.record
+	return answer(ctx)
+}
+
+func (l *memoryLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err := l.ask(ctx); err != nil {
+		return nil, nil, err
+	}
+	var record resourcelock.LeaderElectionRecord
+	l.change(func() { record = l.record })
 	return &record, []byte(record.HolderIdentity + record.RenewTime.String()), nil
 }
 
@@ -62,12 +78,10 @@ func (l *memoryLock) Create(ctx context.Context, record resourcelock.LeaderElect
 }
 
 func (l *memoryLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if l.answer != nil {
-		if err := l.answer(ctx); err != nil {
-			return err
-		}
+	if err := l.ask(ctx); err != nil {
+		return err
 	}
-	l.record = record
+	l.change(func() { l.record = record })
 	return nil
 }
 
@@ -113,8 +127,8 @@ func TestALeaderThatCannotRenewEndsBeforeAnotherLeads(t *testing.T) {
 				if !lease.holds() {
 					t.Fatal("does not lead while it renews")
 				}
-				renewed := lock.record.RenewTime.Time
-				lock.answer = answer
+				var renewed time.Time
+				lock.change(func() { renewed, lock.answer = lock.record.RenewTime.Time, answer })
 				<-lease.lost
 				if acted := time.Since(renewed); acted > leaseValidity || lease.holds() {
 					t.Errorf("acted until %s after the last renewal", acted)
@@ -133,10 +147,12 @@ func TestALeaderThatSeesAnotherEndsAtOnce(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "lease", errBroken)
-		lock.record.HolderIdentity, lock.answer = "another", func(context.Context) error {
-			lock.answer = nil // the elector's update, which is followed by a read
-			return conflict
-		}
+		lock.change(func() {
+			lock.record.HolderIdentity, lock.answer = "another", func(context.Context) error {
+				lock.change(func() { lock.answer = nil }) // the elector's update, which is followed by a read
+				return conflict
+			}
+		})
 		taken := time.Now()
 		<-lease.lost
 		if after := time.Since(taken); after > leaseRetryPeriod {
