@@ -99,21 +99,25 @@ func parse(flags *flag.FlagSet, arguments []string, usage string, stderr io.Writ
 	return err
 }
 
-const validateUsage = `Usage: manager validate -f FILE
+const validateUsage = `Usage: manager validate -f FILE [-n NAMESPACE] [--controller-values FILE]
 
 Reports what is wrong in values and manifests, before they are applied. Exit codes: %d nothing is wrong, %d something is,
-%d the check could not run: the file doesn't exist, is not YAML, or has neither values of the chart gha-runner-scale-set nor an
-AutoscalingRunnerSet.
+%d the check could not run: a file doesn't exist or is not YAML, there are neither values of the chart gha-runner-scale-set nor an
+AutoscalingRunnerSet, or the value tenants of the controller is not valid.
 
   manager validate -f values.yaml
+  manager validate -f values.yaml -n team-a --controller-values your-controller-values.yaml
   kubectl get autoscalingrunnersets -A -o yaml | manager validate -f -
 
 `
 
 func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Writer) error {
-	path := ""
+	var path, namespace, controllerValues string
 	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
 	flags.StringVar(&path, "f", "", "file with values of the chart gha-runner-scale-set, or with manifests; -: standard input")
+	flags.StringVar(&namespace, "n", "", "namespace of values, and of manifests that name none; for --controller-values")
+	flags.StringVar(&controllerValues, "controller-values", "",
+		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
@@ -124,11 +128,31 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	v, err := validate(content)
+	limits, err := readAdmission(controllerValues, namespace)
+	if err != nil {
+		return err
+	}
+	v, err := validate(content, limits)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return v.report(stdout, name)
+}
+
+// readAdmission returns what a controller's values say about scale sets; nil if no file is given.
+func readAdmission(path, namespace string) (*admission, error) {
+	if path == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := readTenants(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &admission{tenants: entries, namespace: namespace}, nil
 }
 
 // read returns the content of a file, and the name to use for it in messages.

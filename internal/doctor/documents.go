@@ -27,7 +27,10 @@ var ErrNothingChecked = errors.New("nothing was checked")
 
 // validation is the result of checking a file of YAML documents.
 type validation struct {
-	findings []Finding
+	admission *admission
+	findings  []Finding
+	// notes say which entries of tenants allow what.
+	notes []string
 	// checked counts scale sets and their values. skipped lists the kinds of the other objects, and the controller's values.
 	checked int
 	skipped []string
@@ -36,15 +39,25 @@ type validation struct {
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List, and
 // documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML.
 func Validate(content []byte) ([]Finding, error) {
-	v, err := validate(content)
+	return ValidateFor(content, nil, "")
+}
+
+// ValidateFor also checks what the value tenants in values of the controller's chart allows. namespace is that of values, and of
+// objects that name none.
+func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding, error) {
+	entries, err := readTenants(controllerValues)
+	if err != nil {
+		return nil, err
+	}
+	v, err := validate(content, &admission{tenants: entries, namespace: namespace})
 	if err != nil {
 		return nil, err
 	}
 	return v.findings, nil
 }
 
-func validate(content []byte) (*validation, error) {
-	v := &validation{}
+func validate(content []byte, admission *admission) (*validation, error) {
+	v := &validation{admission: admission}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for number := 1; ; number++ {
 		document, err := documents.Read()
@@ -73,9 +86,16 @@ func (v *validation) document(document []byte, place string) error {
 		v.skipped = append(v.skipped, "values of the chart gha-runner-scale-set-controller")
 		return nil
 	}
-	v.checked++
-	v.findings = append(v.findings, validateValues(document, fields, place)...)
+	v.check(place, func(c *checks) { c.values(document, fields) })
 	return nil
+}
+
+// check adds what a check finds.
+func (v *validation) check(object string, check func(*checks)) {
+	c := &checks{object: object, admission: v.admission}
+	check(c)
+	v.checked++
+	v.findings, v.notes = append(v.findings, c.findings...), append(v.notes, c.notes...)
 }
 
 // kindOf returns the kind of an object, or "" for values.
@@ -89,8 +109,7 @@ func kindOf(fields map[string]any) string {
 func (v *validation) object(document []byte, kind, place string) {
 	switch kind {
 	case setKind:
-		v.checked++
-		v.findings = append(v.findings, validateSet(document, place)...)
+		v.check(nameOf(document, place), func(c *checks) { c.set(document) })
 	case listSuffix, setKind + listSuffix:
 		v.list(document, kind, place)
 	default:
@@ -138,6 +157,9 @@ func (v *validation) invalid(place, message, fix string) {
 func (v *validation) report(output io.Writer, file string) error {
 	for _, finding := range v.findings {
 		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.Object, finding.Reason, finding.Message, finding.Fix)
+	}
+	for _, note := range v.notes {
+		fmt.Fprintf(output, "%s: %s.\n", file, note)
 	}
 	switch {
 	case len(v.findings) > 0:

@@ -14,8 +14,12 @@ import (
 
 // checks collect what is wrong with one object.
 type checks struct {
-	object   string
-	findings []Finding
+	object string
+	// admission is nil if nothing is known of the cluster's controller.
+	admission *admission
+	findings  []Finding
+	// notes say what is right, where somebody has asked.
+	notes []string
 }
 
 // add notes a problem.
@@ -30,18 +34,17 @@ func (c *checks) require(ok bool, reason, message, fix string) {
 	}
 }
 
-func validateSet(document []byte, place string) []Finding {
+func (c *checks) set(document []byte) {
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	c := &checks{object: nameOf(document, place)}
 	if err := yaml.UnmarshalStrict(document, set); err != nil {
 		c.add("InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
-		return c.findings
+		return
 	}
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
 	c.template(&set.Spec.Template.Spec, false)
 	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
-	return c.findings
+	c.admit(limited{namespace: set.Namespace, url: set.Spec.GitHubConfigUrl, group: set.Spec.RunnerGroup, maxRunners: set.Spec.MaxRunners})
 }
 
 // nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.

@@ -25,6 +25,8 @@ type values struct {
 	GitHubConfigURL     string                  `json:"githubConfigUrl"`
 	GitHubConfigSecret  any                     `json:"githubConfigSecret"`
 	RunnerScaleSetName  any                     `json:"runnerScaleSetName"`
+	RunnerGroup         any                     `json:"runnerGroup"`
+	NamespaceOverride   any                     `json:"namespaceOverride"`
 	MinRunners          *intstr.IntOrString     `json:"minRunners"`
 	MaxRunners          *intstr.IntOrString     `json:"maxRunners"`
 	PendingTimeout      any                     `json:"pendingTimeout"`
@@ -67,7 +69,7 @@ var knownValues = []string{
 // setValues, the controller's often have one of controllerValues.
 var (
 	setValues        = []string{"githubConfigUrl", "githubConfigSecret", "template"}
-	controllerValues = []string{"crds", "flags", "image", "metrics", "monitoring", "replicaCount", "resources", "serviceAccount"}
+	controllerValues = []string{"crds", "flags", "image", "metrics", "monitoring", "replicaCount", "resources", "serviceAccount", "tenants"}
 )
 
 // ofController reports whether these look like values of the controller's chart.
@@ -88,8 +90,7 @@ const (
 	workVolume     = "work"
 )
 
-func validateValues(document []byte, fields map[string]any, object string) []Finding {
-	c := &checks{object: object}
+func (c *checks) values(document []byte, fields map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
 			"correct the spelling; helm show values lists all values")
@@ -97,9 +98,11 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 	v := values{}
 	if err := yaml.Unmarshal(document, &v); err != nil {
 		c.add("InvalidValues", err.Error(), "correct the type of the value")
-		return c.findings
+		return
 	}
-	c.spec(v.GitHubConfigURL, c.number("minRunners", v.MinRunners), c.number("maxRunners", v.MaxRunners))
+	maxRunners := c.number("maxRunners", v.MaxRunners)
+	c.spec(v.GitHubConfigURL, c.number("minRunners", v.MinRunners), maxRunners)
+	c.admit(limited{namespace: text(v.NamespaceOverride), url: v.GitHubConfigURL, group: text(v.RunnerGroup), maxRunners: maxRunners})
 	c.secret(v.GitHubConfigSecret)
 	c.name(v.RunnerScaleSetName)
 	c.timeout("pendingTimeout", v.PendingTimeout)
@@ -116,7 +119,6 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 	if v.Template != nil {
 		c.template(&v.Template.Spec, true)
 	}
-	return c.findings
 }
 
 // number reads a number, which may be in quotes. It returns nil if there is none, or none that can be read.

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 )
 
@@ -19,7 +18,7 @@ func TestWatchesAndTheLeaseHaveConnectionsOfTheirOwn(t *testing.T) {
 		t.Fatalf("two requests of one configuration came from %s and %s, want one connection", writes, again)
 	}
 	watches := remoteAddress(t, withOwnConnection(config))
-	lease := remoteAddress(t, managerOptions(config, defaults(), logr.Discard()).LeaderElectionConfig)
+	lease := remoteAddress(t, leaseConfig(config))
 	if watches == writes || lease == writes || watches == lease {
 		t.Errorf("writes, watches and Lease come from %s, %s and %s, want three connections", writes, watches, lease)
 	}

@@ -22,26 +22,37 @@ import (
 
 // process is a manager that runs in this process.
 type process struct {
-	log  *output
-	stop func() error
+	log   *output
+	stop  func() error
+	ended chan struct{} // closed when it has ended
+}
+
+// testOptions are those of a manager in the namespace default, next to others.
+func testOptions() Options {
+	options := defaults()
+	options.Namespace, options.MetricsAddress, options.HealthAddress = "default", "0", "127.0.0.1:0"
+	return options
 }
 
 // startManager starts a manager as the user manager, in the namespace default.
 func startManager(t *testing.T, cluster *testkube.Cluster, log *output) *process {
 	t.Helper()
-	options := defaults()
-	options.Namespace, options.LeaderElection = "default", true
-	options.MetricsAddress, options.HealthAddress = "0", "127.0.0.1:0"
+	options := testOptions()
 	ctx, cancel := context.WithCancel(context.Background())
-	done, own := make(chan error, 1), &output{}
+	var result error
+	ended, own := make(chan struct{}), &output{}
 	config := cluster.ConfigFor(t, testkube.User("manager"))
-	go func() { done <- run(ctx, config, options, NewLogger(options, io.MultiWriter(own, log))) }()
-	stop := sync.OnceValue(func() error {
+	go func() {
+		defer close(ended)
+		result = run(ctx, config, options, NewLogger(options, io.MultiWriter(own, log)))
+	}()
+	stop := func() error {
 		cancel()
-		return <-done
-	})
+		<-ended
+		return result
+	}
 	t.Cleanup(func() { _ = stop() })
-	return &process{log: own, stop: stop}
+	return &process{log: own, stop: stop, ended: ended}
 }
 
 // serving is the line of the log that says where probes are answered.

@@ -79,8 +79,8 @@ func checkNamespaces(flags *flag.FlagSet) error {
 func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.WatchNamespace, watchNamespaceFlag, "", "watch scale sets of this namespace only")
 	singleNamespace = flags.String(watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it")
-	flags.BoolVar(&o.LeaderElection, "enable-leader-election", false, "elect a leader; required with two or more replicas")
-	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the leader holds")
+	flags.Bool("enable-leader-election", true, "accepted for ARC's command lines; a leader is always elected, also with false")
+	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the one manager that acts holds")
 	o.registerMetricsServer(flags)
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", "", "address of /healthz and /readyz; empty turns them off")
 	flags.StringVar(&o.PprofAddress, "pprof-addr", "", "address of Go's profiler; empty turns it off")

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -95,7 +96,12 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, health.block); err != nil {
 		return ignoreCanceled(err)
 	}
-	mgr, err := newManager(config, options, log)
+	lease, err := leaseOf(options, config)
+	if err != nil {
+		return err
+	}
+	leader := newLeadership(lease, clock.RealClock{})
+	mgr, err := newManager(config, options, leader, log)
 	if err != nil {
 		return err
 	}
@@ -103,13 +109,16 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 		return err
 	}
 	health.started(mgr.GetCache().WaitForCacheSync)
-	return runUntilStopped(ctx, mgr.Start)
+	return runUntilStopped(ctx, leader.lost, mgr.Start)
 }
 
 // runUntilStopped calls start and waits until it returns, but no longer than stopLimit after the context has ended. While caches
 // can't be filled, controller-runtime's Start ignores its context and keeps a CPU busy. Such a manager leads nothing yet, so
-// nothing is lost.
-func runUntilStopped(ctx context.Context, start func(context.Context) error) error {
+// nothing is lost. A manager that has lost its Lease isn't waited for: its grace would overlap with the next one's work. That ends
+// its calls to GitHub, too.
+func runUntilStopped(ctx context.Context, lost <-chan struct{}, start func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
 		err := start(ctx)
@@ -121,11 +130,15 @@ func runUntilStopped(ctx context.Context, start func(context.Context) error) err
 	select {
 	case err := <-ended:
 		return err
+	case <-lost:
+		return errLeaseLost
 	case <-ctx.Done():
 	}
 	select {
 	case err := <-ended:
 		return err
+	case <-lost:
+		return errLeaseLost
 	case <-time.After(stopLimit):
 		return errNotStopped
 	}
@@ -141,15 +154,18 @@ func clientConfig(config *rest.Config, options Options) *rest.Config {
 	return config
 }
 
-func newManager(config *rest.Config, options Options, log logr.Logger) (ctrl.Manager, error) {
-	mgr, err := ctrl.NewManager(config, managerOptions(config, options, log))
+// newManager returns a manager that changes the cluster only while it leads.
+func newManager(config *rest.Config, options Options, leader *leadership, log logr.Logger) (ctrl.Manager, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(leader.fence)
+	mgr, err := ctrl.NewManager(config, managerOptions(options, leader, log))
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}
 	return mgr, nil
 }
 
-func managerOptions(config *rest.Config, options Options, log logr.Logger) ctrl.Options {
+func managerOptions(options Options, lock resourcelock.Interface, log logr.Logger) ctrl.Options {
 	return ctrl.Options{
 		Scheme:         kinds.Scheme(),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds.Mapper(), nil },
@@ -158,13 +174,13 @@ func managerOptions(config *rest.Config, options Options, log logr.Logger) ctrl.
 		NewCache:       newCache,
 		Client:         clientOptions(),
 
-		LeaderElection:          options.LeaderElection,
-		LeaderElectionID:        options.LeaderElectionID,
-		LeaderElectionNamespace: options.Namespace,
-		LeaderElectionConfig:    withOwnConnection(config),
-		LeaseDuration:           new(leaseDuration),
-		RenewDeadline:           new(leaseRenewDeadline),
-		RetryPeriod:             new(leaseRetryPeriod),
+		// A single replica takes part, too: `kubectl scale`, or a node that is cut off, makes it two at any time.
+		LeaderElection:                      true,
+		LeaderElectionID:                    options.LeaderElectionID,
+		LeaderElectionResourceLockInterface: lock,
+		LeaseDuration:                       new(leaseDuration),
+		RenewDeadline:                       new(leaseRenewDeadline),
+		RetryPeriod:                         new(leaseRetryPeriod),
 		// The process ends right after that, so the next leader needn't wait for the Lease to expire.
 		LeaderElectionReleaseOnCancel: true,
 

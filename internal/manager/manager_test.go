@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,6 +54,30 @@ func TestManagerStarts(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "forbidden") {
 		t.Errorf("the chart's permissions were not enough:\n%s", log.String())
+	}
+}
+
+// A manager whose Lease another holds ends, and leaves the Lease to it.
+func TestManagerEndsWhenAnotherHoldsItsLease(t *testing.T) {
+	g := gomega.NewWithT(t)
+	cluster := testkube.Start(t, testkube.Options{})
+	grantChartPermissions(t, cluster.Client())
+	var log output
+	manager := startManager(t, cluster, &log)
+	lease := &coordinationv1.Lease{}
+	g.Eventually(func() error {
+		return cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: defaults().LeaderElectionID}, lease)
+	}).WithTimeout(startTimeout).Should(gomega.Succeed(), log.String)
+	taken := []byte(`{"spec":{"holderIdentity":"another"}}`)
+	if err := cluster.Client().Patch(t.Context(), lease, client.RawPatch("application/merge-patch+json", taken)); err != nil {
+		t.Fatal(err)
+	}
+	g.Eventually(manager.ended).WithTimeout(startTimeout).Should(gomega.BeClosed(), log.String)
+	if err := manager.stop(); !errors.Is(err, errLeaseLost) {
+		t.Errorf("the manager ended with: %v", err)
+	}
+	if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || *lease.Spec.HolderIdentity != "another" {
+		t.Errorf("the Lease is %+v, %v", lease.Spec, err)
 	}
 }
 

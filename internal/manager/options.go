@@ -53,7 +53,7 @@ type Options struct {
 	// WatchNamespace restricts the manager to the scale sets of one namespace. Empty means all.
 	WatchNamespace string
 
-	LeaderElection   bool
+	// LeaderElectionID is the name of the Lease that the manager holds while it acts.
 	LeaderElectionID string
 
 	// Addresses of the manager's servers. "0" or "" turns a server off.
@@ -116,7 +116,7 @@ func (o Options) validate() error {
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)
 	check(o.SyncPeriod > 0, "--sync-period=%s; use a positive duration", o.SyncPeriod)
 	check(o.MetricsSecure || o.MetricsCertificates == "", "--metrics-cert-path has no effect without --metrics-secure; set both")
-	check(!o.LeaderElection || o.LeaderElectionID != "", "--leader-election-id is empty; name the Lease")
+	check(o.CheckUninstall || o.LeaderElectionID != "", "--leader-election-id is empty; name the Lease")
 	for _, server := range []struct{ flag, address string }{
 		{"metrics-addr", o.MetricsAddress}, {"health-probe-bind-address", o.HealthAddress},
 		{"pprof-addr", o.PprofAddress}, {"listener-metrics-addr", o.ListenerMetricsAddress},

@@ -52,7 +52,7 @@ func TestParseOptions(t *testing.T) {
 				"--health-probe-bind-address=:8082",
 			},
 			want: func(o *Options) {
-				o.LeaderElection, o.LeaderElectionID = true, "release"
+				o.LeaderElectionID = "release"
 				o.ListenerPullSecrets, o.LogLevel, o.LogFormat = []string{"a", "b"}, "warn", "json"
 				o.WatchNamespace, o.MetricsAddress, o.PprofAddress, o.HealthAddress = "runners", ":8081", ":6060", ":8082"
 				o.ExcludedLabelPrefixes, o.QPS, o.Burst = []string{"argocd."}, 50, 60
@@ -66,8 +66,9 @@ func TestParseOptions(t *testing.T) {
 			arguments: []string{"--runner-status-update-hook", "--watch-single-namespace=a"},
 			want:      func(o *Options) { o.WatchNamespace = "a" },
 		},
-		"outside of a cluster": {arguments: []string{"--kubeconfig="}, want: func(*Options) {}},
-		"watch-namespace":      {arguments: []string{"--watch-namespace=a"}, want: func(o *Options) { o.WatchNamespace = "a" }},
+		"leader election turned off": {arguments: []string{"--enable-leader-election=false"}, want: func(*Options) {}},
+		"outside of a cluster":       {arguments: []string{"--kubeconfig="}, want: func(*Options) {}},
+		"watch-namespace":            {arguments: []string{"--watch-namespace=a"}, want: func(o *Options) { o.WatchNamespace = "a" }},
 		"watch-single-namespace wins": {
 			arguments: []string{"--watch-single-namespace=b", "--watch-namespace=a"},
 			want:      func(o *Options) { o.WatchNamespace = "b" },

@@ -1,12 +1,16 @@
 package manager
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // A manager is set up even if the API server fails right after the CRDs were checked. Its caches wait for the server; if the
@@ -20,14 +24,21 @@ func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 			}))
 			defer server.Close()
 			options := defaults()
-			options.Namespace, options.WatchNamespace, options.LeaderElection = "harrier", watched, true
-			options.MetricsAddress = disabledAddress
-			mgr, err := newManager(clientConfig(&rest.Config{Host: server.URL}, options), options, NewLogger(options, io.Discard))
+			options.Namespace, options.WatchNamespace, options.MetricsAddress = "harrier", watched, disabledAddress
+			config := clientConfig(&rest.Config{Host: server.URL}, options)
+			lease, err := leaseOf(options, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mgr, err := newManager(config, options, newLeadership(lease, clock.RealClock{}), NewLogger(options, io.Discard))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := addControllers(t.Context(), mgr, options); err != nil {
 				t.Fatal(err)
+			}
+			if err := mgr.GetClient().Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "harrier", Name: "pod"}}); !errors.Is(err, errNotLeading) {
+				t.Errorf("before it leads it writes: %v", err)
 			}
 		})
 	}

@@ -62,11 +62,10 @@ func standBy(t *testing.T) (caches *countingCache, lead func()) {
 	held.BlockLeaderElection()
 
 	options := defaults()
-	options.Namespace, options.LeaderElection, options.MetricsAddress = "harrier", true, disabledAddress
+	options.Namespace, options.MetricsAddress = "harrier", disabledAddress
 	caches = &countingCache{times: map[string]int{}}
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
-	set := managerOptions(config, options, NewLogger(options, io.Discard))
-	set.LeaderElectionResourceLockInterface = lock
+	set := managerOptions(options, lock, NewLogger(options, io.Discard))
 	set.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return caches, nil }
 	mgr, err := ctrl.NewManager(config, set)
 	if err != nil {

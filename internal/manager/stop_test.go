@@ -30,7 +30,7 @@ func TestAManagerThatDoesNotHeedItsContextEnds(t *testing.T) {
 				time.AfterFunc(time.Minute, stop)
 				defer func() { <-time.After(test.takes) }() // no goroutine may outlive the bubble
 				begun := time.Now()
-				err := runUntilStopped(ctx, func(ctx context.Context) error {
+				err := runUntilStopped(ctx, nil, func(ctx context.Context) error {
 					<-ctx.Done()
 					<-time.After(test.takes)
 					return test.fails
@@ -44,10 +44,34 @@ func TestAManagerThatDoesNotHeedItsContextEnds(t *testing.T) {
 }
 
 func TestAManagerThatFailsEndsAtOnce(t *testing.T) {
-	err := runUntilStopped(t.Context(), func(context.Context) error { return errBroken })
+	err := runUntilStopped(t.Context(), nil, func(context.Context) error { return errBroken })
 	if !errors.Is(err, errBroken) {
 		t.Errorf("got %v, want what it failed with", err)
 	}
+}
+
+// Its grace would overlap with the work of the next leader, which may begin 2 s later.
+func TestAManagerThatLostItsLeaseIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := make(chan struct{})
+		time.AfterFunc(time.Minute, func() { close(lost) })
+		defer func() { <-time.After(time.Hour) }() // no goroutine may outlive the bubble
+		begun := time.Now()
+		var stopped error
+		err := runUntilStopped(t.Context(), lost, func(ctx context.Context) error {
+			<-ctx.Done()
+			stopped = ctx.Err()
+			<-time.After(shutdownGrace)
+			return nil
+		})
+		if after := time.Since(begun); !errors.Is(err, errLeaseLost) || after != time.Minute {
+			t.Errorf("ended after %s with %v", after, err)
+		}
+		synctest.Wait()
+		if stopped == nil {
+			t.Error("its calls to GitHub go on")
+		}
+	})
 }
 
 // The pod's grace (10 s in the chart) is for ending by itself.

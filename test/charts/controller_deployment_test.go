@@ -66,7 +66,8 @@ func TestDeploymentByDefault(t *testing.T) {
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			Command:         []string{"/manager"},
 			Args: []string{
-				"--auto-scaling-runner-set-only", "--log-level=debug", "--log-format=text",
+				"--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=arc-gha-rs-controller",
+				"--log-level=debug", "--log-format=text",
 				"--runner-max-concurrent-reconciles=2",
 				"--listener-metrics-addr=0", "--listener-metrics-endpoint=", "--metrics-addr=0",
 			},
@@ -143,7 +144,7 @@ func TestMetricsOfListenersOnly(t *testing.T) {
 	for _, off := range []string{"0", "'0'"} {
 		got := manager(t, "metrics: {controllerManagerAddr: "+off+", "+rest)
 		check(t, "ports", got.Ports, []corev1.ContainerPort{{Name: "pprof", ContainerPort: 6060, Protocol: corev1.ProtocolTCP}})
-		check(t, "arguments", got.Args[4:], []string{
+		check(t, "arguments", got.Args[6:], []string{
 			"--listener-metrics-addr=:9090", "--listener-metrics-endpoint=/metrics", "--metrics-addr=0", "--pprof-addr=:6060",
 		})
 	}
@@ -218,12 +219,12 @@ priorityClassName: system-cluster-critical
 	check(t, "priority class", pod.PriorityClassName, "system-cluster-critical")
 }
 
-// Two replicas: an upgrade overlaps, they keep apart, and a node drain takes one at a time.
+// Two replicas keep apart, and a node drain takes one at a time. An upgrade doesn't overlap: what it replaces may take no Lease.
 func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, "replicaCount: 2")
 	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
-	check(t, "strategy", got.Spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	check(t, "strategy", got.Spec.Strategy, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
 	terms := got.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	check(t, "anti-affinity", terms[0].PodAffinityTerm.LabelSelector, got.Spec.Selector)
 	nodes := corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{}}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -20,7 +21,10 @@ const (
 	singleNamespace = `flags: {watchSingleNamespace: team-a}`
 )
 
-var events = []string{"events.k8s.io/events: create patch"}
+var (
+	events = []string{"events.k8s.io/events: create patch"}
+	lease  = []string{"coordination.k8s.io/leases: create", "coordination.k8s.io/leases: get update"}
+)
 
 func TestControllerRules(t *testing.T) {
 	t.Parallel()
@@ -53,10 +57,8 @@ func TestControllerRules(t *testing.T) {
 			"/serviceaccounts: create delete patch",
 		}},
 		{"manager_listener_config_role.yaml", "", "Role", "arc-gha-rs-controller-listener-config", "arc-systems", []string{"/pods: patch"}},
-		{"leader_election_role.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", []string{
-			"coordination.k8s.io/leases: get update create",
-			"/events: create",
-		}},
+		{"leader_election_role.yaml", "", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
+		{"leader_election_role.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
 		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems", []string{
 			// Nothing about scale sets and runners, which are another manager's here; ten rules, as tests for ARC's chart count.
 			actionsGroup + "autoscalinglisteners: create",
@@ -101,6 +103,21 @@ func TestControllerRules(t *testing.T) {
 	}
 }
 
+// Managers of one release agree on one Lease, whatever the number of replicas, and have rights to no other.
+func TestTheLeaseHasOneName(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"": "arc-gha-rs-controller", "replicaCount: 2": "arc-gha-rs-controller", "replicaCount: '3'": "arc-gha-rs-controller",
+		singleNamespace: "arc-gha-rs-controller", "fullnameOverride: ci": "ci", "nameOverride: ci\nreplicaCount: 2": "arc-ci",
+	} {
+		rendered := render(t, controller, values)
+		args := one[appsv1.Deployment](t, rendered, "deployment.yaml").Spec.Template.Spec.Containers[0].Args
+		check(t, "arguments with "+values, args[1:3], []string{"--enable-leader-election", "--leader-election-id=" + want})
+		role := one[rbacv1.Role](t, rendered, "leader_election_role.yaml")
+		check(t, "rights with "+values, role.Rules[1].ResourceNames, []string{want})
+	}
+}
+
 func TestControllerBindings(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ file, values, kind, name, namespace string }{
@@ -108,7 +125,7 @@ func TestControllerBindings(t *testing.T) {
 		{"manager_events_role_binding.yaml", "", "ClusterRole", "arc-gha-rs-controller-events", ""},
 		{"manager_listener_role_binding.yaml", "", "Role", "arc-gha-rs-controller-listener", "arc-systems"},
 		{"manager_listener_config_role_binding.yaml", "", "Role", "arc-gha-rs-controller-listener-config", "arc-systems"},
-		{"leader_election_role_binding.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems"},
+		{"leader_election_role_binding.yaml", "", "Role", "arc-gha-rs-controller-leader-election", "arc-systems"},
 		{"manager_single_namespace_controller_role_binding.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems"},
 		{"manager_single_namespace_watch_role_binding.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a"},
 	} {
@@ -153,7 +170,7 @@ func TestControllerTemplatesByMode(t *testing.T) {
 	always := []string{
 		"actions.github.com_autoscalinglisteners.yaml", "actions.github.com_autoscalingrunnersets.yaml",
 		"actions.github.com_ephemeralrunners.yaml", "actions.github.com_ephemeralrunnersets.yaml",
-		"deployment.yaml", "manager_events_role.yaml", "manager_events_role_binding.yaml", "manager_listener_config_role.yaml",
+		"deployment.yaml", "leader_election_role.yaml", "leader_election_role_binding.yaml", "manager_events_role.yaml", "manager_events_role_binding.yaml", "manager_listener_config_role.yaml",
 		"manager_listener_config_role_binding.yaml", "manager_listener_role.yaml",
 		"manager_listener_role_binding.yaml", "serviceaccount.yaml", "uninstall_check.yaml",
 	}
@@ -163,7 +180,7 @@ func TestControllerTemplatesByMode(t *testing.T) {
 		"manager_single_namespace_deletion.yaml",
 		"manager_single_namespace_watch_role.yaml", "manager_single_namespace_watch_role_binding.yaml",
 	}
-	several := []string{"leader_election_role.yaml", "leader_election_role_binding.yaml", "poddisruptionbudget.yaml"}
+	several := []string{"poddisruptionbudget.yaml"}
 	for values, want := range map[string][]string{
 		"":                                    slices.Concat(always, cluster),
 		singleNamespace:                       slices.Concat(always, single),

@@ -16,7 +16,7 @@ func TestDeploymentThatHelm4MadeIsTakenOver(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
 		system := helm.cluster.NewNamespace(t)
-		helm.succeed(t, "install", "arc", withoutStrategy(t, formerChart(t)), "--namespace", system)
+		helm.succeed(t, "install", "arc", withStrategy(t, formerChart(t), ""), "--namespace", system)
 		arguments := []string{"upgrade", "arc", controller.directory(), "--namespace", system, "--take-ownership"}
 		if helm.version == "4" {
 			checkContains(t, helm.refused(t, arguments...), "rollingUpdate")
@@ -25,24 +25,36 @@ func TestDeploymentThatHelm4MadeIsTakenOver(t *testing.T) {
 		helm.succeed(t, arguments...)
 		check(t, "strategy", strategyIn(t, helm, system), appsv1.RecreateDeploymentStrategyType)
 		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2")
-		check(t, "strategy of two", strategyIn(t, helm, system), appsv1.RollingUpdateDeploymentStrategyType)
+		check(t, "strategy of two", strategyIn(t, helm, system), appsv1.RecreateDeploymentStrategyType)
 	})
 }
 
-// withoutStrategy removes the strategies from the Deployment of a chart.
-func withoutStrategy(t *testing.T, directory string) string {
+// Releases of ours wrote down RollingUpdate for two replicas. It goes with an ordinary upgrade.
+func TestRollingUpdateOfAnEarlierReleaseIsTakenAway(t *testing.T) {
+	t.Parallel()
+	forHelms(t, func(t *testing.T, helm installer) {
+		system := helm.cluster.NewNamespace(t)
+		earlier := withStrategy(t, formerChart(t), "  strategy:\n    type: RollingUpdate\n    rollingUpdate:\n      maxSurge: 25%\n      maxUnavailable: 25%\n")
+		helm.succeed(t, "install", "arc", earlier, "--namespace", system, "--set", "replicaCount=2")
+		check(t, "strategy before", strategyIn(t, helm, system), appsv1.RollingUpdateDeploymentStrategyType)
+		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2", "--take-ownership")
+		check(t, "strategy", strategyIn(t, helm, system), appsv1.RecreateDeploymentStrategyType)
+	})
+}
+
+// withStrategy replaces the strategy in the Deployment of a chart.
+func withStrategy(t *testing.T, directory, strategy string) string {
 	t.Helper()
 	path := filepath.Join(directory, "templates", "deployment.yaml")
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(content), `  {{- if le (int (default 1 .Values.replicaCount)) 1 }}`)
-	_, after, ends := strings.Cut(rest, "{{- end }}\n")
-	if !found || !ends {
+	before, after, found := strings.Cut(string(content), "  strategy:\n    type: Recreate\n")
+	if !found {
 		t.Fatal("the Deployment's strategy is not where it was")
 	}
-	if err := os.WriteFile(path, []byte(before+after), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(before+strategy+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return directory

@@ -142,17 +142,20 @@ func checkGo(arguments []string) error {
 	return nil
 }
 
-// checkManager validates the file that a command would, and wants flags that exist of the others, which may read their standard
+// checkManager validates the files that a command would, and wants flags that exist of the others, which may read their standard
 // input: with -h in the end these go no further than to read their flags.
 func (r *reader) checkManager(arguments []string) error {
 	if !doctor.IsCommand(arguments) {
 		return fmt.Errorf("the manager's commands are %v", doctor.Commands)
 	}
 	arguments = slices.Clone(arguments)
-	if file := slices.Index(arguments, "-f") + 1; file > 0 && file < len(arguments) && arguments[file] != "-" {
-		arguments[file] = filepath.Join(r.directory, arguments[file])
-	} else {
+	if file := slices.Index(arguments, "-f") + 1; file == 0 || file == len(arguments) || arguments[file] == "-" {
 		arguments = append(arguments, "-h")
+	}
+	for i, argument := range arguments {
+		if _, known := files[argument]; known {
+			arguments[i] = filepath.Join(r.directory, argument)
+		}
 	}
 	var output bytes.Buffer
 	if code := doctor.Main(context.Background(), arguments, &output, &output); code != doctor.ExitFine {

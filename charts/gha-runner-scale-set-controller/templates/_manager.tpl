@@ -28,13 +28,17 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- $port }}
 {{- end }}
 
+{{/* The Lease that the one manager that acts holds. The name is that of actions-runner-controller's chart with several replicas. */}}
+{{- define "gha-runner-scale-set-controller.lease" -}}
+{{- include "gha-runner-scale-set-controller.fullname" . }}
+{{- end }}
+
 {{- define "gha-runner-scale-set-controller.args" -}}
 {{- $flags := include "gha-runner-scale-set-controller.flags" . | fromJson -}}
 - --auto-scaling-runner-set-only
-{{- if gt (int (default 1 .Values.replicaCount)) 1 }}
+{{- /* Whatever the number of replicas: `kubectl scale` can change it, and a node that is cut off adds one. */}}
 - --enable-leader-election
-- --leader-election-id={{ include "gha-runner-scale-set-controller.fullname" . }}
-{{- end }}
+- --leader-election-id={{ include "gha-runner-scale-set-controller.lease" . }}
 {{- range .Values.imagePullSecrets }}
 - --auto-scaler-image-pull-secrets={{ .name }}
 {{- end }}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,9 +49,13 @@ type runnerSetSpec struct {
 
 // types are the kinds that the charts render.
 var types = map[string]func() any{
-	"v1 ConfigMap":                                     func() any { return &corev1.ConfigMap{} },
-	"v1 Secret":                                        func() any { return &corev1.Secret{} },
-	"v1 ServiceAccount":                                func() any { return &corev1.ServiceAccount{} },
+	"v1 ConfigMap":      func() any { return &corev1.ConfigMap{} },
+	"v1 Secret":         func() any { return &corev1.Secret{} },
+	"v1 ServiceAccount": func() any { return &corev1.ServiceAccount{} },
+	"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy": func() any { return &admissionregistrationv1.ValidatingAdmissionPolicy{} },
+	"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding": func() any {
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	},
 	"apps/v1 Deployment":                               func() any { return &appsv1.Deployment{} },
 	"batch/v1 Job":                                     func() any { return &batchv1.Job{} },
 	"policy/v1 PodDisruptionBudget":                    func() any { return &policyv1.PodDisruptionBudget{} },
