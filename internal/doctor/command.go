@@ -8,7 +8,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // Exit codes of the commands.
@@ -114,21 +117,31 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	path := ""
 	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
 	flags.StringVar(&path, "f", "", "file with values of the chart gha-runner-scale-set, or with manifests; -: standard input")
+	policy := listenertemplate.Policy{}
+	name := flags.String("listener-template-policy", listenertemplate.Restricted, "the manager's policy for listenerTemplate: restricted or unrestricted")
+	flags.Func("listener-sidecar-images", "image that the manager allows in further containers of listener pods; may be repeated", func(image string) error {
+		policy.SidecarImages = append(policy.SidecarImages, image)
+		return nil
+	})
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
 	if path == "" || flags.NArg() > 0 {
 		return errors.New("run manager validate -f FILE; --help explains the flags")
 	}
-	content, name, err := read(path)
+	if !slices.Contains(listenertemplate.Names, *name) {
+		return fmt.Errorf("--listener-template-policy=%q is unknown; use %s", *name, strings.Join(listenertemplate.Names, " or "))
+	}
+	policy.Unrestricted = *name == listenertemplate.Unrestricted
+	content, place, err := read(path)
 	if err != nil {
 		return err
 	}
-	v, err := validate(content)
+	v, err := validate(content, policy)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", place, err)
 	}
-	return v.report(stdout, name)
+	return v.report(stdout, place)
 }
 
 // read returns the content of a file, and the name to use for it in messages.

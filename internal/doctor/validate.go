@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,12 +11,15 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // checks collect what is wrong with one object.
 type checks struct {
 	object   string
 	findings []Finding
+	// policy is what the manager lets through for its own namespace.
+	policy listenertemplate.Policy
 }
 
 // add notes a problem.
@@ -30,9 +34,9 @@ func (c *checks) require(ok bool, reason, message, fix string) {
 	}
 }
 
-func validateSet(document []byte, place string) []Finding {
+func validateSet(document []byte, place string, policy listenertemplate.Policy) []Finding {
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	c := &checks{object: nameOf(document, place)}
+	c := &checks{object: nameOf(document, place), policy: policy}
 	if err := yaml.UnmarshalStrict(document, set); err != nil {
 		c.add("InvalidManifest", err.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
 		return c.findings
@@ -40,6 +44,7 @@ func validateSet(document []byte, place string) []Finding {
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
 	c.template(&set.Spec.Template.Spec, false)
+	c.listener(&set.Spec)
 	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	return c.findings
 }
@@ -97,3 +102,21 @@ func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec, in
 	}
 	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "complete the spec of the volume claim"+instead)
 }
+
+// maxRefusals is how many fields that the policy refuses have a finding of their own.
+const maxRefusals = 20
+
+// listener reports what the manager's policy leaves out of what a scale set says about its listener.
+func (c *checks) listener(spec *v1alpha1.AutoscalingRunnerSetSpec) {
+	refused := c.policy.Accept(spec).Refused
+	shown := refused.First[:min(maxRefusals, len(refused.First))]
+	for _, refusal := range shown {
+		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%s is left out: %s", refusal.Path, refusal.Reason), checkByPolicy)
+	}
+	if more := len(refused.First) - len(shown) + refused.More; more > 0 {
+		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%d more fields are left out", more), checkByPolicy)
+	}
+}
+
+const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy or flags.listenerSidecarImages, " +
+	"validate with --listener-template-policy and --listener-sidecar-images"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // values are the chart's values that are checked: those that users often get wrong, so that the chart, the API server or the
@@ -30,12 +31,18 @@ type values struct {
 	PendingTimeout      any                     `json:"pendingTimeout"`
 	RegistrationTimeout any                     `json:"registrationTimeout"`
 	Template            *corev1.PodTemplateSpec `json:"template"`
+	ListenerTemplate    *corev1.PodTemplateSpec `json:"listenerTemplate"`
 	ScaleSetLabels      []string                `json:"scaleSetLabels"`
 	Proxy               proxyValues             `json:"proxy"`
 	GitHubServerTLS     struct {
 		v1alpha1.TLSConfig
 		RunnerMountPath string `json:"runnerMountPath"`
 	} `json:"githubServerTLS"`
+	ResourceMeta struct {
+		AutoscalingListener    *v1alpha1.ResourceMeta `json:"autoscalingListener"`
+		ListenerServiceAccount *v1alpha1.ResourceMeta `json:"listenerServiceAccount"`
+		ListenerConfigSecret   *v1alpha1.ResourceMeta `json:"listenerConfigSecret"`
+	} `json:"resourceMeta"`
 	ContainerMode struct {
 		Type            string                           `json:"type"`
 		WorkVolumeClaim corev1.PersistentVolumeClaimSpec `json:"kubernetesModeWorkVolumeClaim"`
@@ -88,8 +95,8 @@ const (
 	workVolume     = "work"
 )
 
-func validateValues(document []byte, fields map[string]any, object string) []Finding {
-	c := &checks{object: object}
+func validateValues(document []byte, fields map[string]any, object string, policy listenertemplate.Policy) []Finding {
+	c := &checks{object: object, policy: policy}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
 			"correct the spelling; helm show values lists all values")
@@ -113,6 +120,10 @@ func validateValues(document []byte, fields map[string]any, object string) []Fin
 	c.certificate(&v)
 	c.vault(&v)
 	c.containerMode(&v)
+	c.listener(&v1alpha1.AutoscalingRunnerSetSpec{
+		ListenerTemplate: v.ListenerTemplate, AutoscalingListenerMetadata: v.ResourceMeta.AutoscalingListener,
+		ListenerServiceAccountMetadata: v.ResourceMeta.ListenerServiceAccount, ListenerConfigSecretMetadata: v.ResourceMeta.ListenerConfigSecret,
+	})
 	if v.Template != nil {
 		c.template(&v.Template.Spec, true)
 	}

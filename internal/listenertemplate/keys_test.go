@@ -65,9 +65,9 @@ func TestMetadata(t *testing.T) {
 		}
 	}
 	var want []string
-	for _, field := range []string{"autoscalingListenerMetadata", "listenerServiceAccountMetadata", "listenerConfigSecretMetadata"} {
+	for _, field := range []string{"autoscalingListener", "listenerServiceAccountMetadata", "listenerConfigSecretMetadata"} {
 		want = append(want, field+".labels[app.kubernetes.io/instance]", field+".labels[azure.workload.identity/use]", field+".annotations[helm.sh/resource-policy]")
-		if field != "autoscalingListenerMetadata" {
+		if field != "autoscalingListener" {
 			want = append(want, field+".annotations[note]")
 		}
 	}

@@ -80,7 +80,7 @@ func (p Policy) Accept(spec *v1alpha1.AutoscalingRunnerSetSpec) Accepted {
 	r := &review{policy: p}
 	accepted := Accepted{
 		Template:       r.template(spec.ListenerTemplate),
-		Listener:       r.metadata("autoscalingListenerMetadata", spec.AutoscalingListenerMetadata),
+		Listener:       r.metadata("autoscalingListener", spec.AutoscalingListenerMetadata),
 		ServiceAccount: r.withoutAnnotations("listenerServiceAccountMetadata", spec.ListenerServiceAccountMetadata),
 		ConfigSecret:   r.withoutAnnotations("listenerConfigSecretMetadata", spec.ListenerConfigSecretMetadata),
 	}

@@ -65,7 +65,7 @@ func TestRefusedFieldsAreToldAndForgotten(t *testing.T) {
 		message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
 		for _, part := range []string{
 			"spec.volumes[ca].secret", "spec.containers[listener].image", "spec.containers[listener].volumeMounts[/ca]",
-			"listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn]", "autoscalingListenerMetadata.labels[app.kubernetes.io/namespace]",
+			"listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn]", "autoscalingListener.labels[app.kubernetes.io/namespace]",
 			"flags.listenerTemplatePolicy",
 		} {
 			if !strings.Contains(message, part) {
