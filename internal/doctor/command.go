@@ -8,7 +8,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // Exit codes of the commands.
@@ -118,13 +121,23 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	flags.StringVar(&namespace, "n", "", "namespace of values, and of manifests that name none; for --controller-values")
 	flags.StringVar(&controllerValues, "controller-values", "",
 		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
+	policy := listenertemplate.Policy{}
+	name := flags.String("listener-template-policy", listenertemplate.Restricted, "the manager's policy for listenerTemplate: restricted or unrestricted")
+	flags.Func("listener-sidecar-images", "image that the manager allows in further containers of listener pods; may be repeated", func(image string) error {
+		policy.SidecarImages = append(policy.SidecarImages, image)
+		return nil
+	})
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
 	if path == "" || flags.NArg() > 0 {
 		return errors.New("run manager validate -f FILE; --help explains the flags")
 	}
-	content, name, err := read(path)
+	if !slices.Contains(listenertemplate.Names, *name) {
+		return fmt.Errorf("--listener-template-policy=%q is unknown; use %s", *name, strings.Join(listenertemplate.Names, " or "))
+	}
+	policy.Unrestricted = *name == listenertemplate.Unrestricted
+	content, place, err := read(path)
 	if err != nil {
 		return err
 	}
@@ -132,11 +145,11 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	v, err := validate(content, limits)
+	v, err := validate(content, controller{listeners: policy, admission: limits})
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", place, err)
 	}
-	return v.report(stdout, name)
+	return v.report(stdout, place)
 }
 
 // readAdmission returns what a controller's values say about scale sets; nil if no file is given.

@@ -161,7 +161,7 @@ func notFound(s *Snapshot) Finding {
 	return found
 }
 
-// checkSpec reports an invalid spec, and one that the manager has not reconciled or does not fully support.
+// checkSpec reports an invalid spec, and one that the manager has not reconciled, does not fully support or uses in part.
 func checkSpec(s *Set) []Finding {
 	var findings []Finding
 	if _, err := actions.ParseConfigURL(s.Spec.GitHubConfigUrl); err != nil {
@@ -175,7 +175,8 @@ func checkSpec(s *Set) []Finding {
 		findings = append(findings, s.finding(Problem, "NotReconciled", "the manager has not reconciled the current spec",
 			"check that a manager runs and watches this namespace (flags.watchSingleNamespace)"))
 	}
-	return append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionVersionSupported, metav1.ConditionFalse))...)
+	return append(append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionVersionSupported, metav1.ConditionFalse))...),
+		s.fromCondition(Warning, s.condition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionFalse))...)
 }
 
 // checkCredentials reports why the credentials can't be used.

@@ -124,6 +124,7 @@ func TestDiagnose(t *testing.T) {
 		"wrong URL":            {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = "github.com" }}, "InvalidConfigURL", Problem},
 		"deleting":             {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].DeletionTimestamp = new(metav1.Now()) }}, "Deleting", Problem},
 		"other version":        {[]func(*Snapshot){condition(v1alpha1.ConditionVersionSupported, no, "VersionDiffers")}, "VersionDiffers", Warning},
+		"refused template":     {[]func(*Snapshot){condition(v1alpha1.ConditionListenerTemplateAccepted, no, "FieldsRefused")}, "FieldsRefused", Warning},
 		"wrong token":          {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized")}, "Unauthorized", Problem},
 		"secret read":          {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},
 		"secret missing":       {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = &credentials.MissingError{Kind: "Secret", Name: "github"} }}, "CredentialsMissing", Problem},

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // The kinds that are checked. kubectl prints several objects as one List; the API server returns a list of their kind.
@@ -25,10 +27,18 @@ const (
 // ErrNothingChecked says that the input has neither values nor a scale set.
 var ErrNothingChecked = errors.New("nothing was checked")
 
+// controller is what is known of the controller that will serve the scale sets.
+type controller struct {
+	// listeners is what it lets through for its own namespace: by default, what the restricted policy does.
+	listeners listenertemplate.Policy
+	// admission is nil if its value tenants is not known.
+	admission *admission
+}
+
 // validation is the result of checking a file of YAML documents.
 type validation struct {
-	admission *admission
-	findings  []Finding
+	controller
+	findings []Finding
 	// notes say which entries of tenants allow what.
 	notes []string
 	// checked counts scale sets and their values. skipped lists the kinds of the other objects, and the controller's values.
@@ -37,7 +47,8 @@ type validation struct {
 }
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List, and
-// documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML.
+// documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML. The
+// manager is taken to have the restricted policy for listener pods.
 func Validate(content []byte) ([]Finding, error) {
 	return ValidateFor(content, nil, "")
 }
@@ -49,15 +60,15 @@ func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding,
 	if err != nil {
 		return nil, err
 	}
-	v, err := validate(content, &admission{tenants: entries, namespace: namespace})
+	v, err := validate(content, controller{admission: &admission{tenants: entries, namespace: namespace}})
 	if err != nil {
 		return nil, err
 	}
 	return v.findings, nil
 }
 
-func validate(content []byte, admission *admission) (*validation, error) {
-	v := &validation{admission: admission}
+func validate(content []byte, known controller) (*validation, error) {
+	v := &validation{controller: known}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for number := 1; ; number++ {
 		document, err := documents.Read()
@@ -92,7 +103,7 @@ func (v *validation) document(document []byte, place string) error {
 
 // check adds what a check finds.
 func (v *validation) check(object string, check func(*checks)) {
-	c := &checks{object: object, admission: v.admission}
+	c := &checks{object: object, controller: v.controller}
 	check(c)
 	v.checked++
 	v.findings, v.notes = append(v.findings, c.findings...), append(v.notes, c.notes...)

@@ -21,6 +21,7 @@ var reasonFixes = map[string]string{
 	"CrashLoopBackOff":                  "run kubectl logs on the listener's pod in the manager's namespace",
 	"Unschedulable":                     "make room for the listener's pod: its listenerTemplate may require a node that does not exist",
 	v1alpha1.ReasonReconcileFailed:      "correct the value that the message names, or grant the manager the permission that it lacks; the charts' Roles contain it",
+	v1alpha1.ReasonFieldsRefused:        keepToPolicy,
 	v1alpha1.ReasonNameTooLong:          "recreate the scale set under a shorter name; runnerScaleSetName can keep the name that jobs use in runs-on",
 	v1alpha1.ReasonRunnersNotCreated:    "correct what the API server refuses: a field of the template, a policy or webhook of the namespace, or a permission that the manager lacks",
 	v1alpha1.ReasonRunnersUnseen:        "find out from the manager's log why it can't watch EphemeralRunners; the charts' Roles allow it to list and watch them",
@@ -56,7 +57,9 @@ const (
 	reachGitHub    = "check that the cluster can reach GitHub (proxy, githubServerTLS, NetworkPolicy; docs/networking.md), and look at https://www.githubstatus.com"
 	correctImage   = "correct the image or imagePullSecrets of the template, or check that the node can reach the registry"
 	correctCommand = "correct the image or command of the container named runner: the command is usually /home/runner/run.sh"
-	restoreRole    = "grant the manager what the message says it lacks: the scale set's chart contains the Role and its binding, and helm upgrade restores them"
+	keepToPolicy   = "remove the fields from listenerTemplate and resourceMeta, or ask the controller's operator to allow them: flags.listenerSidecarImages for a further " +
+		"container, flags.listenerTemplatePolicy for the rest; docs/security.md lists what is allowed"
+	restoreRole = "grant the manager what the message says it lacks: the scale set's chart contains the Role and its binding, and helm upgrade restores them"
 )
 
 // podFixes are keyed by the reason of a pod or container that does not run.

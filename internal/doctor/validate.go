@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +16,8 @@ import (
 // checks collect what is wrong with one object.
 type checks struct {
 	object string
-	// admission is nil if nothing is known of the cluster's controller.
-	admission *admission
-	findings  []Finding
+	controller
+	findings []Finding
 	// notes say what is right, where somebody has asked.
 	notes []string
 }
@@ -43,6 +43,7 @@ func (c *checks) set(document []byte) {
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
 	c.template(&set.Spec.Template.Spec, false)
+	c.listener(&set.Spec)
 	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	c.admit(limited{namespace: set.Namespace, url: set.Spec.GitHubConfigUrl, group: set.Spec.RunnerGroup, maxRunners: set.Spec.MaxRunners})
 }
@@ -100,3 +101,21 @@ func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec, in
 	}
 	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "complete the spec of the volume claim"+instead)
 }
+
+// maxRefusals is how many fields that the policy refuses have a finding of their own.
+const maxRefusals = 20
+
+// listener reports what the manager's policy leaves out of what a scale set says about its listener.
+func (c *checks) listener(spec *v1alpha1.AutoscalingRunnerSetSpec) {
+	refused := c.listeners.Accept(spec).Refused
+	shown := refused.First[:min(maxRefusals, len(refused.First))]
+	for _, refusal := range shown {
+		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%s is left out: %s", refusal.Path, refusal.Reason), checkByPolicy)
+	}
+	if more := len(refused.First) - len(shown) + refused.More; more > 0 {
+		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%d more fields are left out", more), checkByPolicy)
+	}
+}
+
+const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy or flags.listenerSidecarImages, " +
+	"validate with --listener-template-policy and --listener-sidecar-images"

@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -77,5 +78,45 @@ func TestKnownValuesAreTheCharts(t *testing.T) {
 		if slices.Contains(ofSets, key) || !slices.Contains(ofController, key) {
 			t.Errorf("%s is no value of the controller's chart alone", key)
 		}
+	}
+}
+
+// What the policy leaves out is said field by field; with the controller's own settings it is what that controller leaves out.
+func TestValidateKnowsThePolicyForListeners(t *testing.T) {
+	const file = "testdata/bad/listener-template.yaml"
+	said := func(flags ...string) (string, int) {
+		output := &bytes.Buffer{}
+		code := Main(t.Context(), append([]string{"validate", "-f", file}, flags...), output, output)
+		return output.String(), code
+	}
+	restricted, code := said()
+	for _, part := range []string{
+		"spec.volumes[ca].secret is left out", "spec.containers[listener].volumeMounts[/etc/ca] is left out: it mounts a volume that is left out",
+		"spec.containers[logs].image is left out", "listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn] is left out",
+	} {
+		if code != ExitProblems || !strings.Contains(restricted, part) {
+			t.Errorf("exit code %d, without %q: %s", code, part, restricted)
+		}
+	}
+	if allowed, code := said("--listener-sidecar-images=fluent/fluent-bit:4.0"); code != ExitProblems || strings.Contains(allowed, "logs") {
+		t.Errorf("with the image allowed: exit code %d: %s", code, allowed)
+	}
+	if all, code := said("--listener-template-policy=unrestricted"); code != ExitFine {
+		t.Errorf("unrestricted: exit code %d: %s", code, all)
+	}
+	if unknown, code := said("--listener-template-policy=none"); code != ExitUnable || !strings.Contains(unknown, "use restricted or unrestricted") {
+		t.Errorf("unknown policy: exit code %d: %s", code, unknown)
+	}
+}
+
+func TestValidateListsTheFirstRefusedFields(t *testing.T) {
+	var annotations strings.Builder
+	for i := range maxRefusals + 5 {
+		fmt.Fprintf(&annotations, "helm.sh/%d: x, ", i)
+	}
+	set := strings.Replace(goodSet, "maxRunners: 2", "maxRunners: 2, listenerTemplate: {metadata: {annotations: {"+annotations.String()+"}}}", 1)
+	findings, err := Validate([]byte(set))
+	if err != nil || len(findings) != maxRefusals+1 || !strings.HasPrefix(findings[maxRefusals].Message, "5 more fields") {
+		t.Errorf("%d findings, %v: %+v", len(findings), err, findings)
 	}
 }

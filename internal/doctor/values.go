@@ -32,12 +32,18 @@ type values struct {
 	PendingTimeout      any                     `json:"pendingTimeout"`
 	RegistrationTimeout any                     `json:"registrationTimeout"`
 	Template            *corev1.PodTemplateSpec `json:"template"`
+	ListenerTemplate    *corev1.PodTemplateSpec `json:"listenerTemplate"`
 	ScaleSetLabels      []string                `json:"scaleSetLabels"`
 	Proxy               proxyValues             `json:"proxy"`
 	GitHubServerTLS     struct {
 		v1alpha1.TLSConfig
 		RunnerMountPath string `json:"runnerMountPath"`
 	} `json:"githubServerTLS"`
+	ResourceMeta struct {
+		AutoscalingListener    *v1alpha1.ResourceMeta `json:"autoscalingListener"`
+		ListenerServiceAccount *v1alpha1.ResourceMeta `json:"listenerServiceAccount"`
+		ListenerConfigSecret   *v1alpha1.ResourceMeta `json:"listenerConfigSecret"`
+	} `json:"resourceMeta"`
 	ContainerMode struct {
 		Type            string                           `json:"type"`
 		WorkVolumeClaim corev1.PersistentVolumeClaimSpec `json:"kubernetesModeWorkVolumeClaim"`
@@ -116,6 +122,10 @@ func (c *checks) values(document []byte, fields map[string]any) {
 	c.certificate(&v)
 	c.vault(&v)
 	c.containerMode(&v)
+	c.listener(&v1alpha1.AutoscalingRunnerSetSpec{
+		ListenerTemplate: v.ListenerTemplate, AutoscalingListenerMetadata: v.ResourceMeta.AutoscalingListener,
+		ListenerServiceAccountMetadata: v.ResourceMeta.ListenerServiceAccount, ListenerConfigSecretMetadata: v.ResourceMeta.ListenerConfigSecret,
+	})
 	if v.Template != nil {
 		c.template(&v.Template.Spec, true)
 	}

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -72,6 +73,23 @@ func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]str
 		return key != v1alpha1.LabelScaleSetName && key != v1alpha1.LabelScaleSetNamespace && hasAnyPrefix(key, excludedPrefixes)
 	})
 	return merged
+}
+
+// installerDomains are the domains of the labels and annotations by which installers, and the selectors that they install, find
+// what is theirs.
+var installerDomains = []string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}
+
+// OfInstaller reports whether a label or annotation says who installed an object. An object made from another must not repeat it:
+// Argo CD would delete it, and selectors of the controller's own chart would take it for one of the controller's.
+func OfInstaller(key string) bool {
+	return slices.ContainsFunc(installerDomains, func(domain string) bool { return InDomain(key, domain) })
+}
+
+// InDomain reports whether the key of a label or annotation belongs to a domain or to one below it. Case makes no difference: the
+// API server takes keys of annotations in any.
+func InDomain(key, domain string) bool {
+	prefix, _, found := strings.Cut(strings.ToLower(key), "/")
+	return found && (prefix == domain || strings.HasSuffix(prefix, "."+domain))
 }
 
 // Annotations returns the union of the annotation sets. Later sets win.

@@ -78,6 +78,17 @@ func TestLabelsMerge(t *testing.T) {
 	}
 }
 
+func TestLabelsOfInstallers(t *testing.T) {
+	for key, want := range map[string]bool{
+		"app.kubernetes.io/name": true, "argocd.argoproj.io/instance": true, "kustomize.toolkit.fluxcd.io/name": true, "meta.helm.sh/release-name": true, "Helm.sh/chart": true,
+		"app": false, "app.kubernetes.io": false, "kubernetes.io/os": false, "example.com/helm.sh": false, "notapp.kubernetes.io/name": false, "": false,
+	} {
+		if got := OfInstaller(key); got != want {
+			t.Errorf("%q: %t", key, got)
+		}
+	}
+}
+
 func TestAnnotationsMerge(t *testing.T) {
 	first := map[string]string{"a": "1", "b": "2"}
 	got := Annotations(first, nil, map[string]string{"b": "3"})

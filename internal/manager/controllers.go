@@ -135,6 +135,7 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 		Namespace:                d.options.Namespace,
 		ListenerImage:            d.options.Image,
 		ListenerImagePullSecrets: d.options.ListenerPullSecrets,
+		ListenerPolicy:           d.options.listenerPolicy(),
 		ExcludedLabelPrefixes:    d.options.ExcludedLabelPrefixes,
 		Version:                  build.Version,
 	})
@@ -149,6 +150,7 @@ func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
 		Recorder:        d.recorder,
 		Clock:           d.clock,
 		Namespace:       d.options.Namespace,
+		Policy:          d.options.listenerPolicy(),
 		LogLevel:        level,
 		LogFormat:       format,
 		MetricsAddr:     d.options.ListenerMetricsAddress,

@@ -12,6 +12,7 @@ import (
 	kubeconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // Names of flags that are also needed where their values are checked.
@@ -89,6 +90,10 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.ListenerMetricsLabels, "listener-metrics-labels", config.MetricsLabelsFew,
 		"labels and buckets of the listeners' job metrics: few (scale set and result, 10 buckets) or arc (job, event and repository, 46 buckets)")
 	flags.Var((*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets", "Secret to pull the listener's image with; may be repeated")
+	flags.StringVar(&o.ListenerTemplatePolicy, "listener-template-policy", listenertemplate.Restricted,
+		"what scale sets may choose for objects in the manager's namespace, by listenerTemplate and metadata: restricted (docs/security.md) or unrestricted")
+	flags.Var((*list)(&o.ListenerSidecarImages), "listener-sidecar-images",
+		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes it; may be repeated")
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
 		"prefix of labels that are not copied from an AutoscalingRunnerSet; may be repeated")
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,

@@ -6,12 +6,14 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap/zapcore"
 
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // Environment variables. The first two are required: the chart sets them, and they have no sensible default.
@@ -74,6 +76,10 @@ type Options struct {
 	ListenerMetricsLabels string
 	// ListenerPullSecrets are names of Secrets with which nodes pull the listener's image.
 	ListenerPullSecrets []string
+	// ListenerTemplatePolicy says what scale sets may choose for objects in the manager's namespace: listenertemplate.Restricted or
+	// listenertemplate.Unrestricted. ListenerSidecarImages are the images of further containers that the former allows.
+	ListenerTemplatePolicy string
+	ListenerSidecarImages  []string
 
 	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet.
 	ExcludedLabelPrefixes []string
@@ -111,6 +117,8 @@ func (o Options) validate() error {
 	check(slices.Contains([]string{formatText, formatJSON}, o.LogFormat), "--log-format=%q is unknown; use text or json", o.LogFormat)
 	check(slices.Contains([]string{config.MetricsLabelsFew, config.MetricsLabelsARC}, o.ListenerMetricsLabels),
 		"--listener-metrics-labels=%q is unknown; use few or arc", o.ListenerMetricsLabels)
+	check(slices.Contains(listenertemplate.Names, o.ListenerTemplatePolicy),
+		"--listener-template-policy=%q is unknown; use %s", o.ListenerTemplatePolicy, strings.Join(listenertemplate.Names, " or "))
 	check(o.RunnerWorkers > 0, "--runner-max-concurrent-reconciles=%d; use 1 or more", o.RunnerWorkers)
 	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)
@@ -150,6 +158,13 @@ func (o Options) watched() []string {
 		return []string{o.Namespace}
 	}
 	return []string{o.WatchNamespace, o.Namespace}
+}
+
+// listenerPolicy returns what scale sets may choose for objects in the manager's namespace.
+func (o Options) listenerPolicy() listenertemplate.Policy {
+	return listenertemplate.Policy{
+		Unrestricted: o.ListenerTemplatePolicy == listenertemplate.Unrestricted, SidecarImages: o.ListenerSidecarImages, Program: o.ListenerEntrypoint,
+	}
 }
 
 // listenerLogging returns the level and format for listeners, which have fewer levels than the manager.

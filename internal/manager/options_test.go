@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // environment is what the chart sets.
@@ -22,7 +24,8 @@ func defaults() Options {
 		Namespace: "harrier", Image: "ghcr.io/example/manager:1",
 		LeaderElectionID: "actions-runner-controller",
 		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
-		RunnerWorkers: 24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
+		ListenerTemplatePolicy: listenertemplate.Restricted,
+		RunnerWorkers:          24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
 		JobPodMetadata: true, JobPodProtection: true, LogLevel: "debug", LogFormat: "text",
 	}
 }
@@ -81,6 +84,14 @@ func TestParseOptions(t *testing.T) {
 			arguments: []string{"--metrics-secure", "--metrics-cert-path=/certificate"},
 			want:      func(o *Options) { o.MetricsSecure, o.MetricsCertificates = true, "/certificate" },
 		},
+		"listener pods as they are": {
+			arguments: []string{"--listener-template-policy=unrestricted"},
+			want:      func(o *Options) { o.ListenerTemplatePolicy = "unrestricted" },
+		},
+		"sidecars": {
+			arguments: []string{"--listener-sidecar-images=a:1", "--listener-sidecar-images=b@sha256:0"},
+			want:      func(o *Options) { o.ListenerSidecarImages = []string{"a:1", "b@sha256:0"} },
+		},
 		"sync period": {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,6 +120,9 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--metrics-cert-path=/certificate":         "--metrics-secure",
 		"--metrics-addr=8080":                      "HOST:PORT",
 		"--health-probe-bind-address=:http-health": "HOST:PORT",
+		"--listener-template-policy=none":          "use restricted or unrestricted",
+		"--listener-template-policy=":              "use restricted or unrestricted",
+		"--listener-sidecar-images=":               "empty",
 		"--unknown":                                "unknown; manager --help lists the flags",
 		"stray":                                    `"stray"`,
 		"--auto-scaler-image-pull-secrets=":        "empty",
@@ -175,6 +189,18 @@ func TestListenerLogging(t *testing.T) {
 		level, format := Options{LogLevel: test.level, LogFormat: test.format}.listenerLogging()
 		if level != test.wantLevel || format != test.wantFormat {
 			t.Errorf("%s %s leads to %s %s", test.level, test.format, level, format)
+		}
+	}
+}
+
+func TestListenerPolicy(t *testing.T) {
+	for text, want := range map[string]listenertemplate.Policy{
+		"restricted":   {SidecarImages: []string{"a"}, Program: "/listener"},
+		"unrestricted": {Unrestricted: true, SidecarImages: []string{"a"}, Program: "/listener"},
+	} {
+		options := Options{ListenerTemplatePolicy: text, ListenerSidecarImages: []string{"a"}, ListenerEntrypoint: "/listener"}
+		if diff := cmp.Diff(want, options.listenerPolicy()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
 }

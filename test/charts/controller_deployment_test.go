@@ -7,7 +7,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 const controllerImage = "ghcr.io/harrier-ci/gha-runner-scale-set-controller:0.1.0"
@@ -106,6 +109,8 @@ flags:
   watchSingleNamespace: team-a
   runnerMaxConcurrentReconciles: 4
   updateStrategy: eventual
+  listenerTemplatePolicy: unrestricted
+  listenerSidecarImages: ["logs:1", "logs@sha256:0"]
   excludeLabelPropagationPrefixes: [argocd.argoproj.io/, example.com/]
   k8sClientRateLimiterQPS: 1000000
   k8sClientRateLimiterBurst: 60
@@ -119,6 +124,8 @@ flags:
 		"--log-level=info", "--log-format=json",
 		"--watch-single-namespace=team-a",
 		"--runner-max-concurrent-reconciles=4",
+		"--listener-template-policy=unrestricted",
+		"--listener-sidecar-images=logs:1", "--listener-sidecar-images=logs@sha256:0",
 		"--update-strategy=eventual",
 		"--listener-metrics-addr=:8081", "--listener-metrics-endpoint=/metrics", "--metrics-addr=:8080",
 		"--pprof-addr=:6060",
@@ -219,6 +226,14 @@ priorityClassName: system-cluster-critical
 	check(t, "priority class", pod.PriorityClassName, "system-cluster-critical")
 }
 
+// selectorOfPods returns the selector of everything that is for the controller's pods. The Deployment's own can't be changed, and its
+// labels alone are those that a scale set could give its listener.
+func selectorOfPods(deployment appsv1.Deployment) *metav1.LabelSelector {
+	selector := deployment.Spec.Selector.DeepCopy()
+	selector.MatchLabels[v1alpha1.LabelPartOf], selector.MatchLabels[v1alpha1.LabelComponent] = "gha-rs-controller", "controller-manager"
+	return selector
+}
+
 // Two replicas keep apart, and a node drain takes one at a time. An upgrade doesn't overlap: what it replaces may take no Lease.
 func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
@@ -226,7 +241,7 @@ func TestSeveralReplicas(t *testing.T) {
 	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
 	check(t, "strategy", got.Spec.Strategy, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
 	terms := got.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-	check(t, "anti-affinity", terms[0].PodAffinityTerm.LabelSelector, got.Spec.Selector)
+	check(t, "anti-affinity", terms[0].PodAffinityTerm.LabelSelector, selectorOfPods(got))
 	nodes := corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{}}
 	for values, want := range map[string]*corev1.Affinity{
 		"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}": {
@@ -238,7 +253,7 @@ func TestSeveralReplicas(t *testing.T) {
 	}
 	budget := one[policyv1.PodDisruptionBudget](t, rendered, "poddisruptionbudget.yaml")
 	check(t, "budget", budget.Spec.MaxUnavailable.IntValue(), 1)
-	check(t, "its pods", budget.Spec.Selector, got.Spec.Selector)
+	check(t, "its pods", budget.Spec.Selector, selectorOfPods(got))
 }
 
 func TestControllerNames(t *testing.T) {
@@ -296,6 +311,8 @@ func TestControllerRefusals(t *testing.T) {
 		{"healthProbeBindAddress: ':08081'", "Values.flags.healthProbeBindAddress must end with a numeric port"},
 		{"imagePullSecrets: [{name: ''}]", "/imagePullSecrets/0/name"},
 		{"flags: {excludeLabelPropagationPrefixes: ['']}", "/flags/excludeLabelPropagationPrefixes/0"},
+		{"flags: {listenerTemplatePolicy: none}", "/flags/listenerTemplatePolicy"},
+		{"flags: {listenerSidecarImages: ['']}", "/flags/listenerSidecarImages/0"},
 		{"relicaCount: 2", "'relicaCount' not allowed"},
 		{"flags: {logLvel: info}", "'logLvel' not allowed"},
 		{"replicaCount: 0", "/replicaCount"},

@@ -6,7 +6,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // clashing are labels and annotations that the chart has itself, and more than once ones of the user's own.
@@ -51,6 +54,35 @@ func TestChartsLabelsWin(t *testing.T) {
 	check(t, "labels", got.Labels, extended(plain.Labels, map[string]string{"team": "a", "app.kubernetes.io/component": "mine"}))
 	check(t, "labels of the pod", got.Spec.Template.Labels, plain.Spec.Template.Labels)
 	check(t, "annotations of the pod", got.Spec.Template.Annotations, plain.Spec.Template.Annotations)
+}
+
+// Whatever a scale set gives its listener, budget, monitors and NetworkPolicy of the controller don't take it for the controller.
+func TestOnlyTheControllersPodsAreSelected(t *testing.T) {
+	t.Parallel()
+	own := labels.Set(deployment(t).Spec.Template.Labels)
+	listener := labels.Set(extended(own, map[string]string{v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelComponent: v1alpha1.ComponentListener}))
+	seen := map[string]bool{}
+	for _, monitor := range []string{"podMonitor", "serviceMonitor"} {
+		rendered := render(t, controller, metricsOn, "replicaCount: 2", "networkPolicy: {enabled: true}", "monitoring: {"+monitor+": {enabled: true}}")
+		for _, documents := range rendered {
+			for _, document := range documents {
+				found := decode[unstructured.Unstructured](t, document)
+				path := map[string][]string{
+					"PodDisruptionBudget": {"spec", "selector", "matchLabels"}, "PodMonitor": {"spec", "selector", "matchLabels"},
+					"NetworkPolicy": {"spec", "podSelector", "matchLabels"}, "Service": {"spec", "selector"},
+				}[found.GetKind()]
+				if path == nil || strings.Contains(found.GetName(), "listener") {
+					continue
+				}
+				seen[found.GetKind()] = true
+				selected, _, err := unstructured.NestedStringMap(found.Object, path...)
+				check(t, "error", err, error(nil))
+				check(t, found.GetKind()+" selects the controller", labels.SelectorFromSet(selected).Matches(own), true)
+				check(t, found.GetKind()+" selects a listener", labels.SelectorFromSet(selected).Matches(listener), false)
+			}
+		}
+	}
+	check(t, "kinds with selectors", len(seen), 4)
 }
 
 func TestServicesAreFoundByTheirComponent(t *testing.T) {

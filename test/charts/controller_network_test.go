@@ -63,7 +63,7 @@ networkPolicy:
 		policies := all[networkingv1.NetworkPolicy](t, rendered, "networkpolicy.yaml")
 		check(t, "names", names(policies, func(p networkingv1.NetworkPolicy) string { return p.Namespace + "/" + p.Name }),
 			[]string{"arc-systems/arc-gha-rs-controller", "arc-systems/arc-gha-rs-controller-listener"})
-		check(t, "controller's pods", policies[0].Spec.PodSelector, *deployment(t).Spec.Selector)
+		check(t, "controller's pods", policies[0].Spec.PodSelector, *selectorOfPods(deployment(t)))
 		check(t, "listeners' pods", policies[1].Spec.PodSelector.MatchLabels[v1alpha1.LabelComponent], v1alpha1.ComponentListener)
 		for i, policy := range policies {
 			check(t, "open ports", openPorts(policy), test.ports[i])

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -47,6 +48,37 @@ func TestValuesFilesOfUsers(t *testing.T) {
 			check(t, "limit", spec.MaxRunners != nil, strings.Contains(string(values), "\nmaxRunners: "))
 		})
 	}
+}
+
+// Of what users write about their listeners, the restricted policy leaves out this, and nothing else.
+func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
+	t.Parallel()
+	lost := map[string][]string{
+		"scale-set-listener.yaml": {"spec.priorityClassName", "spec.containers[logs].image"},
+		"scale-set-umbrella.yaml": {"listenerServiceAccountMetadata.annotations[iam.example.com/role]"},
+	}
+	files, err := filepath.Glob("testdata/wild/scale-set-*.yaml")
+	if err != nil || len(files) < len(lost) {
+		t.Fatalf("values %v, %v", files, err)
+	}
+	for _, file := range files {
+		values, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := one[v1alpha1.AutoscalingRunnerSet](t, render(t, scaleSet, string(values)), "autoscalingrunnerset.yaml").Spec
+		var refused []string
+		for _, refusal := range (listenertemplate.Policy{}).Accept(&spec).Refused.First {
+			refused = append(refused, refusal.Path)
+		}
+		check(t, filepath.Base(file)+" loses", refused, lost[filepath.Base(file)])
+	}
+	// The image of the one sidecar can be allowed.
+	values, err := os.ReadFile("testdata/wild/scale-set-listener.yaml")
+	check(t, "error", err, error(nil))
+	spec := one[v1alpha1.AutoscalingRunnerSet](t, render(t, scaleSet, string(values)), "autoscalingrunnerset.yaml").Spec
+	accepted := listenertemplate.Policy{SidecarImages: []string{"fluent/fluent-bit"}}.Accept(&spec)
+	check(t, "with the image allowed", accepted.Refused.List(0), "spec.priorityClassName")
 }
 
 // admitAll has the API server look at the objects as if they were created in the namespace.

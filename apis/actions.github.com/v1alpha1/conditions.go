@@ -18,6 +18,9 @@ const (
 	ConditionCredentialsValid = "CredentialsValid"
 	// ConditionListenerReady: a listener holds the message session and polls.
 	ConditionListenerReady = "ListenerReady"
+	// ConditionListenerTemplateAccepted: the policy for listener pods lets through all of listenerTemplate and of the metadata for
+	// objects in the manager's namespace. While False, the message lists what is left out; the listener runs without it.
+	ConditionListenerTemplateAccepted = "ListenerTemplateAccepted"
 	// ConditionDegraded: runners fail before they get a job, for the pod's reason in the message; or runners can't be created or observed.
 	ConditionDegraded = "Degraded"
 	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes, one runner is tried now and then.

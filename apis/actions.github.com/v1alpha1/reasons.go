@@ -31,6 +31,8 @@ const (
 	ReasonReconcileFailed = "ReconcileFailed"
 	// ReasonNameTooLong: the AutoscalingRunnerSet's name is too long for the value of a label.
 	ReasonNameTooLong = "NameTooLong"
+	// ReasonFieldsRefused: the manager's policy for listener pods refuses the fields that the message lists.
+	ReasonFieldsRefused = "FieldsRefused"
 	// ReasonMaxRunnersReached: as many jobs have runners as maxRunners allows; further jobs wait on GitHub.
 	ReasonMaxRunnersReached = "MaxRunnersReached"
 	// ReasonMaxRunnersZero: maxRunners is 0, so no jobs are accepted.

@@ -61,6 +61,12 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- if eq (toString .jobPodProtection) "false" }}
 - --job-pod-protection=false
 {{- end }}
+{{- if ne (.listenerTemplatePolicy | default "restricted") "restricted" }}
+- --listener-template-policy={{ .listenerTemplatePolicy }}
+{{- end }}
+{{- range .listenerSidecarImages }}
+- --listener-sidecar-images={{ . }}
+{{- end }}
 {{- with .updateStrategy }}
 - --update-strategy={{ . }}
 {{- end }}
@@ -178,7 +184,7 @@ preferredDuringSchedulingIgnoredDuringExecution:
       topologyKey: kubernetes.io/hostname
       labelSelector:
         matchLabels:
-          {{- include "gha-runner-scale-set-controller.selector-labels" . | nindent 10 }}
+          {{- include "gha-runner-scale-set-controller.pod-selector" . | nindent 10 }}
 {{- end }}
 
 {{/* Annotations of an object that lives only while `helm uninstall` runs its check. Takes the weight: lowest first. */}}

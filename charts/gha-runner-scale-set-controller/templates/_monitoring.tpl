@@ -54,7 +54,7 @@ scraped. A scrape that the user has set up may lack this label.
 {{- define "gha-runner-scale-set-controller.monitor-targets" -}}
 {{- list
   (dict "suffix" "manager" "path" "/metrics" "address" .Values.metrics.controllerManagerAddr
-    "labels" (include "gha-runner-scale-set-controller.selector-labels" . | fromYaml)
+    "labels" (include "gha-runner-scale-set-controller.pod-selector" . | fromYaml)
     "secure" (include "gha-runner-scale-set-controller.metrics-secure" .))
   (dict "suffix" "listeners" "path" (.Values.metrics.listenerEndpoint | default "/metrics") "address" .Values.metrics.listenerAddr
     "labels" (dict "app.kubernetes.io/part-of" "gha-runner-scale-set" "app.kubernetes.io/component" "runner-scale-set-listener")

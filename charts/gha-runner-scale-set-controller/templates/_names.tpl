@@ -111,6 +111,20 @@ app.kubernetes.io/namespace: {{ include "gha-runner-scale-set-controller.namespa
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
+{{/* What says that a pod is the controller's, beside the above: listener pods get neither from a scale set. */}}
+{{- define "gha-runner-scale-set-controller.own-pod-labels" -}}
+app.kubernetes.io/part-of: {{ include "gha-runner-scale-set-controller.base-name" . }}
+app.kubernetes.io/component: controller-manager
+{{- end }}
+
+{{/*
+Labels by which everything but the Deployment selects the controller's pods. The Deployment's own selector can't be changed.
+*/}}
+{{- define "gha-runner-scale-set-controller.pod-selector" -}}
+{{ include "gha-runner-scale-set-controller.selector-labels" . }}
+{{ include "gha-runner-scale-set-controller.own-pod-labels" . }}
+{{- end }}
+
 {{- define "gha-runner-scale-set-controller.labels" -}}
 {{- include "gha-runner-scale-set-controller.labels-and" (dict "root" .) }}
 {{- end }}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // access is what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners' namespace.
@@ -23,10 +24,10 @@ type access struct {
 }
 
 // accessFor returns the objects as they should be, without owners.
-func accessFor(listener *v1alpha1.AutoscalingListener) access {
+func accessFor(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Policy) access {
 	spec := &listener.Spec
 	return access{
-		account: &corev1.ServiceAccount{ObjectMeta: objectMeta(listener, listener.Namespace, spec.ServiceAccountMetadata, nil)},
+		account: &corev1.ServiceAccount{ObjectMeta: metaHere(listener, policy, spec.ServiceAccountMetadata)},
 		role: &rbacv1.Role{
 			ObjectMeta: objectMeta(listener, spec.AutoscalingRunnerSetNamespace, spec.RoleMetadata, leadBack(listener)),
 			Rules:      rules(spec.EphemeralRunnerSetName),
@@ -55,7 +56,19 @@ func leadBack(listener *v1alpha1.AutoscalingListener) map[string]string {
 	return map[string]string{v1alpha1.LabelListenerName: listener.Name, v1alpha1.LabelListenerNamespace: listener.Namespace}
 }
 
-// objectMeta returns the metadata of an object that has the listener's name. The listener's labels override those of the user's
+// metaHere returns the metadata of an object in the manager's namespace: what the policy lets through of the user's metadata and of
+// the listener's labels, overridden by ownLabels.
+func metaHere(listener *v1alpha1.AutoscalingListener, policy listenertemplate.Policy, meta *v1alpha1.ResourceMeta) metav1.ObjectMeta {
+	labels, annotations := kube.Metadata(policy.Object(meta))
+	return metav1.ObjectMeta{
+		Namespace:   listener.Namespace,
+		Name:        listener.Name,
+		Labels:      kube.Labels(nil, labels, policy.Inherited(listener.Labels), ownLabels(listener)),
+		Annotations: kube.Annotations(annotations),
+	}
+}
+
+// objectMeta returns the metadata of an object in the runners' namespace. The listener's labels override those of the user's
 // metadata, more overrides both, and ownLabels overrides everything.
 func objectMeta(listener *v1alpha1.AutoscalingListener, namespace string, meta *v1alpha1.ResourceMeta, more map[string]string) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(meta)
@@ -81,7 +94,7 @@ func ownLabels(listener *v1alpha1.AutoscalingListener) map[string]string {
 // applyAccess keeps the three objects as they should be. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose
 // namespace they live, so that garbage collection deletes them if the manager has lost the right to.
 func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
-	wanted, account := accessFor(p.listener), &corev1.ServiceAccount{}
+	wanted, account := accessFor(p.listener, c.options.Policy), &corev1.ServiceAccount{}
 	for _, owned := range []struct{ owner, object, live client.Object }{
 		{p.listener, wanted.account, account},
 		{p.set, wanted.role, &rbacv1.Role{}},

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // A token dies with its ServiceAccount, and the kubelet gets another only when its hour is nearly over.
@@ -49,6 +50,36 @@ func TestPodOfANewAccountStays(t *testing.T) {
 	f.run()
 	f.settle()
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonReady)
+}
+
+// What is in the manager's namespace has neither an annotation that a set chose nor the labels of the controller's own objects. What is
+// in the set's own namespace has its annotations, and the pod has what the policy leaves of the template.
+func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T) {
+	meta := &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/name": "gha-rs-controller", "mine": "yes"}, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
+	f := started(t, withTemplate, labelledAsTheController, func(l *v1alpha1.AutoscalingListener) {
+		l.Spec.ServiceAccountMetadata, l.Spec.ConfigSecretMetadata, l.Spec.RoleMetadata = meta, meta, meta
+	})
+	secret, role := &corev1.Secret{}, &rbacv1.Role{}
+	f.get(secret, key.Namespace, key.Name+"-config")
+	f.get(role, setNamespace, key.Name)
+	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret} {
+		if got := object.GetAnnotations()["eks.amazonaws.com/role-arn"]; got != "" || object.GetLabels()["mine"] != "yes" {
+			t.Errorf("%s: annotation %q, labels %v", name, got, object.GetLabels())
+		}
+	}
+	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret, "pod": f.pod()} {
+		for key := range object.GetLabels() {
+			if key == "azure.workload.identity/use" || kube.OfInstaller(key) && key != v1alpha1.LabelPartOf && key != v1alpha1.LabelComponent {
+				t.Errorf("%s has the label %s", name, key)
+			}
+		}
+	}
+	if role.Annotations["eks.amazonaws.com/role-arn"] != "arn" {
+		t.Errorf("the Role has annotations %v", role.Annotations)
+	}
+	if containers := f.pod().Spec.Containers; len(containers) != 1 {
+		t.Errorf("the pod has %d containers", len(containers))
+	}
 }
 
 func (f *fixture) account() *corev1.ServiceAccount {

@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // workers is how many listeners are reconciled at once. The first pass of a listener makes eight requests of 2–10 ms, so ten
@@ -48,6 +49,8 @@ type Options struct {
 	Namespace string
 	// Entrypoint is the command of the listener container; nil means the listener's path in our image.
 	Entrypoint []string
+	// Policy decides what scale sets may choose for the objects in the manager's namespace.
+	Policy listenertemplate.Policy
 	// LogLevel and LogFormat are passed on to listeners.
 	LogLevel, LogFormat string
 	// MetricsAddr and MetricsEndpoint are where listeners serve metrics. With the address "0" or "" they serve none.
@@ -55,9 +58,6 @@ type Options struct {
 	// MetricsLabels says which labels the metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
 	MetricsLabels string
 }
-
-// defaultEntrypoint is the path of the listener in our image.
-const defaultEntrypoint = "/ghalistener"
 
 // Controller reconciles AutoscalingListeners.
 type Controller struct {
@@ -68,7 +68,7 @@ type Controller struct {
 // NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
 func NewController(options Options) *Controller {
 	if len(options.Entrypoint) == 0 {
-		options.Entrypoint = []string{defaultEntrypoint}
+		options.Entrypoint = []string{listenertemplate.DefaultProgram}
 	}
 	return &Controller{options: options}
 }

@@ -3,7 +3,7 @@
 //
 //	AutoscalingListener ─▶ ServiceAccount, Role, RoleBinding ─▶ config and proxy Secrets ─▶ pod ─▶ status
 //
-// The pod is replaced only if something changes that a running listener can't adopt: image, template, proxy, address, group,
+// The pod is replaced only if something changes that a running listener can't adopt: image, template, its policy, proxy, address, group,
 // scale set, metrics port or ServiceAccount. All other changes reach it through the mounted config Secret. The old pod is gone
 // before a new one starts, because GitHub grants a scale set a single session.
 //

@@ -64,7 +64,7 @@ func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 // revoke deletes the listener's ServiceAccount and rights. Forbidden means that the manager's Role in the other namespace was
 // deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
 func (c *Controller) revoke(ctx context.Context, p *pass) error {
-	wanted := accessFor(p.listener)
+	wanted := accessFor(p.listener, c.options.Policy)
 	for _, object := range []struct{ named, live client.Object }{
 		{wanted.binding, &rbacv1.RoleBinding{}}, {wanted.role, &rbacv1.Role{}}, {wanted.account, &corev1.ServiceAccount{}},
 	} {

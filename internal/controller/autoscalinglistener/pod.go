@@ -13,14 +13,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 const (
 	// gracePeriodSeconds is enough for the listener to finish its current message (10 s for acquiring jobs, 30 s for a call to
 	// GitHub) and to delete its session, so that its successor needn't wait for the session to expire.
 	gracePeriodSeconds = 60
-	// configVolume is the name of the volume with the configuration.
-	configVolume = "listener-config"
+	// tokenSeconds is how long a token is valid. The kubelet replaces it after four fifths of that, and the client reads it again
+	// every minute. It is not 3607, which asks the API server for a token that stays valid for a year.
+	tokenSeconds = 3600
+	// rootCertificates is the ConfigMap that Kubernetes keeps in every namespace, with the authority of the API server.
+	rootCertificates = "kube-root-ca.crt"
 )
 
 // podBuilder builds a listener pod.
@@ -28,11 +32,13 @@ type podBuilder struct {
 	listener   *v1alpha1.AutoscalingListener
 	proxy      *credentials.ProxySettings
 	entrypoint []string
+	// policy decides what of the listener's template, and of its labels, is used.
+	policy listenertemplate.Policy
 	// metricsAddr is empty if there are no metrics.
 	metricsAddr string
 }
 
-// hash returns a hash of everything that a running listener can't adopt, and of nothing else.
+// hash returns a hash of everything that a running listener can't adopt, and of nothing else: of the template, what is used of it.
 func (b podBuilder) hash() string {
 	spec := &b.listener.Spec
 	return kube.Hash(struct {
@@ -44,10 +50,12 @@ func (b podBuilder) hash() string {
 		Namespace, Runners string
 		Proxy              *credentials.ProxySettings
 		Template           *corev1.PodTemplateSpec
+		Policy             string
 		Ports              []corev1.ContainerPort
 	}{
 		spec.Image, spec.ImagePullSecrets, b.entrypoint, spec.GitHubConfigUrl, b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName],
-		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, b.proxy, spec.Template, b.ports(),
+		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, b.proxy, b.policy.Template(spec.Template),
+		b.policy.Name(), b.ports(),
 	})
 }
 
@@ -71,27 +79,49 @@ func (b podBuilder) pod() (*corev1.Pod, error) {
 				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{b.container()},
-			Volumes: []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{
+			Volumes: []corev1.Volume{{Name: listenertemplate.ConfigVolume, VolumeSource: corev1.VolumeSource{
 				Secret: &corev1.SecretVolumeSource{SecretName: b.listener.Name + credentials.ListenerConfigSuffix},
-			}}},
+			}}, tokenVolume()},
 		},
 	}
-	if err := mergeTemplate(pod, spec.Template); err != nil {
+	if err := mergeTemplate(pod, b.policy.Template(spec.Template)); err != nil {
 		return nil, err
 	}
-	pod.Labels = kube.Labels(nil, pod.Labels, b.listener.Labels, ownLabels(b.listener))
+	if !b.policy.Unrestricted {
+		pod.Spec.AutomountServiceAccountToken = new(false) // a further container gets none
+	}
+	pod.Labels = kube.Labels(nil, pod.Labels, b.policy.Inherited(b.listener.Labels), ownLabels(b.listener))
 	return pod, nil
+}
+
+// tokenVolume returns a volume with what Kubernetes itself mounts into all containers of a pod, so that it can be mounted into one.
+func tokenVolume() corev1.Volume {
+	return corev1.Volume{Name: listenertemplate.TokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: corev1.ServiceAccountTokenKey, ExpirationSeconds: new(int64(tokenSeconds))}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: rootCertificates},
+				Items:                []corev1.KeyToPath{{Key: corev1.ServiceAccountRootCAKey, Path: corev1.ServiceAccountRootCAKey}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+				Path: corev1.ServiceAccountNamespaceKey, FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+			}}}},
+		},
+	}}}
 }
 
 // container returns the listener's container, which meets the restricted Pod Security Standard.
 func (b podBuilder) container() corev1.Container {
 	return corev1.Container{
-		Name:         v1alpha1.ListenerContainerName,
-		Image:        b.listener.Spec.Image,
-		Command:      b.entrypoint,
-		Env:          b.environment(),
-		Ports:        b.ports(),
-		VolumeMounts: []corev1.VolumeMount{{Name: configVolume, MountPath: config.MountPath, ReadOnly: true}},
+		Name:    v1alpha1.ListenerContainerName,
+		Image:   b.listener.Spec.Image,
+		Command: b.entrypoint,
+		Env:     b.environment(),
+		Ports:   b.ports(),
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: listenertemplate.ConfigVolume, MountPath: config.MountPath, ReadOnly: true},
+			{Name: listenertemplate.TokenVolume, MountPath: listenertemplate.TokenPath, ReadOnly: true},
+		},
 		// A listener waits in a long poll most of the time. It has no limits because it must be fast in a burst of messages.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),

@@ -42,7 +42,7 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 	if predecessors, err := c.awaitStrays(ctx, p); err != nil || predecessors {
 		return err
 	}
-	builder := podBuilder{listener: p.listener, proxy: p.resolved.Proxy, entrypoint: c.options.Entrypoint}
+	builder := podBuilder{listener: p.listener, proxy: p.resolved.Proxy, entrypoint: c.options.Entrypoint, policy: c.options.Policy}
 	if c.metricsEnabled() {
 		builder.metricsAddr = c.options.MetricsAddr
 	}

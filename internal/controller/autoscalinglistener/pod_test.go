@@ -2,6 +2,7 @@ package autoscalinglistener
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -46,13 +48,32 @@ func userTemplate() *corev1.PodTemplateSpec {
 	}
 }
 
+var unrestricted = listenertemplate.Policy{Unrestricted: true}
+
+func withTemplate(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() }
+
+// labelledAsTheController gives the listener the labels by which the chart's Deployment, budget, monitors and policy select, and those
+// by which a cloud and a GitOps tool do.
+func labelledAsTheController(l *v1alpha1.AutoscalingListener) {
+	maps.Copy(l.Labels, map[string]string{
+		"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": managerNamespace, "app.kubernetes.io/instance": "arc",
+		v1alpha1.LabelPartOf: "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
+		"argocd.argoproj.io/instance": "arc", "kustomize.toolkit.fluxcd.io/name": "arc", "helm.sh/chart": "arc",
+		"azure.workload.identity/use": "true",
+	})
+}
+
 func TestPodGolden(t *testing.T) {
-	entrypoint := []string{defaultEntrypoint}
+	entrypoint := []string{listenertemplate.DefaultProgram}
 	proxy := &credentials.ProxySettings{HTTP: "http://proxy"}
 	for name, builder := range map[string]podBuilder{
-		"plain":   {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
-		"proxy":   {listener: newListener(), entrypoint: entrypoint, proxy: proxy},
-		"merged":  {listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() }), entrypoint: entrypoint, proxy: proxy},
+		"plain":  {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
+		"proxy":  {listener: newListener(), entrypoint: entrypoint, proxy: proxy},
+		"merged": {listener: newListener(withTemplate), entrypoint: entrypoint, proxy: proxy, policy: unrestricted},
+		"restricted": {
+			listener: newListener(withTemplate, labelledAsTheController), entrypoint: entrypoint, proxy: proxy,
+			policy: listenertemplate.Policy{SidecarImages: []string{"sidecar:1"}},
+		},
 		"minimal": {listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = &corev1.PodTemplateSpec{} }), entrypoint: []string{"/other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,30 +103,38 @@ func TestPodGolden(t *testing.T) {
 }
 
 func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
-	base := func() podBuilder { return podBuilder{listener: newListener(), entrypoint: []string{defaultEntrypoint}} }
+	base := func() podBuilder {
+		return podBuilder{listener: newListener(), entrypoint: []string{listenertemplate.DefaultProgram}}
+	}
+	template := func(spec corev1.PodSpec) func(*podBuilder) {
+		return func(b *podBuilder) { b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: spec} }
+	}
 	for name, test := range map[string]struct {
 		change func(*podBuilder)
 		want   bool
 	}{
-		"image": {func(b *podBuilder) { b.listener.Spec.Image = "controller:2" }, true},
-		"template": {func(b *podBuilder) {
-			b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}
-		}, true},
-		"proxy":        {func(b *podBuilder) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
-		"address":      {func(b *podBuilder) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
-		"group":        {func(b *podBuilder) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
-		"scale set":    {func(b *podBuilder) { b.listener.Spec.RunnerScaleSetID++ }, true},
-		"runner set":   {func(b *podBuilder) { b.listener.Spec.EphemeralRunnerSetName = "other" }, true},
-		"pull secrets": {func(b *podBuilder) { b.listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} }, true},
-		"bounds":       {func(b *podBuilder) { b.listener.Spec.MinRunners, b.listener.Spec.MaxRunners = 1, 2 }, false},
-		"secret":       {func(b *podBuilder) { b.listener.Spec.GitHubConfigSecret = "other" }, false},
-		"CA":           {func(b *podBuilder) { b.listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
-		"metrics":      {func(b *podBuilder) { b.listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
-		"metrics on":   {func(b *podBuilder) { b.metricsAddr = ":8080" }, true}, // monitors go by the name of the port
-		"labels":       {func(b *podBuilder) { b.listener.Labels["helm.sh/chart"] = "2" }, false},
+		"image":          {func(b *podBuilder) { b.listener.Spec.Image = "controller:2" }, true},
+		"template":       {template(corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}), true},
+		"refused change": {func(b *podBuilder) { b.listener.Spec.Template.Spec.NodeName = "n" }, false},
+		"policy":         {func(b *podBuilder) { b.policy = unrestricted }, true},
+		"other sidecars": {func(b *podBuilder) { b.policy.SidecarImages = []string{"sidecar:1"} }, false}, // none is used
+		"proxy":          {func(b *podBuilder) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
+		"address":        {func(b *podBuilder) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
+		"group":          {func(b *podBuilder) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
+		"scale set":      {func(b *podBuilder) { b.listener.Spec.RunnerScaleSetID++ }, true},
+		"runner set":     {func(b *podBuilder) { b.listener.Spec.EphemeralRunnerSetName = "other" }, true},
+		"pull secrets":   {func(b *podBuilder) { b.listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} }, true},
+		"bounds":         {func(b *podBuilder) { b.listener.Spec.MinRunners, b.listener.Spec.MaxRunners = 1, 2 }, false},
+		"secret":         {func(b *podBuilder) { b.listener.Spec.GitHubConfigSecret = "other" }, false},
+		"CA":             {func(b *podBuilder) { b.listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
+		"metrics":        {func(b *podBuilder) { b.listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
+		"metrics on":     {func(b *podBuilder) { b.metricsAddr = ":8080" }, true}, // monitors go by the name of the port
+		"labels":         {func(b *podBuilder) { b.listener.Labels["helm.sh/chart"] = "2" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := base(), base()
+			template(corev1.PodSpec{})(&before)
+			template(corev1.PodSpec{})(&after)
 			test.change(&after)
 			if changed := before.hash() != after.hash(); changed != test.want {
 				t.Errorf("hash changed: %t, want %t", changed, test.want)
@@ -116,7 +145,7 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 
 // TestTemplateLeavesDefaults: an absent field never removes what makes the pod safe.
 func TestTemplateLeavesDefaults(t *testing.T) {
-	builder := podBuilder{listener: newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.Template = userTemplate() })}
+	builder := podBuilder{listener: newListener(withTemplate), policy: unrestricted}
 	pod, err := builder.pod()
 	if err != nil {
 		t.Fatal(err)

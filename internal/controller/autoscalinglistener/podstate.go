@@ -82,7 +82,7 @@ func assess(pod *corev1.Pod, wanted demand, deletingSince, now time.Time) podSta
 	case lost && gone >= lostAfter:
 		return podState{action: actionForceDelete, reason: reasonNodeLost, message: fmt.Sprintf("node %s stopped reporting; the listener is started elsewhere", pod.Spec.NodeName)}
 	case pod.Annotations[v1alpha1.AnnotationIntegrityHash] != wanted.hash:
-		return podState{action: actionReplace, reason: reasonReplacing, message: "image, template, proxy, address, group, scale set or metrics port changed"}
+		return podState{action: actionReplace, reason: reasonReplacing, message: "image, template, its policy, proxy, address, group, scale set or metrics port changed"}
 	case pod.CreationTimestamp.Time.Before(wanted.since):
 		return podState{action: actionReplace, reason: reasonReplacing, message: "its ServiceAccount was deleted and recreated; the API server refuses the pod's token"}
 	case lost:

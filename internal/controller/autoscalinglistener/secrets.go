@@ -112,7 +112,7 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 // applySecret writes one of the listener's Secrets. It remembers what was written last, so that a pass for another reason needn't
 // read the Secret.
 func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte) error {
-	wanted := &corev1.Secret{ObjectMeta: objectMeta(p.listener, p.listener.Namespace, metadata, nil), Type: corev1.SecretTypeOpaque, Data: data}
+	wanted := &corev1.Secret{ObjectMeta: metaHere(p.listener, c.options.Policy, metadata), Type: corev1.SecretTypeOpaque, Data: data}
 	wanted.Name += suffix
 	wanted.OwnerReferences = kube.OwnedBy(p.listener)
 	hash := kube.Hash(wanted)

@@ -12,8 +12,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// mergeTemplate merges the user's template into the pod as `kubectl patch` would: fields that are set replace the defaults or are
-// added to them, by name in lists, and absent fields leave the defaults as they are. The pod's identity can't be changed.
+// mergeTemplate merges what the policy leaves of the user's template into the pod as `kubectl patch` would: fields that are set replace
+// the defaults or are added to them, by name in lists, and absent fields leave the defaults as they are. The pod's identity can't be
+// changed.
 func mergeTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
 	if template == nil {
 		return nil

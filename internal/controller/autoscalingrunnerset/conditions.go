@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // Reasons of conditions.
@@ -33,7 +34,7 @@ const (
 // conditionsOf returns the conditions whose status the pass knows. The others keep their status, so that the check on GitHub every
 // few minutes, or a failure of it, doesn't make them flicker.
 func conditionsOf(p *pass, version string) []metav1.Condition {
-	conditions := []metav1.Condition{versionCondition(p.set.Labels, version), listenerCondition(p)}
+	conditions := []metav1.Condition{versionCondition(p.set.Labels, version), templateCondition(p.accepted.Refused), listenerCondition(p)}
 	for _, optional := range []*metav1.Condition{
 		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
 		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionRunnerOutdated),
@@ -253,6 +254,16 @@ func someOf(names []string) string {
 		text += name
 	}
 	return text
+}
+
+// templateCondition says what of the spec is not used in the manager's namespace, whose operator decides about that.
+func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
+	const conditionType = v1alpha1.ConditionListenerTemplateAccepted
+	if len(refused.First) == 0 {
+		return report.True(conditionType, reasonAccepted, "")
+	}
+	return report.False(conditionType, v1alpha1.ReasonFieldsRefused, fmt.Sprintf("the policy for listeners leaves out %s; the listener runs without them: remove them, "+
+		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of its chart", refused.List(maxQuoted)))
 }
 
 // listenerCondition returns what is wrong with the listener's pod or, if nothing is, what the listener reports.

@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -42,6 +43,8 @@ type Options struct {
 	// ListenerImage and ListenerImagePullSecrets are the image and the pull secrets of listener pods. The latter may be empty.
 	ListenerImage            string
 	ListenerImagePullSecrets []string
+	// ListenerPolicy decides what sets may choose for the objects in the manager's namespace.
+	ListenerPolicy listenertemplate.Policy
 	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet. May be empty.
 	ExcludedLabelPrefixes []string
 	// Version is the manager's version.
@@ -153,6 +156,8 @@ type pass struct {
 	// first is the one to keep.
 	runnerSets []v1alpha1.EphemeralRunnerSet
 	listeners  []v1alpha1.AutoscalingListener
+	// accepted is what the policy lets through of what the spec says about the listener.
+	accepted listenertemplate.Accepted
 
 	// registration is where the scale set is on GitHub, nil while it is not known to be registered.
 	registration *v1alpha1.ScaleSetRegistration

@@ -54,7 +54,8 @@ func (c *Controller) dropExtra(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// listener returns the AutoscalingListener as it should be.
+// listener returns the AutoscalingListener as it should be. It is in the manager's namespace, so it has of the spec what the policy
+// lets through.
 func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingListener {
 	spec := &p.set.Spec
 	name := kube.ListenerName(p.set)
@@ -65,8 +66,8 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   c.options.Namespace,
 			Name:        name,
-			Labels:      c.childLabels(p.set, spec.AutoscalingListenerMetadata, v1alpha1.ComponentListener),
-			Annotations: childAnnotations(p, spec.AutoscalingListenerMetadata),
+			Labels:      c.childLabels(p.set, c.options.ListenerPolicy.Inherited(p.set.Labels), p.accepted.Listener, v1alpha1.ComponentListener),
+			Annotations: childAnnotations(p, p.accepted.Listener),
 		},
 		Spec: v1alpha1.AutoscalingListenerSpec{
 			GitHubConfigUrl:               spec.GitHubConfigUrl,
@@ -83,9 +84,9 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 			GitHubServerTLS:               spec.GitHubServerTLS,
 			VaultConfig:                   spec.VaultConfig,
 			Metrics:                       spec.ListenerMetrics,
-			Template:                      spec.ListenerTemplate,
-			ConfigSecretMetadata:          spec.ListenerConfigSecretMetadata,
-			ServiceAccountMetadata:        spec.ListenerServiceAccountMetadata,
+			Template:                      p.accepted.Template,
+			ConfigSecretMetadata:          p.accepted.ConfigSecret,
+			ServiceAccountMetadata:        p.accepted.ServiceAccount,
 			RoleMetadata:                  spec.ListenerRoleMetadata,
 			RoleBindingMetadata:           spec.ListenerRoleBindingMetadata,
 		},

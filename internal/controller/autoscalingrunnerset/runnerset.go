@@ -123,7 +123,7 @@ func (c *Controller) runnerSet(p *pass) *v1alpha1.EphemeralRunnerSet {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       p.set.Namespace,
 			Name:            name,
-			Labels:          c.childLabels(p.set, spec.EphemeralRunnerSetMetadata, v1alpha1.ComponentRunnerSet),
+			Labels:          c.childLabels(p.set, p.set.Labels, spec.EphemeralRunnerSetMetadata, v1alpha1.ComponentRunnerSet),
 			Annotations:     childAnnotations(p, spec.EphemeralRunnerSetMetadata),
 			OwnerReferences: kube.OwnedBy(p.set),
 		},

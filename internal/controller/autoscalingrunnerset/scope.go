@@ -32,11 +32,13 @@ func withoutScope(labels map[string]string) map[string]string {
 	return rest
 }
 
-// childLabels returns the labels of an object created for the set: the labels in the spec's metadata, overridden by the set's own
-// labels, overridden by the controller's.
-func (c *Controller) childLabels(set *v1alpha1.AutoscalingRunnerSet, meta *v1alpha1.ResourceMeta, component string) map[string]string {
+// childLabels returns the labels of an object created for the set: the labels in the spec's metadata, overridden by those inherited
+// from the set, overridden by the controller's.
+func (c *Controller) childLabels(
+	set *v1alpha1.AutoscalingRunnerSet, inherited map[string]string, meta *v1alpha1.ResourceMeta, component string,
+) map[string]string {
 	labels, _ := kube.Metadata(meta)
-	return kube.Labels(c.options.ExcludedLabelPrefixes, labels, withoutScope(set.Labels), scopeLabels(set.Spec.GitHubConfigUrl),
+	return kube.Labels(c.options.ExcludedLabelPrefixes, labels, withoutScope(inherited), scopeLabels(set.Spec.GitHubConfigUrl),
 		kube.ScaleSetLabels(set, component))
 }
 

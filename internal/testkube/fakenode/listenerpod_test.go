@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,6 +94,50 @@ func TestListenerPodRunsARealProgram(t *testing.T) {
 	s.Eventually(s.fetch, patience).WithArguments(pod, "/config").Should(Equal("two"))
 	s.delete(pod)
 	s.awaitsGone(pod)
+}
+
+// A token that a pod asks for by a volume of its own is where the container mounts it, beside what a client needs with it.
+func TestTokenOfAProjectedVolume(t *testing.T) {
+	const path = "/var/run/secrets/kubernetes.io/serviceaccount"
+	for file, want := range map[string]func(s *stage) (is func(content string) bool){
+		"token":     func(s *stage) func(string) bool { return s.isTokenOf("default") },
+		"ca.crt":    func(s *stage) func(string) bool { return is(string(testkube.Shared(t).Config().CAData)) },
+		"namespace": func(s *stage) func(string) bool { return is(s.namespace) },
+	} {
+		s, pod := newListenerStage(t)
+		sources := []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+			}}},
+		}
+		pod.Spec.AutomountServiceAccountToken = new(false)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}})
+		container := &pod.Spec.Containers[0]
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "token", MountPath: path})
+		container.Env[0].Value = path + "/" + file
+		s.create(configSecret(s.namespace, "one"), pod)
+		s.awaitsReady(pod, 0)
+		if content := s.fetch(pod, "/config"); !want(s)(content) {
+			t.Errorf("%s has %d bytes of something else", file, len(content))
+		}
+	}
+}
+
+func is(want string) func(string) bool { return func(content string) bool { return content == want } }
+
+// isTokenOf returns whether the API server takes a token for one of the account.
+func (s *stage) isTokenOf(account string) func(string) bool {
+	return func(token string) bool {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+		if err := s.client.Create(s.t.Context(), review); err != nil {
+			s.t.Fatal(err)
+		}
+		return review.Status.User.Username == testkube.ServiceAccountUser(s.namespace, account)
+	}
 }
 
 func TestAKilledListenerIsStartedAgain(t *testing.T) {

@@ -1,0 +1,214 @@
+// Package listenertemplate decides what a scale set may choose for the objects that the manager creates for it in the manager's own
+// namespace: the listener's pod, its ServiceAccount, its Secret and the AutoscalingListener. Whoever writes scale sets usually has no
+// rights there, and through a pod they would have those of its Secrets, accounts, node and images.
+//
+//	spec of the AutoscalingRunnerSet ─▶ Policy.Accept (pure) ─▶ what is used ─▶ AutoscalingListener ─▶ pod
+//	                                                        └─▶ what is refused, path by path ─▶ condition, doctor, validate
+//
+// What is allowed is copied into a new object, field by field. What is refused is found by comparing the two, so that a field which
+// Kubernetes adds is refused, and reported, until somebody adds it here.
+package listenertemplate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// The policies, as in the manager's flag --listener-template-policy.
+const (
+	Restricted   = "restricted"
+	Unrestricted = "unrestricted"
+)
+
+// Names are the values of that flag.
+var Names = []string{Restricted, Unrestricted}
+
+// Volumes of the listener's pod that are the manager's.
+const (
+	// ConfigVolume has the configuration, and in it the credentials.
+	ConfigVolume = "listener-config"
+	// TokenVolume has the ServiceAccount token. It is mounted at TokenPath in the container of the listener alone, which is where
+	// every client looks for it.
+	TokenVolume = "listener-token"
+	TokenPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
+)
+
+// DefaultProgram is the path of the listener in the manager's image.
+const DefaultProgram = "/ghalistener"
+
+// Policy is what the operator of the manager allows. The zero value is the restricted policy without further images.
+type Policy struct {
+	// Unrestricted lets through everything but the pod's identity.
+	Unrestricted bool
+	// SidecarImages are the images that further containers of a listener's pod may have, exactly as templates write them.
+	SidecarImages []string
+	// Program is what the listener's container starts, which no volume may hide. Empty means DefaultProgram.
+	Program string
+}
+
+// Name returns the policy's name.
+func (p Policy) Name() string {
+	if p.Unrestricted {
+		return Unrestricted
+	}
+	return Restricted
+}
+
+// Accepted is what a policy leaves of a scale set's spec.
+type Accepted struct {
+	Template                               *corev1.PodTemplateSpec
+	Listener, ServiceAccount, ConfigSecret *v1alpha1.ResourceMeta
+	// Refused is what it leaves out. Paths begin at the template, or with the name of the metadata's field in the spec.
+	Refused Refusals
+}
+
+// Accept applies the policy to a scale set's spec, which stays as it is.
+func (p Policy) Accept(spec *v1alpha1.AutoscalingRunnerSetSpec) Accepted {
+	if p.Unrestricted {
+		return Accepted{
+			Template: spec.ListenerTemplate, Listener: spec.AutoscalingListenerMetadata,
+			ServiceAccount: spec.ListenerServiceAccountMetadata, ConfigSecret: spec.ListenerConfigSecretMetadata,
+		}
+	}
+	r := &review{policy: p}
+	accepted := Accepted{
+		Template:       r.template(spec.ListenerTemplate),
+		Listener:       r.metadata("autoscalingListener", spec.AutoscalingListenerMetadata),
+		ServiceAccount: r.withoutAnnotations("listenerServiceAccountMetadata", spec.ListenerServiceAccountMetadata),
+		ConfigSecret:   r.withoutAnnotations("listenerConfigSecretMetadata", spec.ListenerConfigSecretMetadata),
+	}
+	r.addLost(spec.ListenerTemplate, accepted.Template)
+	accepted.Refused = r.refused
+	return accepted
+}
+
+// Template returns what the policy leaves of a template, without looking for what it refuses. The result for a result is the same.
+func (p Policy) Template(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	if p.Unrestricted {
+		return template
+	}
+	return (&review{policy: p}).template(template)
+}
+
+// Object returns what the policy leaves of the metadata for a ServiceAccount or a Secret.
+func (p Policy) Object(meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
+	if p.Unrestricted {
+		return meta
+	}
+	return (&review{policy: p}).withoutAnnotations("", meta)
+}
+
+// Inherited returns the labels of a scale set or an AutoscalingListener that objects in the manager's namespace repeat.
+func (p Policy) Inherited(labels map[string]string) map[string]string {
+	inherited := maps.Clone(labels)
+	maps.DeleteFunc(inherited, func(key, value string) bool {
+		return kube.OfInstaller(key) || !p.Unrestricted && refusedKey(key, value) != ""
+	})
+	return inherited
+}
+
+// Refusal is a field that the policy leaves out.
+type Refusal struct {
+	// Path is for people, such as spec.volumes[ca].secret.
+	Path   string
+	Reason string
+}
+
+// maxRefusals is how many refusals are kept, so that an object of a megabyte doesn't make ten of them.
+const maxRefusals = 1000
+
+// Refusals are the fields that a policy leaves out.
+type Refusals struct {
+	First []Refusal
+	// More counts those that are not in First.
+	More int
+}
+
+// List returns paths in about maxBytes, at least one unless there are none, and how many more there are.
+func (r Refusals) List(maxBytes int) string {
+	var text strings.Builder
+	for i, refusal := range r.First {
+		if i > 0 && text.Len()+len(refusal.Path) > maxBytes {
+			return fmt.Sprintf("%s and %d more", text.String(), len(r.First)-i+r.More)
+		}
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(refusal.Path)
+	}
+	if r.More > 0 {
+		fmt.Fprintf(&text, " and %d more", r.More)
+	}
+	return text.String()
+}
+
+// review collects what the policy refuses.
+type review struct {
+	policy  Policy
+	refused Refusals
+}
+
+func (r *review) refuse(path, reason string) {
+	if len(r.refused.First) == maxRefusals {
+		r.refused.More++
+		return
+	}
+	r.refused.First = append(r.refused.First, Refusal{path, reason})
+}
+
+// maxElements is how many elements of a list count. Merging a template takes time that grows with their square.
+const maxElements = 100
+
+// limited returns the first elements of a list.
+func limited[T any](r *review, path string, given []T) []T {
+	if len(given) > maxElements {
+		r.refuse(path, fmt.Sprintf("only the first %d count", maxElements))
+		given = given[:maxElements]
+	}
+	return slices.Clone(given)
+}
+
+// metadata returns the labels and annotations that an object in the manager's namespace may have.
+func (r *review) metadata(path string, meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
+	if meta == nil {
+		return nil
+	}
+	return &v1alpha1.ResourceMeta{
+		Labels: r.keys(path+".labels", meta.Labels), Annotations: r.keys(path+".annotations", meta.Annotations),
+	}
+}
+
+// withoutAnnotations returns the labels alone: an annotation of a ServiceAccount can make it an identity of the cloud, and one of a
+// Secret can have a controller copy it.
+func (r *review) withoutAnnotations(path string, meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
+	if meta == nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(meta.Annotations)) {
+		r.refuse(element(path+".annotations", key), "ServiceAccounts and Secrets in the manager's namespace get no annotations")
+	}
+	return &v1alpha1.ResourceMeta{Labels: r.keys(path+".labels", meta.Labels)}
+}
+
+// keys returns the labels or annotations that are not refused.
+func (r *review) keys(path string, given map[string]string) map[string]string {
+	var kept map[string]string
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if reason := refusedKey(key, given[key]); reason != "" {
+			r.refuse(element(path, key), reason)
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = given[key]
+	}
+	return kept
+}
