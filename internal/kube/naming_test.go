@@ -24,17 +24,17 @@ func TestNameHashIsARCs(t *testing.T) {
 	}
 }
 
-func TestListenerName(t *testing.T) {
+func TestListenerNameOfARC(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "linux"},
 		Spec:       v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: "https://github.com/owner/repo"},
 	}
-	if got := ListenerName(set); got != "linux-66b44686-listener" {
-		t.Errorf("ListenerName() = %s", got)
+	if got := ARCListenerName(set); got != "linux-66b44686-listener" {
+		t.Errorf("ARCListenerName() = %s", got)
 	}
 	set.Name = strings.Repeat("long-", 20)
-	if got := ListenerName(set); len(validation.IsDNS1123Label(got)) != 0 {
-		t.Errorf("ListenerName() = %s: %v", got, validation.IsDNS1123Label(got))
+	if got := ARCListenerName(set); len(validation.IsDNS1123Label(got)) != 0 {
+		t.Errorf("ARCListenerName() = %s: %v", got, validation.IsDNS1123Label(got))
 	}
 }
 

@@ -128,6 +128,7 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 	return autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
 		Client:                   d.client,
+		Reader:                   d.mgr.GetAPIReader(),
 		Connections:              autoscalingrunnerset.ConnectionsOf(d.provider),
 		Pool:                     d.pool,
 		Recorder:                 d.recorder,
@@ -149,6 +150,7 @@ func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
 		Recorder:        d.recorder,
 		Clock:           d.clock,
 		Namespace:       d.options.Namespace,
+		WatchNamespace:  d.options.WatchNamespace,
 		LogLevel:        level,
 		LogFormat:       format,
 		MetricsAddr:     d.options.ListenerMetricsAddress,

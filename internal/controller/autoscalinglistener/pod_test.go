@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -48,7 +47,7 @@ func userTemplate() *corev1.PodTemplateSpec {
 
 func TestPodGolden(t *testing.T) {
 	entrypoint := []string{defaultEntrypoint}
-	proxy := &credentials.ProxySettings{HTTP: "http://proxy"}
+	const proxy = "revision-1"
 	for name, builder := range map[string]podBuilder{
 		"plain":   {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
 		"proxy":   {listener: newListener(), entrypoint: entrypoint, proxy: proxy},
@@ -91,7 +90,7 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 		"template": {func(b *podBuilder) {
 			b.listener.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}
 		}, true},
-		"proxy":        {func(b *podBuilder) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
+		"proxy":        {func(b *podBuilder) { b.proxy = "revision-1" }, true},
 		"address":      {func(b *podBuilder) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
 		"group":        {func(b *podBuilder) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
 		"scale set":    {func(b *podBuilder) { b.listener.Spec.RunnerScaleSetID++ }, true},

@@ -99,7 +99,7 @@ func (w *world) startControllers() {
 	workers := pool.New(pool.Limit, clock.RealClock{})
 	recorder := manager.GetEventRecorder("manager")
 	sets := autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
-		Client: manager.GetClient(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
+		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
 		Clock: w.clock, Namespace: w.system, ListenerImage: "controller:1", Version: "dev",
 	})
 	listeners := autoscalinglistener.NewController(autoscalinglistener.Options{
