@@ -5,12 +5,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -55,10 +60,23 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 		configuration.SetUID(live.GetUID())
 	}
 	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(fieldOwner), client.ForceOwnership)
+	if isOfAnother(err) {
+		err = apierrors.NewConflict(schema.GroupResource{Group: configuration.GroupVersionKind().Group, Resource: configuration.GetKind()}, wanted.GetName(), err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("apply %s %s: %w", configuration.GetKind(), client.ObjectKeyFromObject(wanted), err)
 	}
 	return true, nil
+}
+
+// isOfAnother reports whether a write was refused because of its UID, which is another object's. If there is no object of the name
+// at all, the API server answers with a conflict itself.
+func isOfAnother(err error) bool {
+	var answer apierrors.APIStatus // an interface without Error, so not for errors.AsType
+	if !errors.As(err, &answer) || answer.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(answer.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
 }
 
 // Create creates an object by POST, which, unlike apply, never takes over one that exists, and then applies the rest. bare is
