@@ -30,7 +30,7 @@ func listenerNamed(name, namespace string) *v1alpha1.AutoscalingListener {
 func (f *fixture) own() (own []v1alpha1.AutoscalingListener) {
 	f.Helper()
 	for _, listener := range f.listeners() {
-		if kube.ScaleSetOf(&listener) == setKey {
+		if kube.LabelledSet(&listener) == setKey {
 			own = append(own, listener)
 		}
 	}
