@@ -142,6 +142,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	case p.isOrphan():
 		return reconcile.Result{}, c.deleteOrphan(ctx, listener)
 	case p.ignored != "":
+		unpublish(p.key)
 		c.ignore(ctx, listener, p.ignored)
 		return reconcile.Result{}, nil
 	case listener.Annotations[v1alpha1.AnnotationIntegrityHash] == "":

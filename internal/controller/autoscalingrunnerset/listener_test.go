@@ -171,3 +171,20 @@ func TestOtherListenersWithTheSetsLabels(t *testing.T) {
 		}
 	})
 }
+
+// A listener's spec can't make the manager read credentials in another namespace than the set's.
+func TestReferenceOfAListenerIsInTheSetsNamespace(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		p, err := f.controller.observe(t.Context(), f.set())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const former = "https://github.com/former"
+		p.listeners[0].Spec.GitHubConfigUrl, p.listeners[0].Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
+		if reference, known := f.controller.referenceAt(p, former); !known || reference.Namespace != setNamespace {
+			t.Errorf("reference %+v", reference)
+		}
+	})
+}
