@@ -85,16 +85,19 @@ func (c *Controller) isForeign(listener client.Object) bool {
 	return listener.GetNamespace() != c.options.Namespace && !anothers
 }
 
-// ignore says in an Event, once for each listener, why nothing is done for it, and reports whether it said so now. Only the listener's
-// name is passed on: its labels would choose whose limit on Events counts.
+// ignore says in an Event, once for each listener, why nothing is done for it, and reports whether it said so now. Neither its labels nor
+// its spec are passed on: they would choose which set's limit on Events counts. The listener has its own.
 func (c *Controller) ignore(ctx context.Context, listener client.Object, why string) bool {
 	if _, told := c.told.Get(listener.GetUID()); told {
 		return false
 	}
 	c.told.Add(listener.GetUID(), true)
-	about := &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{
-		Namespace: listener.GetNamespace(), Name: listener.GetName(), UID: listener.GetUID(), ResourceVersion: listener.GetResourceVersion(),
-	}}
+	about := &v1alpha1.AutoscalingListener{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: listener.GetNamespace(), Name: listener.GetName(), UID: listener.GetUID(), ResourceVersion: listener.GetResourceVersion(),
+		},
+		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: listener.GetNamespace(), AutoscalingRunnerSetName: listener.GetName()},
+	}
 	note := fmt.Sprintf("This AutoscalingListener is ignored: %s. The manager creates the listeners of its scale sets itself; "+
 		"delete this one, and remove its finalizer if it stays", why)
 	report.RecordEvent(ctx, c.options.Recorder, about, nil, report.Warning(v1alpha1.ReasonListenerIgnored, "IgnoreListener", note))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // steal is a listener by which a tenant asks for the credentials of another one's scale set, and for rights in its namespace.
@@ -138,7 +139,7 @@ func reporter(t *testing.T, options Options, listeners ...client.Object) (*fixtu
 		f.create(listener.DeepCopyObject().(client.Object))
 	}
 	recorder := events.NewFakeRecorder(1000)
-	options.Reader, options.Recorder, options.Namespace = f.client, recorder, managerNamespace
+	options.Reader, options.Recorder, options.Namespace = f.client, report.LimitEvents(recorder, f.clock), managerNamespace
 	f.controller = NewController(options)
 	return f, recorder
 }
