@@ -10,11 +10,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // Diagnose returns what may keep jobs from running: problems first, then warnings, then the rest. Findings of the same severity
@@ -98,7 +100,57 @@ func installation(s *Snapshot) []Finding {
 			findings = append(findings, notRunning(manager))
 		}
 	}
-	return append(append(findings, unreadable(s)...), unread(s)...)
+	return slices.Concat(findings, ignoredListeners(s), unreadable(s), unread(s))
+}
+
+// ignoredListeners reports listeners that no manager serves, in one finding for each namespace.
+func ignoredListeners(s *Snapshot) (findings []Finding) {
+	byNamespace := map[string][]string{}
+	for i := range s.Listeners {
+		listener := &s.Listeners[i]
+		if why := s.ignored(listener); why != "" && s.concerns(listener) {
+			byNamespace[listener.Namespace] = append(byNamespace[listener.Namespace], fmt.Sprintf("%s (%s)", listener.Name, why))
+		}
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		names := byNamespace[namespace]
+		message := "AutoscalingListeners that the manager ignores: " + strings.Join(names[:min(namedSets, len(names))], ", ")
+		if more := len(names) - namedSets; more > 0 {
+			message += fmt.Sprintf(" and %d more", more)
+		}
+		findings = append(findings, Finding{Severity: Warning, Object: "Namespace " + namespace, Reason: v1alpha1.ReasonListenerIgnored, Message: message,
+			Fix: fmt.Sprintf("find out who created them, because the manager creates its own; then kubectl -n %s delete autoscalinglistener NAME; if one stays, "+
+				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`, namespace)})
+	}
+	return findings
+}
+
+// ignored returns why no manager serves a listener, empty if one may.
+func (s *Snapshot) ignored(listener *v1alpha1.AutoscalingListener) string {
+	labels, spec := kube.LabelledSet(listener), types.NamespacedName{
+		Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName,
+	}
+	i := slices.IndexFunc(s.Sets, func(set Set) bool { return set.Namespace == labels.Namespace && set.Name == labels.Name })
+	everything := s.Namespace == "" && !s.NotInstalled
+	switch {
+	case len(s.Managers) == 0 || listener.DeletionTimestamp != nil:
+		return ""
+	case !s.mayServe(listener.Namespace):
+		return "no manager runs in this namespace"
+	case labels != spec:
+		return fmt.Sprintf("its labels name scale set %q and its spec %q", labels, spec)
+	case i < 0 && everything && !slices.Contains(s.Others, labels.String()):
+		return fmt.Sprintf("there is no scale set %s", labels)
+	case i >= 0 && s.Sets[i].Listener != nil && s.Sets[i].Listener.Namespace == listener.Namespace && s.Sets[i].Listener.Name != listener.Name:
+		return fmt.Sprintf("scale set %s has another, %s", labels, s.Sets[i].Listener.Name)
+	}
+	return ""
+}
+
+// concerns reports whether a listener is in the requested namespace, or says that it is for a scale set there.
+func (s *Snapshot) concerns(listener *v1alpha1.AutoscalingListener) bool {
+	named := []string{listener.Namespace, kube.LabelledSet(listener).Namespace, listener.Spec.AutoscalingRunnerSetNamespace}
+	return s.Namespace == "" || slices.Contains(named, s.Namespace)
 }
 
 // unreadable reports objects that the manager leaves as they are because it can't decode them. A runner is only one of many, but

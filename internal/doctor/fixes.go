@@ -28,6 +28,7 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonInvalidConfiguration: "correct what the message names in the scale set; the listener picks it up without a restart",
 	v1alpha1.ReasonPublishFailed:        "check that the listener can reach the API server, and that its Role and RoleBinding exist; if deleted, the manager recreates them",
 	v1alpha1.ReasonPodNameTaken:         "delete the pod that the message names, or recreate it under another name",
+	v1alpha1.ReasonListenerNameTaken:    "have whoever created the object that the message names delete it, or recreate it under another name: the manager leaves it as it is",
 	v1alpha1.ReasonPodsForbidden:        "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 

@@ -35,6 +35,8 @@ type Snapshot struct {
 	NotInstalled bool
 	Managers     []appsv1.Deployment
 	Sets         []Set
+	// Listeners are those of all namespaces, whether they count or not.
+	Listeners []v1alpha1.AutoscalingListener
 	// Others are the scale sets that were not requested, as NAMESPACE/NAME.
 	Others []string
 	// OutdatedCRDs says what the CustomResourceDefinitions lack. It is nil if they lack nothing or could not be read.
@@ -131,10 +133,10 @@ func (g *gathering) choose(sets []v1alpha1.AutoscalingRunnerSet) {
 
 // gatherSets reads what belongs to the sets. Whatever the sets of a namespace share is read once.
 func (g *gathering) gatherSets(ctx context.Context) error {
+	g.listeners(ctx)
 	if len(g.Sets) == 0 {
 		return nil
 	}
-	g.listeners(ctx)
 	namespaces := map[string][]*Set{}
 	every := make([]*Set, len(g.Sets))
 	for i := range g.Sets {
@@ -201,21 +203,30 @@ func ofSet[T any](name string, items []T, object func(*T) client.Object) (found 
 	return found
 }
 
-// listeners gives each set its listener, which lives in its manager's namespace.
+// listeners reads all listeners and gives each set its own, which is in its manager's namespace.
 func (g *gathering) listeners(ctx context.Context) {
 	list := &v1alpha1.AutoscalingListenerList{}
 	g.read(ctx, list, "AutoscalingListeners")
-	bySet := map[types.NamespacedName]*v1alpha1.AutoscalingListener{}
-	for i := range list.Items {
-		listener := &list.Items[i]
-		if listener.DeletionTimestamp == nil {
-			spec := &listener.Spec
-			bySet[types.NamespacedName{Namespace: spec.AutoscalingRunnerSetNamespace, Name: spec.AutoscalingRunnerSetName}] = listener
+	g.Listeners = list.Items
+	bySet := map[types.NamespacedName][]v1alpha1.AutoscalingListener{}
+	for _, listener := range g.Listeners {
+		if listener.DeletionTimestamp == nil && g.mayServe(listener.Namespace) {
+			set := kube.LabelledSet(&listener)
+			bySet[set] = append(bySet[set], listener)
 		}
 	}
 	for i := range g.Sets {
-		g.Sets[i].Listener = bySet[client.ObjectKeyFromObject(&g.Sets[i])]
+		set := &g.Sets[i]
+		if labelled := bySet[client.ObjectKeyFromObject(set)]; len(labelled) > 0 {
+			kube.SortListeners(&set.AutoscalingRunnerSet, labelled)
+			set.Listener = &labelled[0]
+		}
 	}
+}
+
+// mayServe reports whether a manager runs in a namespace, so that listeners there count. Where no manager is known, any may be one's.
+func (s *Snapshot) mayServe(namespace string) bool {
+	return len(s.Managers) == 0 || slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool { return m.Namespace == namespace })
 }
 
 // credentials returns what is wrong with the set's Secret. It does not ask a vault: the doctor has no credentials for it.

@@ -77,8 +77,11 @@ func crowd(sets, namespaces int) []client.Object {
 			made = made[:2] // the Secret is shared
 		}
 		all = append(all, append(made, &v1alpha1.AutoscalingListener{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "harrier-system", Name: namespace + "-" + name},
-			Spec:       v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetName: name, AutoscalingRunnerSetNamespace: namespace},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "harrier-system", Name: namespace + "-" + name,
+				Labels: map[string]string{v1alpha1.LabelScaleSetName: name, v1alpha1.LabelScaleSetNamespace: namespace},
+			},
+			Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetName: name, AutoscalingRunnerSetNamespace: namespace},
 		})...)
 	}
 	return all

@@ -5,11 +5,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -20,8 +26,9 @@ import (
 const fieldOwner = "harrier-manager"
 
 // Hash returns a short hash of the JSON form of value: values that serialize alike hash alike, whatever version of the
-// Kubernetes libraries they come from. Some values hold secrets (a proxy's password) and their hashes end up in annotations,
-// so the hash can't be reversed. Hash panics if value can't be serialized, which no API type allows.
+// Kubernetes libraries they come from. Hash panics if value can't be serialized, which no API type allows.
+//
+// The hash of a secret is a secret: who reads it can try all short passwords. It may be remembered, but not written anywhere.
 func Hash(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -34,12 +41,12 @@ func Hash(value any) string {
 
 // Apply brings an object to the wanted state by server-side apply and reports whether it had to. live is the object as the
 // cache has it, nil if there is none. Nothing is written if live was last applied from the same wanted state and still
-// contains it.
+// contains it. Only live itself is written, not another object that has taken its name since: that is a conflict.
 //
 // omit names the paths of fields that somebody else writes, such as {"spec", "replicas"}. Labels and annotations that others
 // added stay; our own that are no longer wanted are removed.
 func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omit ...[]string) (bool, error) {
-	hash := Hash(wanted)
+	hash := integrity(wanted)
 	SetAnnotation(wanted, v1alpha1.AnnotationIntegrityHash, hash)
 	configuration, err := applyConfiguration(c.Scheme(), wanted, omit)
 	if err != nil {
@@ -50,12 +57,48 @@ func Apply(ctx context.Context, c client.Client, wanted, live client.Object, omi
 	}
 	if live != nil {
 		dropEmptied(configuration.Object, contentOf(live))
+		configuration.SetUID(live.GetUID())
 	}
 	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration), client.FieldOwner(fieldOwner), client.ForceOwnership)
+	if isOfAnother(err) {
+		err = apierrors.NewConflict(schema.GroupResource{Group: configuration.GroupVersionKind().Group, Resource: configuration.GetKind()}, wanted.GetName(), err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("apply %s %s: %w", configuration.GetKind(), client.ObjectKeyFromObject(wanted), err)
 	}
 	return true, nil
+}
+
+// isOfAnother reports whether a write was refused because of its UID, which is another object's. If there is no object of the name
+// at all, the API server answers with a conflict itself.
+func isOfAnother(err error) bool {
+	var answer apierrors.APIStatus // an interface without Error, so not for errors.AsType
+	if !errors.As(err, &answer) || answer.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(answer.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+}
+
+// Create creates an object by POST, which, unlike apply, never takes over one that exists, and then applies the rest. bare is
+// the object with what never changes only: the API server counts POST and apply as two writers, so no apply removes what POST wrote.
+// If the second request fails, the next pass finds an object that lacks what is wanted, and applies it.
+func Create(ctx context.Context, c client.Client, bare, wanted client.Object) error {
+	if err := c.Create(ctx, bare); err != nil {
+		return fmt.Errorf("create %T %s: %w", bare, client.ObjectKeyFromObject(bare), err)
+	}
+	_, err := Apply(ctx, c, wanted, bare)
+	return err
+}
+
+// integrity returns the hash that is written to an object. A Secret's leaves out its data, which tools that hide it would otherwise
+// give away; whether the live Secret has it is compared anyway.
+func integrity(wanted client.Object) string {
+	if secret, ok := wanted.(*corev1.Secret); ok {
+		withoutData := *secret
+		withoutData.Data, withoutData.StringData = nil, nil
+		return Hash(&withoutData)
+	}
+	return Hash(wanted)
 }
 
 // holds reports whether live has everything that we would apply. Both are compared in the form in which they are sent, in which

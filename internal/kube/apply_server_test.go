@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,4 +101,55 @@ func (a applied) apply(spec v1alpha1.EphemeralRunnerSetSpec) bool {
 		a.Fatal(err)
 	}
 	return wrote
+}
+
+// Create never takes over what exists, leaves nothing behind that a later apply would not remove, and is completed by an apply if it
+// was interrupted.
+func TestCreateTakesNothingOver(t *testing.T) {
+	cluster := testkube.Shared(t)
+	set := applied{T: t, client: cluster.Client(), key: client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"}}
+	object := func(labels map[string]string) *v1alpha1.EphemeralRunnerSet {
+		return &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.key.Namespace, Name: set.key.Name, Labels: labels}}
+	}
+	bare := func() *v1alpha1.EphemeralRunnerSet { return object(map[string]string{"identity": "set"}) }
+	if err := kube.Create(t.Context(), set.client, bare(), object(map[string]string{"identity": "set", "team": "a"})); err != nil {
+		t.Fatal(err)
+	}
+	if got := set.live().Labels; got["team"] != "a" || got["identity"] != "set" {
+		t.Errorf("labels %v", got)
+	}
+	before := set.live()
+	if err := kube.Create(t.Context(), set.client, bare(), object(map[string]string{"team": "b"})); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("a second time: %v", err)
+	}
+	if now := set.live(); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("what exists was changed: %v", now.Labels)
+	}
+	if _, err := kube.Apply(t.Context(), set.client, bare(), before); err != nil {
+		t.Fatal(err)
+	}
+	if got := set.live().Labels; len(got) != 1 {
+		t.Errorf("labels %v, want the one that is still wanted", got)
+	}
+}
+
+// An object that has taken the name since the cache saw it is somebody else's.
+func TestApplyWritesTheObjectThatWasSeen(t *testing.T) {
+	cluster := testkube.Shared(t)
+	set := applied{T: t, client: cluster.Client(), key: client.ObjectKey{Namespace: cluster.NewNamespace(t), Name: "set"}}
+	set.apply(v1alpha1.EphemeralRunnerSetSpec{})
+	seen := set.live()
+	wanted := func() *v1alpha1.EphemeralRunnerSet {
+		return &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.key.Namespace, Name: set.key.Name, Labels: map[string]string{"a": "b"}}}
+	}
+	if err := set.client.Delete(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kube.Apply(t.Context(), set.client, wanted(), seen); !kube.IsBehind(err) || set.live() != nil {
+		t.Errorf("the object is gone: %v", err)
+	}
+	set.apply(v1alpha1.EphemeralRunnerSetSpec{})
+	if _, err := kube.Apply(t.Context(), set.client, wanted(), seen); !kube.IsBehind(err) || len(set.live().Labels) > 0 {
+		t.Errorf("another object has the name: %v", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,32 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 				t.Errorf("applied %t, written %t, want %t", applied, written, test.writes)
 			}
 		})
+	}
+}
+
+// The hash that is written to a Secret is not of its data, by which somebody could try passwords. Data that differs is applied all the same.
+func TestHashOfASecretIsNotOfItsData(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
+	secret := func(password string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}, Data: map[string][]byte{"password": []byte(password)}}
+	}
+	var hashes []string
+	var live client.Object
+	for _, password := range []string{"a", "b"} {
+		if applied, err := Apply(t.Context(), c, secret(password), live); err != nil || !applied {
+			t.Fatalf("applied %t: %v", applied, err)
+		}
+		now := &corev1.Secret{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "s"}, now); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(now.Data["password"]); got != password {
+			t.Errorf("the password is %q, want %q", got, password)
+		}
+		live, hashes = now, append(hashes, now.Annotations[v1alpha1.AnnotationIntegrityHash])
+	}
+	if hashes[0] == "" || hashes[0] != hashes[1] {
+		t.Errorf("hashes %q", hashes)
 	}
 }
 

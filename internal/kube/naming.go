@@ -2,6 +2,8 @@ package kube
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -30,10 +32,30 @@ func NameHash(text string) string {
 	return encoded[:min(8, len(encoded))]
 }
 
-// ListenerName returns the name of a new AutoscalingListener and of the objects that belong to it. It is ARC's, but shortened to
-// the length of a host name if the set's own name is longer than the chart allows. Listeners are found by their labels, so
-// nothing depends on it.
-func ListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
+// listenerDigits are how many digits of the hash a listener's name has: 16, which nobody makes two sets share, and 32 should
+// somebody else's listener have that name all the same.
+var listenerDigits = []int{16, 32}
+
+// ListenerNames returns the names that a new AutoscalingListener may have, in the order in which to try them. The objects that
+// belong to it have the same name. Listeners are found by their labels, so nothing else depends on it, and those that exist keep
+// the names that they have.
+func ListenerNames(set *v1alpha1.AutoscalingRunnerSet) []string {
+	digest := sha256.New()
+	for _, part := range []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.GitHubConfigUrl} {
+		_, _ = fmt.Fprintf(digest, "%d:%s", len(part), part) // the lengths say where each part ends; a hash takes every write
+	}
+	hash := hex.EncodeToString(digest.Sum(nil))
+	var names []string
+	for _, digits := range listenerDigits {
+		suffix := "-" + hash[:digits] + "-listener"
+		names = append(names, strings.TrimRight(set.Name[:min(len(set.Name), maxName-len(suffix))], "-.")+suffix)
+	}
+	return names
+}
+
+// ARCListenerName returns the name that ARC gives the set's listener, as did this manager before ListenerNames: 32 bits of hash,
+// for which two sets of one name can be found within a minute.
+func ARCListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
 	suffix := "-" + NameHash(set.Namespace+"@"+set.Spec.RunnerGroup+"@"+set.Spec.GitHubConfigUrl) + "-listener"
 	return shortened(set.Name, maxName-len(suffix)) + suffix
 }
@@ -110,6 +132,13 @@ func ScaleSetOf(object client.Object) types.NamespacedName {
 		return types.NamespacedName{Namespace: object.GetNamespace(), Name: name}
 	}
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// LabelledSet returns the scale set that an object's labels name, which may be in another namespace. It is for listeners and what
+// belongs to them: these live in the manager's namespace, and other things must show, too, whose they are.
+func LabelledSet(object client.Object) types.NamespacedName {
+	labels := object.GetLabels()
+	return types.NamespacedName{Namespace: labels[v1alpha1.LabelScaleSetNamespace], Name: labels[v1alpha1.LabelScaleSetName]}
 }
 
 // ScaleSetLabels returns the labels that mark an object as belonging to the scale set, in the given role.

@@ -38,7 +38,7 @@ func FuzzNames(f *testing.F) {
 		}
 		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: name}}
 		set.Spec.RunnerGroup, set.Spec.GitHubConfigUrl = group, address
-		for _, made := range []string{ListenerName(set), RunnerName(name)} {
+		for _, made := range append(ListenerNames(set), ARCListenerName(set), RunnerName(name)) {
 			if problems := validation.IsDNS1123Subdomain(made); len(problems) > 0 || len(made) > maxName {
 				t.Errorf("set %q: %q: %v", name, made, problems)
 			}

@@ -1,6 +1,9 @@
 package kube
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,17 +27,89 @@ func TestNameHashIsARCs(t *testing.T) {
 	}
 }
 
-func TestListenerName(t *testing.T) {
+func TestListenerNameOfARC(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "linux"},
 		Spec:       v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: "https://github.com/owner/repo"},
 	}
-	if got := ListenerName(set); got != "linux-66b44686-listener" {
-		t.Errorf("ListenerName() = %s", got)
+	if got := ARCListenerName(set); got != "linux-66b44686-listener" {
+		t.Errorf("ARCListenerName() = %s", got)
 	}
 	set.Name = strings.Repeat("long-", 20)
-	if got := ListenerName(set); len(validation.IsDNS1123Label(got)) != 0 {
-		t.Errorf("ListenerName() = %s: %v", got, validation.IsDNS1123Label(got))
+	if got := ARCListenerName(set); len(validation.IsDNS1123Label(got)) != 0 {
+		t.Errorf("ARCListenerName() = %s: %v", got, validation.IsDNS1123Label(got))
+	}
+}
+
+// named returns a set with all that its listener's name depends on.
+func named(namespace, name, group, address string) *v1alpha1.AutoscalingRunnerSet {
+	return &v1alpha1.AutoscalingRunnerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.AutoscalingRunnerSetSpec{RunnerGroup: group, GitHubConfigUrl: address},
+	}
+}
+
+func TestListenerNames(t *testing.T) {
+	long := strings.Repeat("a", 40)
+	for _, test := range []struct {
+		set  *v1alpha1.AutoscalingRunnerSet
+		want []string
+	}{
+		{named("arc-runners", "linux", "", "https://github.com/owner/repo"),
+			[]string{"linux-WORD16-listener", "linux-WORD32-listener"}},
+		{named("arc-runners", long, "", "https://github.com/owner/repo"),
+			[]string{long[:37] + "-WORD16-listener", long[:21] + "-WORD32-listener"}},
+	} {
+		names := ListenerNames(test.set)
+		for i, name := range names {
+			pattern := regexp.MustCompile("^" + strings.NewReplacer("WORD16", "[0-9a-f]{16}", "WORD32", "[0-9a-f]{32}").Replace(test.want[i]) + "$")
+			if !pattern.MatchString(name) {
+				t.Errorf("name %d is %s, want %s", i, name, pattern)
+			}
+		}
+	}
+}
+
+// A tenant that tries addresses until its listener gets the name of another tenant's needs half a minute for the eight digits of
+// ARC. This is one of the pairs that it finds.
+func TestListenerNamesOfAFoundPairDiffer(t *testing.T) {
+	one := named("team-a", "runners", "", "https://github.com/my-org")
+	other := named("team-b", "runners", "", "https://ghes.example.com/o26290805")
+	if ARCListenerName(one) != ARCListenerName(other) {
+		t.Fatalf("%s and %s: this pair shows nothing", ARCListenerName(one), ARCListenerName(other))
+	}
+	for i, name := range ListenerNames(one) {
+		if name == ListenerNames(other)[i] {
+			t.Errorf("both are named %s", name)
+		}
+	}
+}
+
+// Different sets have different listeners, also if one's namespace, name, group and address run on as the other's do: whatever is
+// drawn, from few letters, so that many look alike. Names are valid for a pod.
+func TestListenerNamesAreOfOneSet(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func(letters string) string {
+		text := make([]byte, random.IntN(6))
+		for i := range text {
+			text[i] = letters[random.IntN(len(letters))]
+		}
+		return "a" + string(text)
+	}
+	seen := map[string][4]string{}
+	for range 20_000 {
+		namespace, name := draw("ab"), draw("ab")+strings.Repeat("c", random.IntN(2)*50)
+		parts := [4]string{namespace, name, draw("ab@:1"), draw("ab@:1")}
+		for i, made := range ListenerNames(named(parts[0], parts[1], parts[2], parts[3])) {
+			if problems := validation.IsDNS1123Label(made); len(problems) > 0 {
+				t.Fatalf("%q: %s: %v", parts, made, problems)
+			}
+			key := fmt.Sprint(i, made)
+			if former, known := seen[key]; known && former != parts {
+				t.Fatalf("%q and %q are both named %s", former, parts, made)
+			}
+			seen[key] = parts
+		}
 	}
 }
 

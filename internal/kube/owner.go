@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,4 +26,72 @@ func OwnedBy(owner client.Object) []metav1.OwnerReference {
 		UID:        owner.GetUID(),
 		Controller: new(true),
 	}}
+}
+
+// Standing says whose an object is that has the name of one we need.
+type Standing int
+
+// Standings. Only Ours is ever changed.
+const (
+	// Foreign belongs to somebody else, or to nobody.
+	Foreign Standing = iota
+	// Ours belongs to the owner.
+	Ours
+	// Former belonged to an earlier owner of the same name, which is gone, as two can't exist: garbage collection deletes it.
+	Former
+)
+
+// StandingWith says whose an object is, given who should own it. An owner without a UID is gone, and only its name is known.
+func StandingWith(owner metav1.OwnerReference, object client.Object) Standing {
+	found := metav1.GetControllerOf(object)
+	switch {
+	case found == nil || found.APIVersion != owner.APIVersion || found.Kind != owner.Kind || found.Name != owner.Name:
+		return Foreign
+	case owner.UID == "" || found.UID == owner.UID:
+		return Ours
+	}
+	return Former
+}
+
+// SortListeners sorts the listeners that have the labels of a set: the first is the set's own, and no other counts. One that a
+// manager has served, and so has our finalizer, precedes those that somebody else has labelled. ARC left several of its own if
+// their names changed; then the name that is right today precedes.
+func SortListeners(set *v1alpha1.AutoscalingRunnerSet, listeners []v1alpha1.AutoscalingListener) {
+	names := append(ListenerNames(set), ARCListenerName(set))
+	position := func(name string) int {
+		if at := slices.Index(names, name); at >= 0 {
+			return at
+		}
+		return len(names)
+	}
+	slices.SortFunc(listeners, func(a, b v1alpha1.AutoscalingListener) int {
+		return cmp.Or(
+			cmp.Compare(rank(!WasServed(&a)), rank(!WasServed(&b))),
+			cmp.Compare(position(a.Name), position(b.Name)),
+			NewestFirst(&a, &b),
+		)
+	})
+}
+
+// WasServed reports whether a manager, ours or ARC's, has made anything for a listener. It adds its finalizer before that.
+func WasServed(listener *v1alpha1.AutoscalingListener) bool {
+	return slices.Contains(listener.Finalizers, v1alpha1.FinalizerAutoscalingListener)
+}
+
+// NewestFirst orders objects by creation, and by name within a second, which is the resolution of timestamps. Objects that are
+// being deleted come last, because they can't be used any more.
+func NewestFirst(a, b client.Object) int {
+	return cmp.Or(
+		cmp.Compare(rank(a.GetDeletionTimestamp() != nil), rank(b.GetDeletionTimestamp() != nil)),
+		b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetName(), b.GetName()),
+	)
+}
+
+// rank makes bools comparable: false comes first.
+func rank(later bool) int {
+	if later {
+		return 1
+	}
+	return 0
 }

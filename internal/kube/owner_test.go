@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -32,5 +34,58 @@ func TestOwnedBy(t *testing.T) {
 		if reference.BlockOwnerDeletion != nil {
 			t.Errorf("%T may not be deleted before what it owns", owner)
 		}
+	}
+}
+
+func TestStandingWith(t *testing.T) {
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Name: "set", UID: "uid"}}
+	for name, test := range map[string]struct {
+		change func(*metav1.OwnerReference)
+		want   Standing
+	}{
+		"the owner's":           {func(*metav1.OwnerReference) {}, Ours},
+		"an earlier owner's":    {func(r *metav1.OwnerReference) { r.UID = "earlier" }, Former},
+		"another name's":        {func(r *metav1.OwnerReference) { r.Name = "other" }, Foreign},
+		"another kind's":        {func(r *metav1.OwnerReference) { r.Kind = "AutoscalingListener" }, Foreign},
+		"another group's":       {func(r *metav1.OwnerReference) { r.APIVersion = "example.com/v1alpha1" }, Foreign},
+		"owned, not controlled": {func(r *metav1.OwnerReference) { r.Controller = nil }, Foreign},
+	} {
+		references := OwnedBy(set)
+		test.change(&references[0])
+		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{OwnerReferences: references}}
+		if got := StandingWith(OwnedBy(set)[0], object); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+	gone := OwnedBy(set)[0]
+	gone.UID = ""
+	if got := StandingWith(gone, &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{OwnerReferences: OwnedBy(set)}}); got != Ours {
+		t.Errorf("of an owner that is gone: %d", got)
+	}
+	if got := StandingWith(gone, &v1alpha1.EphemeralRunner{}); got != Foreign {
+		t.Errorf("without an owner: %d", got)
+	}
+}
+
+func TestSortListeners(t *testing.T) {
+	set := named("ns", "set", "", "https://github.com/my-org")
+	served, early, late := []string{v1alpha1.FinalizerAutoscalingListener}, metav1.Unix(1, 0), metav1.Unix(2, 0)
+	listener := func(name string, finalizers []string, created metav1.Time) v1alpha1.AutoscalingListener {
+		return v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, CreationTimestamp: created}}
+	}
+	want := []v1alpha1.AutoscalingListener{
+		listener(ListenerNames(set)[0], served, early),
+		listener(ListenerNames(set)[1], served, early),
+		listener(ARCListenerName(set), served, early),
+		listener("of-another-address", served, late),
+		listener("of-an-earlier-address", served, early),
+		listener(ListenerNames(set)[0], nil, late),
+		listener("of-somebody-else", nil, late),
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	SortListeners(set, got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }

@@ -30,10 +30,11 @@ func (o Options) cacheOptions() cache.Options {
 		NewInformer:      newInformer,
 		// Our own kinds are cached whole: an AutoscalingRunnerSet is written by users and needs no label.
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:            o.pods(),
-			&corev1.ServiceAccount{}: ours,
-			&rbacv1.Role{}:           ours,
-			&rbacv1.RoleBinding{}:    ours,
+			&v1alpha1.AutoscalingListener{}: o.listeners(),
+			&corev1.Pod{}:                   o.pods(),
+			&corev1.ServiceAccount{}:        ours,
+			&rbacv1.Role{}:                  ours,
+			&rbacv1.RoleBinding{}:           ours,
 		},
 	}
 	if watched := o.watched(); watched != nil {
@@ -46,11 +47,21 @@ func (o Options) cacheOptions() cache.Options {
 	return options
 }
 
+// listeners selects the listeners to cache: those in the manager's own namespace. What a listener names is written with the manager's
+// rights, so one that somebody else has written in another namespace never counts. A restricted manager leaves out those of managers
+// that share its namespace and watch others.
+func (o Options) listeners() cache.ByObject {
+	own := cache.Config{}
+	if o.WatchNamespace != "" {
+		own.LabelSelector = o.watchedSetSelector()
+	}
+	return cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: own}}
+}
+
 // restrictToWatchedNamespace keeps the objects of other managers out of the cache. A restricted manager's own namespace may hold
-// listeners of another manager, which watches a third namespace, and scale sets and runners of a manager that watches this one.
-// Two managers that reconcile the same runner take its registration from each other.
+// scale sets and runners of a manager that watches that one. Two managers that reconcile the same runner take its registration from
+// each other.
 func (o Options) restrictToWatchedNamespace(kinds map[client.Object]cache.ByObject) {
-	kinds[&v1alpha1.AutoscalingListener{}] = cache.ByObject{Label: o.watchedSetSelector()}
 	watched := cache.ByObject{Namespaces: map[string]cache.Config{o.WatchNamespace: {}}}
 	kinds[&v1alpha1.AutoscalingRunnerSet{}] = watched
 	kinds[&v1alpha1.EphemeralRunnerSet{}] = watched

@@ -30,7 +30,6 @@ func TestCacheOfARestrictedManager(t *testing.T) {
 			"harrier/rolebindings " + v1alpha1.LabelScaleSetName,
 			"harrier/roles " + v1alpha1.LabelScaleSetName,
 			"harrier/serviceaccounts " + v1alpha1.LabelScaleSetName,
-			"runners/autoscalinglisteners " + ofRunners,
 			"runners/autoscalingrunnersets ",
 			"runners/ephemeralrunners ",
 			"runners/ephemeralrunnersets ",

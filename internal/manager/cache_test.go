@@ -34,14 +34,25 @@ func TestCacheNamespaces(t *testing.T) {
 }
 
 func TestCacheSelectsWhatIsOurs(t *testing.T) {
-	options := Options{}.cacheOptions()
+	options := Options{Namespace: "harrier"}.cacheOptions()
 	for object, selection := range options.ByObject {
+		if _, listener := object.(*v1alpha1.AutoscalingListener); listener {
+			continue
+		}
 		if !selection.Label.Matches(labels.Set{v1alpha1.LabelScaleSetName: "set"}) || selection.Label.Matches(labels.Set{"app": "x"}) {
 			t.Errorf("%T is selected by %s", object, selection.Label)
 		}
 	}
-	if got := len(options.ByObject); got != 4 {
-		t.Errorf("%d kinds are selected by label, want pods, service accounts, roles and role bindings", got)
+	if got := len(options.ByObject); got != 5 {
+		t.Errorf("%d kinds are selected, want pods, service accounts, roles and role bindings by label, and listeners", got)
+	}
+}
+
+// What a listener names is written with the manager's rights, so those in other namespaces, which tenants may write, are not read.
+func TestCacheHasListenersOfTheManagersNamespaceOnly(t *testing.T) {
+	got := Options{Namespace: "harrier"}.listeners()
+	if _, own := got.Namespaces["harrier"]; !own || len(got.Namespaces) != 1 {
+		t.Errorf("listeners of the namespaces %v are cached", got.Namespaces)
 	}
 }
 

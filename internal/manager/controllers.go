@@ -128,6 +128,7 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 	return autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
 		Client:                   d.client,
+		Reader:                   d.mgr.GetAPIReader(),
 		Connections:              autoscalingrunnerset.ConnectionsOf(d.provider),
 		Pool:                     d.pool,
 		Recorder:                 d.recorder,
@@ -151,6 +152,7 @@ func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
 		Clock:           d.clock,
 		Namespace:       d.options.Namespace,
 		Policy:          d.options.listenerPolicy(),
+		WatchNamespace:  d.options.WatchNamespace,
 		LogLevel:        level,
 		LogFormat:       format,
 		MetricsAddr:     d.options.ListenerMetricsAddress,

@@ -63,7 +63,7 @@ func Register(ctx context.Context, place Place) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Set{Place: place, ScaleSet: set.ID, RunnerID: jit.Runner.ID, JITConfig: jit.EncodedJITConfig, Listener: kube.ListenerName(
+	return &Set{Place: place, ScaleSet: set.ID, RunnerID: jit.Runner.ID, JITConfig: jit.EncodedJITConfig, Listener: kube.ARCListenerName(
 		&v1alpha1.AutoscalingRunnerSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: place.Runners, Name: Name},
 			Spec:       v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: place.URL},

@@ -82,7 +82,7 @@ func TestControllerRules(t *testing.T) {
 			actionsGroup + "ephemeralrunners: " + made,
 			actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
 			actionsGroup + "ephemeralrunners/status: " + status,
-			actionsGroup + "autoscalinglisteners: list watch",
+			actionsGroup + "autoscalinglisteners: list",
 			"/pods: list watch",
 			"/serviceaccounts: list watch",
 			rbacGroup + "rolebindings: list watch",

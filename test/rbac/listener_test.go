@@ -24,11 +24,13 @@ func (l *life) listener(set string) *v1alpha1.AutoscalingListener {
 	return &listeners.Items[0]
 }
 
-// takeListenerName installs a scale set whose listener's name a pod has already. Names of listeners differ by the name of
-// the scale set only.
+// takeListenerName installs a scale set whose listener's name a pod has already. Its spec is the rig's own set's, as far as the name
+// depends on it.
 func (l *life) takeListenerName() {
 	l.Helper()
-	meta := l.named(strings.Replace(l.rig.ListenerPod().Name, rig.DefaultSet, late, 1))
+	set := l.runnerSet(rig.DefaultSet)
+	set.Name = late
+	meta := l.named(kube.ListenerNames(set)[0])
 	meta.Namespace = l.rig.SystemNamespace
 	l.create(foreignPod(meta))
 	l.rig.InstallSet(late, nil)

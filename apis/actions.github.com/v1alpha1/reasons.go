@@ -39,6 +39,10 @@ const (
 	ReasonMaxRunnersZero = "MaxRunnersZero"
 	// ReasonPodNameTaken: somebody else's pod has the name that the listener's or a runner's pod needs.
 	ReasonPodNameTaken = "PodNameTaken"
+	// ReasonListenerNameTaken: an object that isn't the listener's has the name that the listener, or one of its own objects, needs.
+	ReasonListenerNameTaken = "ListenerNameTaken"
+	// ReasonListenerIgnored: an AutoscalingListener that the manager did not write for a scale set; nothing is done for it.
+	ReasonListenerIgnored = "ListenerIgnored"
 	// ReasonNodeLost: the pod's node has stopped reporting.
 	ReasonNodeLost = "NodeLost"
 

@@ -114,7 +114,7 @@ ClusterRole.
   verbs: ["patch"]
 - apiGroups: ["actions.github.com"]
   resources: ["autoscalinglisteners"]
-  verbs: ["list", "watch"]
+  verbs: ["list"]
 - apiGroups: [""]
   resources: ["pods"]
   verbs: ["list", "watch"]

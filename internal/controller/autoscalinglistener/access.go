@@ -100,7 +100,8 @@ func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
 		{p.set, wanted.role, &rbacv1.Role{}},
 		{p.set, wanted.binding, &rbacv1.RoleBinding{}},
 	} {
-		if err := c.applyOwned(ctx, owned.owner, owned.object, owned.live); err != nil {
+		owned.object.SetOwnerReferences(kube.OwnedBy(owned.owner))
+		if err := c.applyOwned(ctx, p, owned.object, owned.live); err != nil {
 			return err
 		}
 	}
@@ -109,16 +110,23 @@ func (c *Controller) applyAccess(ctx context.Context, p *pass) error {
 }
 
 // applyOwned applies an object of a kind that the cache has. live is an empty object of the same type.
-func (c *Controller) applyOwned(ctx context.Context, owner, wanted, live client.Object) error {
-	wanted.SetOwnerReferences(kube.OwnedBy(owner))
+func (c *Controller) applyOwned(ctx context.Context, p *pass, wanted, live client.Object) error {
 	err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
 	switch {
 	case apierrors.IsNotFound(err):
-		live = nil
+		return c.create(ctx, p, wanted)
 	case err != nil:
 		return fmt.Errorf("get %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
-	case !equality.Semantic.DeepEqual(grants(wanted), grants(live)):
-		live = nil // apply in any case: both lists are replaced as a whole
+	}
+	gone, err := c.claim(ctx, p, wanted, live)
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		return c.create(ctx, p, wanted)
+	}
+	if !equality.Semantic.DeepEqual(grants(wanted), grants(live)) {
+		kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, "") // applied in any case: both lists are replaced as a whole
 	}
 	_, err = kube.Apply(ctx, c.options.Client, wanted, live)
 	return err

@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -25,8 +27,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// workers is how many listeners are reconciled at once. The first pass of a listener makes eight requests of 2–10 ms, so ten
-// workers start 200 listeners in about two seconds.
+// workers is how many listeners are reconciled at once. The first pass of a listener makes twelve requests of 2–10 ms, so ten
+// workers start 200 listeners in about three seconds.
 const workers = 10
 
 // Credentials reads what a listener needs to reach GitHub. *credentials.Provider implements it.
@@ -47,6 +49,8 @@ type Options struct {
 	Clock       clock.PassiveClock
 	// Namespace is the manager's namespace, in which listeners run.
 	Namespace string
+	// WatchNamespace is the only namespace whose scale sets the manager serves. Empty means all.
+	WatchNamespace string
 	// Entrypoint is the command of the listener container; nil means the listener's path in our image.
 	Entrypoint []string
 	// Policy decides what scale sets may choose for the objects in the manager's namespace.
@@ -63,6 +67,8 @@ type Options struct {
 type Controller struct {
 	options  Options
 	memories kube.Memories[memory]
+	// told are the UIDs of ignored listeners that have their Event.
+	told *lru.Cache
 }
 
 // NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
@@ -70,7 +76,7 @@ func NewController(options Options) *Controller {
 	if len(options.Entrypoint) == 0 {
 		options.Entrypoint = []string{listenertemplate.DefaultProgram}
 	}
-	return &Controller{options: options}
+	return &Controller{options: options, told: lru.New(ignoredMemory)}
 }
 
 // listenerOfAccess maps a Role or RoleBinding, which is in another namespace, to its listener.
@@ -78,6 +84,9 @@ var listenerOfAccess = kube.NamedByLabels(v1alpha1.LabelListenerNamespace, v1alp
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
+	if err := manager.Add(ctrlmanager.RunnableFunc(c.reportIgnored)); err != nil {
+		return fmt.Errorf("add the search for ignored listeners: %w", err)
+	}
 	byLabels := handler.EnqueueRequestsFromMapFunc(listenerOfAccess)
 	return ctrl.NewControllerManagedBy(manager).
 		Named("autoscalinglistener").
@@ -94,9 +103,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 // listenersOfSet maps a scale set to its listeners. There is more than one while an older one is being deleted.
 func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	var listeners v1alpha1.AutoscalingListenerList
-	err := c.options.Client.List(ctx, &listeners, client.InNamespace(c.options.Namespace), client.MatchingLabels{
-		v1alpha1.LabelScaleSetName: object.GetName(), v1alpha1.LabelScaleSetNamespace: object.GetNamespace(),
-	})
+	err := c.options.Client.List(ctx, &listeners, client.InNamespace(c.options.Namespace), ofSet(client.ObjectKeyFromObject(object)))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Can't list listeners of scale set", "scaleSet", client.ObjectKeyFromObject(object))
 		return nil
@@ -108,8 +115,12 @@ func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) [
 	return requests
 }
 
-// Reconcile brings one listener a step closer to what its spec says.
+// Reconcile brings one listener a step closer to what its spec says. Whatever the spec names is written with the manager's rights, so
+// only a listener that the manager wrote itself counts: one in its own namespace, and the one that its scale set has.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if request.Namespace != c.options.Namespace {
+		return reconcile.Result{}, nil // lookForIgnored reports it
+	}
 	listener := &v1alpha1.AutoscalingListener{}
 	if err := c.options.Client.Get(ctx, request.NamespacedName, listener); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -119,7 +130,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, fmt.Errorf("get AutoscalingListener: %w", err)
 	}
-	ctx = kube.WithScaleSetLogger(ctx, types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName})
+	ctx = kube.WithScaleSetLogger(ctx, kube.LabelledSet(listener))
 	p, err := c.observe(ctx, listener)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -128,8 +139,14 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case listener.DeletionTimestamp != nil:
 		steps = append(steps, c.finalize)
-	case p.set == nil:
+	case p.isOrphan():
 		return reconcile.Result{}, c.deleteOrphan(ctx, listener)
+	case p.ignored != "":
+		unpublish(p.key)
+		c.ignore(ctx, listener, p.ignored)
+		return reconcile.Result{}, nil
+	case listener.Annotations[v1alpha1.AnnotationIntegrityHash] == "":
+		return reconcile.Result{}, nil // the manager has not written all of it; it is about to, or has yet to take it over from ARC
 	case p.set.DeletionTimestamp != nil:
 		return reconcile.Result{}, nil // the listener is deleted next; what the deletion of a namespace removed must not be recreated
 	default:
@@ -137,12 +154,21 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	err = kube.InOrder(ctx, p, steps...)
 	p.describeFailure(err)
+	if taken, refused := errors.AsType[*takenError](err); refused {
+		c.refuse(ctx, p, taken)
+		err = nil
+	}
 	return p.requeue.Result(errors.Join(err, c.report(ctx, p)))
 }
 
 // protect adds the finalizer, without which the pod and its Secrets would be deleted in any order.
 func (c *Controller) protect(ctx context.Context, p *pass) error {
 	return kube.AddFinalizer(ctx, c.options.Client, p.listener, v1alpha1.FinalizerAutoscalingListener)
+}
+
+// isOrphan reports whether the scale set that the listener was served for is gone.
+func (p *pass) isOrphan() bool {
+	return p.set == nil && contradiction(p.listener) == "" && kube.WasServed(p.listener)
 }
 
 // deleteOrphan deletes a listener whose scale set is gone. Garbage collection can't, because owners can't be in another namespace.
@@ -155,12 +181,15 @@ func (c *Controller) deleteOrphan(ctx context.Context, listener *v1alpha1.Autosc
 
 // pass is one reconciliation: what was observed, and what its steps found out for later ones.
 type pass struct {
-	key      types.NamespacedName
+	key types.NamespacedName
+	// setKey is the scale set that the listener's labels name.
+	setKey   types.NamespacedName
 	listener *v1alpha1.AutoscalingListener
 	memory   *memory
 	now      time.Time
-	// set is the AutoscalingRunnerSet, nil if it is gone.
-	set *v1alpha1.AutoscalingRunnerSet
+	// set is the AutoscalingRunnerSet, nil if it is gone. ignored is why the listener is not the set's, empty if it is.
+	set     *v1alpha1.AutoscalingRunnerSet
+	ignored string
 	// pod is the listener's own, nil if there is none. strays are other listener pods of the same scale set, which must be gone
 	// before it starts.
 	pod    *corev1.Pod
@@ -169,10 +198,10 @@ type pass struct {
 	// resolved is what the listener needs to reach GitHub, nil if it can't be resolved because of obstacle.
 	resolved *credentials.Resolved
 	obstacle error
-	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the hash of the Secret
-	// that a running listener reads again when it changes.
-	secretsReady  bool
-	configuration string
+	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of the Secret
+	// that a running listener reads again when it changes, proxy that of the other, empty if there is no proxy.
+	secretsReady         bool
+	configuration, proxy string
 	// accountSince is when the listener's ServiceAccount was created, zero if the cache doesn't have it.
 	accountSince time.Time
 	// state is what the status says about the pod.
@@ -181,6 +210,8 @@ type pass struct {
 	// behind.
 	failure  error
 	cutShort bool
+	// taken is the object that has a name that the listener needs, nil if there is none.
+	taken *takenError
 	// released is set when the finalizer is gone, and possibly the object with it.
 	released bool
 

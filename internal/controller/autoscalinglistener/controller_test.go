@@ -219,10 +219,15 @@ func TestImpossibleBoundsAreSaid(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionCredentialsValid, metav1.ConditionTrue, "Complete")
 }
 
+// A set was deleted by force. Its listener has our finalizer, so it was served, and its session goes with it.
 func TestListenerWithoutSetDeletesItself(t *testing.T) {
-	f := newFixture(t)
-	f.create(newListener())
-	f.reconcile()
+	f := started(t)
+	set := f.set()
+	set.Finalizers = nil
+	if err := errors.Join(f.client.Update(t.Context(), set), f.client.Delete(t.Context(), set)); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
 	if f.exists()["listener"] {
 		t.Error("the listener of a set that is gone is still there")
 	}

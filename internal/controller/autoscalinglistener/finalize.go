@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -61,21 +62,33 @@ func deregistrationPending(set *v1alpha1.AutoscalingRunnerSet) bool {
 		(set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "")
 }
 
-// revoke deletes the listener's ServiceAccount and rights. Forbidden means that the manager's Role in the other namespace was
+// setOrName returns the set, or one that has its name only if it is gone.
+func (p *pass) setOrName() *v1alpha1.AutoscalingRunnerSet {
+	if p.set != nil {
+		return p.set
+	}
+	return &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.setKey.Namespace, Name: p.setKey.Name}}
+}
+
+// revoke deletes the listener's ServiceAccount and rights, but nothing that only has their names. Forbidden means that the manager's Role in the other namespace was
 // deleted first; then garbage collection deletes the rest together with the AutoscalingRunnerSet.
 func (c *Controller) revoke(ctx context.Context, p *pass) error {
-	wanted := accessFor(p.listener, c.options.Policy)
-	for _, object := range []struct{ named, live client.Object }{
-		{wanted.binding, &rbacv1.RoleBinding{}}, {wanted.role, &rbacv1.Role{}}, {wanted.account, &corev1.ServiceAccount{}},
+	if p.listener.Spec.AutoscalingRunnerSetNamespace != p.setKey.Namespace {
+		return nil // somebody has edited the spec, which no longer says where the rights are; they go with the set
+	}
+	wanted, set := accessFor(p.listener, c.options.Policy), p.setOrName()
+	for _, object := range []struct{ owner, named, live client.Object }{
+		{set, wanted.binding, &rbacv1.RoleBinding{}}, {set, wanted.role, &rbacv1.Role{}}, {p.listener, wanted.account, &corev1.ServiceAccount{}},
 	} {
+		object.named.SetOwnerReferences(kube.OwnedBy(object.owner))
 		key := client.ObjectKeyFromObject(object.named)
 		switch err := c.options.Client.Get(ctx, key, object.live); {
-		case apierrors.IsNotFound(err) || err == nil && object.live.GetDeletionTimestamp() != nil:
+		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
 			return fmt.Errorf("get %T %s: %w", object.live, key, err)
 		}
-		err := c.options.Client.Delete(ctx, object.live)
+		err := c.deleteOwn(ctx, p, object.named, object.live)
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
 		}

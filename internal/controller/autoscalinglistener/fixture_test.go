@@ -78,7 +78,8 @@ func newFixture(t *testing.T) *fixture {
 		T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), recorder: events.NewFakeRecorder(100),
 		credentials: &fakeCredentials{resolved: &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}}},
 	}
-	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{}).Build()
+	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &corev1.Pod{})
+	f.client = controllertest.SelectByName(builder, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}).Build()
 	counting := interceptor.NewClient(f.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			f.secretReads++
@@ -141,7 +142,7 @@ func newListener(change ...func(*v1alpha1.AutoscalingListener)) *v1alpha1.Autosc
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: key.Name, UID: "listener-uid", Generation: 1,
 			Labels:      map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace, "team": "build"},
-			Annotations: map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default"},
+			Annotations: map[string]string{v1alpha1.AnnotationRunnerGroupName: "Default", v1alpha1.AnnotationIntegrityHash: "written"},
 		},
 		Spec: v1alpha1.AutoscalingListenerSpec{
 			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: 7,

@@ -21,9 +21,9 @@ type memory struct {
 	failedPod types.UID
 	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
 	deletingSince map[types.UID]time.Time
-	// announced is the hash of the configuration last announced on the pod, even if the patch was forbidden.
+	// announced is the revision of the configuration last announced on the pod, even if the patch was forbidden.
 	announced string
-	// news is the hash of a configuration that is still to be announced, first seen at newsAt.
+	// news is the revision of a configuration that is still to be announced, first seen at newsAt.
 	news   string
 	newsAt time.Time
 	// obstruction is what keeps the pod from being created. obstructions counts the attempts in a row that met it, the last one
@@ -37,24 +37,24 @@ type memory struct {
 	publishedAddress string
 }
 
-// writtenSecret is the hash of a Secret, and when it was last written or found to be up to date.
+// writtenSecret is the hash of a Secret, its revision, and when it was last written or found to be up to date.
 type writtenSecret struct {
-	hash      string
-	writtenAt time.Time
+	hash, revision string
+	writtenAt      time.Time
 }
 
-// secretIs reports whether a Secret was written or checked after since, and had this content.
-func (m *memory) secretIs(suffix, hash string, since time.Time) bool {
+// secretIs returns a Secret as last written, and reports whether it was written or checked after since, and had this content.
+func (m *memory) secretIs(suffix, hash string, since time.Time) (writtenSecret, bool) {
 	written := m.secrets[suffix]
-	return written.hash == hash && written.writtenAt.After(since)
+	return written, written.hash == hash && written.writtenAt.After(since)
 }
 
 // noteSecret is called after a write, or a read that found nothing to write.
-func (m *memory) noteSecret(suffix, hash string, now time.Time) {
+func (m *memory) noteSecret(suffix string, written writtenSecret) {
 	if m.secrets == nil {
 		m.secrets = map[string]writtenSecret{}
 	}
-	m.secrets[suffix] = writtenSecret{hash: hash, writtenAt: now}
+	m.secrets[suffix] = written
 }
 
 // noteFailure counts a pod that ended, only once no matter how often it is seen.

@@ -29,8 +29,9 @@ const (
 
 // podBuilder builds a listener pod.
 type podBuilder struct {
-	listener   *v1alpha1.AutoscalingListener
-	proxy      *credentials.ProxySettings
+	listener *v1alpha1.AutoscalingListener
+	// proxy is the revision of the proxy Secret, empty if there is no proxy.
+	proxy      string
 	entrypoint []string
 	// policy decides what of the listener's template, and of its labels, is used.
 	policy listenertemplate.Policy
@@ -38,9 +39,14 @@ type podBuilder struct {
 	metricsAddr string
 }
 
-// hash returns a hash of everything that a running listener can't adopt, and of nothing else: of the template, what is used of it.
+// hash returns a hash of everything that a running listener can't adopt, and of nothing else: of the template, what is used of it. It
+// ends up in an annotation, so it must not be of a secret.
 func (b podBuilder) hash() string {
 	spec := &b.listener.Spec
+	var proxy *string
+	if b.proxy != "" {
+		proxy = &b.proxy
+	}
 	return kube.Hash(struct {
 		Image              string
 		ImagePullSecrets   []corev1.LocalObjectReference
@@ -48,13 +54,13 @@ func (b podBuilder) hash() string {
 		URL, Group         string
 		ScaleSet           int
 		Namespace, Runners string
-		Proxy              *credentials.ProxySettings
+		Proxy              *string
 		Template           *corev1.PodTemplateSpec
 		Policy             string
 		Ports              []corev1.ContainerPort
 	}{
 		spec.Image, spec.ImagePullSecrets, b.entrypoint, spec.GitHubConfigUrl, b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName],
-		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, b.proxy, b.policy.Template(spec.Template),
+		spec.RunnerScaleSetID, spec.AutoscalingRunnerSetNamespace, spec.EphemeralRunnerSetName, proxy, b.policy.Template(spec.Template),
 		b.policy.Name(), b.ports(),
 	})
 }
@@ -149,7 +155,7 @@ func probe(path string, period, failures int32) *corev1.Probe {
 // has all three keys.
 func (b podBuilder) environment() []corev1.EnvVar {
 	environment := []corev1.EnvVar{{Name: config.PathVariable, Value: config.FilePath}}
-	if b.proxy == nil {
+	if b.proxy == "" {
 		return environment
 	}
 	for _, key := range []string{credentials.KeyHTTPProxy, credentials.KeyHTTPSProxy, credentials.KeyNoProxy} {

@@ -27,7 +27,7 @@ const (
 // first mounts the old configuration once more, and checks again only after a minute.
 const announceAfter = 2 * time.Second
 
-// annotationConfiguration holds the hash of the configuration last announced on the pod.
+// annotationConfiguration holds the revision of the configuration last announced on the pod. Its name is from when that was a hash.
 const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
@@ -42,7 +42,7 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 	if predecessors, err := c.awaitStrays(ctx, p); err != nil || predecessors {
 		return err
 	}
-	builder := podBuilder{listener: p.listener, proxy: p.resolved.Proxy, entrypoint: c.options.Entrypoint, policy: c.options.Policy}
+	builder := podBuilder{listener: p.listener, proxy: p.proxy, entrypoint: c.options.Entrypoint, policy: c.options.Policy}
 	if c.metricsEnabled() {
 		builder.metricsAddr = c.options.MetricsAddr
 	}
@@ -62,7 +62,7 @@ func (c *Controller) applyPod(ctx context.Context, p *pass) error {
 	return c.applyAction(ctx, p, p.pod, p.state)
 }
 
-// announce writes the hash of the configuration to an annotation of the pod if it has changed. The annotation means nothing to the
+// announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means nothing to the
 // kubelet, but a kubelet syncs a changed pod at once, while it otherwise checks mounted Secrets only about once a minute. With a
 // Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
 func (c *Controller) announce(ctx context.Context, p *pass) error {

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -65,7 +64,7 @@ func labelledAsTheController(l *v1alpha1.AutoscalingListener) {
 
 func TestPodGolden(t *testing.T) {
 	entrypoint := []string{listenertemplate.DefaultProgram}
-	proxy := &credentials.ProxySettings{HTTP: "http://proxy"}
+	const proxy = "revision-1"
 	for name, builder := range map[string]podBuilder{
 		"plain":  {listener: newListener(), entrypoint: entrypoint, metricsAddr: ":8080"},
 		"proxy":  {listener: newListener(), entrypoint: entrypoint, proxy: proxy},
@@ -118,7 +117,7 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 		"refused change": {func(b *podBuilder) { b.listener.Spec.Template.Spec.NodeName = "n" }, false},
 		"policy":         {func(b *podBuilder) { b.policy = unrestricted }, true},
 		"other sidecars": {func(b *podBuilder) { b.policy.SidecarImages = []string{"sidecar:1"} }, false}, // none is used
-		"proxy":          {func(b *podBuilder) { b.proxy = &credentials.ProxySettings{HTTPS: "http://proxy"} }, true},
+		"proxy":          {func(b *podBuilder) { b.proxy = "revision-1" }, true},
 		"address":        {func(b *podBuilder) { b.listener.Spec.GitHubConfigUrl += "2" }, true},
 		"group":          {func(b *podBuilder) { b.listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
 		"scale set":      {func(b *podBuilder) { b.listener.Spec.RunnerScaleSetID++ }, true},

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -45,13 +47,14 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 	if err != nil {
 		return p.obstruct(err, err)
 	}
-	if err := c.applySecret(ctx, p, credentials.ListenerConfigSuffix, p.listener.Spec.ConfigSecretMetadata, map[string][]byte{config.FileName: content}); err != nil {
+	p.configuration, err = c.applySecret(ctx, p, credentials.ListenerConfigSuffix, p.listener.Spec.ConfigSecretMetadata, map[string][]byte{config.FileName: content})
+	if err != nil {
 		return err
 	}
 	if resolved.Proxy == nil {
 		err = c.dropProxySecret(ctx, p)
 	} else {
-		err = c.applySecret(ctx, p, credentials.ListenerProxySuffix, nil, resolved.Proxy.SecretData())
+		p.proxy, err = c.applySecret(ctx, p, credentials.ListenerProxySuffix, nil, resolved.Proxy.SecretData())
 	}
 	p.secretsReady = err == nil
 	return err
@@ -109,32 +112,55 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 	return &config.Credentials{Token: resolved.Token}
 }
 
-// applySecret writes one of the listener's Secrets. It remembers what was written last, so that a pass for another reason needn't
-// read the Secret.
-func (c *Controller) applySecret(ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte) error {
+// annotationRevision, on the listener's Secrets, is a random word that changes together with their data. The pod's annotations have
+// it instead of a hash of the data, by which whoever may read pods could try passwords.
+const annotationRevision = "actions.github.com/revision"
+
+// applySecret writes one of the listener's Secrets and returns its revision. It remembers what was written last, so that a pass for
+// another reason needn't read the Secret.
+func (c *Controller) applySecret(
+	ctx context.Context, p *pass, suffix string, metadata *v1alpha1.ResourceMeta, data map[string][]byte,
+) (revision string, err error) {
 	wanted := &corev1.Secret{ObjectMeta: metaHere(p.listener, c.options.Policy, metadata), Type: corev1.SecretTypeOpaque, Data: data}
 	wanted.Name += suffix
 	wanted.OwnerReferences = kube.OwnedBy(p.listener)
 	hash := kube.Hash(wanted)
-	if suffix == credentials.ListenerConfigSuffix {
-		p.configuration = hash
-	}
-	if p.memory.secretIs(suffix, hash, p.now.Add(-recheckPeriod)) {
-		return nil
+	if written, current := p.memory.secretIs(suffix, hash, p.now.Add(-recheckPeriod)); current {
+		return written.revision, nil
 	}
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(wanted))
 	if err != nil {
-		return err
+		return "", err
 	}
-	var found client.Object
 	if live != nil {
-		found = live
+		gone, err := c.claim(ctx, p, wanted, live)
+		if err != nil {
+			return "", err
+		}
+		if gone {
+			live = nil
+		}
 	}
-	if _, err := kube.Apply(ctx, c.options.Client, wanted, found); err != nil {
-		return err
+	revision = revisionOf(live, data)
+	kube.SetAnnotation(wanted, annotationRevision, revision)
+	if live == nil {
+		err = kube.Create(ctx, c.options.Client, bare(wanted), wanted)
+	} else {
+		_, err = kube.Apply(ctx, c.options.Client, wanted, live)
 	}
-	p.memory.noteSecret(suffix, hash, p.now)
-	return nil
+	if err != nil {
+		return "", err
+	}
+	p.memory.noteSecret(suffix, writtenSecret{hash: hash, revision: revision, writtenAt: p.now})
+	return revision, nil
+}
+
+// revisionOf returns the revision of a Secret that is to have this data: a new one unless it has the data already.
+func revisionOf(live *corev1.Secret, data map[string][]byte) string {
+	if live != nil && live.Annotations[annotationRevision] != "" && equality.Semantic.DeepEqual(live.Data, data) {
+		return live.Annotations[annotationRevision]
+	}
+	return string(uuid.NewUUID())
 }
 
 // secret returns a Secret, nil if there is none.
@@ -156,22 +182,26 @@ const noSecret = "none"
 // dropProxySecret deletes the Secret of a proxy that was removed from the spec. The pod that used it is about to be replaced,
 // because the proxy is part of its hash.
 func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
-	if p.memory.secretIs(credentials.ListenerProxySuffix, noSecret, time.Time{}) {
+	if _, dropped := p.memory.secretIs(credentials.ListenerProxySuffix, noSecret, time.Time{}); dropped {
 		return nil
 	}
 	if err := c.deleteSecret(ctx, p, credentials.ListenerProxySuffix); err != nil {
 		return err
 	}
-	p.memory.noteSecret(credentials.ListenerProxySuffix, noSecret, p.now)
+	p.memory.noteSecret(credentials.ListenerProxySuffix, writtenSecret{hash: noSecret, writtenAt: p.now})
 	return nil
 }
 
-// deleteSecret deletes a Secret without reading it first. It succeeds if there is none.
+// deleteSecret deletes a Secret if there is one, unless it only has the name of the listener's.
 func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) error {
-	secret := &corev1.Secret{}
-	secret.Namespace, secret.Name = p.listener.Namespace, p.listener.Name+suffix
-	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete Secret %s: %w", secret.Name, err)
+	named := &corev1.Secret{}
+	named.Namespace, named.Name, named.OwnerReferences = p.listener.Namespace, p.listener.Name+suffix, kube.OwnedBy(p.listener)
+	live, err := c.secret(ctx, client.ObjectKeyFromObject(named))
+	if err != nil || live == nil {
+		return err
+	}
+	if err := c.deleteOwn(ctx, p, named, live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Secret %s: %w", named.Name, err)
 	}
 	return nil
 }

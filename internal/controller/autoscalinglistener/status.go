@@ -76,6 +76,9 @@ func conditionsOf(p *pass) []metav1.Condition {
 // trouble returns why the pass could not do everything that the spec asks for, and whether that is so until somebody changes
 // something. The reason is empty if the pass could.
 func (p *pass) trouble() (reason, message string, stalled bool) {
+	if p.taken != nil {
+		return v1alpha1.ReasonListenerNameTaken, p.taken.Error(), true
+	}
 	if p.obstacle != nil {
 		return cmp.Or(credentials.Reason(p.obstacle), v1alpha1.ReasonInvalidConfiguration), p.obstacle.Error(), true
 	}

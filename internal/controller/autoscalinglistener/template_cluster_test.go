@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -145,7 +145,7 @@ func newAdmission(t *testing.T) *admission {
 func (a *admission) admit(ctx context.Context, namespace string, template *corev1.PodTemplateSpec, policy listenertemplate.Policy) (*corev1.Pod, error) {
 	builder := podBuilder{
 		listener:   newListener(func(l *v1alpha1.AutoscalingListener) { l.Namespace, l.Spec.Template = namespace, template }),
-		entrypoint: []string{listenertemplate.DefaultProgram}, metricsAddr: ":8080", proxy: &credentials.ProxySettings{HTTP: "http://proxy"}, policy: policy,
+		entrypoint: []string{listenertemplate.DefaultProgram}, metricsAddr: ":8080", proxy: "revision-1", policy: policy,
 	}
 	pod, err := builder.pod()
 	if err != nil {

@@ -42,7 +42,8 @@ type world struct {
 	address, system, runners string
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld starts the controllers after it has prepared the cluster.
+func newWorld(t *testing.T, prepare ...func(*world)) *world {
 	t.Helper()
 	cluster := testkube.Shared(t)
 	w := &world{T: t, WithT: gomega.NewWithT(t), cluster: cluster, client: cluster.Client(), github: fakegithub.New(fakegithub.Options{}), clock: &skewedClock{}}
@@ -55,6 +56,9 @@ func newWorld(t *testing.T) *world {
 	}
 	w.address, w.system, w.runners = base+"/my-org", cluster.NewNamespace(t), cluster.NewNamespace(t)
 	w.grant()
+	for _, step := range prepare {
+		step(w)
+	}
 	w.startControllers()
 	return w
 }
@@ -99,7 +103,7 @@ func (w *world) startControllers() {
 	workers := pool.New(pool.Limit, clock.RealClock{})
 	recorder := manager.GetEventRecorder("manager")
 	sets := autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
-		Client: manager.GetClient(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
+		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
 		Clock: w.clock, Namespace: w.system, ListenerImage: "controller:1", Version: "dev",
 	})
 	listeners := autoscalinglistener.NewController(autoscalinglistener.Options{
@@ -146,11 +150,6 @@ func (w *world) grant() {
 		rule(core, []string{"pods"}, []string{"create", "delete", "get"}),
 		rule(core, []string{"secrets", "serviceaccounts"}, change),
 	}
-	inRunners := []rbacv1.PolicyRule{
-		rule(core, []string{"pods"}, []string{"create", "delete", "get"}),
-		rule(core, []string{"secrets", "serviceaccounts"}, append(change, "list")),
-		rule(rbac, []string{"rolebindings", "roles"}, change),
-	}
 	manager := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.system, Name: "manager"}}
 	cluster := "manager-" + w.system
 	w.create(
@@ -158,12 +157,28 @@ func (w *world) grant() {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: cluster}, Rules: everywhere},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: cluster}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cluster}, Subjects: manager},
 	)
-	for namespace, rules := range map[string][]rbacv1.PolicyRule{w.system: inSystem, w.runners: inRunners} {
-		w.create(
-			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"}, Rules: rules},
-			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "manager"}, Subjects: manager},
-		)
+	w.grantIn(w.system, inSystem)
+	w.grantIn(w.runners, ofScaleSets())
+}
+
+// ofScaleSets are the rights that the chart of a scale set gives the manager in its namespace.
+func ofScaleSets() []rbacv1.PolicyRule {
+	core, change := []string{""}, []string{"create", "delete", "get", "patch", "update"}
+	return []rbacv1.PolicyRule{
+		rule(core, []string{"pods"}, []string{"create", "delete", "get"}),
+		rule(core, []string{"secrets", "serviceaccounts"}, append(change, "list")),
+		rule([]string{rbacv1.GroupName}, []string{"rolebindings", "roles"}, change),
 	}
+}
+
+// grantIn gives the manager rights in one namespace.
+func (w *world) grantIn(namespace string, rules []rbacv1.PolicyRule) {
+	w.Helper()
+	manager := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.system, Name: "manager"}}
+	w.create(
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"}, Rules: rules},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "manager"}, Subjects: manager},
+	)
 }
 
 func (w *world) create(objects ...client.Object) {

@@ -270,6 +270,9 @@ func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
 func listenerCondition(p *pass) metav1.Condition {
 	const conditionType = v1alpha1.ConditionListenerReady
 	listener, runnerSet := p.listener(), p.runnerSet()
+	if len(p.takenNames) > 0 {
+		return report.False(conditionType, v1alpha1.ReasonListenerNameTaken, takenMessage(p.takenNames))
+	}
 	if listener == nil || runnerSet == nil {
 		return report.False(conditionType, reasonWaitingForScaleSet, "there is no listener until the scale set is registered on GitHub; see ScaleSetRegistered")
 	}
@@ -278,6 +281,8 @@ func listenerCondition(p *pass) metav1.Condition {
 	switch {
 	case pod == nil:
 		return report.Unknown(conditionType, reasonListenerStarting, "the listener pod is being created")
+	case pod.Status == metav1.ConditionFalse && pod.Reason == v1alpha1.ReasonListenerNameTaken:
+		return report.False(conditionType, pod.Reason, pod.Message) // whatever the listener says follows from it
 	case pod.Status != metav1.ConditionTrue && (said == nil || said.State == v1alpha1.ListenerStateListening || said.State == v1alpha1.ListenerStateStopped):
 		return report.False(conditionType, pod.Reason, pod.Message)
 	case said == nil:
@@ -290,6 +295,12 @@ func listenerCondition(p *pass) metav1.Condition {
 		reason = string(said.State)
 	}
 	return report.False(conditionType, reason, said.Message+nextSteps[reason])
+}
+
+// takenMessage names the listeners that are in the way, and who can remove them.
+func takenMessage(names []string) string {
+	return fmt.Sprintf("the AutoscalingListeners %s in the manager's namespace have the names that this set's listener could get, and belong to others; "+
+		"whoever administers the manager finds out who created them, and deletes one: it is tried again every minute", strings.Join(names, " and "))
 }
 
 // runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.

@@ -32,6 +32,8 @@ const workers = 10
 type Options struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
+	// Reader reads from the API server what the cache may not have.
+	Reader client.Reader
 	// Connections returns clients of GitHub; see ConnectionsOf.
 	Connections Connections
 	// Pool runs the calls to GitHub.
@@ -158,6 +160,9 @@ type pass struct {
 	listeners  []v1alpha1.AutoscalingListener
 	// accepted is what the policy lets through of what the spec says about the listener.
 	accepted listenertemplate.Accepted
+
+	// takenNames are the names that a new listener could have, if other listeners have all of them.
+	takenNames []string
 
 	// registration is where the scale set is on GitHub, nil while it is not known to be registered.
 	registration *v1alpha1.ScaleSetRegistration

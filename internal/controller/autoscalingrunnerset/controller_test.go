@@ -64,7 +64,7 @@ func TestSetMakesRunnerSetAndListener(t *testing.T) {
 		if diff := cmp.Diff(wantLabels, runnerSet.Labels); diff != "" {
 			t.Errorf("labels of the EphemeralRunnerSet (-want +got):\n%s", diff)
 		}
-		if listener.Name != kube.ListenerName(f.set()) || listener.Namespace != managerNamespace || listener.Spec.Image != "controller:1" || listener.Spec.MaxRunners != 7 {
+		if listener.Name != kube.ListenerNames(f.set())[0] || listener.Namespace != managerNamespace || listener.Spec.Image != "controller:1" || listener.Spec.MaxRunners != 7 {
 			t.Errorf("AutoscalingListener %s/%s with spec %+v", listener.Namespace, listener.Name, listener.Spec)
 		}
 	})

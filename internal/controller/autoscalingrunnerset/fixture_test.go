@@ -51,10 +51,10 @@ func inBubble(t *testing.T, test func(f *fixture)) {
 func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	t.Helper()
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
-	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
-		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf).
-		Build()
+		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf)
+	f.client = controllertest.SelectByName(builder, &v1alpha1.AutoscalingListener{}).Build()
 	f.restart(workers)
 	return f
 }
@@ -65,7 +65,7 @@ func (f *fixture) restart(workers *pool.Pool) {
 		workers = f.controller.options.Pool
 	}
 	f.controller = NewController(Options{
-		Client: interceptor.NewClient(f.client, *f.intercept), Connections: f.github, Pool: workers, Recorder: f.recorder, Clock: clock.RealClock{},
+		Client: interceptor.NewClient(f.client, *f.intercept), Reader: f.client, Connections: f.github, Pool: workers, Recorder: f.recorder, Clock: clock.RealClock{},
 		Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
 		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: managerVersion,
 	})

@@ -115,7 +115,9 @@ func formerReference(set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.S
 func (c *Controller) referenceAt(p *pass, address string) (credentials.Reference, bool) {
 	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(p.set)}
 	if listener := p.listener(); listener != nil {
-		known = append(known, credentials.ForAutoscalingListener(listener))
+		reference := credentials.ForAutoscalingListener(listener)
+		reference.Namespace = p.set.Namespace // whatever somebody may have written into its spec
+		known = append(known, reference)
 	}
 	if runnerSet := p.runnerSet(); runnerSet != nil {
 		known = append(known, credentials.ForEphemeralRunnerSet(runnerSet))

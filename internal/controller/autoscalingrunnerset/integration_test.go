@@ -19,8 +19,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// install creates what the chart does and waits until the listener pod is created.
+// install creates a scale set and waits until the listener pod is created.
 func (w *world) install() *v1alpha1.AutoscalingRunnerSet {
+	w.Helper()
+	set := w.createSet()
+	w.Eventually(func() bool { l := w.listener(); return l != nil && w.exists(&corev1.Pod{}, w.system, l.Name) }).Should(isTrue)
+	return set
+}
+
+// createSet creates what the chart does.
+func (w *world) createSet() *v1alpha1.AutoscalingRunnerSet {
 	w.Helper()
 	set := &v1alpha1.AutoscalingRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "set"},
@@ -30,7 +38,6 @@ func (w *world) install() *v1alpha1.AutoscalingRunnerSet {
 		},
 	}
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.runners, Name: "github"}, StringData: map[string]string{"github_token": "token"}}, set)
-	w.Eventually(func() bool { l := w.listener(); return l != nil && w.exists(&corev1.Pod{}, w.system, l.Name) }).Should(isTrue)
 	return set
 }
 

@@ -7,6 +7,7 @@ var (
 	isTrue  = gomega.BeTrue()
 	isFalse = gomega.BeFalse()
 	isOne   = gomega.Equal(1)
+	isTwo   = gomega.Equal(2)
 
 	isDeregistering = gomega.Equal("Deregistering")
 	isListener      = gomega.Equal("AutoscalingListener")

@@ -1,7 +1,6 @@
 package autoscalingrunnerset
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,32 +30,24 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunne
 		return nil, fmt.Errorf("list EphemeralRunnerSets: %w", err)
 	}
 	p.runnerSets = slices.DeleteFunc(runnerSets.Items, func(r v1alpha1.EphemeralRunnerSet) bool { return !metav1.IsControlledBy(&r, set) })
-	slices.SortFunc(p.runnerSets, func(a, b v1alpha1.EphemeralRunnerSet) int { return newestFirst(&a, &b) })
+	slices.SortFunc(p.runnerSets, func(a, b v1alpha1.EphemeralRunnerSet) int { return kube.NewestFirst(&a, &b) })
 
 	var listeners v1alpha1.AutoscalingListenerList
 	if err := c.options.Client.List(ctx, &listeners, client.InNamespace(c.options.Namespace), mine); err != nil {
 		return nil, fmt.Errorf("list AutoscalingListeners: %w", err)
 	}
-	p.listeners = listeners.Items
-	slices.SortFunc(p.listeners, listenerOrder(kube.ListenerName(set)))
+	p.listeners = ownListeners(set, listeners.Items)
 	return p, nil
 }
 
-// newestFirst orders objects by creation, and by name within a second, which is the resolution of timestamps. Objects that are being
-// deleted come last, because they can't be used any more.
-func newestFirst(a, b client.Object) int {
-	return cmp.Or(
-		cmp.Compare(rank(a.GetDeletionTimestamp() != nil), rank(b.GetDeletionTimestamp() != nil)),
-		b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time),
-		cmp.Compare(a.GetName(), b.GetName()),
-	)
-}
-
-// listenerOrder puts the listener with the name that a new one would get first, then the newest.
-func listenerOrder(name string) func(a, b v1alpha1.AutoscalingListener) int {
-	return func(a, b v1alpha1.AutoscalingListener) int {
-		return cmp.Or(cmp.Compare(rank(a.Name != name), rank(b.Name != name)), newestFirst(&a, &b))
+// ownListeners returns the set's listener, and after it those that a manager has served, too, such as ARC before it renamed one. The
+// others have the set's labels only because somebody gave them to them: the controller of listeners ignores them.
+func ownListeners(set *v1alpha1.AutoscalingRunnerSet, labelled []v1alpha1.AutoscalingListener) []v1alpha1.AutoscalingListener {
+	kube.SortListeners(set, labelled)
+	if i := slices.IndexFunc(labelled, func(l v1alpha1.AutoscalingListener) bool { return !kube.WasServed(&l) }); i >= 0 {
+		return labelled[:max(i, 1)]
 	}
+	return labelled
 }
 
 // rank makes bools comparable: false comes first.

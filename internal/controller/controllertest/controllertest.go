@@ -13,9 +13,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -65,6 +67,14 @@ func Create(t testing.TB, c client.Writer, objects ...client.Object) {
 	}
 }
 
+// SelectByName makes a fake API server select objects of these kinds by their name, as a real one does with all kinds.
+func SelectByName(builder *fake.ClientBuilder, kinds ...client.Object) *fake.ClientBuilder {
+	for _, kind := range kinds {
+		builder = builder.WithIndex(kind, metav1.ObjectNameField, func(object client.Object) []string { return []string{object.GetName()} })
+	}
+	return builder
+}
+
 // Read reads an object and reports whether it exists.
 func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Object) bool {
 	t.Helper()
@@ -73,6 +83,20 @@ func Read(t testing.TB, c client.Reader, key client.ObjectKey, object client.Obj
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// Items returns the objects of a list.
+func Items(t testing.TB, list client.ObjectList) []client.Object {
+	t.Helper()
+	var objects []client.Object
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		objects = append(objects, item.(client.Object))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }
 
 // Events returns the Events recorded since the last call, as "TYPE REASON NOTE".
