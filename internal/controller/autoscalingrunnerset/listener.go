@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,7 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 	if live := p.listener(); live != nil {
 		name = live.Name
 	}
+	ceiling := cmp.Or(p.ceiling, v1alpha1.MaxRunnersUnlimited) // the service accepts no larger number
 	return &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   c.options.Namespace,
@@ -75,8 +77,8 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 			AutoscalingRunnerSetNamespace: p.set.Namespace,
 			AutoscalingRunnerSetName:      p.set.Name,
 			EphemeralRunnerSetName:        runnerSet,
-			MaxRunners:                    min(spec.EffectiveMaxRunners(), v1alpha1.MaxRunnersUnlimited), // the service accepts no larger number
-			MinRunners:                    min(spec.EffectiveMinRunners(), v1alpha1.MaxRunnersUnlimited),
+			MaxRunners:                    min(spec.EffectiveMaxRunners(), ceiling),
+			MinRunners:                    min(spec.EffectiveMinRunners(), ceiling),
 			Image:                         c.options.ListenerImage,
 			ImagePullSecrets:              imagePullSecrets(c.options.ListenerImagePullSecrets),
 			Proxy:                         spec.Proxy,
