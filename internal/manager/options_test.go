@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // environment is what the chart sets.
@@ -23,7 +25,7 @@ func defaults() Options {
 		LeaderElectionID: "actions-runner-controller",
 		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
 		RunnerWorkers: 24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
-		JobPodMetadata: true, JobPodProtection: true, LogLevel: "debug", LogFormat: "text",
+		JobPodMetadata: true, JobPodProtection: true, StripForeignFinalizers: true, LogLevel: "debug", LogFormat: "text",
 	}
 }
 
@@ -41,6 +43,16 @@ func TestParseOptions(t *testing.T) {
 			},
 			want: func(o *Options) {
 				o.RunnerWorkers, o.MetricsAddress, o.ListenerMetricsAddress, o.ListenerMetricsEndpoint = 2, "0", "0", ""
+			},
+		},
+		"what an administrator limits": {
+			arguments: []string{
+				`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://v.vault.azure.net"}]`,
+				"--vault-certificate-directory=/akv", "--strip-foreign-finalizers=false", "--max-runners-per-set=50",
+			},
+			want: func(o *Options) {
+				o.Vaults = []credentials.VaultRule{{URL: "https://v.vault.azure.net", Namespaces: []string{"team-a"}, SecretNames: []string{"team-a-*"}}}
+				o.VaultCertificateDirectory, o.StripForeignFinalizers, o.MaxRunnersPerSet = "/akv", false, 50
 			},
 		},
 		"chart with everything": {
@@ -108,6 +120,12 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--metrics-cert-path=/certificate":         "--metrics-secure",
 		"--metrics-addr=8080":                      "HOST:PORT",
 		"--health-probe-bind-address=:http-health": "HOST:PORT",
+		"--vaults=":                                "JSON list",
+		"--vaults={}":                              "vaults",
+		`--vaults=[{"url":"x"}]`:                   "entry 1: url",
+		"--vault-certificate-directory=akv":        "absolute",
+		"--max-runners-per-set=-1":                 "no limit",
+		"--max-runners-per-set=2147483648":         "1 to 2147483647",
 		"--unknown":                                "unknown; manager --help lists the flags",
 		"stray":                                    `"stray"`,
 		"--auto-scaler-image-pull-secrets=":        "empty",
