@@ -68,10 +68,14 @@ type RequestInfo struct {
 	TokenExpires time.Time
 }
 
-// Status returns the HTTP status as a metric's label, or "none" if no complete answer came.
+// Status returns the HTTP status as a metric's label: "none" if no complete answer came, "other" if HTTP has no such status. Each one
+// creates series, and the server may be anybody's.
 func (i RequestInfo) Status() string {
-	if i.StatusCode == 0 {
+	switch {
+	case i.StatusCode == 0:
 		return "none"
+	case http.StatusText(i.StatusCode) == "":
+		return "other"
 	}
 	return strconv.Itoa(i.StatusCode)
 }

@@ -41,3 +41,12 @@ func TestTokenExpiryOf(t *testing.T) {
 		}
 	}
 }
+
+// A server may answer with any number of three digits, and each one would be a series of several metrics.
+func TestStatusOfARequestIsFromAClosedSet(t *testing.T) {
+	for code, want := range map[int]string{0: "none", 200: "200", 429: "429", 299: "other", 999: "other"} {
+		if got := (RequestInfo{StatusCode: code}).Status(); got != want {
+			t.Errorf("%d: got %s, want %s", code, got, want)
+		}
+	}
+}

@@ -40,7 +40,12 @@ type InvalidError struct {
 	Key string
 	// Reason says what is wrong and how to correct it.
 	Reason string
+	// cause is for the manager's log only; it may be nil.
+	cause error
 }
+
+// Unwrap returns what Reason doesn't tell.
+func (e *InvalidError) Unwrap() error { return e.cause }
 
 // Error names object, key, cause and next step.
 func (e *InvalidError) Error() string {
@@ -67,15 +72,38 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s is not supported by this version; %s", e.Feature, e.Instead)
 }
 
+// VaultNotAllowedError says that the administrator's list of vaults has no entry for what a Reference names.
+type VaultNotAllowedError struct {
+	// Field is the path of the field that no entry allows, and Value what it has. Namespace is the Reference's.
+	Field, Value, Namespace string
+}
+
+// Error names the field and who can change it. It doesn't quote the list, which names other namespaces.
+func (e *VaultNotAllowedError) Error() string {
+	return fmt.Sprintf("%s %q is not allowed for namespace %s: one entry of the controller chart's value vaults must name the vault, the namespace "+
+		"and all secrets that the set reads from it; ask the cluster's administrator, who decides by vaults", e.Field, e.Value, e.Namespace)
+}
+
 // Reasons are all that Reason returns for a user's error.
-var Reasons = []string{v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported}
+var Reasons = []string{v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported,
+	v1alpha1.ReasonVaultNotAllowed}
 
 // IsUserError reports whether the credentials themselves are wrong, which only a user can fix, rather than the attempt to read them.
 func IsUserError(err error) bool { return Reason(err) != "" }
 
+// IsVaultNotAllowed reports whether the administrator's list of vaults refuses a Reference. Then nothing that was read for it before may
+// be used any longer.
+func IsVaultNotAllowed(err error) bool {
+	_, refused := errors.AsType[*VaultNotAllowedError](err)
+	return refused
+}
+
 // Reason returns the reason that conditions of every kind and the doctor's findings give for a user's error, and "" for any
 // other error.
 func Reason(err error) string {
+	if IsVaultNotAllowed(err) {
+		return v1alpha1.ReasonVaultNotAllowed
+	}
 	if _, missing := errors.AsType[*MissingError](err); missing {
 		return v1alpha1.ReasonCredentialsMissing
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
 const (
@@ -44,6 +47,12 @@ type Options struct {
 	// is left for a config URL.
 	OnRequest func(configURL string, info actions.RequestInfo)
 	OnUnused  func(configURL string)
+	// Vaults are what sets may read with the manager's identity; empty means any vault and secret.
+	Vaults []VaultRule
+	// VaultCertificateDirectory, if set, is the only directory from which the certificates of vaults' clients are read.
+	VaultCertificateDirectory string
+	// DialVault opens connections to vaults, their authority and the proxies in front of them; nil means any address.
+	DialVault func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Provider resolves References, and returns the clients for them. It is safe for concurrent use.
@@ -61,7 +70,7 @@ func New(kube client.Reader, options Options) *Provider {
 	}
 	p := &Provider{reader: reader{kube: kube}, options: options}
 	p.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
-		return openAzureKeyVault(config, proxy, options.Clock)
+		return openAzureKeyVault(config, proxy, options)
 	}
 	p.results.entries = map[sourceKey]*result{}
 	p.clients.entries, p.clients.unused = map[clientKey]*clientEntry{}, options.OnUnused
@@ -69,8 +78,11 @@ func New(kube client.Reader, options Options) *Provider {
 }
 
 // Resolve returns what the reference resolves to, at most RereadAfter old unless reading is slow or fails. It fails with
-// *MissingError, *InvalidError, *UnsupportedError, or the API server's or vault's own error.
+// *MissingError, *InvalidError, *UnsupportedError, *VaultNotAllowedError, or the API server's or vault's own error.
 func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
+	if err := checkVault(p.options.Vaults, reference); err != nil {
+		return nil, err
+	}
 	return p.shared(ctx, reference.source(), func(ctx context.Context) (*Resolved, error) {
 		return p.reader.read(ctx, reference)
 	}, "namespace", reference.Namespace, "githubConfigSecret", reference.GitHubConfigSecret)
@@ -100,6 +112,9 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 		defer cancel()
 		resolved, err := read(readCtx)
+		if certificate, ok := errors.AsType[*azurekeyvault.CertificateError](err); ok {
+			p.options.Logger.Info("The certificate of a vault's client can't be used", slices.Concat(values, []any{"cause", certificate.Cause.Error()})...)
+		}
 		now := p.options.Clock.Now()
 		entry, replaced := p.results.put(key, now, resolved, err)
 		if replaced {
@@ -146,7 +161,12 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 // ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause says why the reference's own don't
 // work: an Unusable error, or a refusal by GitHub. If the listener's are unusable too, the error is Unusable; if they could not be
 // read, it is not.
+//
+// A reference to a vault that isn't allowed gets no client: what the listener has was read from there, too.
 func (p *Provider) ClientOfListener(ctx context.Context, reference Reference, listener client.ObjectKey, cause error) (*actions.Client, error) {
+	if err := checkVault(p.options.Vaults, reference); err != nil {
+		return nil, err
+	}
 	resolved, err := p.FromListener(ctx, listener)
 	switch {
 	case err == nil:

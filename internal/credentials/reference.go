@@ -80,3 +80,23 @@ func (r Reference) source() sourceKey {
 
 // usesVault reports whether the names refer to secrets in a vault.
 func (r Reference) usesVault() bool { return r.Vault != nil && r.Vault.Type != "" }
+
+// vaultSecret is a secret of the vault, and the field that names it.
+type vaultSecret struct{ field, name string }
+
+// vaultSecrets returns the secrets that are read from the vault. The login for the vault's own proxy is in a Secret.
+func (r Reference) vaultSecrets() []vaultSecret {
+	secrets := []vaultSecret{{"spec.githubConfigSecret", r.GitHubConfigSecret}}
+	if r.Proxy == nil {
+		return secrets
+	}
+	for _, server := range []struct {
+		field  string
+		config *v1alpha1.ProxyServerConfig
+	}{{"spec.proxy.http.credentialSecretRef", r.Proxy.HTTP}, {"spec.proxy.https.credentialSecretRef", r.Proxy.HTTPS}} {
+		if server.config != nil && server.config.CredentialSecretRef != "" {
+			secrets = append(secrets, vaultSecret{server.field, server.config.CredentialSecretRef})
+		}
+	}
+	return secrets
+}

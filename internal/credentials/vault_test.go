@@ -4,16 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
+	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
 // fakeVault has secrets by name.
@@ -104,16 +113,20 @@ func TestVaultErrors(t *testing.T) {
 type lockedVault struct{}
 
 func (lockedVault) Secret(context.Context, string) (string, error) {
-	return "", fmt.Errorf("get a token: %w", &azurekeyvault.CertificateError{Path: "/certificate", Reason: "no such file"})
+	return "", fmt.Errorf("get a token: %w", &azurekeyvault.CertificateError{Cause: errors.New("open /certificate: no such file")})
 }
 
 func TestUnusableCertificateOfTheVaultsClientIsForTheUserToMend(t *testing.T) {
-	f := newFixture(t)
+	f, logged := newFixture(t), ""
+	f.options.Logger = funcr.New(func(_, line string) { logged += line }, funcr.Options{})
 	f.reader.openVault = func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault { return lockedVault{} }
 	_, err := f.Resolve(t.Context(), vaultReference())
 	var invalid *InvalidError
 	if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.certificatePath" {
 		t.Errorf("got %v, want an InvalidError about the certificate's path", err)
+	}
+	if strings.Contains(err.Error(), "no such file") || !strings.Contains(logged, "open /certificate: no such file") {
+		t.Errorf("the cause is for the log only: %q; log: %s", err, logged)
 	}
 }
 
@@ -122,7 +135,7 @@ func TestUnusableAddressOfTheVaultIsForTheUserToMend(t *testing.T) {
 	for _, address := range []string{"", "::::", "http://my-vault.vault.azure.net"} {
 		f := newFixture(t)
 		f.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
-			return openAzureKeyVault(config, proxy, clock.RealClock{})
+			return openAzureKeyVault(config, proxy, Options{Clock: clock.RealClock{}})
 		}
 		reference := vaultReference()
 		reference.Vault.AzureKeyVault.URL = address
@@ -140,5 +153,185 @@ func TestVaultTypeEmptyMeansNone(t *testing.T) {
 	reference.Vault = &v1alpha1.VaultConfig{}
 	if got := f.mustResolve(t, reference); got != "token-1" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// allowed is a list of vaults for the tests below.
+const allowed = `[
+	{"url": "https://shared.vault.azure.net", "namespaces": ["runners"], "secretNames": ["team-a", "team-a-*", "proxy-*-login"]},
+	{"url": "https://shared.vault.azure.net/", "namespaces": ["team-*"], "secretNames": "team-b"},
+	{"url": "https://other.vault.azure.net:8443", "namespaces": ["*"], "secretNames": "*"}
+]`
+
+// A set is served only if one entry has its namespace, its vault and all names. The vault is asked nothing otherwise.
+func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
+	const shared, login = "https://shared.vault.azure.net", "spec.proxy.https.credentialSecretRef"
+	for name, test := range map[string]struct {
+		namespace, url, secret, login string
+		// field is the refused one; empty: allowed.
+		field string
+	}{
+		"a name":                                {namespace: "runners", url: shared, secret: "team-a"},
+		"a pattern":                             {namespace: "runners", url: shared, secret: "team-a-github"},
+		"a pattern with a proxy":                {namespace: "runners", url: shared, secret: "team-a", login: "proxy-eu-login"},
+		"the host in another spelling":          {namespace: "runners", url: "HTTPS://Shared.Vault.Azure.NET:443/", secret: "team-a"},
+		"the second entry":                      {namespace: "team-x", url: shared, secret: "team-b"},
+		"any namespace and secret":              {namespace: "whoever", url: "https://other.vault.azure.net:8443", secret: "x"},
+		"another's secret":                      {namespace: "runners", url: shared, secret: "team-b", field: "spec.githubConfigSecret"},
+		"a prefix of a name":                    {namespace: "runners", url: shared, secret: "team-ab", field: "spec.githubConfigSecret"},
+		"another case":                          {namespace: "runners", url: shared, secret: "Team-a", field: "spec.githubConfigSecret"},
+		"a slash":                               {namespace: "runners", url: shared, secret: "team-a-x/../team-b", field: "spec.githubConfigSecret"},
+		"a version":                             {namespace: "whoever", url: "https://other.vault.azure.net:8443", secret: "a/b", field: "spec.githubConfigSecret"},
+		"another's proxy":                       {namespace: "runners", url: shared, secret: "team-a", login: "team-b", field: login},
+		"names of two entries":                  {namespace: "team-x", url: shared, secret: "team-b", login: "team-a", field: login},
+		"another namespace":                     {namespace: "other", url: shared, secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"another port":                          {namespace: "runners", url: shared + ":8443", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"another scheme":                        {namespace: "runners", url: "http://shared.vault.azure.net:443", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"another vault":                         {namespace: "runners", url: "https://sharedx.vault.azure.net", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"a path in the vault's address":         {namespace: "runners", url: shared + "/secrets/team-b", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"a user in the vault's address":         {namespace: "runners", url: "https://x@shared.vault.azure.net", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"a query in the vault's address":        {namespace: "runners", url: shared + "?x=", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"no address":                            {namespace: "runners", url: "::", secret: "team-a", field: "spec.vaultConfig.azureKeyVault.url"},
+		"the entry that allows the most counts": {namespace: "team-x", url: shared, secret: "team-b", login: "x", field: login},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := withVault(t, nil)
+			asked := false
+			f.reader.openVault = func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault {
+				asked = true
+				return fakeVault{test.secret: `{"github_token": "x"}`, test.login: `{"username": "u", "password": "p"}`}
+			}
+			f.options.Vaults = mustParse(t, allowed)
+			reference := vaultReference()
+			reference.Namespace, reference.GitHubConfigSecret, reference.Vault.AzureKeyVault.URL = test.namespace, test.secret, test.url
+			if test.login != "" {
+				reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy", CredentialSecretRef: test.login}}
+			}
+			_, err := f.Resolve(t.Context(), reference)
+			if test.field == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var refused *VaultNotAllowedError
+			if !errors.As(err, &refused) || refused.Field != test.field || Reason(err) != v1alpha1.ReasonVaultNotAllowed || !IsUserError(err) {
+				t.Errorf("got %v, want a refusal of %s", err, test.field)
+			}
+			for _, part := range []string{test.field, "vaults", "administrator", test.namespace} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q doesn't say %s", err, part)
+				}
+			}
+			if asked || len(f.store.reads) > 0 {
+				t.Errorf("something was read: the vault %t, %v", asked, f.store.reads)
+			}
+		})
+	}
+}
+
+func mustParse(t *testing.T, text string) []VaultRule {
+	t.Helper()
+	rules, err := ParseVaultRules(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// What a listener has got from a vault is no way around the list, and sets without a vault are not concerned.
+func TestTheListOfVaultsHasNoWayAround(t *testing.T) {
+	f, _ := withVault(t, fakeVault{"in-vault": `{"github_token": "x"}`})
+	reference := vaultReference()
+	f.mustResolve(t, reference)
+	f.options.Vaults = mustParse(t, allowed)
+	if _, err := f.Resolve(t.Context(), reference); !IsVaultNotAllowed(err) {
+		t.Errorf("what was read before the list is still used: %v", err)
+	}
+	key := client.ObjectKey{Namespace: "system", Name: "listener"}
+	f.store.setSecret(key.Namespace, key.Name+ListenerConfigSuffix, config.FileName, `{"github_token": "x"}`)
+	if _, err := f.ClientOfListener(t.Context(), reference, key, errors.New("the vault is gone")); !IsVaultNotAllowed(err) {
+		t.Errorf("the listener's copy is still used: %v", err)
+	}
+	if got := f.mustResolve(t, githubReference()); got != "token-1" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestWrongListsOfVaultsAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                               "JSON list",
+		`null`:                           "use []",
+		`{}`:                             "JSON list",
+		`[] []`:                          "use []",
+		`[{"url": "https://v", "x": 1}]`: `unknown field "x"`,
+		`[{"url": "http://v.vault.azure.net", "namespaces": ["a"], "secretNames": "a"}]`:                                         "entry 1: url",
+		`[{"url": "https://v/secrets", "namespaces": ["a"], "secretNames": "a"}]`:                                                "entry 1: url",
+		`[{"url": "https://v", "secretNames": "a"}]`:                                                                             "entry 1: namespaces",
+		`[{"url": "https://v", "namespaces": [], "secretNames": "a"}]`:                                                           "entry 1: namespaces",
+		`[{"url": "https://v", "namespaces": ["a"]}]`:                                                                            "entry 1: secretNames",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": "a/*"}]`:                                                      "entry 1: secretNames",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": [""]}]`:                                                       "entry 1: secretNames",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": {"a": 1}}]`:                                                   "JSON list",
+		`[{"url": "https://v", "namespaces": ["a"], "secretNames": "a"}, {"url": "v", "namespaces": ["a"], "secretNames": "a"}]`: "entry 2: url",
+	} {
+		if _, err := ParseVaultRules(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+	if rules := mustParse(t, `[]`); len(rules) != 0 {
+		t.Errorf("got %v", rules)
+	}
+}
+
+func FuzzPatterns(f *testing.F) {
+	f.Add("team-*", "team-a")
+	f.Add("a*b*c", "abbc")
+	f.Add("**", "")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		quoted := make([]string, 0, strings.Count(pattern, "*")+1)
+		for part := range strings.SplitSeq(pattern, "*") {
+			quoted = append(quoted, regexp.QuoteMeta(part))
+		}
+		want := regexp.MustCompile(`(?s)\A`+strings.Join(quoted, "[^/]*")+`\z`).MatchString(name) && !strings.Contains(name, "/")
+		if got := (Patterns{pattern}).match(name); got != want && utf8.ValidString(pattern+name) {
+			t.Errorf("%q matches %q: %t", pattern, name, got)
+		}
+	})
+}
+
+// The manager decides which addresses may be reached on the way to a vault.
+func TestVaultsAreDialledAsTheOptionsSay(t *testing.T) {
+	var dialled []string
+	refused := errors.New("not this address")
+	options := Options{DialVault: func(_ context.Context, _, address string) (net.Conn, error) {
+		dialled = append(dialled, address)
+		return nil, refused
+	}}
+	opened := openAzureKeyVault(&v1alpha1.AzureKeyVaultConfig{}, &ProxySettings{HTTPS: "http://169.254.169.254:80"}, options).(azurekeyvault.Vault)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://v.vault.azure.net", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened.HTTP.Do(request); !errors.Is(err, refused) || !slices.Equal(dialled, []string{"169.254.169.254:80"}) {
+		t.Errorf("got %v after dialling %v, want the refusal of the proxy's address", err, dialled)
+	}
+}
+
+func TestRedirectsOfVaultsAreNotFollowed(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}))
+	defer server.Close()
+	opened := openAzureKeyVault(&v1alpha1.AzureKeyVaultConfig{}, nil, Options{}).(azurekeyvault.Vault)
+	response, err := opened.HTTP.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusFound || asked != 1 {
+		t.Errorf("%d requests, the last answered %d", asked, response.StatusCode)
 	}
 }

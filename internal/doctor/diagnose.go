@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,7 +101,7 @@ func installation(s *Snapshot) []Finding {
 			findings = append(findings, notRunning(manager))
 		}
 	}
-	return slices.Concat(findings, ignoredListeners(s), unreadable(s), unread(s))
+	return slices.Concat(findings, ignoredListeners(s), sharedIdentities(s), unreadable(s), unread(s))
 }
 
 // ignoredListeners reports listeners that no manager serves, in one finding for each namespace.
@@ -121,6 +122,32 @@ func ignoredListeners(s *Snapshot) (findings []Finding) {
 		findings = append(findings, Finding{Severity: Warning, Object: "Namespace " + namespace, Reason: v1alpha1.ReasonListenerIgnored, Message: message,
 			Fix: fmt.Sprintf("find out who created them, because the manager creates its own; then kubectl -n %s delete autoscalinglistener NAME; if one stays, "+
 				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`, namespace)})
+	}
+	return findings
+}
+
+// sharedIdentities reports applications with which the sets of several namespaces read a vault, if a manager has no list of vaults: each
+// of these sets can name the others' secrets.
+func sharedIdentities(s *Snapshot) (findings []Finding) {
+	open := slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool { return !limitsVaults(&m) })
+	if !open {
+		return nil
+	}
+	namespaces := map[string][]string{}
+	for i := range s.Sets {
+		vault := s.Sets[i].Spec.VaultConfig
+		if vault == nil || vault.Type == "" || vault.AzureKeyVault == nil || slices.Contains(namespaces[vault.AzureKeyVault.ClientID], s.Sets[i].Namespace) {
+			continue
+		}
+		namespaces[vault.AzureKeyVault.ClientID] = append(namespaces[vault.AzureKeyVault.ClientID], s.Sets[i].Namespace)
+	}
+	for _, application := range slices.Sorted(maps.Keys(namespaces)) {
+		if sharers := slices.Sorted(slices.Values(namespaces[application])); len(sharers) > 1 {
+			findings = append(findings, Finding{Severity: Warning, Object: "application " + application, Reason: "SharedVaultIdentity",
+				Message: fmt.Sprintf("scale sets in %s read vaults as this application, and nothing keeps one from reading another's secrets",
+					strings.Join(sharers, ", ")),
+				Fix: "set the controller chart's value vaults, which says what each namespace may read (docs/authentication.md)"})
+		}
 	}
 	return findings
 }
@@ -151,6 +178,16 @@ func (s *Snapshot) ignored(listener *v1alpha1.AutoscalingListener) string {
 func (s *Snapshot) concerns(listener *v1alpha1.AutoscalingListener) bool {
 	named := []string{listener.Namespace, kube.LabelledSet(listener).Namespace, listener.Spec.AutoscalingRunnerSetNamespace}
 	return s.Namespace == "" || slices.Contains(named, s.Namespace)
+}
+
+// limitsVaults reports whether the manager has a list of what may be read from vaults.
+func limitsVaults(manager *appsv1.Deployment) bool {
+	return slices.ContainsFunc(manager.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Args, func(argument string) bool {
+			list, found := strings.CutPrefix(argument, "--vaults=")
+			return found && list != "[]"
+		})
+	})
 }
 
 // unreadable reports objects that the manager leaves as they are because it can't decode them. A runner is only one of many, but
@@ -282,6 +319,14 @@ func checkStopped(s *Set) []Finding {
 func checkLimits(s *Set) []Finding {
 	findings := append(s.fromCondition(Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)...)
 	most, runnerSet := s.Spec.MaxRunners, s.runnerSet()
+	if runnerSet != nil && runnerSet.Spec.MaxRunners != nil && *runnerSet.Spec.MaxRunners <= runnerSet.Spec.AssignedJobs &&
+		(most == nil || *most > *runnerSet.Spec.MaxRunners) {
+		return append(findings, s.finding(Warning, v1alpha1.ReasonMaxRunnersReached,
+			fmt.Sprintf("the manager allows the scale set %s, with %s; more jobs wait on GitHub",
+				counted(*runnerSet.Spec.MaxRunners, "runner", "runners"), counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
+			"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the cluster's administrator decides, "+
+				"or maxRunners less the runners of a former template"))
+	}
 	switch {
 	case most != nil && *most == 0:
 		return append(findings, s.finding(Problem, v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: the scale set takes no jobs", "raise maxRunners"))

@@ -79,6 +79,7 @@ func quota(used string) func(*Snapshot) {
 
 var (
 	no, yes = metav1.ConditionFalse, metav1.ConditionTrue
+	XX(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.MaxRunners = new(1) }
 	full    = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = new(1) }
 	off     = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = new(0) }
 	denied  = func(s *Snapshot) {
@@ -114,49 +115,52 @@ func TestDiagnose(t *testing.T) {
 		reason   string // of the first finding, empty for none
 		severity Severity
 	}{
-		"nothing":              {nil, "", ""},
-		"not installed":        {[]func(*Snapshot){func(s *Snapshot) { s.NotInstalled = true }}, "NotInstalled", Problem},
-		"wrong name":           {[]func(*Snapshot){func(s *Snapshot) { s.Sets, s.Name, s.Others = nil, "ubuntu", []string{"runners/linux"} }}, "NoScaleSet", Problem},
-		"manager down":         {[]func(*Snapshot){func(s *Snapshot) { s.Managers[0].Status.AvailableReplicas = 0 }}, "ManagerNotRunning", Problem},
-		"manager scaled to 0":  {[]func(*Snapshot){idleManager}, "ManagerNotRunning", Problem},
-		"no manager":           {[]func(*Snapshot){func(s *Snapshot) { s.Managers = nil }}, "NoManager", Warning},
-		"unwatched namespace":  {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Generation = 1 }}, "NotReconciled", Problem},
-		"wrong URL":            {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = "github.com" }}, "InvalidConfigURL", Problem},
-		"deleting":             {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].DeletionTimestamp = new(metav1.Now()) }}, "Deleting", Problem},
-		"other version":        {[]func(*Snapshot){condition(v1alpha1.ConditionVersionSupported, no, "VersionDiffers")}, "VersionDiffers", Warning},
-		"refused template":     {[]func(*Snapshot){condition(v1alpha1.ConditionListenerTemplateAccepted, no, "FieldsRefused")}, "FieldsRefused", Warning},
-		"wrong token":          {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized")}, "Unauthorized", Problem},
-		"secret read":          {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},
-		"secret missing":       {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = &credentials.MissingError{Kind: "Secret", Name: "github"} }}, "CredentialsMissing", Problem},
-		"wrong group":          {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, no, "RunnerGroupNotFound")}, "RunnerGroupNotFound", Problem},
-		"labels":               {[]func(*Snapshot){condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped")}, "LabelsDropped", Warning},
-		"deaf listener":        {[]func(*Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", Problem},
-		"outdated image":       {[]func(*Snapshot){condition(v1alpha1.ConditionRunnerOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", Problem},
-		"degraded":             {[]func(*Snapshot){condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, "ImagePullBackOff", Problem},
-		"no rights":            {[]func(*Snapshot){condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReconcileFailed)}, v1alpha1.ReasonReconcileFailed, Problem},
-		"quota condition":      {[]func(*Snapshot){condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"), quota("10")}, "PodsForbidden", Problem},
-		"quota used up":        {[]func(*Snapshot){quota("10")}, "QuotaUsedUp", Warning},
-		"quota left":           {[]func(*Snapshot){quota("9")}, "", ""},
-		"full":                 {[]func(*Snapshot){full}, "MaxRunnersReached", Warning},
-		"off":                  {[]func(*Snapshot){off}, "MaxRunnersZero", Problem},
-		"no node":              {[]func(*Snapshot){pod("Unschedulable")}, "Unschedulable", Problem},
-		"wrong image":          {[]func(*Snapshot){pod("ImagePullBackOff")}, "ImagePullBackOff", Problem},
-		"on its way":           {[]func(*Snapshot){pod("ContainerCreating")}, "ContainerCreating", Info},
-		"waits without a pod":  {[]func(*Snapshot){runner("", "RateLimited")}, "RateLimited", Problem},
-		"out of memory":        {[]func(*Snapshot){runner(v1alpha1.EphemeralRunnerPhaseFailed, "OOMKilled")}, "OOMKilled", Warning},
-		"no listener yet":      {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, "Registering"), condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet")}, "Registering", Warning},
-		"old CRDs":             {[]func(*Snapshot){func(s *Snapshot) { s.OutdatedCRDs = errors.New("lack status.conditions") }}, "OutdatedCRDs", Problem},
-		"missing permission":   {[]func(*Snapshot){denied, condition(v1alpha1.ConditionRunnersPending, yes, "SecretRefused")}, "MissingPermission", Problem},
-		"runners wait":         {[]func(*Snapshot){condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable")}, "Unschedulable", Problem},
-		"runners missing":      {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }}, "RunnersMissing", Warning},
-		"ended without a job":  {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }, runner(v1alpha1.EphemeralRunnerPhaseSucceeded, "")}, "RunnerExitedWithoutJob", Warning},
-		"warned of late":       {[]func(*Snapshot){warned(time.Minute)}, "Evicted", Info},
-		"warned long ago":      {[]func(*Snapshot){warned(time.Hour)}, "", ""},
-		"no job":               {[]func(*Snapshot){noJob}, "NoJobAssigned", Info},
-		"not read":             {[]func(*Snapshot){func(s *Snapshot) { s.Unread["Pods"] = errors.New("forbidden") }}, "NotRead", Info},
-		"unreadable set":       {[]func(*Snapshot){unreadableObject("AutoscalingRunnerSet")}, "Unreadable", Problem},
-		"unreadable runner":    {[]func(*Snapshot){unreadableObject("EphemeralRunner")}, "Unreadable", Warning},
-		"problem before limit": {[]func(*Snapshot){full, condition(v1alpha1.ConditionListenerReady, no, "RateLimited")}, "RateLimited", Problem},
+		"nothing":               {nil, "", ""},
+		"not installed":         {[]func(*Snapshot){func(s *Snapshot) { s.NotInstalled = true }}, "NotInstalled", Problem},
+		"wrong name":            {[]func(*Snapshot){func(s *Snapshot) { s.Sets, s.Name, s.Others = nil, "ubuntu", []string{"runners/linux"} }}, "NoScaleSet", Problem},
+		"manager down":          {[]func(*Snapshot){func(s *Snapshot) { s.Managers[0].Status.AvailableReplicas = 0 }}, "ManagerNotRunning", Problem},
+		"manager scaled to 0":   {[]func(*Snapshot){idleManager}, "ManagerNotRunning", Problem},
+		"no manager":            {[]func(*Snapshot){func(s *Snapshot) { s.Managers = nil }}, "NoManager", Warning},
+		"unwatched namespace":   {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Generation = 1 }}, "NotReconciled", Problem},
+		"wrong URL":             {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = "github.com" }}, "InvalidConfigURL", Problem},
+		"deleting":              {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].DeletionTimestamp = new(metav1.Now()) }}, "Deleting", Problem},
+		"other version":         {[]func(*Snapshot){condition(v1alpha1.ConditionVersionSupported, no, "VersionDiffers")}, "VersionDiffers", Warning},
+		"wrong token":           {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized")}, "Unauthorized", Problem},
+		"secret read":           {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},
+		"secret missing":        {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = &credentials.MissingError{Kind: "Secret", Name: "github"} }}, "CredentialsMissing", Problem},
+		"wrong group":           {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, no, "RunnerGroupNotFound")}, "RunnerGroupNotFound", Problem},
+		"labels":                {[]func(*Snapshot){condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped")}, "LabelsDropped", Warning},
+		"deaf listener":         {[]func(*Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", Problem},
+		"outdated image":        {[]func(*Snapshot){condition(v1alpha1.ConditionRunnerOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", Problem},
+		"degraded":              {[]func(*Snapshot){condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, "ImagePullBackOff", Problem},
+		"no rights":             {[]func(*Snapshot){condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReconcileFailed)}, v1alpha1.ReasonReconcileFailed, Problem},
+		"quota condition":       {[]func(*Snapshot){condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"), quota("10")}, "PodsForbidden", Problem},
+		"quota used up":         {[]func(*Snapshot){quota("10")}, "QuotaUsedUp", Warning},
+		"quota left":            {[]func(*Snapshot){quota("9")}, "", ""},
+		"shared vault identity": {[]func(*Snapshot){vaulted("a"), vaulted("b")}, "SharedVaultIdentity", Warning},
+		"limit of the manager":  {[]func(*Snapshot){capped}, "MaxRunnersReached", Warning},
+		"vault not allowed":     {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, "VaultNotAllowed")}, "VaultNotAllowed", Problem},
+		"full":                  {[]func(*Snapshot){full}, "MaxRunnersReached", Warning},
+		"off":                   {[]func(*Snapshot){off}, "MaxRunnersZero", Problem},
+		"no node":               {[]func(*Snapshot){pod("Unschedulable")}, "Unschedulable", Problem},
+		"wrong image":           {[]func(*Snapshot){pod("ImagePullBackOff")}, "ImagePullBackOff", Problem},
+		"on its way":            {[]func(*Snapshot){pod("ContainerCreating")}, "ContainerCreating", Info},
+		"waits without a pod":   {[]func(*Snapshot){runner("", "RateLimited")}, "RateLimited", Problem},
+		"out of memory":         {[]func(*Snapshot){runner(v1alpha1.EphemeralRunnerPhaseFailed, "OOMKilled")}, "OOMKilled", Warning},
+		"no listener yet":       {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, "Registering"), condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet")}, "Registering", Warning},
+		"old CRDs":              {[]func(*Snapshot){func(s *Snapshot) { s.OutdatedCRDs = errors.New("lack status.conditions") }}, "OutdatedCRDs", Problem},
+		"missing permission":    {[]func(*Snapshot){denied, condition(v1alpha1.ConditionRunnersPending, yes, "SecretRefused")}, "MissingPermission", Problem},
+		"runners wait":          {[]func(*Snapshot){condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable")}, "Unschedulable", Problem},
+		"runners missing":       {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }}, "RunnersMissing", Warning},
+		"ended without a job":   {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }, runner(v1alpha1.EphemeralRunnerPhaseSucceeded, "")}, "RunnerExitedWithoutJob", Warning},
+		"warned of late":        {[]func(*Snapshot){warned(time.Minute)}, "Evicted", Info},
+		"warned long ago":       {[]func(*Snapshot){warned(time.Hour)}, "", ""},
+		"no job":                {[]func(*Snapshot){noJob}, "NoJobAssigned", Info},
+		"not read":              {[]func(*Snapshot){func(s *Snapshot) { s.Unread["Pods"] = errors.New("forbidden") }}, "NotRead", Info},
+		"unreadable set":        {[]func(*Snapshot){unreadableObject("AutoscalingRunnerSet")}, "Unreadable", Problem},
+		"unreadable runner":     {[]func(*Snapshot){unreadableObject("EphemeralRunner")}, "Unreadable", Warning},
+		"problem before limit":  {[]func(*Snapshot){full, condition(v1alpha1.ConditionListenerReady, no, "RateLimited")}, "RateLimited", Problem},
+		"refused template":      {[]func(*Snapshot){condition(v1alpha1.ConditionListenerTemplateAccepted, no, "FieldsRefused")}, "FieldsRefused", Warning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			findings := Diagnose(healthy(test.changes...))
@@ -212,5 +216,42 @@ func TestFindingsOfOneReasonAreCounted(t *testing.T) {
 func unreadableObject(kind string) func(*Snapshot) {
 	return func(s *Snapshot) {
 		s.Unreadable = append(s.Unreadable, &informer.UnreadableError{Kind: kind, Namespace: "runners", Name: "linux", Cause: "no duration"})
+	}
+}
+
+// vaulted adds a set in a namespace that reads a vault.
+func vaulted(namespace string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		set := Set{AutoscalingRunnerSet: *s.Sets[0].DeepCopy()}
+		set.Namespace = namespace
+		set.Spec.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault, AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{ClientID: "app"}}
+		s.Sets = append(s.Sets, set)
+	}
+}
+
+// Sets of one namespace may share an application, and with a list of vaults any may.
+func TestSharedVaultIdentityIsFineIfItIsLimited(t *testing.T) {
+	list := func(argument string) func(*Snapshot) {
+		return func(s *Snapshot) {
+			s.Managers[0].Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--log-level=info", argument}}}
+		}
+	}
+	for name, test := range map[string]struct {
+		changes []func(*Snapshot)
+		want    bool
+	}{
+		"two namespaces":              {[]func(*Snapshot){vaulted("a"), vaulted("b")}, true},
+		"two sets of one":             {[]func(*Snapshot){vaulted("a"), vaulted("a")}, false},
+		"with a list":                 {[]func(*Snapshot){vaulted("a"), vaulted("b"), list(`--vaults=[{}]`)}, false},
+		"with an empty list":          {[]func(*Snapshot){vaulted("a"), vaulted("b"), list("--vaults=[]")}, true},
+		"the manager can't be looked": {[]func(*Snapshot){vaulted("a"), vaulted("b"), func(s *Snapshot) { s.Managers = nil }}, false},
+	} {
+		found := false
+		for _, f := range Diagnose(healthy(test.changes...)) {
+			found = found || f.Reason == "SharedVaultIdentity" && strings.Contains(f.Message, "a, b")
+		}
+		if found != test.want {
+			t.Errorf("%s: found %t", name, found)
+		}
 	}
 }

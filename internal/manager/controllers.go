@@ -52,6 +52,7 @@ func newDependencies(mgr ctrl.Manager, options Options) dependencies {
 	d.provider = credentials.New(mgr.GetAPIReader(), credentials.Options{
 		Clock: d.clock, Logger: mgr.GetLogger().WithName("github"), UserAgent: userAgent(),
 		OnRequest: observeGitHub, OnUnused: forgetGitHub,
+		Vaults: options.Vaults, VaultCertificateDirectory: options.VaultCertificateDirectory,
 	})
 	d.clients = githubClients{provider: d.provider, listeners: d.client, namespace: options.Namespace}
 	return d
@@ -139,6 +140,8 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 		ListenerPolicy:           d.options.listenerPolicy(),
 		ExcludedLabelPrefixes:    d.options.ExcludedLabelPrefixes,
 		Version:                  build.Version,
+		StripForeignFinalizers:   d.options.StripForeignFinalizers,
+		MaxRunnersPerSet:         d.options.MaxRunnersPerSet,
 	})
 }
 
@@ -172,13 +175,14 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunnerset.GitHub, error) {
 			return d.clients.client(ctx, reference)
 		},
-		Proxy:          d.clients.proxy,
-		Pool:           d.pool,
-		Removed:        d.removed,
-		Recorder:       d.recorder,
-		Clock:          d.clock,
-		Workers:        setWorkers,
-		PublishMetrics: serves(d.options.MetricsAddress),
+		Proxy:            d.clients.proxy,
+		Pool:             d.pool,
+		Removed:          d.removed,
+		Recorder:         d.recorder,
+		Clock:            d.clock,
+		Workers:          setWorkers,
+		MaxRunnersPerSet: d.options.MaxRunnersPerSet,
+		PublishMetrics:   serves(d.options.MetricsAddress),
 	})
 }
 

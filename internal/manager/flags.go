@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubeconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
@@ -102,6 +103,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 		"write repository, workflow, run, id and name of a job to its pod, as annotations and labels, when it starts")
 	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,
 		"ask node autoscalers not to evict a pod while its job runs; part of --job-pod-metadata")
+	o.registerTenancy(flags)
 	flags.Var(rateLimiter{}, "workqueue-rate-limiter",
 		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts: with either, failing objects back off from 50 ms to 30 s")
 	flags.DurationVar(&o.SyncPeriod, "sync-period", defaultSyncPeriod, "how often every object is reconciled even if nothing changed")
@@ -113,6 +115,20 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	kubeconfig.RegisterFlags(flags) // --kubeconfig, for a manager outside the cluster
 	flags.Bool("auto-scaling-runner-set-only", true, "accepted for ARC's charts; there is no other mode")
 	return singleNamespace
+}
+
+// registerTenancy defines the flags with which an administrator limits what scale sets may use.
+func (o *Options) registerTenancy(flags *flag.FlagSet) {
+	flags.Func("vaults", `JSON list of {"url", "namespaces", "secretNames"}, in which * stands for any characters: only a scale set whose namespace, vault and `+
+		"secrets one entry names may read a vault; without the flag, or with [], any may", func(text string) (err error) {
+		o.Vaults, err = credentials.ParseVaultRules(text)
+		return err
+	})
+	flags.StringVar(&o.VaultCertificateDirectory, "vault-certificate-directory", "",
+		"the only directory from which certificates for vaults are read; empty: any regular file up to 1 MiB")
+	flags.BoolVar(&o.StripForeignFinalizers, "strip-foreign-finalizers", true,
+		"remove ARC's finalizers from the objects of its charts, for which the manager needs the right to patch Roles")
+	flags.IntVar(&o.MaxRunnersPerSet, "max-runners-per-set", 0, "limit on the runners of each scale set, whatever its maxRunners is; 0: none")
 }
 
 // ignoredFlags are flags of ARC that mean nothing here: most of them belong to its legacy mode, which does not exist here.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
@@ -93,6 +96,17 @@ type Options struct {
 	// node autoscalers from evicting the pod while the job runs, and is part of the same patch.
 	JobPodMetadata, JobPodProtection bool
 
+	// Vaults are what sets may read from vaults with the manager's identity; empty means anything. VaultCertificateDirectory is the
+	// only directory with certificates for that; "" means any.
+	Vaults                    []credentials.VaultRule
+	VaultCertificateDirectory string
+
+	// StripForeignFinalizers removes ARC's finalizers from the objects of its charts, which takes the right to patch Roles.
+	StripForeignFinalizers bool
+
+	// MaxRunnersPerSet limits the runners of each scale set, whatever its spec says; 0 means no limit.
+	MaxRunnersPerSet int
+
 	// QPS and Burst limit the requests to the API server.
 	QPS, Burst int
 
@@ -123,6 +137,10 @@ func (o Options) validate() error {
 	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)
 	check(o.SyncPeriod > 0, "--sync-period=%s; use a positive duration", o.SyncPeriod)
+	check(o.MaxRunnersPerSet >= 0 && o.MaxRunnersPerSet <= v1alpha1.MaxRunnersUnlimited,
+		"--max-runners-per-set=%d; use 1 to %d, or 0 for no limit", o.MaxRunnersPerSet, v1alpha1.MaxRunnersUnlimited)
+	check(o.VaultCertificateDirectory == "" || filepath.IsAbs(o.VaultCertificateDirectory),
+		"--vault-certificate-directory=%q is not an absolute path; use the mountPath of the volume with the certificates", o.VaultCertificateDirectory)
 	check(o.MetricsSecure || o.MetricsCertificates == "", "--metrics-cert-path has no effect without --metrics-secure; set both")
 	check(o.CheckUninstall || o.LeaderElectionID != "", "--leader-election-id is empty; name the Lease")
 	for _, server := range []struct{ flag, address string }{

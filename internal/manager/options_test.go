@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -26,7 +27,7 @@ func defaults() Options {
 		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
 		ListenerTemplatePolicy: listenertemplate.Restricted,
 		RunnerWorkers:          24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
-		JobPodMetadata: true, JobPodProtection: true, LogLevel: "debug", LogFormat: "text",
+		JobPodMetadata: true, JobPodProtection: true, StripForeignFinalizers: true, LogLevel: "debug", LogFormat: "text",
 	}
 }
 
@@ -44,6 +45,16 @@ func TestParseOptions(t *testing.T) {
 			},
 			want: func(o *Options) {
 				o.RunnerWorkers, o.MetricsAddress, o.ListenerMetricsAddress, o.ListenerMetricsEndpoint = 2, "0", "0", ""
+			},
+		},
+		"what an administrator limits": {
+			arguments: []string{
+				`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://v.vault.azure.net"}]`,
+				"--vault-certificate-directory=/akv", "--strip-foreign-finalizers=false", "--max-runners-per-set=50",
+			},
+			want: func(o *Options) {
+				o.Vaults = []credentials.VaultRule{{URL: "https://v.vault.azure.net", Namespaces: []string{"team-a"}, SecretNames: []string{"team-a-*"}}}
+				o.VaultCertificateDirectory, o.StripForeignFinalizers, o.MaxRunnersPerSet = "/akv", false, 50
 			},
 		},
 		"chart with everything": {
@@ -123,6 +134,12 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--listener-template-policy=none":          "use restricted or unrestricted",
 		"--listener-template-policy=":              "use restricted or unrestricted",
 		"--listener-sidecar-images=":               "empty",
+		"--vaults=":                                "JSON list",
+		"--vaults={}":                              "vaults",
+		`--vaults=[{"url":"x"}]`:                   "entry 1: url",
+		"--vault-certificate-directory=akv":        "absolute",
+		"--max-runners-per-set=-1":                 "no limit",
+		"--max-runners-per-set=2147483648":         "1 to 2147483647",
 		"--unknown":                                "unknown; manager --help lists the flags",
 		"stray":                                    `"stray"`,
 		"--auto-scaler-image-pull-secrets=":        "empty",

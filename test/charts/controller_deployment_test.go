@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,47 @@ flags:
 	check(t, "its times", []int32{got.LivenessProbe.InitialDelaySeconds, got.LivenessProbe.PeriodSeconds}, []int32{15, 20})
 	check(t, "readiness probe", got.ReadinessProbe.HTTPGet.Path+got.ReadinessProbe.HTTPGet.Port.String(), "/readyz8082")
 	check(t, "its times", []int32{got.ReadinessProbe.InitialDelaySeconds, got.ReadinessProbe.PeriodSeconds}, []int32{5, 10})
+}
+
+// What an administrator limits becomes arguments that the manager reads, whatever the names contain.
+func TestLimitsOfAnAdministrator(t *testing.T) {
+	t.Parallel()
+	got := manager(t, `
+flags: {maxRunnersPerSet: 2000000, stripForeignFinalizers: false, vaultCertificateDirectory: "/akv: #1"}
+vaults:
+  - {url: "https://one.vault.azure.net", namespaces: [team-a], secretNames: "team-a-*"}
+  - {url: "https://two.vault.azure.net/", namespaces: ["*"], secretNames: [a, '"b"<&']}
+`).Args
+	for _, argument := range []string{
+		"--max-runners-per-set=2000000", "--strip-foreign-finalizers=false", "--vault-certificate-directory=/akv: #1",
+		`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://one.vault.azure.net"},` +
+			`{"namespaces":["*"],"secretNames":["a","\"b\"<&"],"url":"https://two.vault.azure.net/"}]`,
+	} {
+		check(t, argument, slices.Contains(got, argument), true)
+	}
+	for _, off := range []string{"vaults: []", "vaults:", "flags: {maxRunnersPerSet: 0, stripForeignFinalizers: true, vaultCertificateDirectory: ''}"} {
+		check(t, off, manager(t, off).Args, manager(t).Args)
+	}
+}
+
+func TestWrongLimitsAreRefused(t *testing.T) {
+	t.Parallel()
+	for values, said := range map[string]string{
+		"flags: {maxRunnersPerSet: -1}":                                             "maxRunnersPerSet",
+		"flags: {maxRunnersPerSet: 2147483648}":                                     "maxRunnersPerSet",
+		"flags: {vaultCertificateDirectory: akv}":                                   "vaultCertificateDirectory",
+		"vaults: {url: x}":                                                          "vaults",
+		`vaults: [{url: "https://v", namespaces: [a]}]`:                             "secretNames",
+		`vaults: [{url: "https://v", secretNames: a}]`:                              "namespaces",
+		`vaults: [{namespaces: [a], secretNames: a}]`:                               "url",
+		`vaults: [{url: "http://v", namespaces: [a], secretNames: a}]`:              "url",
+		`vaults: [{url: "https://v/secrets", namespaces: [a], secretNames: a}]`:     "url",
+		`vaults: [{url: "https://v", namespaces: [], secretNames: a}]`:              "namespaces",
+		`vaults: [{url: "https://v", namespaces: [a], secretNames: a/b}]`:           "secretNames",
+		`vaults: [{url: "https://v", namespaces: [a], secretNames: a, secrets: b}]`: "secrets",
+	} {
+		checkContains(t, refusal(t, controller, values), said)
+	}
 }
 
 // The address "0" turns off the metrics of the one program and not of the other.

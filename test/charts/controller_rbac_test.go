@@ -18,7 +18,9 @@ const (
 	actionsGroup = "actions.github.com/"
 	rbacGroup    = "rbac.authorization.k8s.io/"
 
-	singleNamespace = `flags: {watchSingleNamespace: team-a}`
+	singleNamespace            = `flags: {watchSingleNamespace: team-a}`
+	noStripping                = `flags: {stripForeignFinalizers: false}`
+	singleNamespaceNoStripping = `flags: {watchSingleNamespace: team-a, stripForeignFinalizers: false}`
 )
 
 var (
@@ -26,30 +28,58 @@ var (
 	lease  = []string{"coordination.k8s.io/leases: create", "coordination.k8s.io/leases: get update"}
 )
 
+// The rules of the manager for all namespaces, and for one.
+var (
+	everywhere = []string{
+		actionsGroup + "autoscalingrunnersets: list patch watch",
+		actionsGroup + "autoscalingrunnersets/finalizers: " + finalizers,
+		actionsGroup + "autoscalingrunnersets/status: " + status,
+		actionsGroup + "autoscalinglisteners: " + made,
+		actionsGroup + "autoscalinglisteners/status: " + status,
+		actionsGroup + "autoscalinglisteners/finalizers: " + finalizers,
+		actionsGroup + "ephemeralrunnersets: create delete get list patch watch",
+		actionsGroup + "ephemeralrunnersets/status: " + status,
+		actionsGroup + "ephemeralrunnersets/finalizers: " + finalizers,
+		actionsGroup + "ephemeralrunners: " + made,
+		actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
+		actionsGroup + "ephemeralrunners/status: " + status,
+		"/pods: list watch",
+		"/serviceaccounts: list watch",
+		rbacGroup + "rolebindings: list watch",
+		rbacGroup + "roles: list watch patch",
+	}
+	inOneNamespace = []string{
+		actionsGroup + "autoscalingrunnersets: list patch watch",
+		actionsGroup + "autoscalingrunnersets/finalizers: " + finalizers,
+		actionsGroup + "autoscalingrunnersets/status: " + status,
+		actionsGroup + "ephemeralrunnersets: create delete get list patch watch",
+		actionsGroup + "ephemeralrunnersets/status: " + status,
+		actionsGroup + "ephemeralrunnersets/finalizers: " + finalizers,
+		actionsGroup + "ephemeralrunners: " + made,
+		actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
+		actionsGroup + "ephemeralrunners/status: " + status,
+		actionsGroup + "autoscalinglisteners: list",
+		"/pods: list watch",
+		"/serviceaccounts: list watch",
+		rbacGroup + "rolebindings: list watch",
+		rbacGroup + "roles: list watch patch",
+	}
+)
+
+// withoutPatch are the rules of a manager that leaves ARC's finalizers: it can't patch the Roles of every namespace.
+func withoutPatch(rules []string) []string {
+	changed := slices.Clone(rules)
+	changed[len(changed)-1] = rbacGroup + "roles: list watch"
+	return changed
+}
+
 func TestControllerRules(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		file, values, kind, name, namespace string
 		want                                []string
 	}{
-		{"manager_cluster_role.yaml", "", "ClusterRole", "arc-gha-rs-controller", "", []string{
-			actionsGroup + "autoscalingrunnersets: list patch watch",
-			actionsGroup + "autoscalingrunnersets/finalizers: " + finalizers,
-			actionsGroup + "autoscalingrunnersets/status: " + status,
-			actionsGroup + "autoscalinglisteners: " + made,
-			actionsGroup + "autoscalinglisteners/status: " + status,
-			actionsGroup + "autoscalinglisteners/finalizers: " + finalizers,
-			actionsGroup + "ephemeralrunnersets: create delete get list patch watch",
-			actionsGroup + "ephemeralrunnersets/status: " + status,
-			actionsGroup + "ephemeralrunnersets/finalizers: " + finalizers,
-			actionsGroup + "ephemeralrunners: " + made,
-			actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
-			actionsGroup + "ephemeralrunners/status: " + status,
-			"/pods: list watch",
-			"/serviceaccounts: list watch",
-			rbacGroup + "rolebindings: list watch",
-			rbacGroup + "roles: list watch patch",
-		}},
+		{"manager_cluster_role.yaml", "", "ClusterRole", "arc-gha-rs-controller", "", everywhere},
 		{"manager_listener_role.yaml", "", "Role", "arc-gha-rs-controller-listener", "arc-systems", []string{
 			"/pods: create delete get",
 			"/pods/status: get",
@@ -72,25 +102,13 @@ func TestControllerRules(t *testing.T) {
 			rbacGroup + "rolebindings: list watch",
 			rbacGroup + "roles: list watch",
 		}},
-		{"manager_single_namespace_watch_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a", []string{
-			actionsGroup + "autoscalingrunnersets: list patch watch",
-			actionsGroup + "autoscalingrunnersets/finalizers: " + finalizers,
-			actionsGroup + "autoscalingrunnersets/status: " + status,
-			actionsGroup + "ephemeralrunnersets: create delete get list patch watch",
-			actionsGroup + "ephemeralrunnersets/status: " + status,
-			actionsGroup + "ephemeralrunnersets/finalizers: " + finalizers,
-			actionsGroup + "ephemeralrunners: " + made,
-			actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
-			actionsGroup + "ephemeralrunners/status: " + status,
-			actionsGroup + "autoscalinglisteners: list",
-			"/pods: list watch",
-			"/serviceaccounts: list watch",
-			rbacGroup + "rolebindings: list watch",
-			rbacGroup + "roles: list watch patch",
-		}},
+		{"manager_single_namespace_watch_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a", inOneNamespace},
+		{"manager_cluster_role.yaml", noStripping, "ClusterRole", "arc-gha-rs-controller", "", withoutPatch(everywhere)},
+		{"manager_single_namespace_watch_role.yaml", singleNamespaceNoStripping, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a",
+			withoutPatch(inOneNamespace)},
 		{"manager_events_role.yaml", "", "ClusterRole", "arc-gha-rs-controller-events", "", events},
 	} {
-		t.Run(test.file, func(t *testing.T) {
+		t.Run(test.file+" "+test.values, func(t *testing.T) {
 			t.Parallel()
 			// ClusterRole has the fields of Role and one more.
 			role := one[rbacv1.ClusterRole](t, render(t, controller, test.values), test.file)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // reporting are the packages whose reasons users meet: in conditions, Events and what the doctor finds.
@@ -24,7 +26,7 @@ func TestReasonsAreExplained(t *testing.T) {
 			explained[code[1]] = true
 		}
 	}
-	found := reasons(t)
+	found := reasons(t, reporting...)
 	for reason, place := range found {
 		if !explained[reason] {
 			t.Errorf("%s: the reason %s is on no page; docs/reference.md, \"Other reasons\", is for those by which no program decides", place, reason)
@@ -35,11 +37,21 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 }
 
+// Every reason of a condition or an Event is known by name, or the series of metrics would show it as Other.
+func TestReasonsAreKnown(t *testing.T) {
+	t.Parallel()
+	for reason, place := range reasons(t, "apis", "internal/controller", "internal/kube", "internal/listener") {
+		if report.KnownReason(reason) != reason {
+			t.Errorf("%s: the reason %s is missing in internal/kube/report/reasons.go", place, reason)
+		}
+	}
+}
+
 // reasons are those that the code writes as words of its own, each with a place where it does.
-func reasons(t *testing.T) map[string]string {
+func reasons(t *testing.T, directories ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, directory := range reporting {
+	for _, directory := range directories {
 		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -42,6 +42,8 @@ type life struct {
 	*testing.T
 	rig    *rig.Rig
 	ledger *ledger
+	// strips is set if the manager removes ARC's finalizers from the objects of its charts.
+	strips bool
 	// metricsReader is the ClusterRole of the chart that lets an account read the manager's metrics.
 	metricsReader string
 }
@@ -54,7 +56,8 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 	t.Helper()
 	options.MinRunners, options.ControllerValues = 1, rig.Values{"metrics": securedMetrics}
 	r := rig.Start(t, cluster, options)
-	l := &life{T: t, rig: r, ledger: newLedger(r), metricsReader: rig.ControllerAccount + "-metrics-reader"}
+	l := &life{T: t, rig: r, ledger: newLedger(r), metricsReader: rig.ControllerAccount + "-metrics-reader",
+		strips: options.Flags["stripForeignFinalizers"] != false}
 	if options.SingleNamespace {
 		l.metricsReader += "." + r.RunnerNamespace
 	}
@@ -264,6 +267,15 @@ func (l *life) protect(set string) {
 	}
 }
 
+// otherSetting is what the Role of a scale set's chart grants for objects that ARC has protected. The chart doesn't know whether the
+// controller makes use of it.
+func (l *life) otherSetting() []permission {
+	if l.strips {
+		return nil
+	}
+	return []permission{{l.rig.RunnerNamespace, "", "serviceaccounts", "patch"}}
+}
+
 // protectedKinds are the kinds of the objects that the annotations name.
 var protectedKinds = map[string]schema.GroupVersionKind{
 	"github-secret-name":                   corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -275,11 +287,12 @@ var protectedKinds = map[string]schema.GroupVersionKind{
 	"manager-role-binding":                 rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 }
 
-// end uninstalls all. Two sets are protected as ARC's chart would have it, and GitHub is away when another one goes.
+// end uninstalls all. Two sets are protected as ARC's chart would have it, if the manager is to undo that, and GitHub is away when another one goes.
 func (l *life) end() {
 	l.Helper()
-	for _, set := range []string{rig.DefaultSet, hooked} {
-		l.protect(set)
+	if l.strips {
+		l.protect(rig.DefaultSet)
+		l.protect(hooked)
 	}
 	l.uninstallWithoutGitHub(proxied)
 	for _, set := range []string{rig.DefaultSet, trusting, hooked, late, mistyped, vaulted} {

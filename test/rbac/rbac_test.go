@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,9 @@ func TestRulesAreWhatRequestsNeed(t *testing.T) {
 	options.APIServerFlags = []string{"--feature-gates=WatchList=false"}
 	cluster := testkube.Start(t, options)
 	for name, options := range map[string]rig.Options{
-		"all namespaces, two replicas":  {ManagerReplicas: 2},
-		"single namespace, one replica": {SingleNamespace: true},
+		"all namespaces, two replicas": {ManagerReplicas: 2},
+		// After the move from ARC: nothing is protected any more.
+		"single namespace, one replica, no foreign finalizers": {SingleNamespace: true, Flags: rig.Values{"stripForeignFinalizers": false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(t, cluster, options)
@@ -27,7 +29,7 @@ func TestRulesAreWhatRequestsNeed(t *testing.T) {
 			}
 			l.end()
 			made := requestsOf(t, l.rig)
-			for _, p := range append(l.ledger.admission, l.ledger.earlierManagers()...) {
+			for _, p := range slices.Concat(l.ledger.admission, l.ledger.earlierManagers(), l.otherSetting()) {
 				made.used[manager][p] = true
 			}
 			if needless := l.ledger.needless(made); len(needless) > 0 {

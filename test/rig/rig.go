@@ -49,6 +49,8 @@ type Options struct {
 	SingleNamespace bool
 	// ControllerValues and ScaleSetValues replace the rig's values of the same top-level keys.
 	ControllerValues, ScaleSetValues Values
+	// Flags are added to the controller's value flags.
+	Flags Values
 	// Product is what is installed. Its zero value is this module's product.
 	Product Product
 }

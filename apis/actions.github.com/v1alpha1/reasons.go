@@ -9,6 +9,8 @@ const (
 	ReasonCredentialsInvalid = "CredentialsInvalid"
 	// ReasonVaultUnsupported: vaultConfig asks for a vault that this version can't read.
 	ReasonVaultUnsupported = "VaultUnsupported"
+	// ReasonVaultNotAllowed: the administrator's list of vaults doesn't let the set's namespace read that vault or that secret.
+	ReasonVaultNotAllowed = "VaultNotAllowed"
 	// ReasonInvalidConfigURL: githubConfigUrl is not the address of an organization, repository or enterprise.
 	ReasonInvalidConfigURL = "InvalidConfigURL"
 	// ReasonUnauthorized: GitHub refused the credentials.

@@ -70,6 +70,18 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- with .updateStrategy }}
 - --update-strategy={{ . }}
 {{- end }}
+{{- with int .maxRunnersPerSet }}
+- --max-runners-per-set={{ . }}
+{{- end }}
+{{- with .vaultCertificateDirectory }}
+- {{ printf "--vault-certificate-directory=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- if not (include "gha-runner-scale-set-controller.strips-finalizers" .) }}
+- --strip-foreign-finalizers=false
+{{- end }}
+{{- with (include "gha-runner-scale-set-controller.without-nulls" .Values.vaults | fromJson).value }}
+- {{ printf "--vaults=%s" (toRawJson .) | quote }}
 {{- end }}
 {{- if .Values.metrics }}
 - --listener-metrics-addr={{ include "gha-runner-scale-set-controller.address" (dict "key" "metrics.listenerAddr" "address" .Values.metrics.listenerAddr) }}

@@ -124,7 +124,20 @@ ClusterRole.
 - apiGroups: ["rbac.authorization.k8s.io"]
   resources: ["rolebindings"]
   verbs: ["list", "watch"]
+{{ include "gha-runner-scale-set-controller.rule-on-roles" . }}
+{{- end }}
+
+{{/* "true" if the controller removes ARC's finalizers from the objects of its charts. */}}
+{{- define "gha-runner-scale-set-controller.strips-finalizers" -}}
+{{- include "gha-runner-scale-set-controller.is-on" (dict "values" .Values.flags "key" "stripForeignFinalizers") }}
+{{- end }}
+
+{{/*
+The rule on Roles, everywhere or in the watched namespace. A Role that has ARC's finalizer may be all that would let the
+controller remove it, so that takes a right that does not come from Roles of scale sets. Listeners' Roles are written under those.
+*/}}
+{{- define "gha-runner-scale-set-controller.rule-on-roles" -}}
 - apiGroups: ["rbac.authorization.k8s.io"]
   resources: ["roles"]
-  verbs: ["list", "watch", "patch"]
+  verbs: ["list", "watch"{{ if include "gha-runner-scale-set-controller.strips-finalizers" . }}, "patch"{{ end }}]
 {{- end }}

@@ -249,3 +249,37 @@ func TestProxySecretFollowsTheSpec(t *testing.T) {
 		t.Error("want the proxy Secret gone and the pod replaced")
 	}
 }
+
+// A listener that runs with what its set may no longer read from a vault loses it, and gets it back when the list allows it again. It
+// costs no request after that.
+func TestListenerLosesWhatTheListOfVaultsRefuses(t *testing.T) {
+	f := started(t, func(l *v1alpha1.AutoscalingListener) { l.Spec.Proxy = &v1alpha1.ProxyConfig{} })
+	f.credentials.resolved.Proxy = &credentials.ProxySettings{HTTPS: "http://u:p@proxy"}
+	f.elapse(time.Minute)
+	f.settle()
+	secrets := []string{"set-listener-config", "set-listener-proxy"}
+	there := func() (found int) {
+		for _, name := range secrets {
+			if f.get(&corev1.Secret{}, managerNamespace, name) {
+				found++
+			}
+		}
+		return found
+	}
+	if there() != len(secrets) {
+		t.Fatal("the listener has no Secrets")
+	}
+	f.credentials.err = &credentials.VaultNotAllowedError{Field: "spec.githubConfigSecret", Value: "team-a", Namespace: setNamespace}
+	f.settle()
+	if f.get(&corev1.Pod{}, managerNamespace, key.Name) || there() > 0 {
+		t.Error("the listener still has its pod or Secrets")
+	}
+	f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonVaultNotAllowed)
+	f.wantCondition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, v1alpha1.ReasonVaultNotAllowed)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVaultNotAllowed)
+	f.credentials.err = nil
+	f.settle()
+	if !f.get(&corev1.Pod{}, managerNamespace, key.Name) || there() != len(secrets) {
+		t.Error("the listener has not come back")
+	}
+}

@@ -39,6 +39,10 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 		p.requeue.After(refusedRecheckPeriod)
 	}
 	resolved, err := c.options.Credentials.Resolve(ctx, reference)
+	if credentials.IsVaultNotAllowed(err) {
+		p.obstacle = err
+		return c.withdraw(ctx, p)
+	}
 	if err != nil {
 		return p.obstruct(err, fmt.Errorf("read the credentials: %w", err))
 	}
@@ -52,7 +56,7 @@ func (c *Controller) applySecrets(ctx context.Context, p *pass) error {
 		return err
 	}
 	if resolved.Proxy == nil {
-		err = c.dropProxySecret(ctx, p)
+		err = c.dropSecret(ctx, p, credentials.ListenerProxySuffix)
 	} else {
 		p.proxy, err = c.applySecret(ctx, p, credentials.ListenerProxySuffix, nil, resolved.Proxy.SecretData())
 	}
@@ -179,16 +183,38 @@ func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.
 // noSecret is remembered as the hash of a Secret that was deleted.
 const noSecret = "none"
 
-// dropProxySecret deletes the Secret of a proxy that was removed from the spec. The pod that used it is about to be replaced,
-// because the proxy is part of its hash.
-func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
-	if _, dropped := p.memory.secretIs(credentials.ListenerProxySuffix, noSecret, time.Time{}); dropped {
-		return nil
+// withdraw takes from a listener what it got from a vault that its set may not read, or may no longer. Other obstacles leave a running
+// listener what it has: those credentials were its own.
+func (c *Controller) withdraw(ctx context.Context, p *pass) error {
+	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {
+		if err := c.dropSecret(ctx, p, suffix); err != nil {
+			return err
+		}
 	}
-	if err := c.deleteSecret(ctx, p, credentials.ListenerProxySuffix); err != nil {
+	if _, err := c.awaitStrays(ctx, p); err != nil || p.pod == nil {
 		return err
 	}
-	p.memory.noteSecret(credentials.ListenerProxySuffix, writtenSecret{hash: noSecret, writtenAt: p.now})
+	state, err := c.assess(ctx, p, p.pod, unwanted)
+	if err != nil {
+		return err
+	}
+	if state.reason != v1alpha1.ReasonPodTerminating {
+		state.reason, state.message = v1alpha1.ReasonVaultNotAllowed, p.obstacle.Error()
+	}
+	p.state = state
+	return c.applyAction(ctx, p, p.pod, state)
+}
+
+// dropSecret deletes, once, a Secret that the listener no longer has, such as that of a proxy that was removed from the spec. The pod that
+// used it is about to be replaced, because the proxy is part of its hash.
+func (c *Controller) dropSecret(ctx context.Context, p *pass, suffix string) error {
+	if _, dropped := p.memory.secretIs(suffix, noSecret, time.Time{}); dropped {
+		return nil
+	}
+	if err := c.deleteSecret(ctx, p, suffix); err != nil {
+		return err
+	}
+	p.memory.noteSecret(suffix, writtenSecret{hash: noSecret, writtenAt: p.now})
 	return nil
 }
 

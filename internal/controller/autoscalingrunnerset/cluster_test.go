@@ -104,7 +104,7 @@ func (w *world) startControllers() {
 	recorder := manager.GetEventRecorder("manager")
 	sets := autoscalingrunnerset.NewController(autoscalingrunnerset.Options{
 		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Connections: autoscalingrunnerset.ConnectionsOf(provider), Pool: workers, Recorder: recorder,
-		Clock: w.clock, Namespace: w.system, ListenerImage: "controller:1", Version: "dev",
+		Clock: w.clock, Namespace: w.system, ListenerImage: "controller:1", Version: "dev", StripForeignFinalizers: true,
 	})
 	listeners := autoscalinglistener.NewController(autoscalinglistener.Options{
 		Client: manager.GetClient(), Reader: manager.GetAPIReader(), Credentials: provider, Recorder: recorder, Clock: clock.RealClock{},

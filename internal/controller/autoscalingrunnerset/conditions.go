@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -290,10 +291,7 @@ func listenerCondition(p *pass) metav1.Condition {
 	case said.State == v1alpha1.ListenerStateListening:
 		return report.True(conditionType, reasonListening, said.Message)
 	}
-	reason := said.Reason
-	if reason == "" {
-		reason = string(said.State)
-	}
+	reason := report.KnownReason(cmp.Or(said.Reason, string(said.State))) // a listener's reasons are all ours
 	return report.False(conditionType, reason, said.Message+nextSteps[reason])
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // While GitHub is asked again, and when it answers the same, the refusal stands and no further Event is recorded.
@@ -89,6 +90,27 @@ func TestSomeNamesOfMany(t *testing.T) {
 	} {
 		if got := someOf(names); got != want {
 			t.Errorf("someOf() = %q, want %q", got, want)
+		}
+	}
+}
+
+// What is said to come from the listener may be from anybody who may write the status of the runner set: its words are ours or Other, its
+// text is cut.
+func TestForgedReportsOfAListenerAreBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		said v1alpha1.ListenerStatus
+		want string
+	}{
+		"ours":           {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonRateLimited}, v1alpha1.ReasonRateLimited},
+		"without reason": {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateConflict}, v1alpha1.ReasonSessionConflict},
+		"forged reason":  {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "Forged1"}, report.ReasonOther},
+		"forged state":   {v1alpha1.ListenerStatus{State: "Forged2", Message: strings.Repeat("x", 1<<20)}, report.ReasonOther},
+	} {
+		condition := listenerCondition(healthy(func(p *pass) { p.runnerSets[0].Status.Listener = &test.said }))
+		var conditions []metav1.Condition
+		report.SetConditions(&conditions, 1, time.Now(), condition)
+		if got := conditions[0]; got.Reason != test.want || len(got.Message) > 1024 {
+			t.Errorf("%s: reason %s and %d bytes, want %s and at most 1024", name, got.Reason, len(got.Message), test.want)
 		}
 	}
 }

@@ -51,6 +51,10 @@ type Options struct {
 	ExcludedLabelPrefixes []string
 	// Version is the manager's version.
 	Version string
+	// StripForeignFinalizers removes ARC's finalizers from the objects of its charts.
+	StripForeignFinalizers bool
+	// MaxRunnersPerSet limits the runners of each set; 0 means no limit.
+	MaxRunnersPerSet int
 }
 
 // Controller reconciles AutoscalingRunnerSets.
@@ -154,6 +158,8 @@ type pass struct {
 	set    *v1alpha1.AutoscalingRunnerSet
 	memory *memory
 	now    time.Time
+	// ceiling is the manager's limit on the runners of each set, 0 if there is none.
+	ceiling int
 	// runnerSets are the EphemeralRunnerSets that the set owns, newest first. listeners are the set's AutoscalingListeners; the
 	// first is the one to keep.
 	runnerSets []v1alpha1.EphemeralRunnerSet

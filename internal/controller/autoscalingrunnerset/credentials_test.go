@@ -57,3 +57,15 @@ func TestMendedCredentialsGiveWayToWhatElseIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// What the administrator's list of vaults refuses is told, and GitHub is not asked.
+func TestARefusedVaultIsTold(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.unresolved = &credentials.VaultNotAllowedError{Field: "spec.githubConfigSecret", Value: "team-a", Namespace: setNamespace}
+		f.create(newSet())
+		f.settle()
+		f.wantCondition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, v1alpha1.ReasonVaultNotAllowed)
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVaultNotAllowed)
+		f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonVaultNotAllowed)
+	})
+}

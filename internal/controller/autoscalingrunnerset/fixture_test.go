@@ -67,7 +67,7 @@ func (f *fixture) restart(workers *pool.Pool) {
 	f.controller = NewController(Options{
 		Client: interceptor.NewClient(f.client, *f.intercept), Reader: f.client, Connections: f.github, Pool: workers, Recorder: f.recorder, Clock: clock.RealClock{},
 		Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
-		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: managerVersion,
+		ExcludedLabelPrefixes: []string{"internal.example/"}, Version: managerVersion, StripForeignFinalizers: true,
 	})
 }
 

@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,6 +100,7 @@ func (c *Controller) dropExtra(ctx context.Context, p *pass) error {
 // the policy lets through.
 func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingListener {
 	spec := &p.set.Spec
+	ceiling := cmp.Or(p.ceiling, v1alpha1.MaxRunnersUnlimited) // the service accepts no larger number
 	return &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   c.options.Namespace,
@@ -112,8 +114,8 @@ func (c *Controller) listener(p *pass, runnerSet string) *v1alpha1.AutoscalingLi
 			AutoscalingRunnerSetNamespace: p.set.Namespace,
 			AutoscalingRunnerSetName:      p.set.Name,
 			EphemeralRunnerSetName:        runnerSet,
-			MaxRunners:                    min(spec.EffectiveMaxRunners(), v1alpha1.MaxRunnersUnlimited), // the service accepts no larger number
-			MinRunners:                    min(spec.EffectiveMinRunners(), v1alpha1.MaxRunnersUnlimited),
+			MaxRunners:                    min(spec.EffectiveMaxRunners(), ceiling),
+			MinRunners:                    min(spec.EffectiveMinRunners(), ceiling),
 			Image:                         c.options.ListenerImage,
 			ImagePullSecrets:              imagePullSecrets(c.options.ListenerImagePullSecrets),
 			Proxy:                         spec.Proxy,

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // ready has one series per scale set, troubles one per trouble of a set, so none for a healthy set. All are deleted with the set.
@@ -50,7 +51,7 @@ func troublesOf(conditions []metav1.Condition) (found []trouble) {
 	for _, b := range bad {
 		c := meta.FindStatusCondition(conditions, b.Type)
 		if c != nil && c.Status == b.Status && c.Reason != reasonWaitingForScaleSet {
-			found = append(found, trouble{c.Type, c.Reason})
+			found = append(found, trouble{c.Type, report.KnownReason(c.Reason)})
 		}
 	}
 	return found

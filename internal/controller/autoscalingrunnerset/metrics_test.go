@@ -1,6 +1,7 @@
 package autoscalingrunnerset
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -50,5 +51,24 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 		if count := testutil.CollectAndCount(troubles) + testutil.CollectAndCount(ready); count != others+series {
 			t.Errorf("%d series of a set that is %s", count-others-series, how)
 		}
+	}
+}
+
+// Whoever may write the status of runners or runner sets can't create any number of series.
+func TestUnknownReasonsShareASeries(t *testing.T) {
+	set, m := types.NamespacedName{Namespace: "team", Name: "forged"}, &memory{}
+	defer unpublish(set)
+	others := testutil.CollectAndCount(troubles)
+	for i := range 10_000 {
+		m.show(set, []metav1.Condition{
+			{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: fmt.Sprint("Forged", i)},
+			{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue, Reason: fmt.Sprint("Forged", i)},
+		}, false)
+	}
+	if count := testutil.CollectAndCount(troubles) - others; count != 2 {
+		t.Errorf("%d series, want 2", count)
+	}
+	if testutil.ToFloat64(troubles.WithLabelValues(set.Name, set.Namespace, v1alpha1.ConditionDegraded, "Other")) != 1 {
+		t.Error("the trouble is not shown as Other")
 	}
 }

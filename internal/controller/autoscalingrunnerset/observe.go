@@ -20,7 +20,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunne
 	if fresh {
 		c.forgetCalls(key) // their answers may be about a former set of this name
 	}
-	p := &pass{key: key, set: set, memory: memory, now: c.options.Clock.Now(), registration: registrationOf(set)}
+	p := &pass{key: key, set: set, memory: memory, now: c.options.Clock.Now(), ceiling: c.options.MaxRunnersPerSet, registration: registrationOf(set)}
 	p.accepted = c.options.ListenerPolicy.Accept(&set.Spec)
 	p.unconfirmed = p.registration != nil && set.Status.Registration == nil
 	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace}

@@ -60,8 +60,12 @@ func (c *Controller) union(a, b []client.Object) []client.Object {
 	return union
 }
 
-// unprotectAll removes the finalizer from the objects, as far as the API server permits.
+// unprotectAll removes the finalizer from the objects, as far as the API server permits. A manager that is told to leave them tries
+// none: it has not been granted the right to patch the Roles of all namespaces, and each refusal would be in somebody's audit log.
 func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) error {
+	if !c.options.StripForeignFinalizers {
+		return nil
+	}
 	var refusals error
 	for _, object := range objects {
 		switch err := c.unprotect(ctx, object); {

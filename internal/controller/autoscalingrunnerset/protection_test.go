@@ -3,6 +3,7 @@ package autoscalingrunnerset
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -208,5 +209,26 @@ func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
 		if err := f.controller.unprotect(t.Context(), secret); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	})
+}
+
+// Without the right to patch Roles nothing is tried, neither while the set lives nor when it goes.
+func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.answerStripping(func(object client.Object) error {
+			if slices.ContainsFunc(protectedObjects(), func(o client.Object) bool { return o.GetName() == object.GetName() }) {
+				t.Errorf("%T is patched", object)
+			}
+			return nil
+		})
+		f.controller.options.StripForeignFinalizers = false
+		f.create(protectedObjects()...)
+		f.create(newSet(protectedByARC))
+		f.settle()
+		if err := f.client.Delete(f.Context(), newSet()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		f.wantProtected(func(client.Object) bool { return true })
 	})
 }

@@ -128,7 +128,7 @@ func (c *Controller) runnerSet(p *pass) *v1alpha1.EphemeralRunnerSet {
 			OwnerReferences: kube.OwnedBy(p.set),
 		},
 		Spec: v1alpha1.EphemeralRunnerSetSpec{
-			MaxRunners:              roomForRunners(spec.MaxRunners, p.runnerSets),
+			MaxRunners:              roomForRunners(p.mostRunners(), p.runnerSets),
 			FailedHistoryLimit:      spec.FailedHistoryLimit,
 			EphemeralRunnerMetadata: spec.EphemeralRunnerMetadata,
 			EphemeralRunnerSpec:     kube.RunnerSpec(p.set, p.registration.ID),
@@ -136,7 +136,33 @@ func (c *Controller) runnerSet(p *pass) *v1alpha1.EphemeralRunnerSet {
 	}
 }
 
-// roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil if there is no limit.
+// mostRunners returns maxRunners, cut to the manager's limit for each set; nil if there is neither.
+func (p *pass) mostRunners() *int {
+	most := p.set.Spec.MaxRunners
+	if p.ceiling > 0 && (most == nil || *most > p.ceiling) {
+		most = &p.ceiling
+	}
+	return most
+}
+
+// cutRunners says what the manager's limit for each set takes away from what the spec asks for, "" if nothing.
+func (p *pass) cutRunners() string {
+	for _, field := range []struct {
+		name  string
+		value *int
+	}{{"maxRunners", p.set.Spec.MaxRunners}, {"minRunners", p.set.Spec.MinRunners}} {
+		if field.value != nil && p.ceiling > 0 && *field.value > p.ceiling {
+			return fmt.Sprintf("%s of %d is cut to %d, %s", field.name, *field.value, p.ceiling, whoseCeiling)
+		}
+	}
+	return ""
+}
+
+// whoseCeiling says who decides the limit for each set.
+const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the cluster's administrator decides)"
+
+// roomForRunners returns maxRunners minus the runners of older EphemeralRunnerSets, nil if there is no limit. Anybody with rights in the
+// namespace may write those sets' status, so a negative number doesn't make room.
 func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *int {
 	if maxRunners == nil {
 		return nil
@@ -144,7 +170,7 @@ func roomForRunners(maxRunners *int, runnerSets []v1alpha1.EphemeralRunnerSet) *
 	room := *maxRunners
 	for i, old := range runnerSets {
 		if i > 0 {
-			room -= old.Status.CurrentReplicas
+			room -= max(old.Status.CurrentReplicas, 0)
 		}
 	}
 	room = max(room, 0)

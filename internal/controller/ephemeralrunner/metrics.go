@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -40,7 +41,7 @@ type waiting struct {
 func (m *memory) measure(p *pass, now time.Time) {
 	reason := ""
 	if p.outcome.state == podPending && !failureNoted(p.EphemeralRunner, p.pod.UID) {
-		reason = p.outcome.reason
+		reason = report.KnownReason(p.outcome.reason)
 	}
 	if m.waiting != nil && m.waiting.reason == reason {
 		return

@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -96,4 +97,18 @@ func TestAPodThatIsGoneWaitsNoMore(t *testing.T) {
 			t.Errorf("%g pods wait, want none", got)
 		}
 	}, measured("goes"))
+}
+
+// Whoever may write the status of pods can't create any number of series.
+func TestUnknownReasonsOfWaitsShareASeries(t *testing.T) {
+	before := testutil.CollectAndCount(pendingPods)
+	m, p := &memory{}, &pass{EphemeralRunner: measured("forges"), pod: &corev1.Pod{}}
+	defer setmetrics.Delete(types.NamespacedName{Namespace: p.Labels[v1alpha1.LabelScaleSetNamespace], Name: "forges"})
+	for i := range 10_000 {
+		p.outcome = outcome{state: podPending, reason: fmt.Sprint("Forged", i)}
+		m.measure(p, noon)
+	}
+	if count := testutil.CollectAndCount(pendingPods) - before; count != 1 {
+		t.Errorf("%d series were added, want one", count)
+	}
 }

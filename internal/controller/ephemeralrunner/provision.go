@@ -259,6 +259,8 @@ func registrationFailure(err error) *failure {
 		f.reason = v1alpha1.ReasonUnauthorized
 	case errors.Is(err, actions.ErrScaleSetNotFound):
 		f.reason = v1alpha1.ReasonScaleSetNotFound
+	case credentials.IsVaultNotAllowed(err):
+		f.reason = v1alpha1.ReasonVaultNotAllowed
 	case credentials.Gone(err):
 		f.reason = v1alpha1.ReasonCredentialsMissing
 	}

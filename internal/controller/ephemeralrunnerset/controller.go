@@ -50,6 +50,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Workers is the number of sets reconciled at once.
 	Workers int
+	// MaxRunnersPerSet limits the runners of each set, whatever its spec says; 0 means no limit.
+	MaxRunnersPerSet int
 	// PublishMetrics turns the gauges on.
 	PublishMetrics bool
 }
@@ -130,7 +132,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	p.origin = origin
 
 	listErr := c.observe(ctx, p)
-	p.makePlan()
+	p.makePlan(c.options.MaxRunnersPerSet)
 	applyErr := c.apply(ctx, p)
 	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
@@ -178,9 +180,9 @@ func (p *pass) scaleSetName() string {
 	return kube.ScaleSetOf(p.set).Name
 }
 
-// makePlan plans the pass, and remembers what follows from the plan alone.
-func (p *pass) makePlan() {
-	p.plan = p.state.plan(p.views, demandOf(&p.set.Spec), p.unseen)
+// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone.
+func (p *pass) makePlan(ceiling int) {
+	p.plan = p.state.plan(p.views, demandOf(&p.set.Spec, ceiling), p.unseen)
 	p.state.follow(p.plan)
 	p.state.creations.keep(p.plan.repeat)
 	p.requeueBy(p.plan.requeueAt)

@@ -7,14 +7,14 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // labelNames are ARC's, so that dashboards keep working. name and namespace are those of the scale set.
 var labelNames = []string{"name", "namespace", "repository", "organization", "enterprise"}
 
-// runnersByState has a series for each state and reason that a runner has been in. Reasons come from Kubernetes and from this
-// product, a few dozen at most.
+// runnersByState has a series for each state and reason that a runner has been in. Reasons are known ones, or Other.
 var runnersByState = setmetrics.Gauge("runners",
 	"Runners by state (pending, idle, busy, finishing, failed); pending and failed ones also by reason.", "state", "reason")
 
@@ -47,7 +47,7 @@ type stateAndReason struct{ state, reason string }
 func stateOf(r *runnerView) stateAndReason {
 	switch {
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
-		return stateAndReason{stateFailed, r.reason}
+		return stateAndReason{stateFailed, report.KnownReason(r.reason)}
 	case r.ended() || r.completed || r.deleting && !r.draining:
 		return stateAndReason{state: stateFinishing}
 	case r.hadJob || r.draining:
@@ -55,7 +55,7 @@ func stateOf(r *runnerView) stateAndReason {
 	case r.up():
 		return stateAndReason{state: stateIdle}
 	default:
-		return stateAndReason{statePending, r.reason}
+		return stateAndReason{statePending, report.KnownReason(r.reason)}
 	}
 }
 

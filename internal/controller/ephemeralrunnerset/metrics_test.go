@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -125,4 +126,24 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 			t.Errorf("%g pending runners of a set that is being deleted, want none", got)
 		}
 	}, newSet(3, named))
+}
+
+// A listener may write the status of runners: 10,000 reasons make no more series than one.
+func TestUnknownReasonsShareASeries(t *testing.T) {
+	set := newSet(0, func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "forged" })
+	defer deleteMetrics(kube.ScaleSetOf(set))
+	others := testutil.CollectAndCount(runnersByState)
+	s := &setState{history: newHistory(creations{})}
+	for i := range 10_000 {
+		failed, waits := runnerView{phase: v1alpha1.EphemeralRunnerPhaseFailed}, starting
+		failed.reason, waits.reason = fmt.Sprint("Forged", i), fmt.Sprint("Forged", i)
+		s.publishStates(set, []*runnerView{&failed, &waits})
+	}
+	// Pending, idle, busy and finishing, and the two of unknown reason.
+	if count := testutil.CollectAndCount(runnersByState) - others; count != 6 {
+		t.Errorf("%d series, want 6", count)
+	}
+	if got := testutil.ToFloat64(runnersByState.WithLabelValues("forged", set.Labels[v1alpha1.LabelScaleSetNamespace], "failed", "Other")); got != 1 {
+		t.Errorf("%g runners failed for another reason, want 1", got)
+	}
 }

@@ -33,9 +33,13 @@ type demand struct {
 	registrationTimeout                time.Duration
 }
 
-func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
+// demandOf returns what the spec asks for, within ceiling, the manager's limit on the runners of each set; 0 means none. The numbers
+// are the listener's, but anybody with rights in the namespace may write them: out of range, a sum of them would overflow, and a
+// negative count would be a surplus of as many runners.
+func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec, ceiling int) demand {
+	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
 	d := demand{
-		replicas: spec.Replicas, assignedJobs: spec.AssignedJobs,
+		replicas: inRange(spec.Replicas), assignedJobs: inRange(spec.AssignedJobs),
 		maxRunners: v1alpha1.MaxRunnersUnlimited, failedHistoryLimit: defaultFailedHistoryLimit,
 		registrationTimeout: defaultRegistrationTimeout,
 	}
@@ -43,7 +47,10 @@ func demandOf(spec *v1alpha1.EphemeralRunnerSetSpec) demand {
 		d.registrationTimeout = timeout.Duration
 	}
 	if spec.MaxRunners != nil {
-		d.maxRunners = *spec.MaxRunners
+		d.maxRunners = inRange(*spec.MaxRunners)
+	}
+	if ceiling > 0 {
+		d.maxRunners = min(d.maxRunners, ceiling)
 	}
 	if spec.FailedHistoryLimit != nil {
 		d.failedHistoryLimit = *spec.FailedHistoryLimit

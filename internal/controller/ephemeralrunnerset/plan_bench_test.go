@@ -51,7 +51,7 @@ func onePass(c *Controller, set *v1alpha1.EphemeralRunnerSet, s *setState) {
 	s.note(views, set.Spec.PatchID, "template", start)
 	c.questions.note(context.Background(), s.history, setKey, views)
 	s.creations.observe(views)
-	p := s.plan(views, demandOf(&set.Spec), s.creations.unseen(start))
+	p := s.plan(views, demandOf(&set.Spec, 0), s.creations.unseen(start))
 	s.follow(p)
 	s.creations.keep(p.repeat)
 	s.describe(&set.Status, set, views, p)

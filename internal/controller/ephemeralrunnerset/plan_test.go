@@ -1,6 +1,7 @@
 package ephemeralrunnerset
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -222,5 +223,37 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 	s.historyOf(r).removedAt = s.now
 	if p := s.pass(); len(p.with(actionDelete)) != 1 {
 		t.Errorf("delete %v, want the runner GitHub has removed", names(p.with(actionDelete)))
+	}
+}
+
+// Whoever may write an EphemeralRunnerSet, such as its listener, gets no more runners than the manager's limit, and no overflow: neither a
+// negative number, which would be a surplus of as many runners, nor one that a sum exceeds.
+func TestForgedFiguresStayInRange(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec    v1alpha1.EphemeralRunnerSetSpec
+		ceiling int
+		// create is how many runners are created beside two that are idle.
+		create int
+	}{
+		"above the ceiling":        {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt, MaxRunners: new(math.MaxInt)}, 50, 48},
+		"no maxRunners":            {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt32}, 50, 48},
+		"maxRunners below":         {v1alpha1.EphemeralRunnerSetSpec{Replicas: 40, MaxRunners: new(10)}, 50, 8},
+		"no ceiling":               {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt, AssignedJobs: math.MaxInt}, 0, maxCreatesPerPass},
+		"negative":                 {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MinInt, AssignedJobs: math.MinInt}, 0, 0},
+		"negative, but not by far": {v1alpha1.EphemeralRunnerSetSpec{Replicas: -1_000_000_000}, 0, 0},
+		"negative maxRunners":      {v1alpha1.EphemeralRunnerSetSpec{Replicas: 5, MaxRunners: new(-5)}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(0)
+			s.add(2, idle)
+			s.want = demandOf(&test.spec, test.ceiling)
+			p := s.pass()
+			if p.create != test.create {
+				t.Errorf("%d runners are created, want %d", p.create, test.create)
+			}
+			if len(p.surplus) > 2 {
+				t.Errorf("%d of 2 runners are surplus", len(p.surplus))
+			}
+		})
 	}
 }

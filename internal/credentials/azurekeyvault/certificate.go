@@ -1,13 +1,18 @@
 package azurekeyvault
 
 import (
+	"context"
 	"crypto/rsa"
 	"crypto/sha1" // Entra identifies certificates by their SHA-1 thumbprint
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/golang-jwt/jwt/v4"
@@ -20,22 +25,31 @@ import (
 // differ.
 const assertionLifetime = 5 * time.Minute
 
-// CertificateError says why the certificate file can't be used.
+// maxCertificate bounds a certificate file: a chain with its key has some kilobytes.
+const maxCertificate = 1 << 20
+
+// CertificateError says that the certificate file can't be used. Whoever may create a scale set chooses the path, in the manager's file
+// system, so the text is the same whatever there is: it must not tell which files exist.
 type CertificateError struct {
-	// Path is the file.
-	Path string
-	// Reason says what is wrong and how to correct it.
-	Reason string
+	// Directory is the only one that may have the file; "" means any.
+	Directory string
+	// Cause says what is wrong with which file. It is for the manager's log only.
+	Cause error
 }
 
-// Error names file and cause.
+// Error says what is needed.
 func (e *CertificateError) Error() string {
-	return fmt.Sprintf("certificate %s of the vault's client is not usable: %s", e.Path, e.Reason)
+	place := "in the manager's pod"
+	if e.Directory != "" {
+		place = "below " + e.Directory + " " + place
+	}
+	return "there is no usable certificate: the path must be that of a regular file of at most 1 MiB " + place +
+		", with the client's certificate and its RSA key, PEM or PKCS#12 without a password; the controller's chart mounts it with volumes and volumeMounts"
 }
 
 // assertion returns a signed statement of the application's identity, valid for one audience.
-func (v Vault) assertion(audience string) (string, error) {
-	certificate, key, err := readCertificate(v.CertificatePath)
+func (v Vault) assertion(ctx context.Context, audience string) (string, error) {
+	certificate, key, err := v.certificate(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -61,25 +75,122 @@ func (v Vault) now() time.Time {
 	return v.Clock.Now()
 }
 
-// readCertificate returns the key in a file and the certificate in it that belongs to the key. A file may hold a whole chain.
-func readCertificate(path string) (*x509.Certificate, *rsa.PrivateKey, error) {
-	content, err := os.ReadFile(path)
+// certificate returns the key in the client's file and the certificate in it that belongs to the key. A file may hold a whole chain.
+// It fails with *CertificateError, also if the file system doesn't answer before the call's deadline.
+func (v Vault) certificate(ctx context.Context) (*x509.Certificate, *rsa.PrivateKey, error) {
+	content, err := v.readCertificate(ctx)
 	if err != nil {
-		return nil, nil, &CertificateError{Path: path, Reason: fmt.Sprintf("%v; mount it into the manager's pod, where the listeners' credentials are read", err)}
+		return nil, nil, &CertificateError{Directory: v.CertificateDirectory, Cause: err}
 	}
 	key, certificates := decodePEM(content)
 	if key == nil {
 		key, certificates = decodePKCS12(content)
 	}
+	unusable := func(problem string) error {
+		return &CertificateError{Directory: v.CertificateDirectory, Cause: fmt.Errorf("%s %s", v.CertificatePath, problem)}
+	}
 	if key == nil {
-		return nil, nil, &CertificateError{Path: path, Reason: "it has no RSA private key; use a file with certificate and key, PEM or PKCS#12 without a password"}
+		return nil, nil, unusable("has no RSA private key, or a password")
 	}
 	for _, certificate := range certificates {
 		if key.PublicKey.Equal(certificate.PublicKey) {
 			return certificate, key, nil
 		}
 	}
-	return nil, nil, &CertificateError{Path: path, Reason: "it has no certificate that belongs to its private key; put both into one file"}
+	return nil, nil, unusable("has no certificate that belongs to its private key")
+}
+
+// readCertificate reads the client's file. A file system that hangs costs a goroutine until it answers, not the caller.
+func (v Vault) readCertificate(ctx context.Context) ([]byte, error) {
+	type answer struct {
+		content []byte
+		err     error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		content, err := readRegular(v.CertificateDirectory, v.CertificatePath)
+		answers <- answer{content, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case got := <-answers:
+		return got.content, got.err
+	}
+}
+
+// readRegular reads a small regular file. A named pipe would block whoever opens it, and a device may never end, so neither is opened:
+// the file is looked at before it is opened, and once more afterwards, because it may have been replaced in between.
+func readRegular(directory, path string) ([]byte, error) {
+	files, closeFiles, err := filesBelow(directory)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles()
+	if path, err = files.nameOf(path); err != nil {
+		return nil, err
+	}
+	if err := requireRegular(files.stat(path)); err != nil {
+		return nil, err
+	}
+	file, err := files.open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := requireRegular(file.Stat()); err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(file, maxCertificate+1))
+	if err == nil && len(content) > maxCertificate {
+		err = fmt.Errorf("%s: %w", path, errTooLarge)
+	}
+	return content, err
+}
+
+var (
+	errNotRegular = errors.New("not a regular file")
+	errTooLarge   = errors.New("larger than 1 MiB")
+)
+
+// requireRegular takes the answer of a stat.
+func requireRegular(info os.FileInfo, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", info.Name(), errNotRegular)
+	case info.Size() > maxCertificate:
+		return fmt.Errorf("%s: %w", info.Name(), errTooLarge)
+	}
+	return nil
+}
+
+// files is where certificates may be.
+type files struct {
+	nameOf func(path string) (string, error)
+	stat   func(name string) (os.FileInfo, error)
+	open   func(name string, flag int, mode os.FileMode) (*os.File, error)
+}
+
+// filesBelow returns the files below a directory, from which no link leads out; "" means all files. Links within it work, so that a
+// mounted Secret does, whose files are links.
+func filesBelow(directory string) (files, func(), error) {
+	if directory == "" {
+		same := func(path string) (string, error) { return path, nil }
+		return files{nameOf: same, stat: os.Stat, open: os.OpenFile}, func() {}, nil
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return files{}, nil, err
+	}
+	relative := func(path string) (string, error) {
+		if !filepath.IsAbs(path) {
+			return path, nil
+		}
+		return filepath.Rel(directory, path)
+	}
+	return files{nameOf: relative, stat: root.Stat, open: root.OpenFile}, func() { _ = root.Close() }, nil
 }
 
 // decodePEM returns a nil key if there is none.

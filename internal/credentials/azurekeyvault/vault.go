@@ -33,7 +33,7 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// Vault says where secrets are and who asks for them. HTTP, Clock and Authority are optional.
+// Vault says where secrets are and who asks for them. CertificateDirectory, HTTP, Clock and Authority are optional.
 type Vault struct {
 	// URL of the vault, such as https://my-vault.vault.azure.net.
 	URL string
@@ -41,6 +41,8 @@ type Vault struct {
 	TenantID, ClientID string
 	// CertificatePath is a file with the application's certificate and RSA key, PEM or PKCS#12 without a password.
 	CertificatePath string
+	// CertificateDirectory, if set, is the only directory that CertificatePath may be in; a relative path is relative to it.
+	CertificateDirectory string
 	// HTTP sends the requests; nil means http.DefaultClient.
 	HTTP *http.Client
 	// Clock dates the assertion; nil means the real clock.
@@ -123,7 +125,7 @@ func (v Vault) Secret(ctx context.Context, name string) (string, error) {
 // accessToken trades a signed assertion for a token.
 func (v Vault) accessToken(ctx context.Context, at cloud) (string, error) {
 	endpoint := strings.TrimRight(at.authority, "/") + "/" + url.PathEscape(v.TenantID) + "/oauth2/v2.0/token"
-	assertion, err := v.assertion(endpoint)
+	assertion, err := v.assertion(ctx, endpoint)
 	if err != nil {
 		return "", err
 	}

@@ -56,7 +56,8 @@ func bucketOf(object client.Object, kind, reason string) bucket {
 	if listener, is := object.(*v1alpha1.AutoscalingListener); is {
 		set = types.NamespacedName{Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName}
 	}
-	return bucket{namespace: set.Namespace, scaleSet: set.Name, kind: kind, reason: reason}
+	// Unknown reasons share a limit: an object's status may bring any number of them.
+	return bucket{namespace: set.Namespace, scaleSet: set.Name, kind: kind, reason: KnownReason(reason)}
 }
 
 // LimitEvents wraps a recorder and drops Events beyond the limits. It may be called from several goroutines.

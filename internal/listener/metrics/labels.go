@@ -38,10 +38,21 @@ func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.La
 	labels[labelRepository] = job.RepositoryName
 	labels[labelJobName] = job.JobDisplayName
 	labels[labelEventName] = job.EventName
-	labels[labelJobResult] = result
+	labels[labelJobResult] = knownResult(result)
 	labels[labelJobWorkflowRef] = job.JobWorkflowRef
 	labels[labelJobWorkflowName], labels[labelJobWorkflowTarget] = splitWorkflowRef(job.JobWorkflowRef)
 	return labels
+}
+
+// results are the words with which GitHub says how a job ended.
+var results = []string{"", "succeeded", "succeededWithIssues", "failed", "canceled", "skipped", "abandoned"}
+
+// knownResult returns one of results, or "other": each creates as many series as a histogram has buckets.
+func knownResult(result string) string {
+	if slices.Contains(results, result) {
+		return result
+	}
+	return "other"
 }
 
 // splitWorkflowRef parses OWNER/REPO/PATH/FILE@refs/TARGET. It returns the file's name without its extension, and the target as

@@ -306,3 +306,11 @@ func TestNothingIsShownBeforeTheFirstStatistics(t *testing.T) {
 	expect(t, scrape(t, m, "/metrics"), "gha_desired_runners"+ofSet+"5",
 		`gha_listener_scale_decisions_total{direction="up",`+set+`} 0`, `gha_listener_scale_decisions_total{direction="down",`+set+`} 0`)
 }
+
+func TestResultsAreFromAClosedSet(t *testing.T) {
+	for result, want := range map[string]string{"succeeded": "succeeded", "canceled": "canceled", "": "", "forged": "other"} {
+		if got := knownResult(result); got != want {
+			t.Errorf("%q became %q, want %q", result, got, want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package azurekeyvault
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// refusal returns the text for a certificate path.
+func refusal(t *testing.T, vault Vault) string {
+	t.Helper()
+	certificate, _, err := vault.certificate(t.Context())
+	var unusable *CertificateError
+	if !errors.As(err, &unusable) || unusable.Cause == nil {
+		t.Fatalf("%s: got %v, %v, want a CertificateError with a cause", vault.CertificatePath, certificate, err)
+	}
+	return err.Error()
+}
+
+// Devices that never end, pipes that block, files of the system, and what isn't there: none of them can be told from another.
+func TestUnusablePathsAllGetOneText(t *testing.T) {
+	directory := t.TempDir()
+	at := func(name string) string { return filepath.Join(directory, name) }
+	if err := syscall.Mkfifo(at("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"large": strings.Repeat("x", maxCertificate+1), "other": "a secret of the manager", "unreadable": "x"} {
+		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(at("unreadable"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", at("link")); err != nil {
+		t.Fatal(err)
+	}
+	want := refusal(t, Vault{CertificatePath: at("gone")})
+	for _, path := range []string{"", "gone.pem", "/dev/zero", "/dev/null", "/proc/self/environ", "/etc", "/etc/passwd", "a\x00b",
+		at("pipe"), at("large"), at("other"), at("unreadable"), at("link"), at("other") + "/below"} {
+		if got := refusal(t, Vault{CertificatePath: path}); got != want {
+			t.Errorf("%q: got %q, want %q", path, got, want)
+		}
+	}
+	if strings.Contains(want, directory) {
+		t.Errorf("the text has the path: %s", want)
+	}
+}
+
+// A file system that doesn't answer costs the call its time, and no more.
+func TestReadingACertificateEndsWithTheCall(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := Vault{CertificatePath: "/dev/zero"}.certificate(ctx)
+	var unusable *CertificateError
+	if !errors.As(err, &unusable) {
+		t.Errorf("got %v, want a CertificateError", err)
+	}
+}
+
+// mountedSecret returns a directory as the kubelet lays out a projected volume: files are links into a directory of the last update,
+// which is a link itself.
+func mountedSecret(t *testing.T) string {
+	t.Helper()
+	directory := t.TempDir()
+	update := filepath.Join(directory, "..2026_01_02_03_04_05.1234")
+	if err := os.Mkdir(update, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(update, "client.pem"), identity().pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"..data": filepath.Base(update), "client.pem": "..data/client.pem"} {
+		if err := os.Symlink(target, filepath.Join(directory, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+func TestCertificatesOfAMountedSecret(t *testing.T) {
+	directory := mountedSecret(t)
+	absolute := filepath.Join(directory, "client.pem")
+	for name, vault := range map[string]Vault{
+		"anywhere":                {CertificatePath: absolute},
+		"below the directory":     {CertificatePath: absolute, CertificateDirectory: directory},
+		"relative to it":          {CertificatePath: "client.pem", CertificateDirectory: directory},
+		"with a slash at its end": {CertificatePath: absolute, CertificateDirectory: directory + "/"},
+		"in a directory above":    {CertificatePath: absolute, CertificateDirectory: filepath.Dir(directory)},
+	} {
+		if found, _, err := vault.certificate(t.Context()); err != nil || !found.Equal(identity().certificate) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// With a directory, nothing leads out of it, and a usable certificate elsewhere gets the same text as a file that doesn't exist.
+func TestNothingLeadsOutOfTheCertificateDirectory(t *testing.T) {
+	outside, directory := writeFile(t, identity().pem), mountedSecret(t)
+	relative, err := filepath.Rel(directory, outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"absolute": outside, "relative": relative, "above": ".."} {
+		if err := os.Symlink(target, filepath.Join(directory, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := refusal(t, Vault{CertificatePath: filepath.Join(directory, "gone"), CertificateDirectory: directory})
+	for _, path := range []string{outside, relative, directory + "/" + relative, filepath.Join(directory, "absolute"), filepath.Join(directory, "relative"),
+		directory + "/above/" + filepath.Base(directory) + "/client.pem", directory, "/etc/passwd"} {
+		if got := refusal(t, Vault{CertificatePath: path, CertificateDirectory: directory}); got != want {
+			t.Errorf("%q: got %q, want %q", path, got, want)
+		}
+	}
+	if !strings.Contains(want, directory) {
+		t.Errorf("the text doesn't name the directory: %s", want)
+	}
+	if got := refusal(t, Vault{CertificatePath: outside, CertificateDirectory: directory + "/gone"}); !strings.Contains(got, "/gone") {
+		t.Errorf("a directory that doesn't exist: %s", got)
+	}
+}
