@@ -246,14 +246,8 @@ func (f *findings) container(container *corev1.Container) {
 		f.add(container.Image != "logs:1", "image "+container.Image)
 	}
 	f.add(len(container.EnvFrom) > 0 || container.Lifecycle != nil, "envFrom or lifecycle")
-	for _, variable := range container.Env {
-		secret := ""
-		if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
-			secret = variable.ValueFrom.SecretKeyRef.Name
-		}
-		ofProxy := own && secret == key.Name+credentials.ListenerProxySuffix
-		f.add(secret != "" && !ofProxy, "variable "+variable.Name+" of Secret "+secret)
-		f.add(variable.Name == "KUBERNETES_SERVICE_HOST" || variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
+	for i := range container.Env {
+		f.variable(&container.Env[i], own)
 	}
 	for _, mount := range container.VolumeMounts {
 		ofListener := mount.Name == listenertemplate.ConfigVolume || mount.Name == listenertemplate.TokenVolume
@@ -262,6 +256,16 @@ func (f *findings) container(container *corev1.Container) {
 	for _, port := range container.Ports {
 		f.add(port.HostPort != 0, "a port of the node")
 	}
+}
+
+func (f *findings) variable(variable *corev1.EnvVar, ofListener bool) {
+	secret := ""
+	if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
+		secret = variable.ValueFrom.SecretKeyRef.Name
+	}
+	ofProxy := ofListener && secret == key.Name+credentials.ListenerProxySuffix
+	f.add(secret != "" && !ofProxy, "variable "+variable.Name+" of Secret "+secret)
+	f.add(variable.Name == "KUBERNETES_SERVICE_HOST" || variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
 }
 
 // The fragments are what the API server takes, so that the test above is about the policy: without it, and where anything may run,
