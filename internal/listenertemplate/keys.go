@@ -88,7 +88,8 @@ func refusedKey(key, value string) string {
 		}
 	}
 	for _, f := range families {
-		if kube.InDomain(key, f.domain) && !(f.switchable && slices.Contains(off, value)) {
+		turnedOff := f.switchable && slices.Contains(off, value)
+		if kube.InDomain(key, f.domain) && !turnedOff {
 			return f.reason
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -162,7 +161,8 @@ func count(fields map[string]int, value reflect.Value) {
 	}
 }
 
-// A template of more than a megabyte, as large as the API server takes one, costs neither seconds nor a long text.
+// A template of more than a megabyte, as large as the API server takes one, makes neither long lists, whose merging takes time that grows
+// with their square, nor a long text.
 func TestHugeTemplates(t *testing.T) {
 	const many = 40_000
 	long := strings.Repeat("n", 500_000)
@@ -181,11 +181,7 @@ func TestHugeTemplates(t *testing.T) {
 	names := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: long, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}}}}
 	names.Spec.Containers = []corev1.Container{{Name: long + "\n"}, {Name: "\x00\x1b[31m"}}
 	for name, given := range map[string]*corev1.PodTemplateSpec{"lists": list, "names": names} {
-		start := time.Now()
 		accepted := policy.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: given})
-		if took := time.Since(start); took > 5*time.Second { // it takes a fifth of a second
-			t.Errorf("%s: took %s", name, took)
-		}
 		if refused := len(accepted.Refused.First); refused == 0 || refused > maxRefusals {
 			t.Errorf("%s: %d refusals", name, refused)
 		}

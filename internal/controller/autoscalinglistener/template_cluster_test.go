@@ -197,53 +197,75 @@ func describeFragments(chosen []int) string {
 	return text.String()
 }
 
-// forbiddenIn returns what a scale set may not have in a pod of the manager's namespace.
-func forbiddenIn(pod *corev1.Pod) (found []string) {
-	wrong := func(is bool, what string) {
-		if is {
-			found = append(found, what)
-		}
+// findings are what a scale set may not have in a pod of the manager's namespace.
+type findings []string
+
+func (f *findings) add(is bool, what string) {
+	if is {
+		*f = append(*f, what)
 	}
+}
+
+func forbiddenIn(pod *corev1.Pod) (found findings) {
 	spec := &pod.Spec
-	wrong(spec.ServiceAccountName != key.Name, "another account")
-	wrong(spec.HostNetwork || spec.HostPID || spec.HostIPC || spec.NodeName != "" || spec.RuntimeClassName != nil, "a place of its choice")
-	wrong(len(spec.InitContainers) > 0, "init containers")
-	wrong(strings.HasPrefix(spec.PriorityClassName, "system-"), "a class of the system")
-	for _, volume := range spec.Volumes {
-		switch {
-		case volume.Secret != nil:
-			wrong(volume.Secret.SecretName != key.Name+credentials.ListenerConfigSuffix, "Secret "+volume.Secret.SecretName)
-		case volume.Projected != nil:
-			wrong(volume.Name != listenertemplate.TokenVolume, "projected volume "+volume.Name)
-		default:
-			wrong(volume.EmptyDir == nil && volume.ConfigMap == nil, "volume "+volume.Name)
-		}
+	found.add(spec.ServiceAccountName != key.Name, "another account")
+	found.add(spec.HostNetwork || spec.HostPID || spec.HostIPC, "a namespace of the node")
+	found.add(spec.NodeName != "" || spec.RuntimeClassName != nil, "a node or runtime of its choice")
+	found.add(len(spec.InitContainers) > 0, "init containers")
+	found.add(strings.HasPrefix(spec.PriorityClassName, "system-"), "a class of the system")
+	for i := range spec.Volumes {
+		found.add(!allowedVolume(&spec.Volumes[i]), "volume "+spec.Volumes[i].Name)
 	}
-	for _, container := range spec.Containers {
-		own := container.Name == v1alpha1.ListenerContainerName
-		wrong(own && (container.Image != "controller:1" || !slices.Equal(container.Command, []string{"/ghalistener"}) || len(container.Args) > 0), "another program")
-		wrong(!own && container.Image != "logs:1", "image "+container.Image)
-		wrong(len(container.EnvFrom) > 0 || container.Lifecycle != nil, "envFrom or lifecycle")
-		for _, variable := range container.Env {
-			ofProxy := variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil && variable.ValueFrom.SecretKeyRef.Name == key.Name+credentials.ListenerProxySuffix
-			wrong(variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil && !(own && ofProxy), "variable "+variable.Name)
-			wrong(variable.Name == "KUBERNETES_SERVICE_HOST" || variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
-		}
-		for _, mount := range container.VolumeMounts {
-			ours := mount.Name == listenertemplate.ConfigVolume || mount.Name == listenertemplate.TokenVolume || strings.HasPrefix(mount.Name, "kube-api-access")
-			wrong(!own && ours, "the listener's volume "+mount.Name+" in container "+container.Name)
-		}
-		for _, port := range container.Ports {
-			wrong(port.HostPort != 0, "a port of the node")
-		}
+	for i := range spec.Containers {
+		found.container(&spec.Containers[i])
 	}
 	for _, key := range []string{"app.kubernetes.io/name", "azure.workload.identity/use"} {
-		wrong(pod.Labels[key] != "", "label "+key)
+		found.add(pod.Labels[key] != "", "label "+key)
 	}
 	for _, key := range []string{"iam.gke.io/gcp-service-account", "k8s.v1.cni.cncf.io/networks", "container.apparmor.security.beta.kubernetes.io/listener"} {
-		wrong(pod.Annotations[key] != "", "annotation "+key)
+		found.add(pod.Annotations[key] != "", "annotation "+key)
 	}
 	return found
+}
+
+func allowedVolume(volume *corev1.Volume) bool {
+	switch {
+	case volume.Secret != nil:
+		return volume.Secret.SecretName == key.Name+credentials.ListenerConfigSuffix
+	case volume.Projected != nil:
+		return volume.Name == listenertemplate.TokenVolume
+	}
+	return volume.EmptyDir != nil || volume.ConfigMap != nil
+}
+
+func (f *findings) container(container *corev1.Container) {
+	own := container.Name == v1alpha1.ListenerContainerName
+	if own {
+		f.add(container.Image != "controller:1" || !slices.Equal(container.Command, []string{"/ghalistener"}) || len(container.Args) > 0, "another program")
+	} else {
+		f.add(container.Image != "logs:1", "image "+container.Image)
+	}
+	f.add(len(container.EnvFrom) > 0 || container.Lifecycle != nil, "envFrom or lifecycle")
+	for i := range container.Env {
+		f.variable(&container.Env[i], own)
+	}
+	for _, mount := range container.VolumeMounts {
+		ofListener := mount.Name == listenertemplate.ConfigVolume || mount.Name == listenertemplate.TokenVolume
+		f.add(!own && (ofListener || mount.MountPath == listenertemplate.TokenPath), "the listener's volume "+mount.Name+" in container "+container.Name)
+	}
+	for _, port := range container.Ports {
+		f.add(port.HostPort != 0, "a port of the node")
+	}
+}
+
+func (f *findings) variable(variable *corev1.EnvVar, ofListener bool) {
+	secret := ""
+	if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
+		secret = variable.ValueFrom.SecretKeyRef.Name
+	}
+	ofProxy := ofListener && secret == key.Name+credentials.ListenerProxySuffix
+	f.add(secret != "" && !ofProxy, "variable "+variable.Name+" of Secret "+secret)
+	f.add(variable.Name == "KUBERNETES_SERVICE_HOST" || variable.Name == "https_proxy" && !ofProxy, "variable "+variable.Name)
 }
 
 // The fragments are what the API server takes, so that the test above is about the policy: without it, and where anything may run,
