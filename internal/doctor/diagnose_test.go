@@ -79,7 +79,7 @@ func quota(used string) func(*Snapshot) {
 
 var (
 	no, yes = metav1.ConditionFalse, metav1.ConditionTrue
-	XX(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.MaxRunners = new(1) }
+	capped  = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.MaxRunners = new(1) }
 	full    = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = new(1) }
 	off     = func(s *Snapshot) { s.Sets[0].Spec.MaxRunners = new(0) }
 	denied  = func(s *Snapshot) {
