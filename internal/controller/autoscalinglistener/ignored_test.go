@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,14 +200,15 @@ func TestManyListenersElsewhere(t *testing.T) {
 func TestListenersElsewhereAreLookedForEveryHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := reporter(t, Options{})
-		lists, failing := 0, true
+		var lists atomic.Int32
+		var answering atomic.Bool
 		f.controller.options.Reader = interceptor.NewClient(f.client, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-				lists++
+				lists.Add(1)
 				if _, metadata := list.(*metav1.PartialObjectMetadataList); !metadata {
 					t.Errorf("%T is listed", list)
 				}
-				if failing {
+				if !answering.Load() {
 					return errors.New("the API server is away")
 				}
 				return c.List(ctx, list, options...)
@@ -216,14 +218,14 @@ func TestListenersElsewhereAreLookedForEveryHour(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- f.controller.reportIgnored(ctx) }()
 		synctest.Wait()
-		failing = false
+		answering.Store(true)
 		for _, step := range []struct {
 			pause time.Duration
-			want  int
+			want  int32
 		}{{0, 1}, {ignoredRetry, 2}, {ignoredPeriod - time.Second, 2}, {time.Second, 3}, {ignoredPeriod, 4}} {
 			controllertest.Elapse(step.pause)
-			if lists != step.want {
-				t.Errorf("%d lists after another %s, want %d", lists, step.pause, step.want)
+			if now := lists.Load(); now != step.want {
+				t.Errorf("%d lists after another %s, want %d", now, step.pause, step.want)
 			}
 		}
 		cancel()
