@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"k8s.io/utils/clock"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
@@ -23,15 +21,11 @@ type vault interface {
 }
 
 // openAzureKeyVault returns a vault that is reached through the proxy; nil means the environment's.
-func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings, clk clock.PassiveClock) vault {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // a transport serves two requests, once a minute
-	if proxy != nil {
-		transport.Proxy = proxy.Func()
-	}
+func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings, options Options) vault {
+	transport := vaultTransport(proxy, options)
 	return azurekeyvault.Vault{
 		URL: config.URL, TenantID: config.TenantID, ClientID: config.ClientID, CertificatePath: config.CertificatePath,
-		HTTP: &http.Client{Transport: transport}, Clock: clk,
+		HTTP: &http.Client{Transport: transport, CheckRedirect: noRedirect}, Clock: options.Clock,
 	}
 }
 

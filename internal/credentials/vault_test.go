@@ -122,7 +122,7 @@ func TestUnusableAddressOfTheVaultIsForTheUserToMend(t *testing.T) {
 	for _, address := range []string{"", "::::", "http://my-vault.vault.azure.net"} {
 		f := newFixture(t)
 		f.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
-			return openAzureKeyVault(config, proxy, clock.RealClock{})
+			return openAzureKeyVault(config, proxy, Options{Clock: clock.RealClock{}})
 		}
 		reference := vaultReference()
 		reference.Vault.AzureKeyVault.URL = address
