@@ -76,7 +76,6 @@ func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client
 		Clock:     p.options.Clock,
 		OnRequest: func(info actions.RequestInfo) { p.observe(key, info) },
 		Addresses: p.options.Addresses.Check(key.url, resolved.Proxy == nil),
-		Resolver:  p.options.Resolver,
 		Budget:    p.options.Budget,
 	}
 	if resolved.Proxy != nil {
@@ -91,7 +90,7 @@ func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client
 
 // vaultTransport returns a transport for requests to a vault. It follows the rules that those to GitHub follow.
 func vaultTransport(proxy *ProxySettings, options Options) *actions.Transport {
-	settings := actions.Options{Addresses: options.Addresses.Check("", proxy == nil), Resolver: options.Resolver}
+	settings := actions.Options{Addresses: options.Addresses.Check("", proxy == nil)}
 	if proxy != nil {
 		settings.Proxy = proxy.Func()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,8 +43,6 @@ type Options struct {
 	UserAgent actions.UserAgent
 	// Addresses decides which addresses scale sets may name; nil allows all.
 	Addresses *addresses.Policy
-	// Resolver finds the addresses of names; nil means the system's.
-	Resolver *net.Resolver
 	// Budget limits the memory for GitHub's answers; nil means that only each answer is limited.
 	Budget *actions.Budget
 	// OnRequest is called after every attempt of every client, concurrently, and must not block. OnUnused is called when no client

@@ -26,11 +26,12 @@ type process struct {
 	stop func() error
 }
 
-// startManager starts a manager as the user manager, in the namespace default.
-func startManager(t *testing.T, cluster *testkube.Cluster, log *output) *process {
+// startManager starts a manager as the user manager, in the namespace default. Scale sets may use the allowed addresses.
+func startManager(t *testing.T, cluster *testkube.Cluster, log *output, allowed ...string) *process {
 	t.Helper()
 	options := defaults()
 	options.Namespace, options.LeaderElection = "default", true
+	options.AllowedGitHubURLs = allowed
 	options.MetricsAddress, options.HealthAddress = "0", "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(context.Background())
 	done, own := make(chan error, 1), &output{}

@@ -49,13 +49,14 @@ func TestParseOptions(t *testing.T) {
 				"--auto-scaler-image-pull-secrets=a", "--auto-scaler-image-pull-secrets=b", "--log-level=warn", "--log-format=json",
 				"--watch-single-namespace=runners", "--metrics-addr=:8081", "--pprof-addr=:6060", "--exclude-label-propagation-prefix=argocd.",
 				"--k8s-client-rate-limiter-qps=50", "--k8s-client-rate-limiter-burst=60", "--workqueue-rate-limiter=typed_rate_limiter",
-				"--health-probe-bind-address=:8082",
+				"--health-probe-bind-address=:8082", "--allowed-github-url=https://github.com/acme", "--allowed-github-url=http://127.0.0.1:8080",
 			},
 			want: func(o *Options) {
 				o.LeaderElection, o.LeaderElectionID = true, "release"
 				o.ListenerPullSecrets, o.LogLevel, o.LogFormat = []string{"a", "b"}, "warn", "json"
 				o.WatchNamespace, o.MetricsAddress, o.PprofAddress, o.HealthAddress = "runners", ":8081", ":6060", ":8082"
 				o.ExcludedLabelPrefixes, o.QPS, o.Burst = []string{"argocd."}, 50, 60
+				o.AllowedGitHubURLs = []string{"https://github.com/acme", "http://127.0.0.1:8080"}
 			},
 		},
 		"legacy flags": {
@@ -109,6 +110,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--metrics-addr=8080":                      "HOST:PORT",
 		"--health-probe-bind-address=:http-health": "HOST:PORT",
 		"--unknown":                                "unknown; manager --help lists the flags",
+		"--allowed-github-url=github.com/acme":     "--allowed-github-url",
+		"--allowed-github-url=https://u:p@x.com":   "no user name",
 		"stray":                                    `"stray"`,
 		"--auto-scaler-image-pull-secrets=":        "empty",
 	} {

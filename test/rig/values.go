@@ -44,7 +44,7 @@ func (r *Rig) allowGitHub(values Values) {
 	}
 	flags = maps.Clone(flags)
 	if _, given := flags["allowedGitHubURLs"]; !given {
-		flags["allowedGitHubURLs"] = []string{r.GitHubURL}
+		flags["allowedGitHubURLs"] = append([]string{r.GitHubURL}, r.options.AllowedAddresses...)
 	}
 	values["flags"] = flags
 }
