@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/addresses"
 )
 
 // Exit codes of the commands.
@@ -114,6 +116,11 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	path := ""
 	flags := flag.NewFlagSet("validate", flag.ContinueOnError)
 	flags.StringVar(&path, "f", "", "file with values of the chart gha-runner-scale-set, or with manifests; -: standard input")
+	var allowed []string
+	flags.Func(addresses.Flag, "address that the controller allows scale sets (its flags.allowedGitHubURLs); may be repeated", func(text string) error {
+		allowed = append(allowed, text)
+		return nil
+	})
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
@@ -124,7 +131,7 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	v, err := validate(content)
+	v, err := validate(content, allowed)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/internal/addresses"
 )
 
 // The kinds that are checked. kubectl prints several objects as one List; the API server returns a list of their kind.
@@ -31,20 +33,27 @@ type validation struct {
 	// checked counts scale sets and their values. skipped lists the kinds of the other objects, and the controller's values.
 	checked int
 	skipped []string
+	// allowed says which addresses scale sets may use.
+	allowed *addresses.Policy
 }
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List, and
-// documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML.
+// documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML. It
+// supposes that the controller has no flags.allowedGitHubURLs.
 func Validate(content []byte) ([]Finding, error) {
-	v, err := validate(content)
+	v, err := validate(content, nil)
 	if err != nil {
 		return nil, err
 	}
 	return v.findings, nil
 }
 
-func validate(content []byte) (*validation, error) {
-	v := &validation{}
+func validate(content []byte, allowedURLs []string) (*validation, error) {
+	policy, err := addresses.New(allowedURLs)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", addresses.Flag, err)
+	}
+	v := &validation{allowed: policy}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for number := 1; ; number++ {
 		document, err := documents.Read()
@@ -74,7 +83,7 @@ func (v *validation) document(document []byte, place string) error {
 		return nil
 	}
 	v.checked++
-	v.findings = append(v.findings, validateValues(document, fields, place)...)
+	v.findings = append(v.findings, validateValues(document, fields, &checks{object: place, allowed: v.allowed})...)
 	return nil
 }
 
@@ -90,7 +99,7 @@ func (v *validation) object(document []byte, kind, place string) {
 	switch kind {
 	case setKind:
 		v.checked++
-		v.findings = append(v.findings, validateSet(document, place)...)
+		v.findings = append(v.findings, validateSet(document, &checks{object: nameOf(document, place), allowed: v.allowed})...)
 	case listSuffix, setKind + listSuffix:
 		v.list(document, kind, place)
 	default:

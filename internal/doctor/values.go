@@ -88,8 +88,7 @@ const (
 	workVolume     = "work"
 )
 
-func validateValues(document []byte, fields map[string]any, object string) []Finding {
-	c := &checks{object: object}
+func validateValues(document []byte, fields map[string]any, c *checks) []Finding {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
 			"correct the spelling; helm show values lists all values")
@@ -186,6 +185,7 @@ func text(value any) string {
 func (c *checks) proxy(place string, proxy proxyValues) {
 	c.proxyServer(place+".http", proxy.HTTP)
 	c.proxyServer(place+".https", proxy.HTTPS)
+	c.proxies(place, &v1alpha1.ProxyConfig{HTTP: &proxy.HTTP, HTTPS: &proxy.HTTPS})
 }
 
 func (c *checks) proxyServer(place string, server v1alpha1.ProxyServerConfig) {
