@@ -89,20 +89,21 @@ func (b *Budget) free(r *reservation) {
 // grant serves whoever waits, in order. A client that has used up its share holds up nobody else; a large answer for which the
 // budget has no room holds up those behind it, so that small ones can't keep it waiting forever. The caller holds the lock.
 func (b *Budget) grant() {
+	var left []*reservation
 	full := false
-	b.waiting = slices.DeleteFunc(b.waiting, func(r *reservation) bool {
-		if full || b.byClient[r.client]+r.wanted > b.perClient {
-			return false
-		}
-		if full = b.used+r.wanted > b.total; full {
-			return false
+	for _, r := range b.waiting {
+		share := b.byClient[r.client]+r.wanted <= b.perClient
+		full = full || share && b.used+r.wanted > b.total
+		if full || !share {
+			left = append(left, r)
+			continue
 		}
 		b.used += r.wanted
 		b.byClient[r.client] += r.wanted
 		r.held += r.wanted
 		close(r.granted)
-		return true
-	})
+	}
+	b.waiting = left
 }
 
 // limit returns how many bytes of an answer are read at most.

@@ -81,11 +81,12 @@ func TestALargeHeaderIsRefused(t *testing.T) {
 
 // 128 calls at a time to a server that sends too much stay within the budget, all fail, and nothing of it is kept.
 func TestManyLargeAnswersStayWithinTheBudget(t *testing.T) {
-	const calls, total, share = 128, 8 << 20, 4 << 20
+	const calls, total, share = 128, 32 << 20, 16 << 20 // as a manager has them
 	s := newServer(t)
 	s.on(jitCall, stream(15<<20))
 	budget := NewBudget(total, share)
 	client := s.connected(func(o *Options) { o.Budget = budget })
+	client.deadlines.call, client.deadlines.attempt = 4*patience, 4*patience // this is about memory, on machines that may be busy
 	var most atomic.Int64
 	done, watched := make(chan struct{}), make(chan struct{})
 	go func() { // the largest heap between collections, garbage included
@@ -101,7 +102,6 @@ func TestManyLargeAnswersStayWithinTheBudget(t *testing.T) {
 			}
 		}
 	}()
-	started := time.Now()
 	var group sync.WaitGroup
 	for range calls {
 		group.Go(func() {
@@ -113,9 +113,6 @@ func TestManyLargeAnswersStayWithinTheBudget(t *testing.T) {
 	group.Wait()
 	close(done)
 	<-watched
-	if took := time.Since(started); took > CallTimeout {
-		t.Errorf("took %s", took)
-	}
 	// The server's buffers are part of the process, and a heap may double between collections. 128 × 15 MiB would be 1,920 MiB.
 	if most.Load() > 160<<20 {
 		t.Errorf("the heap had %d MiB", most.Load()>>20)
@@ -164,19 +161,22 @@ func TestTheBudgetServesInOrder(t *testing.T) {
 		_ = budget.raise(t.Context(), &first, 60)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, &TimeoutError{After: time.Second})
 		defer cancel()
-		outcome := make(chan error, 2)
-		go func() { outcome <- budget.raise(ctx, &large, 80) }()
+		ofLarge, ofSmall := make(chan error, 1), make(chan error, 1)
+		go func() { ofLarge <- budget.raise(ctx, &large, 80) }()
 		synctest.Wait()
-		go func() { outcome <- budget.raise(t.Context(), &small, 10) }()
+		go func() { ofSmall <- budget.raise(t.Context(), &small, 10) }()
 		synctest.Wait()
-		if small.held != 0 {
+		budget.mu.Lock()
+		used := budget.used
+		budget.mu.Unlock()
+		if used != 60 {
 			t.Error("a small answer overtook a large one")
 		}
 		var late *TimeoutError
-		if err := <-outcome; !errors.As(err, &late) { // the bubble's time passes while all wait
+		if err := <-ofLarge; !errors.As(err, &late) { // the bubble's time passes while all wait
 			t.Errorf("got %v, want the large one's deadline", err)
 		}
-		if err := <-outcome; err != nil || small.held != 10 || large.held != 0 {
+		if err := <-ofSmall; err != nil || small.held != 10 || large.held != 0 {
 			t.Errorf("got %v, %d and %d bytes", err, small.held, large.held)
 		}
 	})
