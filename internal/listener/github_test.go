@@ -57,7 +57,7 @@ func TestWhatAClientCanBeMadeFrom(t *testing.T) {
 			test.change(settings)
 			made, err := Connect(logr.Discard())(settings, nil)
 			_, refused := errors.AsType[*addresses.NotAllowedError](err)
-			_, refusal := test.want.(*addresses.NotAllowedError)
+			_, refusal := errors.AsType[*addresses.NotAllowedError](test.want)
 			if refused != refusal || !refusal && !errors.Is(err, test.want) || (made == nil) != (test.want != nil) {
 				t.Errorf("made %v, error %v, want error %v", made, err, test.want)
 			}
