@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"regexp"
@@ -73,15 +74,28 @@ func (x *exchange) answer() *Error {
 		StatusCode: x.last.status,
 		TypeName:   quote(typeName),
 		Message:    quote(message),
-		ActivityID: quote(x.last.header.Get(headerActivityID)),
-		RequestID:  quote(x.last.header.Get(headerRequestID)),
+		ActivityID: identifier(x.last.header.Get(headerActivityID)),
+		RequestID:  identifier(x.last.header.Get(headerRequestID)),
 		Credential: x.request.credential,
 		webPage:    x.last.hasMarkup(),
-	}
-	if x.redirect != nil {
-		failure.redirect = bare(x.redirect)
+		redirect:   x.redirect,
 	}
 	return failure
+}
+
+// identifierPattern matches GitHub's IDs of calls.
+var identifierPattern = regexp.MustCompile(`^[0-9A-Za-z:._-]{1,128}$`)
+
+// identifier returns the ID in a header, or "" if it can't be one of GitHub's.
+func identifier(value string) string { return identifierPattern.FindString(value) }
+
+// mediaTypePattern matches the types that are worth naming.
+var mediaTypePattern = regexp.MustCompile(`^[a-z0-9.+-]{1,32}/[a-z0-9.+-]{1,64}$`)
+
+// mediaType returns the type of the body, for errors.
+func (r *response) mediaType() string {
+	named, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
+	return cmp.Or(mediaTypePattern.FindString(named), "of no known type")
 }
 
 // hasMarkup reports whether the body is markup. Its Content-Type says nothing: some frameworks declare every text HTML, even an
@@ -136,24 +150,21 @@ func (t *textOrJSON) UnmarshalJSON(value []byte) error {
 // exception returns the name of the service's exception.
 func (b *errorBody) exception() string { return string(cmp.Or(b.TypeName, b.TypeKey)) }
 
-// explain returns what an answer says about its failure.
+// explain returns what an answer says about its failure. Only an error of GitHub's form is quoted: anything else may come from a
+// server that whoever chose the config URL can't read otherwise.
 func explain(answer *response) (message, typeName string) {
-	text := strings.TrimSpace(string(answer.body))
-	if text == "" {
-		return "no explanation was given", ""
-	}
+	const none = "no explanation was given"
 	var body errorBody
-	if json.Unmarshal([]byte(text), &body) != nil {
-		return text, ""
-	}
-	if mediaType, _, _ := mime.ParseMediaType(answer.header.Get("Content-Type")); mediaType == "text/plain" {
-		// The text is the message. But a server that sets no Content-Type sends JSON as text too, and its meaning must not be lost.
-		return text, body.exception()
+	switch text := bytes.TrimSpace(answer.body); {
+	case len(text) == 0:
+		return none, ""
+	case json.Unmarshal(text, &body) != nil, body == errorBody{}:
+		return fmt.Sprintf("the answer has no error of GitHub's form (its type: %s)", answer.mediaType()), ""
 	}
 	if body.Details != "" && body.exception() == "" {
 		body.unwrap()
 	}
-	return cmp.Or(string(body.Message), string(body.Error), text), body.exception()
+	return cmp.Or(string(body.Message), string(body.Error), none), body.exception()
 }
 
 var exceptionName = regexp.MustCompile(`[\w.]+Exception`)

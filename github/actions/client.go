@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -23,6 +24,12 @@ type Options struct {
 	// Proxy returns the proxy for a request, or nil if it needs none. A nil function means HTTP_PROXY, HTTPS_PROXY and NO_PROXY, which
 	// NewClient reads once.
 	Proxy func(*http.Request) (*url.URL, error)
+	// Addresses decides which addresses the client uses. The zero value allows all.
+	Addresses AddressCheck
+	// Resolver finds the addresses of names; nil means the system's.
+	Resolver *net.Resolver
+	// Budget limits the memory for answers, together with other clients; nil means that only each answer is limited.
+	Budget *Budget
 	// Logger receives renewals at info, and answers and repetitions at V(1). The latter go to the logger in the call's context
 	// if there is one. No credential is ever logged.
 	Logger logr.Logger
@@ -101,7 +108,9 @@ type Client struct {
 	config     *ConfigURL
 	source     credentialSource
 	userAgent  UserAgent
-	transport  *http.Transport
+	transport  *Transport
+	addresses  AddressCheck
+	budget     *Budget
 	log        logr.Logger
 	clock      clock.WithTicker
 	observe    func(RequestInfo)
@@ -135,7 +144,9 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 		config:    config,
 		source:    source,
 		userAgent: options.UserAgent,
-		transport: newTransport(options.RootCAs, options.Proxy),
+		transport: NewTransport(options),
+		addresses: options.Addresses,
+		budget:    options.Budget,
 		log:       options.Logger,
 		clock:     options.Clock,
 		observe:   options.OnRequest,

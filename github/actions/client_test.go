@@ -51,7 +51,7 @@ func TestDeadlines(t *testing.T) {
 func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
 	s := newServer(t)
 	still := clocktesting.NewFakeClock(epoch) // its pauses last forever
-	s.on("GET "+runnersURL+"/5", reply{status: 500, body: "overloaded"})
+	s.on("GET "+runnersURL+"/5", reply{status: 500, body: `{"message":"overloaded"}`})
 	client := s.connected(func(o *Options) { o.Clock = still })
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)

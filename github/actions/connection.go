@@ -160,9 +160,10 @@ func (c *Client) register(ctx context.Context, registrationToken string) (*conne
 		URL   string `json:"url"`
 		Token string `json:"token"`
 	}
+	address := c.config.restURL("actions", "runner-registration")
 	given, err := c.callREST(ctx, request{
 		endpoint:            EndpointRegister,
-		url:                 c.config.restURL("actions", "runner-registration"),
+		url:                 address,
 		header:              c.restHeader("RemoteAuth "+registrationToken, "application/json"),
 		body:                body,
 		credential:          CredentialRegistrationToken,
@@ -178,17 +179,21 @@ func (c *Client) register(ctx context.Context, registrationToken string) (*conne
 	if answer.Token == "" {
 		return nil, unexpected(EndpointRegister, errors.New("the answer has no token"))
 	}
+	if err := c.accept(EndpointRegister, address, service); err != nil {
+		return nil, err
+	}
 	now := c.clock.Now()
 	return &connection{serviceURL: service, token: answer.Token, since: now, expires: expiry(answer.Token, given.header, now)}, nil
 }
 
-// callREST sends a POST to GitHub's REST API.
+// callREST sends a POST to GitHub's REST API and decodes the answer, of which only status and header may be used afterwards.
 func (c *Client) callREST(ctx context.Context, r request, result any) (*response, error) {
 	r.method, r.timeout, r.retries = http.MethodPost, c.deadlines.attempt, maxRetries
 	answer, err := c.exchange(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", c.config, err)
 	}
+	defer answer.free()
 	return answer, answer.decode(r.endpoint, result)
 }
 

@@ -83,8 +83,8 @@ type Error struct {
 	webPage bool
 	// renewed is set if the credential was renewed for this call, because GitHub had refused the previous one.
 	renewed bool
-	// redirect is the address that the answer redirects to with a GET, empty if it does not.
-	redirect string
+	// redirect is the redirect in the answer, which was not followed; nil if there is none.
+	redirect *refusedRedirect
 }
 
 const webPageAdvice = "; a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the config URL"
@@ -104,9 +104,8 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&text, "; the %s was refused: %s", e.Credential, advice)
 	}
 	switch {
-	case e.redirect != "":
-		fmt.Fprintf(&text, "; it redirects to %s, which only a GET can follow: use that address's http:// or https:// and its host (without api.) "+
-			"in githubConfigUrl, or check the proxy or gateway on the way", e.redirect)
+	case e.redirect != nil:
+		fmt.Fprintf(&text, "; %s", e.redirect)
 	case e.webPage:
 		text.WriteString(webPageAdvice)
 	}
@@ -117,6 +116,14 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool {
 	meaning := e.meaning()
 	return meaning != nil && errors.Is(meaning, target)
+}
+
+// Unwrap returns an *InsecureRedirectError if the answer redirects from https:// to http://, else nil.
+func (e *Error) Unwrap() error {
+	if e.redirect == nil || e.redirect.insecure == nil {
+		return nil // not a nil *InsecureRedirectError, which would be an error
+	}
+	return e.redirect.insecure
 }
 
 func (e *Error) meaning() error {
@@ -269,9 +276,10 @@ type UnexpectedResponseError struct {
 	Err error
 }
 
-// Error names the call and what is wrong with its answer. It does not blame GitHub for a web page.
+// Error names the call and what is wrong with its answer. It does not blame GitHub for a web page, or for an address that this
+// client refuses.
 func (e *UnexpectedResponseError) Error() string {
-	if errors.Is(e.Err, ErrForeignAnswer) {
+	if errors.Is(e.Err, ErrForeignAnswer) || isRefusedAddress(e.Err) {
 		return fmt.Sprintf("%s: %v", describe(e.Endpoint), e.Err)
 	}
 	return fmt.Sprintf("%s: GitHub's answer breaks the protocol: %v", describe(e.Endpoint), e.Err)

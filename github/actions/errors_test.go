@@ -87,20 +87,27 @@ func TestATakenNameKeepsWhatGitHubSaid(t *testing.T) {
 	}
 }
 
-// Bodies of errors, a taken name that another component wrapped, and plain text.
+// Bodies of errors, a taken name that another component wrapped, and what is not GitHub's and so isn't quoted.
 func TestBodiesOfErrors(t *testing.T) {
+	foreign := func(mediaType string) string {
+		return "the answer has no error of GitHub's form (its type: " + mediaType + ")"
+	}
 	const plain, html = "text/plain; charset=utf-8", "text/html"
 	wrapped := `{"error":"Bad request","details":"upstream said: ` + strings.ReplaceAll(exception("RunnerScaleSetExistsException", "taken"), `"`, `\"`) + `"}`
 	for name, test := range map[string]struct{ contentType, body, message, typeName string }{
 		"service":           {"application/json", exception("XException", "why"), "why", "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
 		"REST":              {"application/json", `{"message":"Not Found","documentation_url":"https://x"}`, "Not Found", ""},
-		"plain text":        {plain, `{"message":"not JSON"}`, `{"message":"not JSON"}`, ""},
-		"no type named":     {plain, exception("XException", "why"), exception("XException", "why"), "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
-		"HTML":              {html, "<h1>502</h1>", "<h1>502</h1>", ""},
+		"JSON as text":      {plain, `{"message":"why"}`, "why", ""},
+		"no type named":     {plain, exception("XException", "why"), "why", "GitHub.Some.WebApi.XException, GitHub.Some.WebApi"},
+		"HTML":              {html, "<h1>502</h1>", foreign("text/html"), ""},
+		"plain text":        {plain, "root:x:0:0", foreign("text/plain"), ""},
+		"somebody's JSON":   {"application/json", `{"AccessKeyId":"AKIA","SecretAccessKey":"s"}`, foreign("application/json"), ""},
+		"a JSON string":     {"application/json", `"secret"`, foreign("application/json"), ""},
+		"an odd type":       {"secret; is=here", "x", foreign("of no known type"), ""},
 		"empty":             {"", "", "no explanation was given", ""},
 		"white space":       {"", " \n", "no explanation was given", ""},
-		"an array":          {"application/json", `["x"]`, `["x"]`, ""},
-		"no known key":      {"application/json", `{"reason":"x"}`, `{"reason":"x"}`, ""},
+		"an array":          {"application/json", `["x"]`, foreign("application/json"), ""},
+		"no known key":      {"application/json", `{"reason":"x"}`, foreign("application/json"), ""},
 		"only error":        {"application/json", `{"error":"x"}`, "x", ""},
 		"only a short name": {"application/json", `{"typeKey":"XException","message":"why"}`, "why", "XException"},
 		"an odd field":      {"application/json", `{"typeName":"XException","message":"why","error":{"code":1}}`, "why", "XException"},
@@ -169,8 +176,8 @@ func TestNoErrorQuotesALongAddress(t *testing.T) {
 func TestCredentialIsRedactedBeforeAMessageIsShortened(t *testing.T) {
 	const shown = 10 // bytes of the token that are within the limit
 	s := newServer(t)
-	body := strings.Repeat("x", maxMessageLength-shown) + testToken
-	s.on(registrationTokenCall, reply{status: 400, body: body, header: map[string]string{"Content-Type": "text/plain"}})
+	body := jsonText(t, map[string]any{"message": strings.Repeat("x", maxMessageLength-shown) + testToken})
+	s.on(registrationTokenCall, reply{status: 400, body: body})
 	_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
 	if err == nil || strings.Contains(err.Error(), testToken[:shown]) {
 		t.Errorf("got %v, want nothing of the token", err)
@@ -179,7 +186,7 @@ func TestCredentialIsRedactedBeforeAMessageIsShortened(t *testing.T) {
 
 func TestErrorDoesNotEchoTheCredential(t *testing.T) {
 	s := newServer(t)
-	s.on(registrationTokenCall, reply{status: 400, body: "you sent Bearer " + testToken, header: map[string]string{"Content-Type": "text/plain"}})
+	s.on(registrationTokenCall, reply{status: 400, body: jsonText(t, map[string]any{"message": "you sent Bearer " + testToken})})
 	_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
 	if err == nil || strings.Contains(err.Error(), testToken) || !strings.Contains(err.Error(), "[redacted]") {
 		t.Errorf("got %v, want the token redacted", err)

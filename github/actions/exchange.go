@@ -3,26 +3,24 @@ package actions
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
+	"regexp"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// maxResponseBytes bounds the memory that an answer takes. A message with 50 entries is about 100 KB.
-const maxResponseBytes = 16 << 20
-
-var (
-	errTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxResponseBytes)
-	// byteOrderMark comes before the JSON in some of GitHub's answers.
-	byteOrderMark = []byte("\xef\xbb\xbf")
-)
+// byteOrderMark comes before the JSON in some of GitHub's answers.
+var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // request is a call that is ready to be sent. It can be sent any number of times.
 type request struct {
@@ -49,6 +47,8 @@ type response struct {
 	// whole is set if the answer said where its body ends, so that an empty body is really empty. A body that ends with its
 	// connection may have been cut anywhere.
 	whole bool
+	// free gives the body's memory back to the budget. Call it when the answer is decoded.
+	free func()
 }
 
 // exchange is one call with its repetitions. It is the transport below the retry layer: there it reads each answer
@@ -60,11 +60,14 @@ type exchange struct {
 	attempt int
 	pause   time.Duration
 	last    *response
-	// redirect is the address that the last answer redirected to with another method, nil if it did not.
-	redirect *url.URL
+	// memory is what the last answer holds of the budget.
+	memory reservation
+	// redirect is the redirect in the last answer, nil if there is none or it was followed.
+	redirect *refusedRedirect
 }
 
-// exchange makes a call. It returns an answer with a 2xx status, or fails with *Error, *RateLimitedError or *NetworkError.
+// exchange makes a call. It returns an answer with a 2xx status, which the caller must free, or fails with *Error,
+// *RateLimitedError or *NetworkError.
 func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
 	x := &exchange{client: c, request: r}
 	var body any
@@ -88,29 +91,16 @@ func (c *Client) exchange(ctx context.Context, r request) (*response, error) {
 		PrepareRetry: x.wait,
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
-	if _, err := layer.Do(outgoing); err != nil { //nolint:bodyclose // bodies are in memory, there is nothing to close
-		return nil, x.networkError(err)
-	}
-	if x.last.status/100 == 2 {
+	_, err = layer.Do(outgoing) //nolint:bodyclose // bodies are in memory, there is nothing to close
+	if err == nil && x.last.status/100 == 2 {
+		x.last.free = x.free
 		return x.last, nil
 	}
-	return nil, x.answerError()
-}
-
-// mostRedirects is how many redirects are followed, as many as net/http follows by default.
-const mostRedirects = 10
-
-// followRedirect decides whether a redirect is followed. 301, 302 and 303 turn any call into a GET, whose success says
-// nothing about, say, the deletion that the call asked for. Such a redirect ends the call.
-func (x *exchange) followRedirect(next *http.Request, before []*http.Request) error {
-	switch {
-	case next.Method != before[len(before)-1].Method:
-		x.redirect = next.URL
-		return http.ErrUseLastResponse
-	case len(before) >= mostRedirects:
-		return fmt.Errorf("stopped after %d redirects", mostRedirects)
+	defer x.free()
+	if err != nil {
+		return nil, x.networkError(err)
 	}
-	return nil
+	return nil, x.answerError()
 }
 
 // RoundTrip makes one attempt.
@@ -151,7 +141,7 @@ func (x *exchange) log(ctx context.Context, answer *http.Response) logr.Logger {
 		return log
 	}
 	for _, id := range []struct{ key, header string }{{"activityID", headerActivityID}, {"githubRequestID", headerRequestID}} {
-		if value := answer.Header.Get(id.header); value != "" {
+		if value := identifier(answer.Header.Get(id.header)); value != "" {
 			log = log.WithValues(id.key, value)
 		}
 	}
@@ -166,15 +156,11 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 		return nil, causeOf(ctx, err)
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponseBytes+1))
-	switch {
-	case err != nil && ctx.Err() != nil:
+	body, err := x.readBody(ctx, answer)
+	if err != nil {
 		return nil, causeOf(ctx, err)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
-	case len(body) > maxResponseBytes:
-		return nil, &tooLargeError{messageID: messageIDIn(body)}
-	case answer.StatusCode/100 == 2 && isCutJSON(body): // if the call failed, its status matters more
+	}
+	if answer.StatusCode/100 == 2 && isCutJSON(body) { // if the call failed, its status matters more
 		return nil, fmt.Errorf("%w: %w", ErrTruncated, io.ErrUnexpectedEOF)
 	}
 	x.last = &response{
@@ -184,13 +170,6 @@ func (x *exchange) roundTrip(outgoing *http.Request) (*http.Response, error) {
 	answer.Body = io.NopCloser(bytes.NewReader(x.last.body))
 	return answer, nil
 }
-
-// tooLargeError is errTooLarge with the ID of the message. The message must be deleted: the queue would never get past it.
-type tooLargeError struct{ messageID int64 }
-
-func (*tooLargeError) Error() string { return errTooLarge.Error() }
-
-func (*tooLargeError) Unwrap() error { return errTooLarge }
 
 // messageIDIn returns the ID in the beginning of a message, or 0 if there is none.
 func messageIDIn(beginning []byte) int64 {
@@ -240,12 +219,30 @@ func (x *exchange) networkError(err error) error {
 		URL:      bare(x.request.url),
 		Attempts: max(1, x.attempt),
 		Err:      err,
-		text:     shorten(x.redact(err.Error())),
+		text:     shorten(x.redact(textOf(err))),
 	}
 	if x.last != nil {
 		failure.LastAnswer = x.answer()
 	}
 	return failure
+}
+
+// quoted matches what a text quotes.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+// textOf returns the text of a transport's error without what the other side sent: net/http quotes the first line of an answer that
+// is not HTTP, which may be any server's.
+func textOf(err error) string {
+	if _, header := errors.AsType[textproto.ProtocolError](err); header {
+		return "the header of the answer is not HTTP"
+	}
+	_, network := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	if network || name || certificate || isRefusedAddress(err) {
+		return err.Error()
+	}
+	return quoted.ReplaceAllString(err.Error(), "(not shown)")
 }
 
 // bare returns an address as errors show it: shortened, and without query, user name and password, which may be secret.

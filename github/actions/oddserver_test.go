@@ -74,20 +74,6 @@ func TestARedirectKeepsTheCall(t *testing.T) {
 	}
 }
 
-// A credential is not sent to another host that a redirect names.
-func TestARedirectToAnotherHostGetsNoCredential(t *testing.T) {
-	s, other := newServer(t), newServer(t)
-	session := s.session()
-	s.on(pollCall, redirected(strings.Replace(other.URL, "127.0.0.1", "localhost", 1)+"/queue"))
-	other.on(pollCall, reply{status: http.StatusAccepted})
-	if _, err := session.GetMessage(t.Context(), 0, 1); err != nil {
-		t.Fatal(err)
-	}
-	if got := other.only(pollCall).header.Get("Authorization"); got != "" {
-		t.Errorf("the other host got %q", got)
-	}
-}
-
 func TestSessionsOfOddServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		changes map[string]any

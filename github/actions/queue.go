@@ -42,6 +42,7 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 	if err := asMalformedMessage(err); err != nil {
 		return nil, err
 	}
+	defer answer.free()
 	if err := answer.acknowledge(EndpointGetMessage); err != nil {
 		return nil, err
 	}
@@ -107,6 +108,7 @@ func (s *Session) DeleteMessage(ctx context.Context, messageID int64) error {
 	if err != nil {
 		return err
 	}
+	defer answer.free()
 	return answer.acknowledge(EndpointDeleteMessage)
 }
 
@@ -135,6 +137,7 @@ func (s *Session) AcquireJobs(ctx context.Context, runnerRequestIDs []int64) ([]
 	if err != nil {
 		return nil, err
 	}
+	defer answer.free()
 	var acquired list[int64]
 	if err := answer.decode(EndpointAcquireJobs, &acquired); err != nil {
 		return nil, err

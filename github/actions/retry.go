@@ -63,7 +63,7 @@ func (x *exchange) worthRepeating(answer *http.Response) bool {
 
 // worthRepeatingError asks the retry layer's own policy, which knows that certificate errors and the like do not pass.
 func worthRepeatingError(ctx context.Context, err error) bool {
-	if errors.Is(err, errProxy) || errors.Is(err, errTooLarge) {
+	if errors.Is(err, errProxy) || errors.Is(err, errTooLarge) || isRefusedAddress(err) {
 		return false
 	}
 	repeat, _ := retryablehttp.DefaultRetryPolicy(ctx, nil, err)

@@ -118,7 +118,7 @@ func TestLastAnswerSurvivesTheRetries(t *testing.T) {
 // An answer survives a network error after it.
 func TestAnswerBeforeANetworkErrorSurvives(t *testing.T) {
 	s := newServer(t)
-	s.on(getSetCall, reply{status: 500, body: "overloaded"}, cutShort("{"))
+	s.on(getSetCall, reply{status: 500, body: `{"message":"overloaded"}`}, cutShort("{"))
 	_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
 	var network *NetworkError
 	var answer *Error
@@ -246,7 +246,7 @@ func TestMessageTooLargeCanBeDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
 			session := s.session()
-			s.on("GET /queue", reply{body: test.text + strings.Repeat(" ", maxResponseBytes) + `","messageId":9}`})
+			s.on("GET /queue", reply{body: test.text + strings.Repeat(" ", maxMessageBytes) + `","messageId":9}`})
 			_, err := session.GetMessage(t.Context(), 0, 10)
 			var malformed *MalformedMessageError
 			if errors.As(err, &malformed) != (test.want != 0) || malformed != nil && malformed.MessageID != test.want {
@@ -261,7 +261,7 @@ func TestMessageTooLargeCanBeDeleted(t *testing.T) {
 
 func TestAnswerTooLargeIsRefused(t *testing.T) {
 	s := newServer(t)
-	s.on(getSetCall, reply{body: strings.Repeat(" ", maxResponseBytes+1)})
+	s.on(getSetCall, reply{body: strings.Repeat(" ", maxBodyBytes+1)})
 	if _, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, errTooLarge) {
 		t.Errorf("got %v, want errTooLarge", err)
 	}

@@ -49,6 +49,7 @@ func (c *Client) callService(ctx context.Context, r serviceRequest, result any) 
 	if err != nil {
 		return err
 	}
+	defer answer.free()
 	switch {
 	case result == nil:
 		return answer.acknowledge(r.endpoint)
@@ -166,6 +167,9 @@ func (r *response) decode(endpoint string, result any) error {
 		return err
 	}
 	err := json.NewDecoder(bytes.NewReader(r.body)).Decode(result)
+	if _, noJSON := errors.AsType[*json.SyntaxError](err); noJSON {
+		err = fmt.Errorf("it is not JSON (its type: %s)", r.mediaType())
+	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the body is empty")
 	}

@@ -116,6 +116,11 @@ func (s *Session) stateCall(ctx context.Context, r serviceRequest, known *sessio
 	if state.ID == "" || state.QueueToken == "" {
 		return nil, unexpected(r.endpoint, errors.New("the session lacks its id or messageQueueAccessToken"))
 	}
+	if connection := s.client.connection.get(); connection != nil {
+		if err := s.client.accept(r.endpoint, connection.serviceURL, queue); err != nil {
+			return nil, err
+		}
+	}
 	state.queue = queue
 	return state, nil
 }

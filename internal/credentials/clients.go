@@ -75,6 +75,8 @@ func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client
 		Logger:    p.options.Logger,
 		Clock:     p.options.Clock,
 		OnRequest: func(info actions.RequestInfo) { p.observe(key, info) },
+		Addresses: p.options.Addresses.Check(key.url, resolved.Proxy == nil),
+		Budget:    p.options.Budget,
 	}
 	if resolved.Proxy != nil {
 		options.Proxy = resolved.Proxy.Func()
@@ -85,6 +87,20 @@ func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client
 	}
 	return made, nil
 }
+
+// vaultTransport returns a transport for requests to a vault. It follows the rules that those to GitHub follow.
+func vaultTransport(proxy *ProxySettings, options Options) *actions.Transport {
+	settings := actions.Options{Addresses: options.Addresses.Check("", proxy == nil)}
+	if proxy != nil {
+		settings.Proxy = proxy.Func()
+	}
+	transport := actions.NewTransport(settings)
+	transport.DisableKeepAlives = true // it serves two requests, once a minute
+	return transport
+}
+
+// noRedirect follows no redirect: Azure's servers answer with none, and a token is for one of them only.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // observe notices refused credentials. A token that expires as usual, about once an hour, gets a 401, too; one more read then
 // costs nothing.

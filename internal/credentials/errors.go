@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/addresses"
 )
 
 // MissingError says that something a Reference names, or a key in it, does not exist.
@@ -86,9 +87,10 @@ func (e *VaultNotAllowedError) Error() string {
 
 // Reasons are all that Reason returns for a user's error.
 var Reasons = []string{v1alpha1.ReasonCredentialsMissing, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonVaultUnsupported,
-	v1alpha1.ReasonVaultNotAllowed}
+	v1alpha1.ReasonVaultNotAllowed, v1alpha1.ReasonAddressNotAllowed}
 
-// IsUserError reports whether the credentials themselves are wrong, which only a user can fix, rather than the attempt to read them.
+// IsUserError reports whether the credentials themselves are wrong, or an address beside them, which only a user can fix, rather than
+// the attempt to read them.
 func IsUserError(err error) bool { return Reason(err) != "" }
 
 // IsVaultNotAllowed reports whether the administrator's list of vaults refuses a Reference. Then nothing that was read for it before may
@@ -112,6 +114,9 @@ func Reason(err error) string {
 	}
 	if _, invalid := errors.AsType[*InvalidError](err); invalid {
 		return v1alpha1.ReasonCredentialsInvalid
+	}
+	if _, refused := errors.AsType[*addresses.NotAllowedError](err); refused {
+		return v1alpha1.ReasonAddressNotAllowed
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
@@ -43,6 +43,10 @@ type Options struct {
 	Logger logr.Logger
 	// UserAgent identifies the manager to GitHub.
 	UserAgent actions.UserAgent
+	// Addresses decides which addresses scale sets may name; nil allows all.
+	Addresses *addresses.Policy
+	// Budget limits the memory for GitHub's answers; nil means that only each answer is limited.
+	Budget *actions.Budget
 	// OnRequest is called after every attempt of every client, concurrently, and must not block. OnUnused is called when no client
 	// is left for a config URL.
 	OnRequest func(configURL string, info actions.RequestInfo)
@@ -51,8 +55,6 @@ type Options struct {
 	Vaults []VaultRule
 	// VaultCertificateDirectory, if set, is the only directory from which the certificates of vaults' clients are read.
 	VaultCertificateDirectory string
-	// DialVault opens connections to vaults, their authority and the proxies in front of them; nil means any address.
-	DialVault func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Provider resolves References, and returns the clients for them. It is safe for concurrent use.
@@ -141,10 +143,26 @@ func (p *Provider) shared(ctx context.Context, key sourceKey, read func(context.
 // Invalidate makes the next use read again, but not before the last read is RetryAfter old. After a 401 this happens by itself.
 func (p *Provider) Invalidate(reference Reference) { p.results.invalidate(reference.source()) }
 
+// CheckAddresses fails with *addresses.NotAllowedError if the reference names an address that may not be used. It makes no request.
+// Client does the same, but only a caller that asks before Resolve learns it before a vault is asked.
+func (p *Provider) CheckAddresses(reference Reference) error {
+	policy := p.options.Addresses
+	if err := policy.CheckGitHub("githubConfigUrl", reference.GitHubConfigURL); err != nil {
+		return err
+	}
+	if err := checkProxies(policy, "proxy", reference.Proxy); err != nil || reference.Vault == nil {
+		return err
+	}
+	return checkProxies(policy, "vaultConfig.proxy", reference.Vault.Proxy)
+}
+
 // Client returns the client for the reference. Callers with equal config URL, credentials, CA and proxy share one. It
-// fails as Resolve does, and with *actions.InvalidConfigURLError. Ask for the client before every call instead of keeping it;
+// fails as Resolve does, and with *actions.InvalidConfigURLError or *addresses.NotAllowedError. Ask for the client before every call instead of keeping it;
 // otherwise rotation has no effect.
 func (p *Provider) Client(ctx context.Context, reference Reference) (*actions.Client, error) {
+	if err := p.CheckAddresses(reference); err != nil {
+		return nil, err
+	}
 	resolved, err := p.Resolve(ctx, reference)
 	if err != nil {
 		return nil, err
@@ -155,6 +173,9 @@ func (p *Provider) Client(ctx context.Context, reference Reference) (*actions.Cl
 // ClientFrom returns the client for the reference's config URL with values from elsewhere: in finalization, from the listener's
 // Secrets, which still exist when the credential Secret is gone.
 func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions.Client, error) {
+	if err := p.CheckAddresses(reference); err != nil {
+		return nil, err
+	}
 	return p.client(reference, resolved, "")
 }
 

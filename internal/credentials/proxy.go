@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/addresses"
 )
 
 // Keys of a proxy's credential Secret.
@@ -105,4 +106,23 @@ func proxyAddress(field string, config *v1alpha1.ProxyServerConfig, lookup func(
 		address.User = url.UserPassword(login.username, login.password)
 	}
 	return address.String(), nil
+}
+
+// checkProxies returns the policy's error about the servers of a configuration, which may be nil.
+func checkProxies(policy *addresses.Policy, field string, config *v1alpha1.ProxyConfig) error {
+	if config == nil {
+		return nil
+	}
+	for _, server := range []struct {
+		field  string
+		config *v1alpha1.ProxyServerConfig
+	}{{field + ".http.url", config.HTTP}, {field + ".https.url", config.HTTPS}} {
+		if server.config == nil || server.config.Url == "" {
+			continue
+		}
+		if err := policy.CheckProxy(server.field, server.config.Url); err != nil {
+			return err
+		}
+	}
+	return nil
 }

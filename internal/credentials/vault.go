@@ -27,23 +27,12 @@ type vault interface {
 
 // openAzureKeyVault returns a vault that is reached through the proxy; nil means the environment's.
 func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings, options Options) vault {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // a transport serves two requests, once a minute
-	if proxy != nil {
-		transport.Proxy = proxy.Func()
-	}
-	if options.DialVault != nil {
-		transport.DialContext = options.DialVault
-	}
 	return azurekeyvault.Vault{
 		URL: config.URL, TenantID: config.TenantID, ClientID: config.ClientID,
 		CertificatePath: config.CertificatePath, CertificateDirectory: options.VaultCertificateDirectory,
-		HTTP: &http.Client{Transport: transport, CheckRedirect: noRedirects}, Clock: options.Clock,
+		HTTP: &http.Client{Transport: vaultTransport(proxy, options), CheckRedirect: noRedirect}, Clock: options.Clock,
 	}
 }
-
-// noRedirects makes a redirect an answer like any other: neither Azure's authority nor a vault redirects.
-func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // vault returns the reference's vault. User name and password of the vault's own proxy are in Secrets; those of GitHub's proxy are
 // in the vault.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -298,24 +296,6 @@ func FuzzPatterns(f *testing.F) {
 			t.Errorf("%q matches %q: %t", pattern, name, got)
 		}
 	})
-}
-
-// The manager decides which addresses may be reached on the way to a vault.
-func TestVaultsAreDialledAsTheOptionsSay(t *testing.T) {
-	var dialled []string
-	refused := errors.New("not this address")
-	options := Options{DialVault: func(_ context.Context, _, address string) (net.Conn, error) {
-		dialled = append(dialled, address)
-		return nil, refused
-	}}
-	opened := openAzureKeyVault(&v1alpha1.AzureKeyVaultConfig{}, &ProxySettings{HTTPS: "http://169.254.169.254:80"}, options).(azurekeyvault.Vault)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://v.vault.azure.net", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := opened.HTTP.Do(request); !errors.Is(err, refused) || !slices.Equal(dialled, []string{"169.254.169.254:80"}) {
-		t.Errorf("got %v after dialling %v, want the refusal of the proxy's address", err, dialled)
-	}
 }
 
 func TestRedirectsOfVaultsAreNotFollowed(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -107,5 +108,39 @@ func TestMissingPermissionsOfTheManagerItself(t *testing.T) {
 	const want = "the manager may not get secrets in namespace runners"
 	if findings := checkPermissions(&s.Sets[0]); len(findings) != 1 || findings[0].Message != want {
 		t.Errorf("found %+v, want %s", findings, want)
+	}
+}
+
+// The doctor reads from the Deployment which addresses the manager allows, if there is only one manager.
+func TestAddressesThatTheManagerRefuses(t *testing.T) {
+	manager := func(args ...string) appsv1.Deployment {
+		d := appsv1.Deployment{}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: args}}
+		return d
+	}
+	acme := manager("--log-level=info", "--allowed-github-url=https://github.com/acme", "--allowed-github-url=https://ghes.example")
+	for name, test := range map[string]struct {
+		managers []appsv1.Deployment
+		url      string
+		refused  bool
+	}{
+		"listed":           {[]appsv1.Deployment{acme}, "https://github.com/acme/one", false},
+		"not listed":       {[]appsv1.Deployment{acme}, "https://github.com/other", true},
+		"loopback":         {[]appsv1.Deployment{manager()}, "http://127.0.0.1/acme", true},
+		"nothing special":  {[]appsv1.Deployment{manager()}, "https://github.com/other", false},
+		"two managers":     {[]appsv1.Deployment{acme, manager()}, "https://github.com/other", false},
+		"no manager":       {nil, "http://127.0.0.1/acme", false},
+		"a broken address": {[]appsv1.Deployment{manager("--allowed-github-url=x")}, "https://github.com/other", false},
+	} {
+		s := healthy()
+		s.Managers = test.managers
+		set := &s.Sets[0].AutoscalingRunnerSet
+		set.Spec.GitHubConfigUrl, set.Spec.VaultConfig = test.url, &v1alpha1.VaultConfig{}
+		g := gathering{Snapshot: s}
+		s.Sets[0].Credentials = g.credentials(t.Context(), set)
+		reported := slices.ContainsFunc(checkCredentials(&s.Sets[0]), func(f Finding) bool { return f.Reason == v1alpha1.ReasonAddressNotAllowed })
+		if reported != test.refused {
+			t.Errorf("%s: %v", name, s.Sets[0].Credentials)
+		}
 	}
 }

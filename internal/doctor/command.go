@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -127,6 +128,11 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 		policy.SidecarImages = append(policy.SidecarImages, image)
 		return nil
 	})
+	var allowed []string
+	flags.Func(addresses.Flag, "address that the controller allows scale sets (its flags.allowedGitHubURLs); may be repeated", func(text string) error {
+		allowed = append(allowed, text)
+		return nil
+	})
 	if err := parse(flags, arguments, validateUsage, stderr); err != nil {
 		return err
 	}
@@ -145,7 +151,11 @@ func validateCommand(_ context.Context, arguments []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	v, err := validate(content, controller{listeners: policy, admission: limits})
+	addressPolicy, err := addresses.New(allowed)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", addresses.Flag, err)
+	}
+	v, err := validate(content, controller{listeners: policy, addresses: addressPolicy, admission: limits})
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)
 	}

@@ -15,6 +15,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -31,6 +32,8 @@ var ErrNothingChecked = errors.New("nothing was checked")
 type controller struct {
 	// listeners is what it lets through for its own namespace: by default, what the restricted policy does.
 	listeners listenertemplate.Policy
+	// addresses says which addresses scale sets may use; nil is as without flags.allowedGitHubURLs.
+	addresses *addresses.Policy
 	// admission is nil if its value tenants is not known.
 	admission *admission
 }
@@ -48,7 +51,7 @@ type validation struct {
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List, and
 // documents without a kind, as values of the chart gha-runner-scale-set. It skips other kinds, and fails if the file is not YAML. The
-// manager is taken to have the restricted policy for listener pods.
+// manager is taken to have the restricted policy for listener pods, and no flags.allowedGitHubURLs.
 func Validate(content []byte) ([]Finding, error) {
 	return ValidateFor(content, nil, "")
 }
@@ -68,6 +71,12 @@ func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding,
 }
 
 func validate(content []byte, known controller) (*validation, error) {
+	if known.addresses == nil {
+		var err error
+		if known.addresses, err = addresses.New(nil); err != nil {
+			return nil, err
+		}
+	}
 	v := &validation{controller: known}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for number := 1; ; number++ {

@@ -8,6 +8,8 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonCredentialsInvalid:  "correct the Secret that githubConfigSecret names: github_token, or the three github_app_* keys",
 	v1alpha1.ReasonVaultUnsupported:    "correct vaultConfig",
 	v1alpha1.ReasonVaultNotAllowed:     "name a vault and secrets that the namespace may read, or ask the cluster's administrator, who decides that by the controller chart's value vaults",
+	v1alpha1.ReasonAddressNotAllowed:   "use an address that is allowed, or ask the administrator of the controller to add it to flags.allowedGitHubURLs (docs/networking.md)",
+	v1alpha1.ReasonInsecureRedirect:    "let the gateway in front of GitHub Enterprise Server set X-Forwarded-Proto: https (docs/networking.md)",
 	v1alpha1.ReasonUnauthorized:        "give the token or App the permissions that docs/authentication.md lists, or replace it; the Secret is read again within a minute",
 	v1alpha1.ReasonRunnerGroupNotFound: "create the runner group on GitHub, or correct runnerGroup",
 	v1alpha1.ReasonScaleSetInUse:       "choose another runnerScaleSetName, or remove the installation that uses this one",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/crdcheck"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -229,12 +231,34 @@ func (s *Snapshot) mayServe(namespace string) bool {
 	return len(s.Managers) == 0 || slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool { return m.Namespace == namespace })
 }
 
-// credentials returns what is wrong with the set's Secret. It does not ask a vault: the doctor has no credentials for it.
-func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) error {
-	if set.Spec.VaultConfig != nil {
+// allowed returns which addresses scale sets may use, nil if that is not known: no manager is seen, or one of several may serve a set.
+func (g *gathering) allowed() *addresses.Policy {
+	if len(g.Managers) != 1 {
 		return nil
 	}
-	_, err := credentials.New(g.cluster, credentials.Options{}).Resolve(ctx, credentials.ForAutoscalingRunnerSet(set))
+	var allowed []string
+	for _, container := range g.Managers[0].Spec.Template.Spec.Containers {
+		for _, argument := range container.Args {
+			if address, found := strings.CutPrefix(argument, "--"+addresses.Flag+"="); found {
+				allowed = append(allowed, address)
+			}
+		}
+	}
+	policy, err := addresses.New(allowed)
+	if err != nil {
+		return nil // the manager doesn't start with it, which is reported
+	}
+	return policy
+}
+
+// credentials returns what is wrong with the set's addresses or its Secret. It does not ask a vault: the doctor has no credentials for it.
+func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) error {
+	reference := credentials.ForAutoscalingRunnerSet(set)
+	provider := credentials.New(g.cluster, credentials.Options{Addresses: g.allowed()})
+	if err := provider.CheckAddresses(reference); err != nil || set.Spec.VaultConfig != nil {
+		return err
+	}
+	_, err := provider.Resolve(ctx, reference)
 	var status apierrors.APIStatus
 	switch {
 	case credentials.IsUserError(err):

@@ -183,6 +183,9 @@ func TestCommandLines(t *testing.T) {
 		"no file":         {[]string{"validate"}, ExitUnable},
 		"missing file":    {[]string{"validate", "-f", "testdata/absent.yaml"}, ExitUnable},
 		"good values":     {[]string{"validate", "-f", "testdata/good/values.yaml"}, ExitFine},
+		"only others":     {[]string{"validate", "--allowed-github-url", "https://ghes.example", "-f", "testdata/good/values.yaml"}, ExitProblems},
+		"allowed":         {[]string{"validate", "--allowed-github-url=https://github.com", "-f", "testdata/good/values.yaml"}, ExitFine},
+		"no address":      {[]string{"validate", "--allowed-github-url=github.com", "-f", "testdata/good/values.yaml"}, ExitUnable},
 		"wrong manifests": {[]string{"validate", "-f", "testdata/wrong.yaml"}, ExitProblems},
 	} {
 		if !IsCommand(test.arguments) {

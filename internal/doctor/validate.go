@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -42,6 +43,10 @@ func (c *checks) set(document []byte) {
 	}
 	c.spec(set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners)
 	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
+	c.proxies("proxy", set.Spec.Proxy)
+	if set.Spec.VaultConfig != nil {
+		c.proxies("vaultConfig.proxy", set.Spec.VaultConfig.Proxy)
+	}
 	c.template(&set.Spec.Template.Spec, false)
 	c.listener(&set.Spec)
 	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
@@ -62,10 +67,31 @@ func (c *checks) spec(url string, least, most *int) {
 	if _, err := actions.ParseConfigURL(url); err != nil {
 		c.add(v1alpha1.ReasonInvalidConfigURL, err.Error(), "correct githubConfigUrl")
 	}
+	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
 	for name, limit := range map[string]*int{"minRunners": least, "maxRunners": most} {
 		c.require(limit == nil || *limit >= 0, "InvalidLimits", name+" is negative", "use 0 or more")
 	}
 	c.require(least == nil || most == nil || *least <= *most, "InvalidLimits", "minRunners is greater than maxRunners", "raise maxRunners or lower minRunners")
+}
+
+// address notes an address that the manager would refuse.
+func (c *checks) address(refused error) {
+	if refused != nil {
+		c.add(v1alpha1.ReasonAddressNotAllowed, refused.Error(),
+			"use another address; if the controller allows it, pass what its flags.allowedGitHubURLs lists as --"+addresses.Flag)
+	}
+}
+
+// proxies checks the addresses of proxies, which may be nil.
+func (c *checks) proxies(place string, proxy *v1alpha1.ProxyConfig) {
+	if proxy == nil {
+		return
+	}
+	for scheme, server := range map[string]*v1alpha1.ProxyServerConfig{"http": proxy.HTTP, "https": proxy.HTTPS} {
+		if server != nil && server.Url != "" {
+			c.address(c.addresses.CheckProxy(place+"."+scheme+".url", server.Url))
+		}
+	}
 }
 
 // template checks the runner's container and volume claims. In values, a runner without an image is fine: the chart fills in the

@@ -198,6 +198,7 @@ func text(value any) string {
 func (c *checks) proxy(place string, proxy proxyValues) {
 	c.proxyServer(place+".http", proxy.HTTP)
 	c.proxyServer(place+".https", proxy.HTTPS)
+	c.proxies(place, &v1alpha1.ProxyConfig{HTTP: &proxy.HTTP, HTTPS: &proxy.HTTPS})
 }
 
 func (c *checks) proxyServer(place string, server v1alpha1.ProxyServerConfig) {

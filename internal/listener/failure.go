@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/addresses"
 )
 
 // Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's conditions.
@@ -67,7 +68,7 @@ func (f *failure) gracePeriod() time.Duration {
 	}
 	switch f.reason {
 	case v1alpha1.ReasonUnauthorized, v1alpha1.ReasonCredentialsInvalid, v1alpha1.ReasonInvalidConfiguration,
-		v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound:
+		v1alpha1.ReasonRateLimited, v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonAddressNotAllowed, v1alpha1.ReasonInsecureRedirect:
 		return 0
 	case v1alpha1.ReasonSessionConflict:
 		return conflictGracePeriod
@@ -93,7 +94,13 @@ func (f *failure) status() *v1alpha1.ListenerStatus {
 func explain(err error) (reason string, explained error) {
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
 	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
+	_, notAllowed := errors.AsType[*addresses.NotAllowedError](err)
+	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
 	switch {
+	case notAllowed:
+		return v1alpha1.ReasonAddressNotAllowed, err
+	case insecure:
+		return v1alpha1.ReasonInsecureRedirect, err
 	case errors.Is(err, actions.ErrSessionConflict):
 		return v1alpha1.ReasonSessionConflict, fmt.Errorf("%w; the listener asks again at least every 15 s; "+
 			"if no second installation uses this scale set, GitHub ends the session of a killed listener within 2 min", err)

@@ -48,8 +48,14 @@ func (c client) CreateSession(ctx context.Context, scaleSetID int, owner string)
 	return session, nil
 }
 
-// Connect returns the Connector for the real service.
+// answersBudget limits the memory for answers: one message of the largest size, and besides it what the other calls read, which run
+// at the same time and get 1 MiB each. A message has about 100 kB, so in practice a listener uses a hundredth. It serves one scale set,
+// so nobody needs a share of their own.
+const answersBudget = 20 << 20
+
+// Connect returns the Connector for the real service. All its clients share the memory for answers.
 func Connect(log logr.Logger) Connector {
+	budget := actions.NewBudget(answersBudget, answersBudget)
 	return func(c *config.Config, observe func(actions.RequestInfo)) (GitHub, error) {
 		if c.Credentials == nil {
 			return nil, fmt.Errorf("%w: vault_type %q is not supported; remove vaultConfig and name a Secret in githubConfigSecret",
@@ -59,12 +65,21 @@ func Connect(log logr.Logger) Connector {
 		if err != nil {
 			return nil, fmt.Errorf("%w: server_root_ca holds %w; check the ConfigMap that githubServerTLS names", errUnusable, err)
 		}
+		policy, err := c.Policy()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errUnusable, err)
+		}
+		if err := policy.CheckGitHub("githubConfigUrl", c.ConfigureURL); err != nil {
+			return nil, err
+		}
 		made, err := actions.NewClient(c.ConfigureURL, c.ForActions(), actions.Options{
 			UserAgent: actions.UserAgent{
 				System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
 				ScaleSetID: c.RunnerScaleSetID, Subsystem: "ghalistener",
 			},
-			RootCAs: roots, Logger: log, OnRequest: observe,
+			RootCAs: roots, Logger: log, OnRequest: observe, Budget: budget,
+			// The proxy comes from the environment, which a tenant may have chosen: only what the file allows is exempt.
+			Addresses: policy.Check(c.ConfigureURL, false),
 		})
 		if err != nil {
 			return nil, err

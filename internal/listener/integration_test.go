@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,4 +187,21 @@ func TestAListenerThatCannotBeginSaysWhy(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error = %v", err)
 	}
+}
+
+// When the administrator allows other addresses, a running listener leaves the address that it may no longer use, says why, and
+// returns when it may.
+func TestAnAddressThatIsNoLongerAllowedIsLeft(t *testing.T) {
+	s := newEnvironment(t, fakegithub.Options{})
+	own := []string{strings.TrimSuffix(s.config.ConfigureURL, "/org")}
+	s.write(func(c *config.Config) { c.Addresses = &config.Addresses{AllowedGitHubURLs: own} })
+	s.start()
+	s.write(func(c *config.Config) { c.Addresses = &config.Addresses{} })
+	s.until(func(g Gomega) {
+		said := count(s.cluster, func() string { return s.cluster.set.Listener.Reason + ": " + s.cluster.set.Listener.Message })
+		g.Expect(said).To(And(ContainSubstring("AddressNotAllowed"), ContainSubstring("flags.allowedGitHubURLs")))
+	})
+	s.write(func(c *config.Config) { c.Addresses = &config.Addresses{AllowedGitHubURLs: own} })
+	s.queue(3)
+	s.allDone(3)
 }

@@ -113,7 +113,7 @@ func needsNewProcess(before, read *config.Config) bool {
 
 // sameAccess reports whether a client made from one configuration can be used with the other.
 func sameAccess(a, b *config.Config) bool {
-	return reflect.DeepEqual(a.Credentials, b.Credentials) && a.ServerRootCA == b.ServerRootCA &&
+	return reflect.DeepEqual(a.Credentials, b.Credentials) && a.ServerRootCA == b.ServerRootCA && reflect.DeepEqual(a.Addresses, b.Addresses) &&
 		a.VaultType == b.VaultType && a.VaultLookupKey == b.VaultLookupKey && reflect.DeepEqual(a.AzureKeyVault, b.AzureKeyVault)
 }
 

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
@@ -45,17 +47,22 @@ type dependencies struct {
 }
 
 // newDependencies makes what the controllers share. The manager doesn't run the pool yet.
-func newDependencies(mgr ctrl.Manager, options Options) dependencies {
+func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
 	d.recorder = report.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
 	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
+	policy, err := addresses.New(options.AllowedGitHubURLs)
+	if err != nil {
+		return dependencies{}, fmt.Errorf("--%s: %w", addresses.Flag, err)
+	}
 	d.provider = credentials.New(mgr.GetAPIReader(), credentials.Options{
 		Clock: d.clock, Logger: mgr.GetLogger().WithName("github"), UserAgent: userAgent(),
+		Addresses: policy, Budget: actions.NewBudget(answersBudget, answersShare),
 		OnRequest: observeGitHub, OnUnused: forgetGitHub,
 		Vaults: options.Vaults, VaultCertificateDirectory: options.VaultCertificateDirectory,
 	})
 	d.clients = githubClients{provider: d.provider, listeners: d.client, namespace: options.Namespace}
-	return d
+	return d, nil
 }
 
 // addControllers adds the four controllers, the pool that runs their calls to GitHub, and the caches that all of them read. A
@@ -64,7 +71,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	d := newDependencies(mgr, options)
+	d, err := newDependencies(mgr, options)
+	if err != nil {
+		return err
+	}
 	if err := mgr.Add(d.pool); err != nil {
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}
@@ -161,6 +171,8 @@ func (d dependencies) autoscalingListener() *autoscalinglistener.Controller {
 		MetricsAddr:     d.options.ListenerMetricsAddress,
 		MetricsEndpoint: d.options.ListenerMetricsEndpoint,
 		MetricsLabels:   d.options.ListenerMetricsLabels,
+
+		AllowedGitHubURLs: d.options.AllowedGitHubURLs,
 	}
 	if d.options.ListenerEntrypoint != "" {
 		options.Entrypoint = []string{d.options.ListenerEntrypoint}

@@ -34,10 +34,11 @@ func testOptions() Options {
 	return options
 }
 
-// startManager starts a manager as the user manager, in the namespace default.
-func startManager(t *testing.T, cluster *testkube.Cluster, log *output) *process {
+// startManager starts a manager as the user manager, in the namespace default. Scale sets may use the allowed addresses.
+func startManager(t *testing.T, cluster *testkube.Cluster, log *output, allowed ...string) *process {
 	t.Helper()
 	options := testOptions()
+	options.AllowedGitHubURLs = allowed
 	ctx, cancel := context.WithCancel(context.Background())
 	var result error
 	ended, own := make(chan struct{}), &output{}

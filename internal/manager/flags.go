@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubeconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
@@ -97,6 +98,8 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes it; may be repeated")
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
 		"prefix of labels that are not copied from an AutoscalingRunnerSet; may be repeated")
+	flags.Var((*list)(&o.AllowedGitHubURLs), addresses.Flag,
+		"address that scale sets may use for GitHub, such as https://github.com/my-org; may be repeated. Without any, every address that is neither link-local nor loopback")
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
 		"EphemeralRunners reconciled at once; values below 24 count as 24. Calls to GitHub don't occupy these workers")
 	flags.BoolVar(&o.JobPodMetadata, "job-pod-metadata", true,

@@ -96,7 +96,7 @@ func TestManagerServesAScaleSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log output
-	startManager(t, cluster, &log)
+	startManager(t, cluster, &log, address)
 
 	set := scaleSet(namespace, address+"/org")
 	for _, object := range []client.Object{secret(namespace, "github", credentials.KeyToken, "token"), set} {

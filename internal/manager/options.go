@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
@@ -87,6 +88,9 @@ type Options struct {
 	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet.
 	ExcludedLabelPrefixes []string
 
+	// AllowedGitHubURLs are the addresses that scale sets may name. Empty means all that are neither link-local nor loopback.
+	AllowedGitHubURLs []string
+
 	// RunnerWorkers is how many EphemeralRunners are reconciled at once. Values below defaultRunnerWorkers count as that, so a
 	// flag kept from an earlier installation can't slow a burst.
 	RunnerWorkers int
@@ -133,6 +137,8 @@ func (o Options) validate() error {
 		"--listener-metrics-labels=%q is unknown; use few or arc", o.ListenerMetricsLabels)
 	check(slices.Contains(listenertemplate.Names, o.ListenerTemplatePolicy),
 		"--listener-template-policy=%q is unknown; use %s", o.ListenerTemplatePolicy, strings.Join(listenertemplate.Names, " or "))
+	_, err = addresses.New(o.AllowedGitHubURLs)
+	check(err == nil, "--%s: %v", addresses.Flag, err)
 	check(o.RunnerWorkers > 0, "--runner-max-concurrent-reconciles=%d; use 1 or more", o.RunnerWorkers)
 	check(o.QPS > 0, "--k8s-client-rate-limiter-qps=%d; use 1 or more", o.QPS)
 	check(o.Burst > 0, "--k8s-client-rate-limiter-burst=%d; use 1 or more", o.Burst)

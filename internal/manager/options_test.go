@@ -63,13 +63,14 @@ func TestParseOptions(t *testing.T) {
 				"--auto-scaler-image-pull-secrets=a", "--auto-scaler-image-pull-secrets=b", "--log-level=warn", "--log-format=json",
 				"--watch-single-namespace=runners", "--metrics-addr=:8081", "--pprof-addr=:6060", "--exclude-label-propagation-prefix=argocd.",
 				"--k8s-client-rate-limiter-qps=50", "--k8s-client-rate-limiter-burst=60", "--workqueue-rate-limiter=typed_rate_limiter",
-				"--health-probe-bind-address=:8082",
+				"--health-probe-bind-address=:8082", "--allowed-github-url=https://github.com/acme", "--allowed-github-url=http://127.0.0.1:8080",
 			},
 			want: func(o *Options) {
 				o.LeaderElectionID = "release"
 				o.ListenerPullSecrets, o.LogLevel, o.LogFormat = []string{"a", "b"}, "warn", "json"
 				o.WatchNamespace, o.MetricsAddress, o.PprofAddress, o.HealthAddress = "runners", ":8081", ":6060", ":8082"
 				o.ExcludedLabelPrefixes, o.QPS, o.Burst = []string{"argocd."}, 50, 60
+				o.AllowedGitHubURLs = []string{"https://github.com/acme", "http://127.0.0.1:8080"}
 			},
 		},
 		"legacy flags": {
@@ -141,6 +142,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--max-runners-per-set=-1":                 "no limit",
 		"--max-runners-per-set=2147483648":         "1 to 2147483647",
 		"--unknown":                                "unknown; manager --help lists the flags",
+		"--allowed-github-url=github.com/acme":     "--allowed-github-url",
+		"--allowed-github-url=https://u:p@x.com":   "no user name",
 		"stray":                                    `"stray"`,
 		"--auto-scaler-image-pull-secrets=":        "empty",
 	} {

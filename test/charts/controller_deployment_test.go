@@ -113,6 +113,7 @@ flags:
   listenerTemplatePolicy: unrestricted
   listenerSidecarImages: ["logs:1", "logs@sha256:0"]
   excludeLabelPropagationPrefixes: [argocd.argoproj.io/, example.com/]
+  allowedGitHubURLs: ["https://github.com/acme", "http://127.0.0.1:8080"]
   k8sClientRateLimiterQPS: 1000000
   k8sClientRateLimiterBurst: 60
   rateLimiter: {name: typed_rate_limiter}
@@ -131,6 +132,7 @@ flags:
 		"--listener-metrics-addr=:8081", "--listener-metrics-endpoint=/metrics", "--metrics-addr=:8080",
 		"--pprof-addr=:6060",
 		"--exclude-label-propagation-prefix=argocd.argoproj.io/", "--exclude-label-propagation-prefix=example.com/",
+		"--allowed-github-url=https://github.com/acme", "--allowed-github-url=http://127.0.0.1:8080",
 		"--k8s-client-rate-limiter-qps=1000000", "--k8s-client-rate-limiter-burst=60",
 		"--workqueue-rate-limiter=typed_rate_limiter",
 		"--health-probe-bind-address=:8082",
@@ -355,6 +357,9 @@ func TestControllerRefusals(t *testing.T) {
 		{"flags: {excludeLabelPropagationPrefixes: ['']}", "/flags/excludeLabelPropagationPrefixes/0"},
 		{"flags: {listenerTemplatePolicy: none}", "/flags/listenerTemplatePolicy"},
 		{"flags: {listenerSidecarImages: ['']}", "/flags/listenerSidecarImages/0"},
+		{"flags: {allowedGitHubURLs: [github.com/acme]}", "/flags/allowedGitHubURLs/0"},
+		{"flags: {allowedGitHubURLs: ['https://user@github.com/acme']}", "/flags/allowedGitHubURLs/0"},
+		{"flags: {allowedGitHubURLs: https://github.com}", "/flags/allowedGitHubURLs"},
 		{"relicaCount: 2", "'relicaCount' not allowed"},
 		{"flags: {logLvel: info}", "'logLvel' not allowed"},
 		{"replicaCount: 0", "/replicaCount"},

@@ -124,7 +124,9 @@ func faultOf(pod *corev1.Pod) fakenode.Fault {
 // that work.
 func TestBrokenSetsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()), rig.Options{GitHub: fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}}})
+	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()), rig.Options{
+		GitHub: fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}}, AllowedAddresses: []string{"http://127.0.0.1:1"},
+	})
 	r.Node.OnStart(faultOf)
 	release := takeSession(t, r, "taken")
 	defer release()

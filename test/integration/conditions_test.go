@@ -33,7 +33,8 @@ type trouble struct {
 // Whether credentials, address, group and network work is told within half a minute, before the first job, with cause and
 // next step. A set that works beside them is not disturbed, and each of them can be uninstalled.
 func TestTroubleIsToldBeforeTheFirstJob(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	silent := silentServer(t)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{AllowedAddresses: []string{"http://127.0.0.1:1", "http://github.invalid", silent}})
 	troubles := map[string]trouble{
 		"token": {rig.Values{"githubConfigSecret": rig.Values{"github_token": "ghp_nobodyKnowsThisToken"}},
 			v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized, []string{"401", "check"}},
@@ -45,7 +46,9 @@ func TestTroubleIsToldBeforeTheFirstJob(t *testing.T) {
 			v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable, []string{"connection refused", "check"}},
 		"host": {rig.Values{"githubConfigUrl": "http://github.invalid/org"},
 			v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable, []string{"github.invalid", "check"}},
-		"silence": {rig.Values{"githubConfigUrl": silentServer(t) + "/org"},
+		"address": {rig.Values{"githubConfigUrl": "http://127.0.0.1:2/org"},
+			v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonAddressNotAllowed, []string{"githubConfigUrl", "http://127.0.0.1:2/org", "flags.allowedGitHubURLs"}},
+		"silence": {rig.Values{"githubConfigUrl": silent + "/org"},
 			v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable, []string{"answer", "check"}},
 	}
 	for name, trouble := range troubles {

@@ -54,6 +54,8 @@ var authority = rig.Values{"certificateFrom": rig.Values{"configMapKeyRef": rig.
 // begin installs the controller and a scale set of each sort.
 func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 	t.Helper()
+	proxy := forwardProxy(t)
+	options.AllowedAddresses = []string{proxy} // it is on loopback
 	options.MinRunners, options.ControllerValues = 1, rig.Values{"metrics": securedMetrics}
 	r := rig.Start(t, cluster, options)
 	l := &life{T: t, rig: r, ledger: newLedger(r), metricsReader: rig.ControllerAccount + "-metrics-reader",
@@ -65,7 +67,7 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 		&corev1.Secret{ObjectMeta: l.named("proxy"), Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
 		&corev1.ConfigMap{ObjectMeta: l.named("ca"), Data: map[string]string{"ca.crt": certificate(t)}},
 	)
-	server := rig.Values{"url": forwardProxy(t), "credentialSecretRef": "proxy"}
+	server := rig.Values{"url": proxy, "credentialSecretRef": "proxy"}
 	r.InstallSet(proxied, rig.Values{"proxy": rig.Values{"http": server, "https": server}})
 	r.InstallSet(trusting, rig.Values{"githubServerTLS": authority})
 	r.InstallSet(hooked, rig.Values{"containerMode": rig.Values{"type": "kubernetes-novolume"}})

@@ -13,6 +13,11 @@ const (
 	ReasonVaultNotAllowed = "VaultNotAllowed"
 	// ReasonInvalidConfigURL: githubConfigUrl is not the address of an organization, repository or enterprise.
 	ReasonInvalidConfigURL = "InvalidConfigURL"
+	// ReasonAddressNotAllowed: githubConfigUrl, what it leads to, or a proxy is an address that the administrator of the controller
+	// has not allowed; nothing was sent there.
+	ReasonAddressNotAllowed = "AddressNotAllowed"
+	// ReasonInsecureRedirect: an https:// address of GitHub leads to one without TLS; the credential was not sent there.
+	ReasonInsecureRedirect = "InsecureRedirect"
 	// ReasonUnauthorized: GitHub refused the credentials.
 	ReasonUnauthorized = "Unauthorized"
 	// ReasonRateLimited: GitHub is rate limiting us; the message says until when.

@@ -110,6 +110,9 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- range .excludeLabelPropagationPrefixes }}
 - --exclude-label-propagation-prefix={{ . }}
 {{- end }}
+{{- range .allowedGitHubURLs }}
+- --allowed-github-url={{ . }}
+{{- end }}
 {{- with int .k8sClientRateLimiterQPS }}
 - --k8s-client-rate-limiter-qps={{ . }}
 {{- end }}

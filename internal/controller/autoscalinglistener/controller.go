@@ -61,6 +61,8 @@ type Options struct {
 	MetricsAddr, MetricsEndpoint string
 	// MetricsLabels says which labels the metrics of jobs have by default: config.MetricsLabelsFew or config.MetricsLabelsARC.
 	MetricsLabels string
+	// AllowedGitHubURLs go into the configuration of listeners, which check addresses as the manager does.
+	AllowedGitHubURLs []string
 }
 
 // Controller reconciles AutoscalingListeners.

@@ -117,6 +117,19 @@ func TestConfigurationReachesTheListenerWithoutRestart(t *testing.T) {
 	}
 }
 
+// A listener checks addresses as the manager does. It learns the rules from its file: its environment may be a tenant's.
+func TestRulesAboutAddressesReachTheListener(t *testing.T) {
+	f := started(t)
+	if got := f.configuration().Addresses; got == nil || len(got.AllowedGitHubURLs) != 0 {
+		t.Errorf("got %+v, want rules without exceptions", got)
+	}
+	f.controller.options.AllowedGitHubURLs = []string{"https://github.com/acme"}
+	f.settle()
+	if got := f.configuration().Addresses; got == nil || !slices.Equal(got.AllowedGitHubURLs, f.controller.options.AllowedGitHubURLs) {
+		t.Errorf("got %+v, want those of the manager", got)
+	}
+}
+
 // A kubelet reads the Secrets of a pod at once that changes. Where the manager may not change the pod, it does so within a minute.
 func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f := started(t)

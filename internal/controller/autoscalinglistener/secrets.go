@@ -95,6 +95,7 @@ func (c *Controller) configuration(listener *v1alpha1.AutoscalingListener, resol
 		LogLevel:                    c.options.LogLevel,
 		LogFormat:                   c.options.LogFormat,
 		Metrics:                     spec.Metrics,
+		Addresses:                   &config.Addresses{AllowedGitHubURLs: c.options.AllowedGitHubURLs},
 	}
 	if c.metricsEnabled() {
 		configuration.MetricsAddr, configuration.MetricsEndpoint = c.options.MetricsAddr, c.options.MetricsEndpoint

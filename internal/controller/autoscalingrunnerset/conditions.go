@@ -59,6 +59,8 @@ func credentialsCondition(p *pass) *metav1.Condition {
 	switch {
 	case credentials.IsUserError(p.obstacle):
 		condition = report.False(conditionType, credentials.Reason(p.obstacle), p.obstacle.Error())
+	case p.answered() && refusedByUs(p.lastSync.Err) != "":
+		condition = report.False(conditionType, refusedByUs(p.lastSync.Err), abridged(p.lastSync.Err.Error()))
 	case p.answered() && errors.Is(p.lastSync.Err, actions.ErrUnauthorized):
 		condition = report.False(conditionType, v1alpha1.ReasonUnauthorized, p.lastSync.Err.Error())
 	case p.answered() && (p.lastSync.Err == nil || rejectsDesired(p.lastSync.Err)):
@@ -69,6 +71,20 @@ func credentialsCondition(p *pass) *metav1.Condition {
 		return nil
 	}
 	return &condition
+}
+
+// refusedByUs returns the reason why the credentials were not sent on, "" if they were: the address may not be used, or leads away
+// from TLS before GitHub has accepted the credentials. What leads away from TLS later concerns the registration only.
+func refusedByUs(err error) string {
+	insecure, leadsAway := errors.AsType[*actions.InsecureRedirectError](err)
+	connecting := []string{actions.EndpointInstallationToken, actions.EndpointRegistrationToken, actions.EndpointRegister}
+	switch {
+	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
+		return v1alpha1.ReasonAddressNotAllowed
+	case leadsAway && slices.Contains(connecting, insecure.Endpoint):
+		return v1alpha1.ReasonInsecureRedirect
+	}
+	return ""
 }
 
 // rejectsDesired reports whether GitHub has accepted the credentials but rejected the scale set that was requested with them.
@@ -200,18 +216,25 @@ func (p *pass) matchesDesired() bool {
 
 // isFinal reports whether only a user can end the failure.
 func isFinal(err error) bool {
-	_, inUse := errors.AsType[*inUseError](err)
-	return inUse || errors.Is(err, actions.ErrRunnerGroupNotFound)
+	reason := failureReason(err)
+	return slices.Contains([]string{
+		v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRunnerGroupNotFound, v1alpha1.ReasonAddressNotAllowed, v1alpha1.ReasonInsecureRedirect,
+	}, reason)
 }
 
 // failureReason returns the condition reason for an error. Scripts and alerts rely on it.
 func failureReason(err error) string {
 	_, inUse := errors.AsType[*inUseError](err)
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
 	answer, refused := errors.AsType[*actions.Error](err)
 	switch {
 	case inUse:
 		return v1alpha1.ReasonScaleSetInUse
+	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
+		return v1alpha1.ReasonAddressNotAllowed
+	case insecure:
+		return v1alpha1.ReasonInsecureRedirect
 	case errors.Is(err, actions.ErrRunnerGroupNotFound):
 		return v1alpha1.ReasonRunnerGroupNotFound
 	case limited:

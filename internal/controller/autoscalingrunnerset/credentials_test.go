@@ -1,7 +1,9 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
@@ -68,4 +71,62 @@ func TestARefusedVaultIsTold(t *testing.T) {
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVaultNotAllowed)
 		f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonVaultNotAllowed)
 	})
+}
+
+// An address that may not be used, or leads away from TLS, is told where the call belongs, also if the scale set was registered.
+func TestRefusedAddressesAreTold(t *testing.T) {
+	notAllowed := &addresses.NotAllowedError{Field: "githubConfigUrl", Address: address, Reason: "it is a loopback address"}
+	insecure := func(endpoint string) error {
+		return &actions.InsecureRedirectError{Endpoint: endpoint, From: "https://a", To: "http://a"}
+	}
+	for name, test := range map[string]struct {
+		unresolved, answer error
+		// credentials and registered are the reasons of the two conditions. With the former status True, there is none.
+		credentials, registered string
+	}{
+		"not allowed":                      {notAllowed, nil, v1alpha1.ReasonAddressNotAllowed, ""},
+		"leads to what is not allowed":     {nil, notAllowed, v1alpha1.ReasonAddressNotAllowed, v1alpha1.ReasonAddressNotAllowed},
+		"registration leads away from TLS": {nil, insecure(actions.EndpointRegister), v1alpha1.ReasonInsecureRedirect, v1alpha1.ReasonInsecureRedirect},
+		"service leads away from TLS":      {nil, insecure(actions.EndpointGetScaleSet), "", v1alpha1.ReasonInsecureRedirect},
+	} {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, registered before: %t", name, before), func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					f.create(newSet())
+					if before {
+						f.settle()
+						f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
+					}
+					f.github.unresolved = test.unresolved
+					f.github.fail(test.answer)
+					for range 7 {
+						controllertest.Elapse(retryMaxDelay)
+						f.settle()
+					}
+					if test.credentials != "" {
+						f.wantCondition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, test.credentials)
+					}
+					if test.registered != "" {
+						f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, test.registered)
+					}
+					reason := cmp.Or(test.credentials, test.registered)
+					f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
+					f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason)
+				})
+			})
+		}
+	}
+}
+
+// A vault is asked only about sets whose addresses may be used.
+func TestAddressesAreCheckedBeforeCredentialsAreRead(t *testing.T) {
+	policy, err := addresses.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := credentials.New(nil, credentials.Options{Addresses: policy}) // a read would panic
+	_, err = ConnectionsOf(provider).Resolve(t.Context(), credentials.Reference{GitHubConfigURL: "http://169.254.169.254/x"})
+	if credentials.Reason(err) != v1alpha1.ReasonAddressNotAllowed {
+		t.Errorf("got %v", err)
+	}
 }

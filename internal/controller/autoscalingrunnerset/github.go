@@ -30,7 +30,8 @@ type GitHub interface {
 
 // Connections reads credentials and returns clients of GitHub. See ConnectionsOf.
 type Connections interface {
-	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve.
+	// Resolve reads credentials, CA and proxy, or returns them from memory; see credentials.Provider.Resolve. It fails with
+	// *addresses.NotAllowedError before it reads anything.
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
 	// GitHub returns the client for the reference.
 	GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error)
@@ -43,6 +44,14 @@ type Connections interface {
 func ConnectionsOf(provider *credentials.Provider) Connections { return connections{provider} }
 
 type connections struct{ *credentials.Provider }
+
+// Resolve implements Connections. An address that may not be used is refused before a vault is asked.
+func (c connections) Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error) {
+	if err := c.CheckAddresses(reference); err != nil {
+		return nil, err
+	}
+	return c.Provider.Resolve(ctx, reference)
+}
 
 // GitHub implements Connections.
 func (c connections) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {

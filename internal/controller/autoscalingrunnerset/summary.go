@@ -202,6 +202,6 @@ func (p *pass) progressingSummary(reason, message string) []metav1.Condition {
 func needsUser(reason string) bool {
 	return slices.Contains(credentials.Reasons, reason) || slices.Contains([]string{
 		v1alpha1.ReasonInvalidConfigURL, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRunnerGroupNotFound,
-		v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong,
+		v1alpha1.ReasonScaleSetInUse, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonNameTooLong, v1alpha1.ReasonInsecureRedirect,
 	}, reason)
 }

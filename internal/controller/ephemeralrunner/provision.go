@@ -252,9 +252,14 @@ func whatToCheck(err error) string {
 func registrationFailure(err error) *failure {
 	f := &failure{reason: v1alpha1.ReasonRegistrationFailed, message: err.Error(), allowedAt: actions.RetryAt(err, time.Time{})}
 	_, limited := errors.AsType[*actions.RateLimitedError](err)
+	_, insecure := errors.AsType[*actions.InsecureRedirectError](err)
 	switch {
 	case limited:
 		f.reason = v1alpha1.ReasonRateLimited
+	case credentials.Reason(err) == v1alpha1.ReasonAddressNotAllowed:
+		f.reason = v1alpha1.ReasonAddressNotAllowed
+	case insecure:
+		f.reason = v1alpha1.ReasonInsecureRedirect
 	case errors.Is(err, actions.ErrUnauthorized):
 		f.reason = v1alpha1.ReasonUnauthorized
 	case errors.Is(err, actions.ErrScaleSetNotFound):

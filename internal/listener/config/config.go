@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/addresses"
 )
 
 const (
@@ -69,6 +70,24 @@ type Config struct {
 	Metrics *v1alpha1.MetricsConfig `json:"metrics"`
 	// MetricsLabels selects the defaults: MetricsLabelsFew (also if empty) or MetricsLabelsARC. ARC does not have this key.
 	MetricsLabels string `json:"metrics_labels,omitempty"`
+	// Addresses limits where the listener connects to. The manager always writes it. If it is missing, as in ARC's files, nothing is
+	// limited. ARC does not have this key.
+	Addresses *Addresses `json:"addresses,omitempty"`
+}
+
+// Addresses are the manager's rules about addresses. They come by this file and not by the pod's environment, which a listenerTemplate
+// may change.
+type Addresses struct {
+	// AllowedGitHubURLs are the manager's flags.allowedGitHubURLs. Empty means every address that is neither link-local nor loopback.
+	AllowedGitHubURLs []string `json:"allowed_github_urls"`
+}
+
+// Policy returns the rules for the listener's connections, nil if there are none.
+func (c *Config) Policy() (*addresses.Policy, error) {
+	if c.Addresses == nil {
+		return nil, nil
+	}
+	return addresses.New(c.Addresses.AllowedGitHubURLs)
 }
 
 // Credentials are a personal access token or a GitHub App, never both.

@@ -110,6 +110,8 @@ func TestEachWrongKeyIsNamed(t *testing.T) {
 		"half an App": {
 			func(c *Config) { app(c); c.AppPrivateKey, c.AppID = "", "" }, []string{"github_app_id", "github_app_private_key"},
 		},
+		"rules about addresses":  {func(c *Config) { c.Addresses = &Addresses{AllowedGitHubURLs: []string{"https://github.com/owner"}} }, nil},
+		"broken rules":           {func(c *Config) { c.Addresses = &Addresses{AllowedGitHubURLs: []string{"github.com"}} }, []string{"addresses"}},
 		"unknown vault":          {func(c *Config) { c.VaultType = "safe" }, []string{"vault_type"}},
 		"vault without settings": {func(c *Config) { vault(c); c.AzureKeyVault = nil }, []string{"azure_key_vault"}},
 		"vault half set": {

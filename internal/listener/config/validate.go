@@ -37,6 +37,8 @@ func (c *Config) Validate() error {
 	check(c.MinRunners >= 0, "min_runners", "is negative", "set minRunners of the AutoscalingRunnerSet to 0 or more")
 	check(c.MaxRunners >= c.MinRunners, "max_runners", fmt.Sprintf("(%d) is less than min_runners (%d)", c.MaxRunners, c.MinRunners),
 		"set maxRunners of the AutoscalingRunnerSet to minRunners or more")
+	_, err = c.Policy()
+	check(err == nil, "addresses", fmt.Sprintf("can't be used: %v", err), managed)
 	if c.VaultType == "" {
 		wrong = append(wrong, c.validateCredentials()...)
 	} else {
