@@ -43,9 +43,14 @@ func plainStatus(state v1alpha1.ListenerState, reason, message string, now time.
 	return &v1alpha1.ListenerStatus{State: state, Reason: reason, Message: message, Since: &since}
 }
 
-// sameStatus reports whether status need not be written. A change of time or message is not worth a write by itself, except for
-// a rate limit, whose message says when it ends.
+// sameStatus reports whether status need not be written. Of strays, the manager needs to know whether there are any.
 func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
+	return sameState(lastWritten, status) && (lastWritten.StrayRegistrations > 0) == (status.StrayRegistrations > 0)
+}
+
+// sameState reports whether two statuses show the same state. A change of time or message is not worth a write by itself, except for
+// a rate limit, whose message says when it ends.
+func sameState(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	newLimit := status.Reason == v1alpha1.ReasonRateLimited && lastWritten.Message != status.Message
 	return lastWritten.State == status.State && lastWritten.Reason == status.Reason && !newLimit
 }
@@ -53,7 +58,14 @@ func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
 // writeStatus starts to write the status if it has changed.
 func (l *loop) writeStatus(now time.Time) {
 	status := l.currentStatus(now)
-	if status == nil || l.stopping || sameStatus(&l.status.lastWritten, status) {
+	if status == nil || l.stopping {
+		return
+	}
+	if sameState(&l.status.lastWritten, status) {
+		status = new(l.status.lastWritten) // with the time when this state began
+	}
+	status.StrayRegistrations = l.strays.shown
+	if sameStatus(&l.status.lastWritten, status) {
 		return
 	}
 	if l.status.underWay || l.mustWait(l.status.retryAt, now) {
@@ -78,7 +90,8 @@ func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
 	}
 	l.status.backoff.reset()
 	l.status.lastWritten = status
-	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message)
+	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message,
+		"strayRegistrations", status.StrayRegistrations)
 }
 
 // statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set

@@ -118,6 +118,12 @@ type ListenerStatus struct {
 	// When this state began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Registrations of the scale set on GitHub that are offline and that no runner accounts for, as GitHub's figures have shown for
+	// three minutes: those of runners that were created after the backup from which the cluster was restored. The manager removes
+	// them. 0 or absent if there are none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	StrayRegistrations int `json:"strayRegistrations,omitempty"`
 }
 
 // EphemeralRunnerSet keeps as many runners as its listener asks for.
