@@ -19,26 +19,16 @@ const (
 	runnersTimeout = 3 * time.Minute
 )
 
-// OfflineRunner is a registration whose runner is not connected to GitHub, as the REST API lists it.
-type OfflineRunner struct {
-	// Name is the runner's name.
-	Name string
-	// Busy is set while GitHub counts a job as running on it.
-	Busy bool
-}
-
 // OfflineRunners are the runners of the client's organization, repository or enterprise that were not connected at some time.
 type OfflineRunners struct {
-	// Runners are those of all scale sets, and runners that belong to none.
-	Runners []OfflineRunner
+	// Names are the names of those of all scale sets, and of runners that belong to none.
+	Names []string
 	// ListedAt is when the list began, on the client's clock.
 	ListedAt time.Time
-	// Cut is set if there are more runners than are listed at a time, 10,000: some are missing.
-	Cut bool
 }
 
 // ListOfflineRunners lists the runners that are registered and not connected, by the REST API: the Actions service has no such list.
-// A list that is not older than maxAge serves all callers, because everybody lists the same runners. It needs the right to read
+// Of more than 10,000 registered runners it leaves some out. A list that is not older than maxAge serves all callers, because everybody lists the same runners. It needs the right to read
 // self-hosted runners, which tokens that may register runners have; GitHub gives it to no app of an enterprise. It fails with
 // ErrUnauthorized if GitHub refuses it or does not have the call.
 func (c *Client) ListOfflineRunners(ctx context.Context, maxAge time.Duration) (*OfflineRunners, error) {
@@ -53,7 +43,6 @@ func (c *Client) ListOfflineRunners(ctx context.Context, maxAge time.Duration) (
 type listedRunner struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
-	Busy   bool   `json:"busy"`
 }
 
 // listOfflineRunners reads the pages one after the other. Runners that come or go meanwhile may be missing, or be there twice.
@@ -70,11 +59,14 @@ func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*Of
 		}
 		for _, runner := range runners {
 			if runner.Status == "offline" { // a status that is not known is no reason to believe that a runner is gone
-				found.Runners = append(found.Runners, OfflineRunner{Name: runner.Name, Busy: runner.Busy})
+				found.Names = append(found.Names, runner.Name)
 			}
 		}
-		found.Cut = len(runners) == runnersPerPage && page == mostRunnerPages
-		if len(runners) < runnersPerPage || found.Cut {
+		switch {
+		case len(runners) < runnersPerPage:
+			return found, nil
+		case page == mostRunnerPages:
+			c.log.Info("There are more runners than are listed", "configURL", c.config.String(), "listed", page*runnersPerPage)
 			return found, nil
 		}
 	}
