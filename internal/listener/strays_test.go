@@ -1,8 +1,12 @@
 package listener
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -111,6 +115,40 @@ func TestARestoredSetGetsEverything(t *testing.T) {
 		}
 		if last := s.cluster.states[len(s.cluster.states)-1]; last.State != v1alpha1.ListenerStateListening || last.StrayRegistrations != 0 {
 			t.Errorf("state %+v", last)
+		}
+	})
+}
+
+// Jobs that ended badly on runners that the cluster doesn't know are told, at most every ten seconds. A job that succeeded has lost
+// nothing, and neither has one that only started.
+func TestJobsOfUnknownRunnersAreToldInTheStatus(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.cluster.onJob = func(runner string) error {
+			return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("ephemeralrunners").GroupResource(), runner)
+		}
+		s.start()
+		s.pass(time.Minute)
+		written := len(s.cluster.states)
+		s.send(message(1, 0, "start 5 runner-a", "complete 6 runner-b"))
+		s.pass(time.Second)
+		if got := s.cluster.states[written:]; len(got) != 0 {
+			t.Fatalf("wrote %+v about a job that succeeded", got)
+		}
+		for id := range int64(4) {
+			lost := message(2+id, 0, fmt.Sprintf("complete %d runner-%d", 10+id, id))
+			lost.JobsCompleted[0].Result = "failed"
+			s.send(lost)
+			s.pass(time.Second)
+		}
+		s.pass(detailsInterval)
+		got := s.cluster.states[written:]
+		if len(got) != 2 || got[0].UnknownRunnerJobs.Count != 1 || got[1].UnknownRunnerJobs.Count != 4 ||
+			got[1].State != v1alpha1.ListenerStateListening || !strings.Contains(got[1].UnknownRunnerJobs.Last, "ended as failed on runner runner-3") {
+			t.Errorf("wrote %+v", got)
+		}
+		s.pass(time.Hour)
+		if again := s.cluster.states[written+2:]; len(again) != 0 {
+			t.Errorf("wrote it again: %+v", again)
 		}
 	})
 }

@@ -124,6 +124,23 @@ type ListenerStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	StrayRegistrations int `json:"strayRegistrations,omitempty"`
+	// Jobs that ended without success on runners that do not exist here, as GitHub reports. Absent if there was none since the
+	// listener started.
+	// +optional
+	UnknownRunnerJobs *UnknownRunnerJobs `json:"unknownRunnerJobs,omitempty"`
+}
+
+// UnknownRunnerJobs are jobs that ended without success on runners that do not exist. They were lost with their runners if these
+// were created after the backup from which the cluster was restored.
+type UnknownRunnerJobs struct {
+	// Number of such jobs since the listener started.
+	// +kubebuilder:validation:Minimum=1
+	Count int `json:"count"`
+	// The last of them: its name, repository, run, result and runner.
+	// +kubebuilder:validation:MaxLength=4096
+	Last string `json:"last"`
+	// When GitHub reported it.
+	LastAt metav1.Time `json:"lastAt"`
 }
 
 // EphemeralRunnerSet keeps as many runners as its listener asks for.

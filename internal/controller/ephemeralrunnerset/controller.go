@@ -82,6 +82,8 @@ type setState struct {
 	// recentlyDeleted holds the deletion times of runners that a stale cache may still show as live.
 	recentlyDeleted map[types.UID]time.Time
 	strays          strays
+	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
+	toldJobsAt time.Time
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
@@ -140,6 +142,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	p.makePlan()
 	applyErr := c.apply(ctx, p)
 	c.removeStrays(ctx, p)
+	c.tellUnknownJobs(ctx, p)
 	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -239,6 +240,31 @@ func TestStraysOfASetThatIsGoneAreForgotten(t *testing.T) {
 		f.controller.forget(setKey)
 		if _, known := f.controller.strayCalls.Last(strayCall{set: setKey}); known || g.lists != 1 {
 			t.Errorf("after %d lists an answer is kept: %t", g.lists, known)
+		}
+	})
+}
+
+// Each report of the listener is told once, and none by a manager that starts long after it.
+func TestJobsOfUnknownRunnersAreTold(t *testing.T) {
+	withStrays(t, func(f *fixture, _ *registry) {
+		tell := func(count int, at time.Time) []string {
+			t.Helper()
+			set := f.set()
+			set.Status.Listener.UnknownRunnerJobs = &v1alpha1.UnknownRunnerJobs{Count: count, Last: "job \"build\"", LastAt: metav1.NewTime(at)}
+			if err := f.api.Status().Update(t.Context(), set); err != nil {
+				t.Fatal(err)
+			}
+			f.look()
+			return controllertest.Events(f.recorder)
+		}
+		if recorded := tell(1, time.Now().Add(-unknownJobsAge-time.Second)); len(recorded) != 0 {
+			t.Errorf("about an old job: %q", recorded)
+		}
+		controllertest.Elapse(time.Second)
+		if recorded := tell(3, time.Now()); len(recorded) != 1 ||
+			!strings.HasPrefix(recorded[0], `Warning UnknownRunnerJob 3 jobs since the listener started have ended without success`) ||
+			!strings.Contains(recorded[0], `job "build"`) {
+			t.Errorf("about a new job: %q", recorded)
 		}
 	})
 }
