@@ -1,0 +1,162 @@
+package chaos
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+const (
+	restoredIdle, restoredMax = 3, 20
+	// restoredTime is how soon after a restore GitHub must have no registration without a runner.
+	restoredTime = 15 * time.Minute
+)
+
+// restoration is a run in which the cluster is restored from a backup while jobs run.
+type restoration struct {
+	*rig.Rig
+	*gomega.WithT
+	t       *testing.T
+	cluster *testkube.Cluster
+	// saved are the runners of the backup, unsaved those that were registered since.
+	saved, unsaved []string
+	restoredAt     time.Time
+}
+
+// After a restore runners that ended since the backup are back, and those created since are unknown. New jobs run all the same,
+// jobs on runners that the backup has go on, and the others' are told and leave nothing behind.
+func TestRestore(t *testing.T) {
+	options := rig.ClusterOptions()
+	options.AuditLog = false
+	cluster := testkube.Start(t, options)
+	r := &restoration{t: t, WithT: gomega.NewWithT(t), cluster: cluster}
+	r.Rig = rig.Start(t, cluster, rig.Options{
+		MinRunners: restoredIdle, MaxRunners: restoredMax, NodeRestartBackOff: time.Second,
+		GitHub: fakegithub.Options{
+			JITLatency: jitLatency, PollLength: pollLength,
+			Rules: fakegithub.Rules{SessionLifetime: sessionLifetime, RunnerLostAfter: runnerLostAfter},
+		},
+	})
+	watching := &observer{rig: r.Rig, max: restoredMax}
+	ctx, stop := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		watching.run(ctx)
+	}()
+	defer func() { stop(); <-watched }()
+
+	running := r.restoreWhileJobsRun()
+	r.WaitDone(r.QueueJobs(2*restoredIdle, time.Second))
+	t.Logf("new jobs were done %s after the restore", time.Since(r.restoredAt).Round(time.Second))
+	r.checkJobs(running)
+	r.checkRegistrations()
+	for _, violation := range watching.broken() {
+		t.Error(violation)
+	}
+}
+
+// restoreWhileJobsRun saves the cluster while six jobs run, lets them end, and restores the cluster while five others run: some on
+// runners that were idle at the backup, the rest on later ones. It returns the jobs of the five.
+func (r *restoration) restoreWhileJobsRun() []int64 {
+	r.t.Helper()
+	first := r.QueueJobs(2*restoredIdle, rig.Held)
+	r.awaitRunners(restoredIdle, len(first))
+	backup := filepath.Join(r.t.TempDir(), "backup")
+	r.Expect(r.cluster.SaveEtcd(r.t.Context(), backup)).To(gomega.Succeed())
+	r.saved = r.registered()
+	r.EndJobs(first)
+	running := r.QueueJobs(restoredIdle+2, rig.Held)
+	r.awaitRunners(restoredIdle, len(running))
+	r.unsaved = slices.DeleteFunc(r.registered(), func(name string) bool { return slices.Contains(r.saved, name) })
+	r.Expect(r.unsaved).To(gomega.HaveLen(2 + restoredIdle))
+	r.Expect(r.cluster.RestoreEtcd(r.t.Context(), backup)).To(gomega.Succeed())
+	r.restoredAt = time.Now()
+	return running
+}
+
+// awaitRunners waits until that many runners are idle and have a job, and the cluster says so.
+func (r *restoration) awaitRunners(idle, busy int) {
+	r.t.Helper()
+	r.Eventually(func(g gomega.Gomega) {
+		var runners v1alpha1.EphemeralRunnerList
+		g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).To(gomega.Succeed())
+		var up, working int
+		for i := range runners.Items {
+			switch status := &runners.Items[i].Status; {
+			case status.HadJob() && !status.JobCompleted():
+				working++
+			case status.Phase == v1alpha1.EphemeralRunnerPhaseRunning:
+				up++
+			}
+		}
+		g.Expect([]int{len(runners.Items), up, working}).To(gomega.Equal([]int{idle + busy, idle, busy}))
+	}, rig.Patience, lookInterval).Should(gomega.Succeed())
+}
+
+// registered returns the names of all registrations.
+func (r *restoration) registered() (names []string) {
+	for _, runner := range r.GitHub.Snapshot().Runners {
+		names = append(names, runner.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkJobs checks that jobs whose runners are in the backup have gone on, and that GitHub has given up the others.
+func (r *restoration) checkJobs(running []int64) {
+	r.t.Helper()
+	r.Eventually(func() (waiting []fakegithub.Job) {
+		r.GitHub.EndJobs()
+		return slices.DeleteFunc(r.GitHub.Jobs(""), func(job fakegithub.Job) bool { return job.State == "completed" })
+	}, rig.Patience, lookInterval).Should(gomega.BeEmpty())
+	var lost []string
+	for _, job := range r.GitHub.Jobs("") {
+		unknown := slices.Contains(running, job.RequestID) && slices.Contains(r.unsaved, job.Runner)
+		switch {
+		case job.Result != "succeeded" && !unknown:
+			r.t.Errorf("job %d on %s ended as %s", job.RequestID, job.Runner, job.Result)
+		case job.Result != "succeeded":
+			lost = append(lost, job.Runner)
+		case unknown:
+			r.t.Errorf("job %d on %s, whose pod is gone, ended as %s", job.RequestID, job.Runner, job.Result)
+		}
+	}
+	r.Expect(lost).To(gomega.HaveLen(2))
+	for _, anomaly := range r.GitHub.Anomalies() {
+		if anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy" || !slices.Contains(lost, anomaly.Runner) {
+			r.t.Error(anomaly)
+		}
+	}
+}
+
+// checkRegistrations checks that GitHub soon has the idle runners' registrations only, each with its runner and pod.
+func (r *restoration) checkRegistrations() {
+	r.t.Helper()
+	r.Eventually(func(g gomega.Gomega) {
+		var runners v1alpha1.EphemeralRunnerList
+		g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).To(gomega.Succeed())
+		var names, pods []string
+		for i := range runners.Items {
+			names = append(names, runners.Items[i].Name)
+		}
+		for _, pod := range r.RunnerPods() {
+			pods = append(pods, pod.Name)
+		}
+		slices.Sort(names)
+		g.Expect(names).To(gomega.HaveLen(restoredIdle))
+		g.Expect(r.registered()).To(gomega.Equal(names))
+		g.Expect(pods).To(gomega.ConsistOf(names))
+	}, restoredTime-time.Since(r.restoredAt), time.Second).Should(gomega.Succeed())
+	r.t.Logf("nothing was left %s after the restore", time.Since(r.restoredAt).Round(time.Second))
+}
