@@ -84,7 +84,10 @@ var (
 	denied  = func(s *Snapshot) {
 		s.Sets[0].Denials = []Denial{{Account: "arc-systems/arc", Actions: []string{"create pods"}}}
 	}
-	noJob       = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.AssignedJobs = 0 }
+	noJob  = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.AssignedJobs = 0 }
+	strays = func(s *Snapshot) {
+		s.Sets[0].RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{StrayRegistrations: 3}
+	}
 	idleManager = func(s *Snapshot) {
 		s.Managers[0].Spec.Replicas, s.Managers[0].Status.AvailableReplicas = ptr.To[int32](0), 0
 	}
@@ -152,6 +155,7 @@ func TestDiagnose(t *testing.T) {
 		"warned of late":       {[]func(*Snapshot){warned(time.Minute)}, "Evicted", Info},
 		"warned long ago":      {[]func(*Snapshot){warned(time.Hour)}, "", ""},
 		"no job":               {[]func(*Snapshot){noJob}, "NoJobAssigned", Info},
+		"after a restore":      {[]func(*Snapshot){strays}, "StrayRegistrations", Info},
 		"not read":             {[]func(*Snapshot){func(s *Snapshot) { s.Unread["Pods"] = errors.New("forbidden") }}, "NotRead", Info},
 		"unreadable set":       {[]func(*Snapshot){unreadableObject("AutoscalingRunnerSet")}, "Unreadable", Problem},
 		"unreadable runner":    {[]func(*Snapshot){unreadableObject("EphemeralRunner")}, "Unreadable", Warning},

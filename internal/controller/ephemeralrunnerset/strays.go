@@ -158,8 +158,8 @@ func (c *Controller) noteStrayList(ctx context.Context, p *pass, call pool.Call[
 		return
 	}
 	s.failures, s.refused = 0, false
+	set := p.set.DeepCopy() // the calls outlast the pass
 	for _, name := range s.noteList(call.Result.found, call.Result.listedAt, now) {
-		set := p.set.DeepCopy()
 		key := strayCall{client.ObjectKeyFromObject(set), name}
 		s.removing.Insert(name)
 		c.strayCalls.Go(key.set.String(), key, func(ctx context.Context) (strayAnswer, error) { return c.removeStray(ctx, set, name) })
