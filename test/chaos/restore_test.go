@@ -58,6 +58,7 @@ func TestRestore(t *testing.T) {
 	defer func() { stop(); <-watched }()
 
 	running := r.restoreWhileJobsRun()
+	r.awaitOffline(r.unsaved) // until then they could take the new jobs, and leave nothing to remove
 	r.WaitDone(r.QueueJobs(2*restoredIdle, time.Second))
 	t.Logf("new jobs were done %s after the restore", time.Since(r.restoredAt).Round(time.Second))
 	r.checkJobs(running)
@@ -106,6 +107,19 @@ func (r *restoration) awaitRunners(idle, busy int) {
 		}
 		g.Expect([]int{len(runners.Items), up, working}).To(gomega.Equal([]int{idle + busy, idle, busy}))
 	}, rig.Patience, lookInterval).Should(gomega.Succeed())
+}
+
+// awaitOffline waits until GitHub has noticed that these runners' pods are gone, or has no such runners any more.
+func (r *restoration) awaitOffline(names []string) {
+	r.t.Helper()
+	r.Eventually(func() (online []string) {
+		for _, runner := range r.GitHub.Snapshot().Runners {
+			if runner.Online && slices.Contains(names, runner.Name) {
+				online = append(online, runner.Name)
+			}
+		}
+		return online
+	}, rig.Patience, lookInterval).Should(gomega.BeEmpty())
 }
 
 // registered returns the names of all registrations.
