@@ -58,6 +58,10 @@ CHAOS     = $(if $(HOURS),-chaos.hours $(HOURS) -timeout 0,$(if $(SEED),-chaos.s
 chaos: preflight ## Break everything while jobs run, at times that follow from a seed (SEED=7, SEEDS=20 or HOURS=8)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestChaos$$' -parallel $(PARALLEL) ./test/chaos $(CHAOS)
 
+.PHONY: restore
+restore: preflight ## Restore the cluster from a backup while jobs run, and wait until nothing is left of lost runners (15 min)
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -timeout 40m -run '^TestRestore$$' ./test/chaos -chaos.strays 15m
+
 # Each target's inputs of record are in its package's testdata/fuzz and part of make test.
 FUZZTIME ?= 30s
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # kubernetes.sh: builds the binary (hack/kubernetes) that contains the programs of a test cluster, and helm, and prints the directory
-# with both and a link for each program of the first: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
+# with both and a link for each program of the first: etcd, etcdctl, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
 # kube-proxy, kubectl. The directory can serve as KUBEBUILDER_ASSETS, too.
 #
 #   export PATH="$(hack/kubernetes.sh):$PATH"
@@ -10,7 +10,7 @@
 set -euo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/kubernetes" && pwd)
-programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
+programs=(etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 progress_seconds=10
 
 say() { echo "kubernetes.sh: $*" >&2; }

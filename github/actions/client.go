@@ -116,6 +116,8 @@ type Client struct {
 	observe    func(RequestInfo)
 	deadlines  deadlines
 	connection *shared[connection]
+	// offline is the last list of runners that are not connected.
+	offline *shared[OfflineRunners]
 	// renewFrom is the earliest time, in Unix nanoseconds, to renew a connection that is still good. It is set when a renewal has
 	// failed; zero sets no limit.
 	renewFrom atomic.Int64
@@ -156,6 +158,7 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 		client.clock = clock.RealClock{}
 	}
 	client.connection = &shared[connection]{fetch: client.connectUnlessLimited(), limit: client.deadlines.call}
+	client.offline = &shared[OfflineRunners]{fetch: client.listOfflineRunners, limit: runnersTimeout}
 	return client, nil
 }
 

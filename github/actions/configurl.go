@@ -133,6 +133,11 @@ func (c *ConfigURL) restURL(parts ...string) *url.URL {
 }
 
 func (c *ConfigURL) registrationTokenURL() *url.URL {
+	return c.runnersURL().JoinPath("registration-token")
+}
+
+// runnersURL returns the address of the runners in GitHub's REST API.
+func (c *ConfigURL) runnersURL() *url.URL {
 	var owner []string
 	switch c.Scope {
 	case ScopeEnterprise:
@@ -142,7 +147,7 @@ func (c *ConfigURL) registrationTokenURL() *url.URL {
 	default:
 		owner = []string{"orgs", c.Organization}
 	}
-	return c.restURL(append(owner, "actions", "runners", "registration-token")...)
+	return c.restURL(append(owner, "actions", "runners")...)
 }
 
 // userinfo matches more than a parser would, because a password that is not escaped may contain slashes.

@@ -8,6 +8,7 @@ const (
 	EndpointInstallationToken = "create_installation_token" // POST app/installations/{id}/access_tokens
 	EndpointRegistrationToken = "create_registration_token" // POST {scope}/actions/runners/registration-token
 	EndpointRegister          = "register"                  // POST actions/runner-registration
+	EndpointListRunners       = "list_runners"              // GET {scope}/actions/runners
 
 	// Endpoints of the Actions service that are about scale sets, below _apis/runtime.
 	EndpointFindScaleSet      = "find_scale_set"      // GET runnerscalesets?runnerGroupId=…&name=…
@@ -58,6 +59,7 @@ var endpoints = map[string]endpoint{
 	EndpointInstallationToken: hidden,
 	EndpointRegistrationToken: hidden,
 	EndpointRegister:          hidden,
+	EndpointListRunners:       hidden,
 	EndpointFindScaleSet:      {},
 	EndpointGetScaleSet:       {missing: ErrScaleSetNotFound},
 	EndpointCreateScaleSet:    {conflict: ErrScaleSetExists},

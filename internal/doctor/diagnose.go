@@ -27,7 +27,7 @@ func Diagnose(s *Snapshot) []Finding {
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkNoJobs, checkEvents,
+			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkStrays, checkNoJobs, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}
@@ -356,6 +356,19 @@ func checkMissingRunners(s *Set) []Finding {
 		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),
 			counted(status.AssignedJobs, "assigned job", "assigned jobs"), missing),
 		"run the doctor again in a few seconds: the runners of a burst take a moment to create; if this is still reported, read the manager's log")}
+}
+
+// checkStrays reports registrations without a runner. They take no jobs; what matters is why they are there.
+func checkStrays(s *Set) []Finding {
+	runnerSet := s.runnerSet()
+	if runnerSet == nil || runnerSet.Status.Listener == nil || runnerSet.Status.Listener.StrayRegistrations == 0 {
+		return nil
+	}
+	return []Finding{s.finding(Info, "StrayRegistrations",
+		fmt.Sprintf("GitHub counts %s offline that no runner here accounts for, as after a restore of the cluster from a backup",
+			counted(runnerSet.Status.Listener.StrayRegistrations, "registration", "registrations")),
+		fmt.Sprintf("the manager removes them within 15 minutes; if they are still reported after that, kubectl -n %s describe ephemeralrunnerset %s says why",
+			runnerSet.Namespace, runnerSet.Name))}
 }
 
 // checkNoJobs reports a set that is ready but has no job.

@@ -85,7 +85,10 @@ var (
 	denied  = func(s *Snapshot) {
 		s.Sets[0].Denials = []Denial{{Account: "arc-systems/arc", Actions: []string{"create pods"}}}
 	}
-	noJob       = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.AssignedJobs = 0 }
+	noJob  = func(s *Snapshot) { s.Sets[0].RunnerSets[0].Spec.AssignedJobs = 0 }
+	strays = func(s *Snapshot) {
+		s.Sets[0].RunnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{StrayRegistrations: 3}
+	}
 	idleManager = func(s *Snapshot) {
 		s.Managers[0].Spec.Replicas, s.Managers[0].Status.AvailableReplicas = ptr.To[int32](0), 0
 	}
@@ -137,9 +140,6 @@ func TestDiagnose(t *testing.T) {
 		"quota condition":       {[]func(*Snapshot){condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"), quota("10")}, "PodsForbidden", Problem},
 		"quota used up":         {[]func(*Snapshot){quota("10")}, "QuotaUsedUp", Warning},
 		"quota left":            {[]func(*Snapshot){quota("9")}, "", ""},
-		"shared vault identity": {[]func(*Snapshot){vaulted("a"), vaulted("b")}, "SharedVaultIdentity", Warning},
-		"limit of the manager":  {[]func(*Snapshot){capped}, "MaxRunnersReached", Warning},
-		"vault not allowed":     {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, "VaultNotAllowed")}, "VaultNotAllowed", Problem},
 		"full":                  {[]func(*Snapshot){full}, "MaxRunnersReached", Warning},
 		"off":                   {[]func(*Snapshot){off}, "MaxRunnersZero", Problem},
 		"no node":               {[]func(*Snapshot){pod("Unschedulable")}, "Unschedulable", Problem},
@@ -156,10 +156,14 @@ func TestDiagnose(t *testing.T) {
 		"warned of late":        {[]func(*Snapshot){warned(time.Minute)}, "Evicted", Info},
 		"warned long ago":       {[]func(*Snapshot){warned(time.Hour)}, "", ""},
 		"no job":                {[]func(*Snapshot){noJob}, "NoJobAssigned", Info},
+		"after a restore":       {[]func(*Snapshot){strays}, "StrayRegistrations", Info},
 		"not read":              {[]func(*Snapshot){func(s *Snapshot) { s.Unread["Pods"] = errors.New("forbidden") }}, "NotRead", Info},
 		"unreadable set":        {[]func(*Snapshot){unreadableObject("AutoscalingRunnerSet")}, "Unreadable", Problem},
 		"unreadable runner":     {[]func(*Snapshot){unreadableObject("EphemeralRunner")}, "Unreadable", Warning},
 		"problem before limit":  {[]func(*Snapshot){full, condition(v1alpha1.ConditionListenerReady, no, "RateLimited")}, "RateLimited", Problem},
+		"shared vault identity": {[]func(*Snapshot){vaulted("a"), vaulted("b")}, "SharedVaultIdentity", Warning},
+		"limit of the manager":  {[]func(*Snapshot){capped}, "MaxRunnersReached", Warning},
+		"vault not allowed":     {[]func(*Snapshot){condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, "VaultNotAllowed")}, "VaultNotAllowed", Problem},
 		"refused template":      {[]func(*Snapshot){condition(v1alpha1.ConditionListenerTemplateAccepted, no, "FieldsRefused")}, "FieldsRefused", Warning},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,8 +46,8 @@ func (s *Server) createAccessToken(r *request) (rep reply) {
 // createRegistrationToken turns a PAT or installation token into a token that
 // registers clients for one scope.
 func (s *Server) createRegistrationToken(r *request) (rep reply) {
-	kind, owner, repo := r.PathValue("kind"), r.PathValue("owner"), r.PathValue("repo")
-	if (kind == "repos") != (repo != "") || !slices.Contains([]string{"orgs", "repos", "enterprises"}, kind) {
+	scope, ok := restScope(r)
+	if !ok {
 		return restError(http.StatusNotFound, "Not Found")
 	}
 	s.do(func(now time.Time) {
@@ -57,7 +57,7 @@ func (s *Server) createRegistrationToken(r *request) (rep reply) {
 			return
 		}
 		rep = s.tokens.limited(now, spender{credential, registrationResource}, s.opts.RegistrationLimit, func() reply {
-			token, until := s.tokens.newRegistrationToken(now, state.ScopeKey(kind, owner, repo))
+			token, until := s.tokens.newRegistrationToken(now, scope)
 			return restReply(http.StatusCreated, tokenAnswer{token, until})
 		})
 		if expires := s.opts.PATExpires; !expires.IsZero() && !s.tokens.isInstallation(credential) {

@@ -45,6 +45,8 @@ func endpoints() []endpoint {
 		{"access-token", "POST /rest/app/installations/{installation}/access_tokens", (*Server).createAccessToken},
 		{"registration-token", "POST /rest/{kind}/{owner}/actions/runners/registration-token", (*Server).createRegistrationToken},
 		{"registration-token", "POST /rest/{kind}/{owner}/{repo}/actions/runners/registration-token", (*Server).createRegistrationToken},
+		{"list-runners", "GET /rest/{kind}/{owner}/actions/runners", (*Server).listRunners},
+		{"list-runners", "GET /rest/{kind}/{owner}/{repo}/actions/runners", (*Server).listRunners},
 		{"runner-registration", "POST /rest/actions/runner-registration", (*Server).registerClient},
 		{"find-scale-sets", "GET " + sets, admin(findScaleSets)},
 		{"get-scale-set", "GET " + set, admin(getScaleSet)},

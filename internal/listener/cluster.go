@@ -35,6 +35,14 @@ type RunnerSet struct {
 	UID types.UID
 	// Capacity limits the jobs that GitHub may assign while the set can't run as many as maxRunners; nil means no such limit.
 	Capacity *int
+	// Runners counts those of the set that have not ended.
+	Runners RunnerCounts
 	// Listener is the status that the last listener wrote.
 	Listener *v1alpha1.ListenerStatus
+}
+
+// RunnerCounts are how many runners of a set are starting and up, as the manager counts them.
+type RunnerCounts struct {
+	Pending int `json:"pendingEphemeralRunners"`
+	Running int `json:"runningEphemeralRunners"`
 }

@@ -81,6 +81,7 @@ func (k *kubernetes) WriteStatus(ctx context.Context, status v1alpha1.ListenerSt
 	// Empty fields are written as well: otherwise the merge patch would keep the last message.
 	patch := map[string]any{"status": map[string]any{"listener": map[string]any{
 		"state": status.State, "reason": status.Reason, "message": status.Message, "since": status.Since,
+		"strayRegistrations": status.StrayRegistrations, "unknownRunnerJobs": status.UnknownRunnerJobs,
 	}}}
 	if _, err := k.patch(ctx, runnerSets, k.name, patch, "status"); err != nil {
 		return fmt.Errorf("patch status of EphemeralRunnerSet %s/%s: %w", k.namespace, k.name, err)
@@ -124,6 +125,7 @@ func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSe
 		Status struct {
 			Capacity *int                     `json:"capacity"`
 			Listener *v1alpha1.ListenerStatus `json:"listener"`
+			RunnerCounts
 		} `json:"status"`
 	}
 	if err == nil {
@@ -132,7 +134,7 @@ func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSe
 	if err != nil {
 		return nil, fmt.Errorf("%s EphemeralRunnerSet %s/%s: %w", verb, k.namespace, k.name, err)
 	}
-	set := &RunnerSet{UID: read.Metadata.UID, Capacity: read.Status.Capacity, Listener: read.Status.Listener}
+	set := &RunnerSet{UID: read.Metadata.UID, Capacity: read.Status.Capacity, Listener: read.Status.Listener, Runners: read.Status.RunnerCounts}
 	set.Replicas, set.PatchID, set.AssignedJobs = read.Spec.Replicas, read.Spec.PatchID, read.Spec.AssignedJobs
 	set.SessionID = read.Metadata.Annotations[v1alpha1.AnnotationListenerSession]
 	return set, nil

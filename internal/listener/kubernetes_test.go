@@ -61,12 +61,13 @@ func TestPublishedNumbersAreExplicit(t *testing.T) {
 func TestReadingTheSet(t *testing.T) {
 	cluster, _ := onServer(t, http.StatusOK, `{"metadata":{"uid":"1f","annotations":{"actions.github.com/listener-session-id":"abc"}},
 		"spec":{"replicas":2,"patchID":8,"assignedJobs":1,"ephemeralRunnerSpec":{"spec":{"containers":[]}}},
-		"status":{"listener":{"state":"Stopped"}}}`)
+		"status":{"pendingEphemeralRunners":3,"runningEphemeralRunners":4,"listener":{"state":"Stopped","strayRegistrations":2}}}`)
 	set, err := cluster.RunnerSet(t.Context())
 	want := &RunnerSet{
 		Publication: Publication{Desired{Replicas: 2, PatchID: 8, AssignedJobs: 1}, "abc"},
 		UID:         "1f",
-		Listener:    &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped},
+		Runners:     RunnerCounts{Pending: 3, Running: 4},
+		Listener:    &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateStopped, StrayRegistrations: 2},
 	}
 	if diff := cmp.Diff(want, set); diff != "" || err != nil {
 		t.Errorf("error %v, set (-want +got):\n%s", err, diff)
@@ -80,7 +81,7 @@ func TestAStateReplacesTheLastAsAWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := wire{http.MethodPatch, setPath + "/status", "application/merge-patch+json",
-		`{"status":{"listener":{"message":"","reason":"","since":"2026-07-01T12:00:00Z","state":"Listening"}}}`}
+		`{"status":{"listener":{"message":"","reason":"","since":"2026-07-01T12:00:00Z","state":"Listening","strayRegistrations":0,"unknownRunnerJobs":null}}}`}
 	if diff := cmp.Diff(want, *seen); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}

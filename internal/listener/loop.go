@@ -35,6 +35,7 @@ type loop struct {
 	publication publicationState
 	refreshing  refreshState
 	status      statusState
+	strays      strays
 	// configReadAt is when the configuration file was last read.
 	configReadAt time.Time
 	// setCapacity is the capacity in the status of the set; nil if there is none.

@@ -114,6 +114,7 @@ func (l *loop) published(wrote Publication, epoch int, runnerSet *RunnerSet, err
 	p.backoff.reset()
 	l.updateCapacity(runnerSet.Capacity)
 	l.statusSeen(runnerSet.Listener, epoch)
+	l.strays.observe(&l.scaler.statistics, runnerSet.Runners, now)
 	if p.uid != "" && runnerSet.UID != "" && p.uid != runnerSet.UID {
 		l.log.Info("The EphemeralRunnerSet was recreated, publishing again", "uid", runnerSet.UID)
 		l.refreshing.dueAt = now

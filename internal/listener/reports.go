@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -99,6 +100,8 @@ type reporter struct {
 	queue reportQueue
 	// answeredAt is when the API server last accepted a report or a publication.
 	answeredAt time.Time
+	// unknown are the jobs that ended without success on runners that don't exist, nil before the first.
+	unknown *v1alpha1.UnknownRunnerJobs
 }
 
 func newReporter(cluster Cluster, clk clock.Clock, log logr.Logger, dropped func(string)) *reporter {
@@ -196,8 +199,34 @@ func (r *reporter) pause(ctx context.Context, p *pendingReport) {
 
 // giveUp logs and counts that a report is dropped.
 func (r *reporter) giveUp(p *pendingReport, reason string, err error) {
-	r.log.Error(err, "Report to a runner could not be written, giving up", "runner", p.runner, "jobID", p.status.JobID, "reason", reason)
+	r.log.Error(err, "Report to a runner could not be written, giving up", "runner", p.runner, "jobID", p.status.JobID, "reason", reason,
+		"repository", p.status.JobRepositoryName, "workflowRunID", p.status.WorkflowRunID, "result", p.status.JobResult)
 	r.dropped(reason)
+	if reason == string(metav1.StatusReasonNotFound) && p.ended() && p.status.JobResult != resultSucceeded {
+		r.noteUnknown(&p.jobReport)
+	}
+}
+
+// noteUnknown notes a job that ended without success on a runner that doesn't exist. It was lost with the runner, unless the runner
+// is gone because a message that came twice has been handled before.
+func (r *reporter) noteUnknown(job *jobReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := v1alpha1.UnknownRunnerJobs{Count: 1, LastAt: metav1.NewTime(r.clock.Now()).Rfc3339Copy(), Last: cut(fmt.Sprintf(
+		"job %q, run %d of %s, ended as %s on runner %s",
+		job.status.JobDisplayName, job.status.WorkflowRunID, job.status.JobRepositoryName, job.status.JobResult, job.runner))}
+	if r.unknown != nil {
+		next.Count += r.unknown.Count
+	}
+	r.unknown = &next
+}
+
+// unknownJobs returns the jobs that ended without success on runners that don't exist, nil if there are none. The result never
+// changes.
+func (r *reporter) unknownJobs() *v1alpha1.UnknownRunnerJobs {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unknown
 }
 
 // logReport logs the start or end of a job, so that a job's ID leads to its runner. Each job has at most two lines, and two more if

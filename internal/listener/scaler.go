@@ -28,8 +28,11 @@ const (
 	reservedPatchIDs = 1000
 )
 
-// resultCanceled is the result of a job that was canceled, by a user or by GitHub.
-const resultCanceled = "canceled"
+// Results of jobs. One that was canceled was so by a user or by GitHub.
+const (
+	resultSucceeded = "succeeded"
+	resultCanceled  = "canceled"
+)
 
 // Desired is what the listener asks the EphemeralRunnerSet for. Replicas is how many runners there should be, PatchID numbers the
 // statistics from which that follows, and AssignedJobs is how many jobs they count.

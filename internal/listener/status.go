@@ -4,16 +4,22 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
+// detailsInterval is how long after a write another one waits that does not change the state: a restore may end a thousand jobs.
+const detailsInterval = 10 * time.Second
+
 // statusState is the state of writing status.listener of the EphemeralRunnerSet.
 type statusState struct {
 	// lastWritten is the status that the API server has, as far as is known.
 	lastWritten v1alpha1.ListenerStatus
-	underWay    bool
+	// writtenAt is when this process last wrote it.
+	writtenAt time.Time
+	underWay  bool
 	// epoch grows when a write begins and when it ends. A status read in an earlier epoch may be older than lastWritten.
 	epoch   int
 	retryAt time.Time
@@ -43,9 +49,15 @@ func plainStatus(state v1alpha1.ListenerState, reason, message string, now time.
 	return &v1alpha1.ListenerStatus{State: state, Reason: reason, Message: message, Since: &since}
 }
 
-// sameStatus reports whether status need not be written. A change of time or message is not worth a write by itself, except for
-// a rate limit, whose message says when it ends.
+// sameStatus reports whether status need not be written. Of strays, the manager needs to know whether there are any.
 func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
+	return sameState(lastWritten, status) && (lastWritten.StrayRegistrations > 0) == (status.StrayRegistrations > 0) &&
+		equality.Semantic.DeepEqual(lastWritten.UnknownRunnerJobs, status.UnknownRunnerJobs)
+}
+
+// sameState reports whether two statuses show the same state. A change of time or message is not worth a write by itself, except for
+// a rate limit, whose message says when it ends.
+func sameState(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	newLimit := status.Reason == v1alpha1.ReasonRateLimited && lastWritten.Message != status.Message
 	return lastWritten.State == status.State && lastWritten.Reason == status.Reason && !newLimit
 }
@@ -53,10 +65,21 @@ func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
 // writeStatus starts to write the status if it has changed.
 func (l *loop) writeStatus(now time.Time) {
 	status := l.currentStatus(now)
-	if status == nil || l.stopping || sameStatus(&l.status.lastWritten, status) {
+	if status == nil || l.stopping {
 		return
 	}
-	if l.status.underWay || l.mustWait(l.status.retryAt, now) {
+	if sameState(&l.status.lastWritten, status) {
+		status = new(l.status.lastWritten) // with the time when this state began
+	}
+	status.StrayRegistrations, status.UnknownRunnerJobs = l.strays.shown, l.reporter.unknownJobs()
+	if sameStatus(&l.status.lastWritten, status) {
+		return
+	}
+	due := l.status.retryAt
+	if sameState(&l.status.lastWritten, status) {
+		due = latest(due, l.status.writtenAt.Add(detailsInterval))
+	}
+	if l.status.underWay || l.mustWait(due, now) {
 		return
 	}
 	l.status.underWay = true
@@ -77,8 +100,9 @@ func (l *loop) statusWritten(status v1alpha1.ListenerStatus, err error) {
 		return
 	}
 	l.status.backoff.reset()
-	l.status.lastWritten = status
-	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message)
+	l.status.lastWritten, l.status.writtenAt = status, l.clock.Now()
+	l.log.Info("Listener state changed", "state", status.State, "reason", status.Reason, "message", status.Message,
+		"strayRegistrations", status.StrayRegistrations)
 }
 
 // statusSeen notes the status that was read from the set, unless a write may be newer than the epoch in which the read began. A set

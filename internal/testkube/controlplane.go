@@ -96,16 +96,23 @@ func newTokenKey() ([]byte, error) {
 	return encoded, nil
 }
 
-// etcdArguments configure a cluster of one member.
+// etcdData is etcd's directory.
+func (p *controlPlane) etcdData() string { return p.path("etcd") }
+
+func (p *controlPlane) peerURL() string { return "http://127.0.0.1:" + strconv.Itoa(p.peerPort) }
+
+// memberArguments describe a cluster of one member.
+func (p *controlPlane) memberArguments() []string {
+	return []string{"--initial-advertise-peer-urls=" + p.peerURL(), "--initial-cluster=default=" + p.peerURL()}
+}
+
 func (p *controlPlane) etcdArguments() []string {
 	clients := "http://127.0.0.1:" + strconv.Itoa(p.etcdPort)
-	peers := "http://127.0.0.1:" + strconv.Itoa(p.peerPort)
-	return []string{
+	return append([]string{
 		// The data of a test need not survive a crash of the machine.
-		"--unsafe-no-fsync", "--data-dir=" + p.path("etcd"), "--log-level=warn",
-		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
-		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers,
-	}
+		"--unsafe-no-fsync", "--data-dir=" + p.etcdData(), "--log-level=warn",
+		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients, "--listen-peer-urls=" + p.peerURL(),
+	}, p.memberArguments()...)
 }
 
 // apiServerArguments leave the limit of requests in flight and API priority and fairness at their defaults, as most clusters do.

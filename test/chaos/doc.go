@@ -9,4 +9,7 @@
 // `make chaos SEED=7` repeats a run, and `make chaos SEEDS=20` makes the first twenty. `make chaos HOURS=8` begins runs with new
 // seeds for 8 hours, or until Ctrl-C, and finishes those that it has begun. The order of events within a run still depends on
 // the machine, so a seed that failed may pass when it is repeated.
+//
+// One fault has a test of its own, because its consequences take a quarter of an hour to pass: `make restore` takes the cluster
+// back to a backup (TestRestore). Without that target the test only waits until new jobs have run.
 package chaos

@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
 )
@@ -46,6 +47,11 @@ func (g *github) GetRunner(_ context.Context, id int) (*actions.RunnerReference,
 		return &actions.RunnerReference{ID: id, Name: name, RunnerScaleSetID: 1}, nil
 	}
 	return nil, actions.ErrRunnerNotFound
+}
+
+// ListOfflineRunners finds none: whatever is registered here counts as online.
+func (g *github) ListOfflineRunners(context.Context, time.Duration) (*actions.OfflineRunners, error) {
+	return &actions.OfflineRunners{ListedAt: time.Now()}, nil
 }
 
 // GetRunnerByName finds a registration by name.

@@ -118,6 +118,29 @@ type ListenerStatus struct {
 	// When this state began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Registrations of the scale set on GitHub that are offline and that no runner accounts for, as GitHub's figures have shown for
+	// three minutes: those of runners that were created after the backup from which the cluster was restored. The manager removes
+	// them. 0 or absent if there are none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	StrayRegistrations int `json:"strayRegistrations,omitempty"`
+	// Jobs that ended without success on runners that do not exist here, as GitHub reports. Absent if there was none since the
+	// listener started.
+	// +optional
+	UnknownRunnerJobs *UnknownRunnerJobs `json:"unknownRunnerJobs,omitempty"`
+}
+
+// UnknownRunnerJobs are jobs that ended without success on runners that do not exist. They were lost with their runners if these
+// were created after the backup from which the cluster was restored.
+type UnknownRunnerJobs struct {
+	// Number of such jobs since the listener started.
+	// +kubebuilder:validation:Minimum=1
+	Count int `json:"count"`
+	// The last of them: its name, repository, run, result and runner.
+	// +kubebuilder:validation:MaxLength=4096
+	Last string `json:"last"`
+	// When GitHub reported it.
+	LastAt metav1.Time `json:"lastAt"`
 }
 
 // EphemeralRunnerSet keeps as many runners as its listener asks for.

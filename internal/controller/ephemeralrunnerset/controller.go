@@ -29,6 +29,10 @@ type GitHub interface {
 	RemoveRunner(ctx context.Context, id int) error
 	// GetRunner fails with actions.ErrRunnerNotFound if there is no such runner.
 	GetRunner(ctx context.Context, id int) (*actions.RunnerReference, error)
+	// GetRunnerByName fails with actions.ErrRunnerNotFound if there is no such runner.
+	GetRunnerByName(ctx context.Context, name string) (*actions.RunnerReference, error)
+	// ListOfflineRunners fails with actions.ErrUnauthorized if the credentials don't allow it or GitHub can't do it.
+	ListOfflineRunners(ctx context.Context, maxAge time.Duration) (*actions.OfflineRunners, error)
 }
 
 // Options are what the controller needs from outside.
@@ -62,6 +66,7 @@ type Controller struct {
 	roster       *roster
 	expectations *kube.Expectations
 	questions    *questions
+	strayCalls   *pool.Calls[strayCall, strayAnswer]
 	// waker requeues a set when a question to GitHub about one of its runners has been answered.
 	waker requeue.Waker
 
@@ -78,6 +83,9 @@ type setState struct {
 	scaleSet types.NamespacedName
 	// recentlyDeleted holds the deletion times of runners that a stale cache may still show as live.
 	recentlyDeleted map[types.UID]time.Time
+	strays          strays
+	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
+	toldJobsAt time.Time
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
@@ -100,6 +108,7 @@ func NewController(options Options) *Controller {
 		states:       map[types.NamespacedName]*setState{},
 	}
 	c.questions = newQuestions(options, c.waker.Wake)
+	c.strayCalls = pool.NewCalls[strayCall, strayAnswer](options.Pool, options.Clock, func(call strayCall) { c.waker.Wake(call.set) })
 	return c
 }
 
@@ -134,6 +143,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	listErr := c.observe(ctx, p)
 	p.makePlan(c.options.MaxRunnersPerSet)
 	applyErr := c.apply(ctx, p)
+	c.removeStrays(ctx, p)
+	c.tellUnknownJobs(ctx, p)
 	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}
@@ -239,6 +250,7 @@ func (c *Controller) forgetLocked(key types.NamespacedName) {
 		for uid, past := range s.runners {
 			c.questions.forget(key, []registration{{uid, past.registrationID}})
 		}
+		c.forgetStrays(key, &s.strays)
 	}
 	delete(c.states, key)
 	c.expectations.Forget(key)

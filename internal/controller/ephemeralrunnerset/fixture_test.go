@@ -34,6 +34,7 @@ var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are fakes.
 type fixture struct {
 	*testing.T
+	GitHub     // what a test is about; the fixture itself has the questions about runners by ID
 	api        client.WithWatch
 	controller *Controller
 	watch      controllertest.RunnerWatch

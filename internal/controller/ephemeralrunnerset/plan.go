@@ -289,10 +289,12 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 
 // planHeld asks GitHub to remove a runner that failed: it agrees once it has given up the runner's job.
 func (h *history) planHeld(p *plan, r *runnerView, past *runnerHistory) {
+	if r.completed || r.phase == v1alpha1.EphemeralRunnerPhaseFailed {
+		p.requeueBy(past.endedAt.Add(heldTimeout))
+	}
 	if r.phase != v1alpha1.EphemeralRunnerPhaseFailed {
 		return // a later patchID releases it
 	}
-	p.requeueBy(past.endedAt.Add(heldTimeout))
 	if past.removedAt.IsZero() && h.askable(r) {
 		h.ask(p, r, actionDeregister, past.askedAt, askAgainAfter)
 	}

@@ -60,7 +60,7 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 		"without a name, idle":    {unnamed, false, answerPerhapsRemoved, answerPerhapsMissing, false},
 		"without a name, working": {unnamed, true, answerNone, answerNone, true},
 	} {
-		github := answering{test.err}
+		github := answering{err: test.err}
 		if removed, err := deregisterRunner(t.Context(), github, 1, test.protected); removed != test.removed || (err != nil) != test.fails {
 			t.Errorf("%s: the removal is %v, %v", name, removed, err)
 		}
@@ -100,7 +100,10 @@ func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
 }
 
 // answering is a GitHub that answers everything with one error.
-type answering struct{ err error }
+type answering struct {
+	GitHub
+	err error
+}
 
 func (a answering) RemoveRunner(context.Context, int) error { return a.err }
 

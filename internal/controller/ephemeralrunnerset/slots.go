@@ -25,8 +25,8 @@ const (
 	// settleAfterEnd is how long GitHub may take to stop counting the job of a runner that has exited. A patchID seen later
 	// than that reflects the end even if its report was lost.
 	settleAfterEnd = 3 * time.Second
-	// heldTimeout is how long a failed runner's job is assumed to be still assigned: GitHub gives up a job that has lost its
-	// runner after ten minutes without a sign of life.
+	// heldTimeout is how long the job of a runner that has failed, or was reported completed, is assumed to be still assigned:
+	// GitHub gives up a job that has lost its runner after ten minutes without a sign of life.
 	heldTimeout = 15 * time.Minute
 	// provenAfter is how long a runner must be up, in a set whose runners fail, before another one is tried.
 	provenAfter = 10 * time.Second
@@ -54,13 +54,14 @@ func (h *history) slotOf(r *runnerView) slot {
 
 // completedSlot returns the slot of a runner whose job is reported completed. The listener first publishes replicas and then
 // reports the completion, with the patchID whose replicas no longer count the job. The two arrive on separate watches, so the
-// report may be seen first.
+// report may be seen first. After a restore of the cluster from a backup, a new listener counts from a patchID that the last one
+// has passed long ago, so nothing is held for longer than heldTimeout.
 func (h *history) completedSlot(r *runnerView) slot {
 	switch {
 	case h.patchID >= r.jobPatchID:
 		return slotFree
 	case r.ended():
-		return slotHeld
+		return heldUnless(h.now.Sub(h.historyOf(r).endedAt) >= heldTimeout)
 	default:
 		return slotWorking
 	}

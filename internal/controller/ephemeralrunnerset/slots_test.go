@@ -106,6 +106,20 @@ func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 	}
 }
 
+// A restore has taken the set back to an old patchID, and its listener has died before it wrote a new one.
+func TestACompletedRunnerIsHeldAtMostFifteenMinutes(t *testing.T) {
+	s := newScenario(1)
+	completed := succeeded
+	completed.hadJob, completed.completed, completed.jobPatchID = true, true, 50_000
+	r := s.add(1, completed)
+	if p := s.pass(); s.slotOf(r) != slotHeld || p.requeueAt.Sub(s.now) != heldTimeout {
+		t.Errorf("slot %d, planned again in %s; want held, and %s", s.slotOf(r), p.requeueAt.Sub(s.now), heldTimeout)
+	}
+	if p := s.later(heldTimeout).pass(); s.slotOf(r) != slotFree || p.create != 1 || len(p.with(actionDelete)) != 1 {
+		t.Errorf("after 15 minutes: slot %d, create %d, delete %v", s.slotOf(r), p.create, names(p.with(actionDelete)))
+	}
+}
+
 func TestHeldAtMostFifteenMinutes(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, failedJob)
