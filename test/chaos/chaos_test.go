@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // runTests saves the programs' logs to a new directory, unless the environment names one, and removes it if all tests pass.
 func runTests(m *testing.M) int {
 	if os.Getenv(logsVariable) != "" {
-		return rig.Main(m)
+		return rig.Main(m, rig.WrongClocks)
 	}
 	directory, err := os.MkdirTemp("", "chaos-logs-")
 	if err != nil {
@@ -40,7 +40,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "name the directory for logs:", err)
 		return 1
 	}
-	code := rig.Main(m)
+	code := rig.Main(m, rig.WrongClocks)
 	if code == 0 {
 		_ = os.RemoveAll(directory)
 	}
@@ -88,5 +88,7 @@ func run(t *testing.T, seed uint64) []string {
 	w.checkScalesDown()
 	w.checkGoroutines()
 	w.checkLimits()
+	w.checkClocks()
+	w.checkHistory()
 	return w.wrong
 }

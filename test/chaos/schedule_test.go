@@ -28,14 +28,21 @@ func TestSchedules(t *testing.T) {
 const seedsOfCI = 20
 
 func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
-	seen, leaderKilled := map[string]int{}, 0
+	seen, leaderKilled, fromOne, clocks, cutOff := map[string]int{}, 0, 0, map[time.Duration]int{}, map[string]int{}
 	for seed := range uint64(seedsOfCI) {
 		s := newSchedule(seed + 1)
+		clocks[s.gitHubAhead]++
 		for _, f := range s.faults {
 			seen[string(f.kind)]++
 			seen[string(f.kind)+f.variant]++
 			if f.kind == killManager && f.variant == ofLeader && s.managers > 1 {
 				leaderKilled++
+			}
+			if f.kind == scaleManagers && s.managers == 1 && s.audited() {
+				fromOne++
+			}
+			if f.kind == cutOffLeader && s.audited() {
+				cutOff[f.variant]++
 			}
 		}
 	}
@@ -48,6 +55,15 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 	}
 	if leaderKilled == 0 {
 		t.Error("no seed kills the leader of two managers")
+	}
+	if fromOne == 0 {
+		t.Error("no seed whose history is checked goes from one manager to two and back")
+	}
+	if len(cutOff) < len(severances) {
+		t.Errorf("seeds whose history is checked cut off the leader by: %v", cutOff)
+	}
+	if len(clocks) < 3 {
+		t.Errorf("GitHub's clock is ahead by: %v", clocks)
 	}
 }
 

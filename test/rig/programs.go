@@ -23,6 +23,12 @@ type built struct{ manager, listener string }
 // programsDirectory contains them. It is empty until they are built.
 var programsDirectory string
 
+// WrongClocks is the build tag of programs whose clock can be set wrong.
+const WrongClocks = "rig"
+
+// buildTags are those of the programs, none for what is shipped.
+var buildTags string
+
 // build compiles the programs once per test binary, with the race detector if the test has it.
 var build = sync.OnceValues(func() (built, error) {
 	directory, err := os.MkdirTemp("", "rig-programs-")
@@ -32,6 +38,9 @@ var build = sync.OnceValues(func() (built, error) {
 	programsDirectory = directory
 	// Stripped, as by make build, so that what is measured is what is shipped.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
+	if buildTags != "" {
+		arguments = append(arguments, "-tags", buildTags)
+	}
 	if raceEnabled {
 		arguments = append(arguments, "-race")
 	}
