@@ -51,7 +51,7 @@ rules:
 
 // Rules of the audit policy. The first that matches decides.
 const (
-	// auditObjects is what a runner's history can be told from: 100 runners with a job each write about 20 MB.
+	// auditObjects is what a runner's history can be told from: 100 runners with a job each write about 10 MB.
 	auditObjects = `- level: RequestResponse
   verbs: [create, update, patch, delete]
   resources:

@@ -33,14 +33,16 @@ func (h *History) checkRegistrations() []string {
 const overtaking = time.Second
 
 // checkLeaders checks rule 5: from the moment at which another process holds the Lease, the one that held it before changes
-// nothing, until it holds the Lease again.
+// nothing, until it holds the Lease again. After an outage the process that leads may have taken the Lease unseen.
 func (h *History) checkLeaders() []string {
 	var broken []string
 	for _, write := range h.Writes {
-		if leader, since := h.leaderAt(write.Received); leader != "" && leader != write.Credential && write.Received.Sub(since) > overtaking && !h.blind(write.Received) {
-			broken = append(broken, fmt.Sprintf("%s %s by a manager, but another leads since %s",
-				write.Received.Format(clockFormat), write.What, since.Format(clockFormat)))
+		leader, since := h.leaderAt(write.Received)
+		if leader == "" || leader == write.Credential || write.Received.Sub(since) <= overtaking || felt(h.Blind, write.Received) {
+			continue
 		}
+		broken = append(broken, fmt.Sprintf("%s %s by a manager, but another leads since %s",
+			write.Received.Format(clockFormat), write.What, since.Format(clockFormat)))
 	}
 	return broken
 }

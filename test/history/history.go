@@ -126,12 +126,15 @@ const (
 
 // late returns how late what the manager knew at a moment may have been.
 func (h *History) late(at time.Time) time.Duration {
-	for _, disturbed := range slices.Concat(h.Disturbed, h.Blind) {
-		if (Interval{disturbed.From, disturbed.To.Add(recovery)}).contains(at) {
-			return disturbedLate
-		}
+	if felt(h.Disturbed, at) || felt(h.Blind, at) {
+		return disturbedLate
 	}
 	return usualLate
+}
+
+// felt reports whether one of the disturbances is felt at a moment.
+func felt(disturbances []Interval, at time.Time) bool {
+	return slices.ContainsFunc(disturbances, func(i Interval) bool { return Interval{i.From, i.To.Add(recovery)}.contains(at) })
 }
 
 // blind reports whether too little is known of a moment to judge it.
