@@ -294,6 +294,15 @@ func (s schedule) lastFault() time.Duration {
 	return last
 }
 
+// jobs returns how many jobs are queued in all.
+func (s schedule) jobs() int {
+	count := len(s.settling.durations)
+	for _, b := range s.batches {
+		count += len(b.durations)
+	}
+	return count
+}
+
 // has reports whether the run has a fault of one of the kinds.
 func (s schedule) has(kinds ...kind) bool {
 	return slices.ContainsFunc(s.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })

@@ -89,15 +89,13 @@ func checkFaults(t *testing.T, s schedule) {
 
 func checkJobs(t *testing.T, s schedule) {
 	t.Helper()
-	jobs := len(s.settling.durations)
 	for _, b := range s.batches {
-		jobs += len(b.durations)
 		if b.at > faultWindow {
 			t.Errorf("seed %d queues jobs after %s", s.seed, b.at)
 		}
 	}
-	if jobs != jobsPerRun {
-		t.Errorf("seed %d has %d jobs", s.seed, jobs)
+	if s.jobs() != jobsPerRun {
+		t.Errorf("seed %d has %d jobs", s.seed, s.jobs())
 	}
 	if s.settling.at != s.lastFault() {
 		t.Errorf("seed %d: the last jobs come at %s, the last fault ends at %s", s.seed, s.settling.at, s.lastFault())

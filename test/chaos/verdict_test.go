@@ -72,9 +72,10 @@ func (w *world) retryPause() time.Duration {
 // checkJobs checks that every job has ended, and that only those failed whose pod a fault took.
 func (w *world) checkJobs() {
 	w.t.Helper()
-	done := func() bool { return len(w.rig.GitHub.Jobs("completed")) == jobsPerRun }
+	queued := w.schedule.jobs()
+	done := func() bool { return len(w.rig.GitHub.Jobs("completed")) == queued }
 	if !w.await(jobsTime, done) {
-		w.errorf("only %d of %d jobs are completed", len(w.rig.GitHub.Jobs("completed")), jobsPerRun)
+		w.errorf("only %d of %d jobs are completed", len(w.rig.GitHub.Jobs("completed")), queued)
 	}
 	w.logf("%d jobs are completed", len(w.rig.GitHub.Jobs("completed")))
 	failed := 0
