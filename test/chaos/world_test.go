@@ -47,7 +47,7 @@ type world struct {
 
 	mutex sync.Mutex
 	taken map[string]time.Time // runners whose pod a fault took, and when
-	wrong []string // why the run failed
+	wrong []string             // why the run failed
 	// seen is what a later check needs of the time of the run, and the API server's log doesn't have.
 	seen history.History
 }

@@ -185,7 +185,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// SetOf, RunnerOf and PodOf return what the history needs of an object.
+// SetOf returns what the history needs of a set.
 func SetOf(object *v1alpha1.EphemeralRunnerSet) *Set {
 	return &Set{
 		UID: string(object.UID), Name: object.Name,
@@ -193,7 +193,7 @@ func SetOf(object *v1alpha1.EphemeralRunnerSet) *Set {
 	}
 }
 
-// RunnerOf does what SetOf does for runners.
+// RunnerOf returns what the history needs of a runner.
 func RunnerOf(object *v1alpha1.EphemeralRunner) *Runner {
 	status := object.Status
 	return &Runner{
@@ -204,7 +204,7 @@ func RunnerOf(object *v1alpha1.EphemeralRunner) *Runner {
 	}
 }
 
-// PodOf does what SetOf does for pods.
+// PodOf returns what the history needs of a pod.
 func PodOf(object *corev1.Pod) *Pod {
 	return &Pod{
 		UID: string(object.UID), Name: object.Name, RunnerUID: ownerOf(object), Deleting: object.DeletionTimestamp != nil,

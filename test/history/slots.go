@@ -30,10 +30,9 @@ const (
 // later.
 func (r *replay) slot(runner *runner, at time.Time) slot {
 	set := r.sets[runner.SetUID]
-	seen := set != nil && set.PatchID >= runner.JobPatchID
 	endedWell := runner.pod != nil && runner.pod.Succeeded
 	switch {
-	case runner.Completed && seen:
+	case runner.Completed && set.saw(runner.JobPatchID):
 		return free
 	case runner.Completed && runner.pod.lives():
 		return working
@@ -42,15 +41,9 @@ func (r *replay) slot(runner *runner, at time.Time) slot {
 	case runner.Outdated || runner.Failed && !runner.HasJob:
 		return free
 	case runner.Failed:
-		if at.Sub(runner.ended) >= heldAtMost || r.patchedSince(set, at, r.letGo(runner)) {
-			return free
-		}
-		return held
+		return heldUntil(at.Sub(runner.ended) >= heldAtMost || r.patchedSince(set, at, r.letGo(runner)))
 	case endedWell:
-		if r.patchedSince(set, at, runner.ended.Add(settles)) {
-			return free
-		}
-		return held
+		return heldUntil(r.patchedSince(set, at, runner.ended.Add(settles)))
 	case runner.HasJob:
 		return working
 	case runner.Deleting:
@@ -59,6 +52,16 @@ func (r *replay) slot(runner *runner, at time.Time) slot {
 		return waiting
 	}
 }
+
+func heldUntil(released bool) slot {
+	if released {
+		return free
+	}
+	return held
+}
+
+// saw reports whether the patchID, or a later one, has come.
+func (s *set) saw(patchID int) bool { return s != nil && s.PatchID >= patchID }
 
 // patchedSince reports whether a manager may have seen a new patchID after a moment: it may have seen late one that came before.
 func (r *replay) patchedSince(set *set, at, since time.Time) bool {
