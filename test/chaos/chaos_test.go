@@ -70,7 +70,7 @@ func TestChaos(t *testing.T) {
 func TestScaledInBurst(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	run(t, schedule{
-		seed: 1, minRunners: 1, maxRunners: 100, managers: 1,
+		seed: 1, maxRunners: 100, managers: 1,
 		faults:   []fault{{kind: scaleManagers, variant: scaledByHand, at: 5 * time.Second, lasts: 15 * time.Second}},
 		batches:  []batch{{durations: jobDurations(random, 200, time.Second, 5*time.Second)}},
 		settling: batch{at: 20 * time.Second, durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)},

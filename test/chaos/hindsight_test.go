@@ -102,6 +102,7 @@ func (w *world) checkHistory() {
 	manager := testkube.ServiceAccountUser(w.rig.SystemNamespace, rig.ControllerAccount)
 	if err := w.seen.FromAudit(events, history.Accounts{Manager: manager, Namespace: w.rig.RunnerNamespace}); err != nil {
 		w.errorf("%v", err)
+		w.saveAuditLog()
 		return
 	}
 	for _, registration := range w.rig.GitHub.Registrations() {

@@ -42,7 +42,8 @@ func (a Accounts) actor(event testkube.AuditEvent) Actor {
 
 // FromAudit adds to the history what the events of an audit log with objects say, given in the order of their answers.
 func (h *History) FromAudit(events []testkube.AuditEvent, accounts Accounts) error {
-	revision := uint64(0) // the largest so far
+	revision := uint64(0)          // the largest so far
+	newest := map[string]*Change{} // by resource and name
 	for _, event := range events {
 		if !changed(event) {
 			continue
@@ -68,11 +69,17 @@ func (h *History) FromAudit(events []testkube.AuditEvent, accounts Accounts) err
 			continue
 		}
 		change.Received, change.Answered, change.By, change.Verb = event.Received, event.Answered, by, event.Verb
-		// An object that was deleted at once may come without the revision of its deletion.
+		// An object that was deleted at once may come without the revision of its deletion, or even without a UID: two deletions of
+		// it were under way.
 		revision = max(revision, change.Revision)
 		if change.Revision == 0 || change.Gone {
 			change.Revision = revision
 		}
+		name := event.Object.Resource + "/" + event.Object.Name
+		if before := newest[name]; before != nil && change.uid() == "" {
+			change.Set, change.Runner, change.Pod = before.Set, before.Runner, before.Pod
+		}
+		newest[name] = change
 		h.Changes = append(h.Changes, *change)
 	}
 	return nil
@@ -164,11 +171,14 @@ func read(event testkube.AuditEvent, object metav1.Object) (*Change, error) {
 	if err := json.Unmarshal(event.ResponseObject, object); err != nil {
 		return change, err
 	}
-	revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-	change.Revision = revision
 	deleting := object.GetDeletionTimestamp() != nil || event.Verb == "delete"
 	_, isPod := object.(*corev1.Pod)
 	change.Gone = deleting && len(object.GetFinalizers()) == 0 && !isPod
+	if object.GetResourceVersion() == "" {
+		return change, nil
+	}
+	revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	change.Revision = revision
 	return change, err
 }
 

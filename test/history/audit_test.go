@@ -113,6 +113,17 @@ func TestDeletionsOfPodsFromAudit(t *testing.T) {
 	}
 }
 
+// Of two deletions of a pod at the same time, one may be answered with an object that is all but empty.
+func TestDeletionThatIsAnsweredWithoutObject(t *testing.T) {
+	l := &logged{t: t}
+	l.add(managerUser, "create", "pods", "", object("Pod", 3, owned, ""))
+	l.add(managerUser, "delete", "pods", "", `{"kind": "Pod", "metadata": {}}`)
+	changes := l.history().Changes
+	if last := changes[1]; last.Pod.UID != "uid of Pod" || last.Revision != 3 || !last.Gone {
+		t.Errorf("got %+v of %+v", last, last.Pod)
+	}
+}
+
 // What was not carried out is no change, nor is what happened elsewhere.
 func TestRequestsThatAreNoChanges(t *testing.T) {
 	l := &logged{t: t}

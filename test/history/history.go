@@ -56,6 +56,20 @@ type Change struct {
 	List *List
 }
 
+// uid returns the object's UID.
+func (c Change) uid() string {
+	switch {
+	case c.Set != nil:
+		return c.Set.UID
+	case c.Runner != nil:
+		return c.Runner.UID
+	case c.Pod != nil:
+		return c.Pod.UID
+	default:
+		return ""
+	}
+}
+
 // Set is an EphemeralRunnerSet.
 type Set struct {
 	UID, Name         string
