@@ -18,6 +18,8 @@ const (
 	faultWindow = time.Minute
 	// firstFault leaves some seconds for the first runners to start.
 	firstFault = 3 * time.Second
+	// early is when faults begin at the latest that are felt until the end.
+	early = 15 * time.Second
 	// longestOutage is how long the API server may be away.
 	longestOutage = 20 * time.Second
 )
@@ -59,6 +61,8 @@ type profile struct {
 	kind              kind
 	shortest, longest time.Duration
 	variants          []string
+	// untilEnd says that it is felt until the end of the run, so that it strikes early.
+	untilEnd bool
 }
 
 // profiles are the faults from which a run draws. Those without a duration are over at once.
@@ -90,7 +94,7 @@ var profiles = []profile{
 	{kind: scaleManagers, shortest: 10 * time.Second, longest: 20 * time.Second, variants: []string{scaledByHelm, scaledByHand}},
 	// Longer than it takes another manager to get the Lease.
 	{kind: cutOffLeader, shortest: 15 * time.Second, longest: 20 * time.Second, variants: []string{leaseHangs, leaseRefused, writesHang}},
-	{kind: wrongClock, variants: []string{managerAhead, managerBehind, listenerAhead, listenerBehind}},
+	{kind: wrongClock, variants: []string{managerAhead, managerBehind, listenerAhead, listenerBehind}, untilEnd: true},
 }
 
 // questions are faults after which the product has to ask GitHub whether runners may be removed. Some of them have a job, and the
@@ -242,7 +246,11 @@ func newFaults(random *rand.Rand) []fault {
 
 func newFault(random *rand.Rand, p profile) fault {
 	f := fault{kind: p.kind, lasts: between(random, p.shortest, p.longest)}
-	f.at = between(random, firstFault, faultWindow-f.lasts)
+	latest := faultWindow - f.lasts
+	if p.untilEnd {
+		latest = early
+	}
+	f.at = between(random, firstFault, latest)
 	f.percent = 30 + random.IntN(71)
 	f.pause = between(random, time.Second, 4*time.Second)
 	if len(p.variants) > 0 {
