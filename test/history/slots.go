@@ -108,14 +108,22 @@ func (r *replay) occupied(created *runner, since time.Time) int {
 	return count
 }
 
-// describeSlots lists the slots of the set's other runners.
+// describeSlots lists the slots of the set's other runners, those first that were occupied last.
 func (r *replay) describeSlots(created *runner) string {
-	var slots []string
+	const most = 10
+	var others []*runner
 	for _, other := range r.runners {
 		if other != created && other.SetUID == created.SetUID {
-			slots = append(slots, fmt.Sprintf("%s %s since %s", other.Name, r.slot(other, created.created), other.occupied.Format(clockFormat)))
+			others = append(others, other)
 		}
 	}
-	slices.SortFunc(slots, cmp.Compare)
+	slices.SortFunc(others, func(a, b *runner) int { return cmp.Or(b.occupied.Compare(a.occupied), cmp.Compare(a.Name, b.Name)) })
+	var slots []string
+	for _, other := range others[:min(most, len(others))] {
+		slots = append(slots, fmt.Sprintf("%s %s since %s", other.Name, r.slot(other, created.created), other.occupied.Format(clockFormat)))
+	}
+	if len(others) > most {
+		slots = append(slots, fmt.Sprintf("and %d more", len(others)-most))
+	}
 	return strings.Join(slots, ", ")
 }
