@@ -46,7 +46,8 @@ type dependencies struct {
 
 // newDependencies makes what the controllers share. The manager doesn't run the pool yet.
 func newDependencies(mgr ctrl.Manager, options Options) dependencies {
-	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient()), clock: wallclock.System()}
+	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
+	d.clock = wallclock.System()
 	d.recorder = report.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
 	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
 	d.provider = credentials.New(mgr.GetAPIReader(), credentials.Options{

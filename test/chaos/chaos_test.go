@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // runTests saves the programs' logs to a new directory, unless the environment names one, and removes it if all tests pass.
 func runTests(m *testing.M) int {
 	if os.Getenv(logsVariable) != "" {
-		return rig.Main(m, rig.WrongClocks)
+		return rig.MainWithWrongClocks(m)
 	}
 	directory, err := os.MkdirTemp("", "chaos-logs-")
 	if err != nil {
@@ -42,7 +42,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "name the directory for logs:", err)
 		return 1
 	}
-	code := rig.Main(m, rig.WrongClocks)
+	code := rig.MainWithWrongClocks(m)
 	if code == 0 {
 		_ = os.RemoveAll(directory)
 	}

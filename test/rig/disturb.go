@@ -67,7 +67,7 @@ func (r *Rig) UpgradeManagers(_ context.Context, replicas int) error {
 }
 
 // SetClock sets the clock of a program wrong by a duration, from its next start on. The programs have to be built for that, see
-// WrongClocks.
+// MainWithWrongClocks.
 func (r *Rig) SetClock(program Program, ahead time.Duration) {
 	pods := &r.managers
 	if program == ListenerProgram {

@@ -23,12 +23,6 @@ type built struct{ manager, listener string }
 // programsDirectory contains them. It is empty until they are built.
 var programsDirectory string
 
-// WrongClocks is the build tag of programs whose clock can be set wrong.
-const WrongClocks = "rig"
-
-// buildTags are those of the programs, none for what is shipped.
-var buildTags string
-
 // build compiles the programs once per test binary, with the race detector if the test has it.
 var build = sync.OnceValues(func() (built, error) {
 	directory, err := os.MkdirTemp("", "rig-programs-")
@@ -38,13 +32,10 @@ var build = sync.OnceValues(func() (built, error) {
 	programsDirectory = directory
 	// Stripped, as by make build, so that what is measured is what is shipped.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
-	if buildTags != "" {
-		arguments = append(arguments, "-tags", buildTags)
-	}
 	if raceEnabled {
 		arguments = append(arguments, "-race")
 	}
-	command := exec.Command("go", append(arguments, "./cmd/manager", "./cmd/listener")...)
+	command := exec.Command("go", append(arguments, "-tags", buildTag, "./cmd/manager", "./cmd/listener")...)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return built{}, fmt.Errorf("build the programs: %w\n%s", err, output)
@@ -66,6 +57,15 @@ func (p Product) orOurs(t testing.TB) Product {
 	}
 	p.Manager, p.Listener = cmp.Or(p.Manager, made.manager), cmp.Or(p.Listener, made.listener)
 	return p
+}
+
+// buildTag is that of the programs, empty for what is shipped.
+var buildTag string
+
+// MainWithWrongClocks does what Main does with programs whose clock can be set wrong, see Rig.SetClock.
+func MainWithWrongClocks(m *testing.M) int {
+	buildTag = "rig"
+	return Main(m)
 }
 
 // removePrograms deletes the programs when the test binary is done.

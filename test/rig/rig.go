@@ -12,7 +12,6 @@ package rig
 import (
 	"cmp"
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -88,10 +87,8 @@ func ClusterOptions() testkube.Options {
 	return testkube.Options{ControllerManager: true, AuditLog: true, AddToScheme: schemes()}
 }
 
-// Main runs the tests of a package, which share a cluster that suits rigs, and returns their exit code. Tags are build tags of the
-// programs.
-func Main(m *testing.M, tags ...string) int {
-	buildTags = strings.Join(tags, ",")
+// Main runs the tests of a package, which share a cluster that suits rigs, and returns their exit code.
+func Main(m *testing.M) int {
 	defer removePrograms()
 	return testkube.Main(m, ClusterOptions())
 }
