@@ -19,10 +19,10 @@ import (
 )
 
 // blinding are the faults during which changes may be made that are not in the API server's log, disturbing those that hold up
-// watches or requests.
+// watches or requests. A leader that is cut off is no excuse: what hangs is never carried out, and the next leader knows everything.
 var (
 	blinding   = []kind{apiServerDown, apiServerHang, etcdAway}
-	disturbing = []kind{slowWatch, cutWatches, refuseWrites, slowAPIServer, cutOffLeader}
+	disturbing = []kind{slowWatch, cutWatches, refuseWrites, slowAPIServer}
 )
 
 // noteTrouble notes, for the check of the history, when a fault kept changes out of the API server's log or watches late.
