@@ -65,6 +65,7 @@ func (w *world) cutOffLeader(f fault) {
 	w.pause(f.lasts)
 	w.proxy.severed.Store(nil)
 	close(over)
+	w.logf("the leader is no longer cut off, another has taken over: %t", *w.proxy.leader.Load() != *leader)
 }
 
 // cutWatches cuts all watches every 500 ms for as long as the fault lasts.

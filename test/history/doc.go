@@ -11,9 +11,9 @@
 // It stands at the end of a run of test/chaos:
 //
 //	API server's audit log ─▶ FromAudit ─┐
-//	lists after outages ─▶ Resync ───────┼─▶ History ─▶ Check ─▶ what was broken, one line each
+//	lists after outages: List ───────────┼─▶ History ─▶ Check ─▶ what was broken, one line each
 //	GitHub: registrations, jobs ─────────┘
 //
 // Whoever acts knows the cluster from watches, which are late. So a rule that depends on what the manager knew is judged in favour
-// of the manager by everything that was true within History.Late before it acted.
+// of the manager by everything that was true within History.late before it acted.
 package history

@@ -17,7 +17,7 @@ type History struct {
 	Registrations []Registration
 	Jobs          []Job
 	// Disturbed are the times in which watches or requests were held up, and Blind those in which changes may have been made that
-	// are missing here, because the API server or etcd was away. Blind ends with a Resync.
+	// are missing here, because the API server or etcd was away. Blind ends with a List of each kind.
 	Disturbed, Blind []Interval
 }
 
@@ -52,7 +52,7 @@ type Change struct {
 	Pod    *Pod
 	// Gone says that the change was the object's last.
 	Gone bool
-	// List is all that there was of one kind, see Resync.
+	// List is all that there was of one kind.
 	List *List
 }
 
