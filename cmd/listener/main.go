@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/harrier-ci/harrier/internal/listener"
+	"github.com/harrier-ci/harrier/internal/wallclock"
 )
 
 func main() {
@@ -37,7 +38,7 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API: %w", err)
 	}
-	return listener.Run(ctx, listener.Options{Kubernetes: kubernetes})
+	return listener.Run(ctx, listener.Options{Kubernetes: kubernetes, Clock: wallclock.System()})
 }
 
 // kubernetesConfig returns the pod's configuration, unless KUBECONFIG names a file, as it does in development.

@@ -120,6 +120,12 @@ func (s *Server) Snapshot() (snapshot Snapshot) {
 	return snapshot
 }
 
+// Registrations returns all registrations of runners that there ever were, in the order of their making.
+func (s *Server) Registrations() (registrations []Registration) {
+	s.do(func(time.Time) { registrations = s.state.Registrations() })
+	return registrations
+}
+
 // Anomalies returns what no correct controller causes; tests want it empty.
 func (s *Server) Anomalies() (anomalies []Anomaly) {
 	s.do(func(time.Time) { anomalies = s.state.Anomalies() })

@@ -24,6 +24,8 @@ type (
 	Anomaly = state.Anomaly
 	// AnomalyKind names it.
 	AnomalyKind = state.AnomalyKind
+	// Registration is one registration of a runner, which may have been removed.
+	Registration = state.RegistrationView
 	// Snapshot is everything worth knowing at one moment.
 	Snapshot = state.Snapshot
 	// Statistics is the service's view of one scale set.

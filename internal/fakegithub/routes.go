@@ -133,6 +133,8 @@ func (s *Server) serve(ep endpoint, w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	note(rep.status)
+	// The fake's own clock, by which clients can tell when its tokens expire.
+	w.Header().Set("Date", s.opts.Clock.Now().UTC().Format(http.TimeFormat))
 	rep.send(w, fault)
 }
 

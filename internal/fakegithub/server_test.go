@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
@@ -38,6 +39,43 @@ func TestJobOfAnHourWithFakeClock(t *testing.T) {
 	}
 	if m = s.next(m.MessageID, 1); m.types() != "JobCompleted" {
 		t.Errorf("got %s", m.types())
+	}
+}
+
+// Answers are dated by the fake's own clock: clients compare it with the expiry of tokens, whatever their own clock says.
+func TestAnswersAreDated(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	c := newClient(t, fakegithub.Options{Clock: clocktesting.NewFakeClock(now)})
+	response, err := c.http.Get(c.base + "/_control/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if got := response.Header.Get("Date"); got != "Sun, 01 Mar 2026 12:00:00 GMT" {
+		t.Errorf("Date %q", got)
+	}
+}
+
+// A registration stays known after its removal, and its name may be used again.
+func TestRegistrationsOfOneName(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	c := newClient(t, fakegithub.Options{Clock: clock})
+	set := c.createSet("linux")
+	first := clock.Now()
+	c.generate(set.ID, "runner-1")
+	clock.Step(time.Second)
+	removed := clock.Now()
+	if err := c.server.RemoveRunner(1); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(time.Second)
+	c.generate(set.ID, "runner-1")
+	want := []fakegithub.Registration{
+		{ID: 1, Scope: "orgs/acme", Name: "runner-1", RegisteredAt: first, RemovedAt: removed},
+		{ID: 2, Scope: "orgs/acme", Name: "runner-1", RegisteredAt: clock.Now()},
+	}
+	if difference := cmp.Diff(want, c.server.Registrations()); difference != "" {
+		t.Errorf("registrations (-want +got):\n%s", difference)
 	}
 }
 

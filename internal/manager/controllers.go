@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/removals"
+	"github.com/harrier-ci/harrier/internal/wallclock"
 )
 
 // recorderName is the reporting controller of Events.
@@ -41,7 +41,7 @@ type dependencies struct {
 	removed  *removals.Memory
 	provider *credentials.Provider
 	clients  githubClients
-	clock    clock.RealClock
+	clock    wallclock.Clock
 	// recorder is shared, so that its limits apply to all controllers together.
 	recorder events.EventRecorder
 }
@@ -49,6 +49,7 @@ type dependencies struct {
 // newDependencies makes what the controllers share. The manager doesn't run the pool yet.
 func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
+	d.clock = wallclock.System()
 	d.recorder = report.LimitEvents(mgr.GetEventRecorder(recorderName), d.clock)
 	d.pool, d.removed = pool.New(pool.Limit, d.clock), removals.New(d.clock)
 	policy, err := addresses.New(options.AllowedGitHubURLs)

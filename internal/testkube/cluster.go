@@ -69,7 +69,8 @@ func launch(ctx context.Context, programs string, options Options) (*Cluster, er
 		return nil, fmt.Errorf("make a directory for the cluster: %w", err)
 	}
 	cluster := &Cluster{programs: programs, processes: map[string]*process.Process{}}
-	cluster.directory, cluster.audit, cluster.apiServerFlags = directory, options.AuditLog, options.APIServerFlags
+	cluster.directory, cluster.apiServerFlags = directory, options.APIServerFlags
+	cluster.audit, cluster.auditObjects = options.AuditLog, options.AuditObjects
 	if err := cluster.start(ctx, options); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}

@@ -3,11 +3,13 @@ package testkube_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Exit(testkube.Main(m, testkube.Options{
-		ControllerManager: true, AuditLog: true, CRDs: []string{"testdata/crds"},
+		ControllerManager: true, AuditLog: true, AuditObjects: true, CRDs: []string{"testdata/crds"},
 	}))
 }
 
@@ -119,6 +121,34 @@ func TestAuditEventsTellWhoAskedForWhat(t *testing.T) {
 	got := []any{event.Verb, event.Object.Resource, event.Object.Name, event.Response.Code}
 	if difference := cmp.Diff([]any{"get", "secrets", "treasure", 403}, got); difference != "" {
 		t.Error(difference)
+	}
+	if event.Credential() == "" {
+		t.Error("nothing tells the token from others of the ServiceAccount")
+	}
+}
+
+// The log has the objects from which a runner's history can be told, and no Secret.
+func TestAuditEventsHaveObjects(t *testing.T) {
+	cluster := testkube.Shared(t)
+	name := metav1.ObjectMeta{Namespace: cluster.NewNamespace(t), Name: "logged"}
+	lease, secret := &coordinationv1.Lease{ObjectMeta: name}, &corev1.Secret{ObjectMeta: name}
+	for _, object := range []client.Object{lease, secret} {
+		if err := cluster.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logged := map[string]string{}
+	NewWithT(t).Eventually(func() (int, error) {
+		events, err := cluster.AuditEvents(testkube.AuditFilter{Namespace: name.Namespace})
+		for _, event := range events {
+			if event.Object.Name == name.Name {
+				logged[event.Object.Resource] = string(event.ResponseObject)
+			}
+		}
+		return len(logged), err
+	}, "30s").Should(Equal(2))
+	if !strings.Contains(logged["leases"], string(lease.UID)) || logged["secrets"] != "" {
+		t.Errorf("logged: %v", logged)
 	}
 }
 

@@ -28,19 +28,12 @@ var controllers = []string{
 // adminKubeconfig is the name of the administrator's kubeconfig in the cluster's directory.
 const adminKubeconfig = "admin.kubeconfig"
 
-// auditPolicy records who requested what, when, and the answer's code, without bodies.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules: [{level: Metadata}]
-`
-
 // controlPlane is what the programs of a cluster share: ports, files and the administrator's token.
 type controlPlane struct {
 	directory                   string
 	etcdPort, peerPort, apiPort int
 	certificate, adminToken     string
-	audit                       bool
+	audit, auditObjects         bool
 	apiServerFlags              []string
 }
 
@@ -65,12 +58,16 @@ func (p *controlPlane) prepare() error {
 		return err
 	}
 	p.certificate = string(certificate)
+	policy := auditPolicy
+	if p.auditObjects {
+		policy += auditObjects
+	}
 	return p.write(map[string]string{
 		"apiserver.crt": string(certificate),
 		"apiserver.key": string(key),
 		"tokens.key":    string(tokenKey),
 		"tokens.csv":    fmt.Sprintf("%s,admin,admin,system:masters\n", p.adminToken),
-		"audit.yaml":    auditPolicy,
+		"audit.yaml":    policy + auditRequests,
 	})
 }
 

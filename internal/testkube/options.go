@@ -16,6 +16,8 @@ type Options struct {
 	ControllerManager bool
 	// AuditLog records every request; see Cluster.AuditEvents.
 	AuditLog bool
+	// AuditObjects adds to the audit log the objects that were sent and answered by changes of pods, Leases and the project's kinds.
+	AuditObjects bool
 	// CRDs are directories or files with CustomResourceDefinitions. Nil means apis/crds of this module, an empty slice none.
 	CRDs []string
 	// AddToScheme add kinds to the scheme of Cluster.Client, which has those of Kubernetes already.

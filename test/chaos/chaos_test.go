@@ -4,9 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 // runTests saves the programs' logs to a new directory, unless the environment names one, and removes it if all tests pass.
 func runTests(m *testing.M) int {
 	if os.Getenv(logsVariable) != "" {
-		return rig.Main(m)
+		return rig.MainWithWrongClocks(m)
 	}
 	directory, err := os.MkdirTemp("", "chaos-logs-")
 	if err != nil {
@@ -40,7 +42,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "name the directory for logs:", err)
 		return 1
 	}
-	code := rig.Main(m)
+	code := rig.MainWithWrongClocks(m)
 	if code == 0 {
 		_ = os.RemoveAll(directory)
 	}
@@ -55,7 +57,7 @@ func TestChaos(t *testing.T) {
 		runs.Go(func() {
 			for seed, more := c.next(); more; seed, more = c.next() {
 				var wrong []string
-				passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { wrong = run(t, seed) })
+				passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { wrong = run(t, newSchedule(seed)) })
 				c.done(seed, passed, wrong)
 			}
 		})
@@ -64,13 +66,23 @@ func TestChaos(t *testing.T) {
 	t.Log(c.summary())
 }
 
+// While 200 jobs run, the manager gets a second one beside it and loses it again.
+func TestScaledInBurst(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 0))
+	run(t, schedule{
+		seed: 1, maxRunners: 100, managers: 1,
+		faults:   []fault{{kind: scaleManagers, variant: scaledByHand, at: 5 * time.Second, lasts: 15 * time.Second}},
+		batches:  []batch{{durations: jobDurations(random, 200, time.Second, 5*time.Second)}},
+		settling: batch{at: 20 * time.Second, durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)},
+	})
+}
+
 // run makes one run and returns the reasons why it failed, none if it passed.
-func run(t *testing.T, seed uint64) []string {
+func run(t *testing.T, s schedule) []string {
 	t.Helper()
-	s := newSchedule(seed)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("to repeat the run: make chaos SEED=%d; logs are in %s\n%s", seed, os.Getenv(logsVariable), s)
+			t.Logf("to repeat the run: make chaos SEED=%d; logs are in %s\n%s", s.seed, os.Getenv(logsVariable), s)
 		}
 	})
 	w := newWorld(t, s)
@@ -88,5 +100,7 @@ func run(t *testing.T, seed uint64) []string {
 	w.checkScalesDown()
 	w.checkGoroutines()
 	w.checkLimits()
+	w.checkClocks()
+	w.checkHistory()
 	return w.wrong
 }

@@ -2,9 +2,12 @@
 // the real programs (package rig), and 60 jobs that are queued over about a minute. Meanwhile eight faults strike at times that
 // follow from a seed. They hit the programs, the pods, their nodes, GitHub, the API server and, below it, etcd, which is frozen
 // or killed for a while. Besides, operators delete runner objects and change the scale set while reports of jobs are lost, so
-// that the product has to ask GitHub which runners have a job:
+// that the product has to ask GitHub which runners have a job. GitHub's clock may be an hour off, and so may those of the programs:
 //
 //	seed ─▶ schedule (pure) ─▶ world: queue jobs, strike, observe ─▶ verdict: what every run must come to
+//	                                                                 hindsight: what must hold at every moment (package history)
+//
+// The API server's log of a run with an odd seed is read afterwards. Those of other runs are as fast as an API server without it.
 //
 // `make chaos SEED=7` repeats a run, and `make chaos SEEDS=20` makes the first twenty. `make chaos HOURS=8` begins runs with new
 // seeds for 8 hours, or until Ctrl-C, and finishes those that it has begun. The order of events within a run still depends on

@@ -3,6 +3,7 @@ package chaos
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,9 @@ func everything(*http.Request) bool { return true }
 
 func writes(r *http.Request) bool { return r.Method != http.MethodGet }
 
+// leases are requests for leader election.
+func leases(r *http.Request) bool { return strings.Contains(r.URL.Path, "/leases") }
+
 // changes are requests that can conflict with others.
 func changes(r *http.Request) bool { return r.Method == http.MethodPatch || r.Method == http.MethodPut }
 
@@ -38,6 +42,30 @@ func (w *world) meddle(f fault, m meddling) {
 	w.proxy.meddles.Store(&m)
 	w.pause(f.lasts)
 	w.proxy.meddles.Store(nil)
+}
+
+// severances are those of the fault cutOffLeader, by its variant.
+var severances = map[string]severance{
+	leaseHangs:   {hits: leases},
+	leaseRefused: {hits: leases, refuse: true},
+	writesHang:   {hits: writes},
+}
+
+// cutOffLeader keeps the leader alive, with its watches, while it can't renew its Lease, so that another manager takes over.
+func (w *world) cutOffLeader(f fault) {
+	leader := w.proxy.leader.Load()
+	if leader == nil {
+		w.errorf("no manager has a Lease")
+		return
+	}
+	over := make(chan struct{})
+	cut := severances[f.variant]
+	cut.credential, cut.over = *leader, over
+	w.proxy.severed.Store(&cut)
+	w.pause(f.lasts)
+	w.proxy.severed.Store(nil)
+	close(over)
+	w.logf("the leader is no longer cut off, another has taken over: %t", *w.proxy.leader.Load() != *leader)
 }
 
 // cutWatches cuts all watches every 500 ms for as long as the fault lasts.

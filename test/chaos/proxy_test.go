@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"math/rand/v2"
@@ -30,6 +31,8 @@ type proxy struct {
 	config  *rest.Config // leads through the proxy
 	late    atomic.Int64 // delay of watch events, in nanoseconds
 	meddles atomic.Pointer[meddling]
+	leader  atomic.Pointer[string] // how the manager authenticates that wrote the Lease last
+	severed atomic.Pointer[severance]
 
 	mutex    sync.Mutex
 	watching context.Context // ends all watches under way
@@ -45,6 +48,33 @@ type meddling struct {
 	// carried out.
 	answer *apierrors.StatusError
 	late   bool
+}
+
+// severance cuts one program off from a part of the API while everything else that it does goes on.
+type severance struct {
+	credential string
+	hits       func(*http.Request) bool
+	// refuse answers an error at once. Otherwise nothing is answered until the severance is over.
+	refuse bool
+	over   <-chan struct{}
+}
+
+// cuts reports whether the request is cut off.
+func (s *severance) cuts(r *http.Request) bool {
+	return s != nil && r.Header.Get("Authorization") == s.credential && s.hits(r)
+}
+
+// serve never forwards the request, not even late.
+func (s *severance) serve(w http.ResponseWriter, r *http.Request) {
+	if s.refuse {
+		answer(w, apierrors.NewInternalError(errors.New("chaos")))
+		return
+	}
+	select {
+	case <-s.over:
+	case <-r.Context().Done():
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // slowDown delays the events of watches from now on.
@@ -109,6 +139,10 @@ func (p *proxy) handler(forward http.Handler) http.Handler {
 			forward.ServeHTTP(w, r)
 			return
 		}
+		if s := p.severed.Load(); s.cuts(r) {
+			s.serve(w, r)
+			return
+		}
 		if watches(r) {
 			watch, end := p.untilCut(r)
 			defer end()
@@ -132,7 +166,12 @@ func (m *meddling) serve(w http.ResponseWriter, r *http.Request, forward http.Ha
 	case m.late:
 		forward.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	status := m.answer.Status()
+	answer(w, m.answer)
+}
+
+// answer answers an error as the API server would.
+func answer(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
 	status.Kind, status.APIVersion = "Status", "v1" // clients recognize an error of the API server by these
 	w.Header().Set("Content-Type", "application/json")
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
@@ -160,6 +199,10 @@ func (p *proxy) forwarder(t *testing.T, upstream *rest.Config) http.Handler {
 		FlushInterval: -1, // at once: watches are streams
 		ModifyResponse: func(response *http.Response) error {
 			r := response.Request
+			if leases(r) && writes(r) && response.StatusCode < http.StatusMultipleChoices {
+				credential := r.Header.Get("Authorization")
+				p.leader.Store(&credential)
+			}
 			if watches(r) && !strings.HasPrefix(r.UserAgent(), "fakenode") {
 				response.Body = &lateBody{ReadCloser: response.Body, proxy: p, gone: r.Context().Done()}
 			}

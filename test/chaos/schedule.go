@@ -18,6 +18,8 @@ const (
 	faultWindow = time.Minute
 	// firstFault leaves some seconds for the first runners to start.
 	firstFault = 3 * time.Second
+	// early is when faults begin at the latest that are felt until the end.
+	early = 15 * time.Second
 	// longestOutage is how long the API server may be away.
 	longestOutage = 20 * time.Second
 )
@@ -46,6 +48,9 @@ const (
 	refuseWrites  kind = "API server refuses"
 	slowAPIServer kind = "slow API server"
 	deletePods    kind = "delete pods"
+	scaleManagers kind = "scale managers"
+	cutOffLeader  kind = "cut off leader"
+	wrongClock    kind = "wrong clock"
 	deleteRunners kind = "delete runner objects"
 	newTemplate   kind = "reports lost, new template"
 	lowerMaximum  kind = "reports lost, maximum lowered"
@@ -56,6 +61,8 @@ type profile struct {
 	kind              kind
 	shortest, longest time.Duration
 	variants          []string
+	// untilEnd says that it is felt until the end of the run, so that it strikes early.
+	untilEnd bool
 }
 
 // profiles are the faults from which a run draws. Those without a duration are over at once.
@@ -83,6 +90,11 @@ var profiles = []profile{
 		variants: []string{tooManyRequests, internalError, timedOut, conflict}},
 	{kind: slowAPIServer, shortest: 5 * time.Second, longest: 15 * time.Second},
 	{kind: deletePods, variants: []string{podsByHand, podsPreempted}},
+	// Long enough for a second manager to start and to wait for the Lease.
+	{kind: scaleManagers, shortest: 10 * time.Second, longest: 20 * time.Second, variants: []string{scaledByHelm, scaledByHand}},
+	// Longer than it takes another manager to get the Lease.
+	{kind: cutOffLeader, shortest: 15 * time.Second, longest: 20 * time.Second, variants: []string{leaseHangs, leaseRefused, writesHang}},
+	{kind: wrongClock, variants: []string{managerAhead, managerBehind, listenerAhead, listenerBehind}, untilEnd: true},
 }
 
 // questions are faults after which the product has to ask GitHub whether runners may be removed. Some of them have a job, and the
@@ -125,7 +137,19 @@ const (
 	conflict        = "409"
 	podsByHand      = "by hand"
 	podsPreempted   = "preempted"
+	scaledByHelm    = "by helm upgrade"
+	scaledByHand    = "by hand"
+	leaseHangs      = "Lease hangs"
+	leaseRefused    = "Lease refused"
+	writesHang      = "writes hang"
+	managerAhead    = "manager ahead"
+	managerBehind   = "manager behind"
+	listenerAhead   = "listener ahead"
+	listenerBehind  = "listener behind"
 )
+
+// clockError is how wrong clocks are.
+const clockError = time.Hour
 
 // fault is one fault of a run.
 type fault struct {
@@ -163,8 +187,10 @@ type batch struct {
 type schedule struct {
 	seed                   uint64
 	minRunners, maxRunners int
-	// managers is one, or two that elect a leader.
+	// managers is one or two.
 	managers int
+	// gitHubAhead is how much GitHub's clock is ahead of all others; negative if it is behind.
+	gitHubAhead time.Duration
 	// acquire says that jobs are offered and have to be acquired, instead of being assigned.
 	acquire  bool
 	faults   []fault
@@ -173,7 +199,7 @@ type schedule struct {
 }
 
 // stream was chosen among PCG's so that the first twenty seeds cover every fault in every variant.
-const stream = 44
+const stream = 9
 
 // newSchedule derives a run from its seed.
 func newSchedule(seed uint64) schedule {
@@ -184,8 +210,23 @@ func newSchedule(seed uint64) schedule {
 	}
 	s.batches = s.newBatches(random)
 	s.settling = batch{at: s.lastFault(), durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)}
-	s.managers = 1 + random.IntN(3)/2
+	s.managers = s.newManagers(random)
+	s.gitHubAhead = time.Duration(random.IntN(3)-1) * clockError
 	return s
+}
+
+// newManagers draws how many managers there are. For one that is cut off, another has to be there. Otherwise, those that are scaled
+// go from one to two and back: the one that was alone must not act beside the second.
+func (s schedule) newManagers(random *rand.Rand) int {
+	managers := 1 + random.IntN(3)/2
+	switch {
+	case s.has(cutOffLeader):
+		return 2
+	case s.has(scaleManagers):
+		return 1
+	default:
+		return managers
+	}
 }
 
 // newFaults draws faults of different kinds, so that over many runs every pair of kinds coincides, and adds the questions.
@@ -205,7 +246,11 @@ func newFaults(random *rand.Rand) []fault {
 
 func newFault(random *rand.Rand, p profile) fault {
 	f := fault{kind: p.kind, lasts: between(random, p.shortest, p.longest)}
-	f.at = between(random, firstFault, faultWindow-f.lasts)
+	latest := faultWindow - f.lasts
+	if p.untilEnd {
+		latest = early
+	}
+	f.at = between(random, firstFault, latest)
 	f.percent = 30 + random.IntN(71)
 	f.pause = between(random, time.Second, 4*time.Second)
 	if len(p.variants) > 0 {
@@ -257,16 +302,29 @@ func (s schedule) lastFault() time.Duration {
 	return last
 }
 
+// jobs returns how many jobs are queued in all.
+func (s schedule) jobs() int {
+	count := len(s.settling.durations)
+	for _, b := range s.batches {
+		count += len(b.durations)
+	}
+	return count
+}
+
 // has reports whether the run has a fault of one of the kinds.
 func (s schedule) has(kinds ...kind) bool {
 	return slices.ContainsFunc(s.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })
 }
 
+// audited reports whether the history of the run is checked afterwards: that of every other run, because the log of all changes
+// slows the API server down.
+func (s schedule) audited() bool { return s.seed%2 == 1 }
+
 // String describes the whole run for a report.
 func (s schedule) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t\n",
-		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire)
+	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, GitHub's clock is ahead by %s\n",
+		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire, s.gitHubAhead)
 	for _, f := range s.faults {
 		fmt.Fprintf(&text, "%5.1f s  %s\n", f.at.Seconds(), f)
 	}

@@ -28,26 +28,53 @@ func TestSchedules(t *testing.T) {
 const seedsOfCI = 20
 
 func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
-	seen, leaderKilled := map[string]int{}, 0
+	seen := map[string]int{}
 	for seed := range uint64(seedsOfCI) {
 		s := newSchedule(seed + 1)
+		seen[gitHubAheadBy(s.gitHubAhead)]++
 		for _, f := range s.faults {
 			seen[string(f.kind)]++
 			seen[string(f.kind)+f.variant]++
-			if f.kind == killManager && f.variant == ofLeader && s.managers > 1 {
-				leaderKilled++
+			if special := specialCase(s, f); special != "" {
+				seen[special]++
 			}
 		}
 	}
+	wanted := []string{leaderOfTwoKilled, aloneThenTwo, gitHubAheadBy(0), gitHubAheadBy(clockError), gitHubAheadBy(-clockError)}
 	for _, p := range slices.Concat(profiles, questions) {
 		for _, variant := range append([]string{""}, p.variants...) {
-			if seen[string(p.kind)+variant] == 0 {
-				t.Errorf("no seed has the fault %q of variant %q", p.kind, variant)
-			}
+			wanted = append(wanted, string(p.kind)+variant)
 		}
 	}
-	if leaderKilled == 0 {
-		t.Error("no seed kills the leader of two managers")
+	for variant := range severances {
+		wanted = append(wanted, audited+variant)
+	}
+	for _, what := range wanted {
+		if seen[what] == 0 {
+			t.Errorf("no seed has: %s", what)
+		}
+	}
+}
+
+func gitHubAheadBy(ahead time.Duration) string { return "GitHub's clock ahead by " + ahead.String() }
+
+// Cases in which it matters what else is special about the run.
+const (
+	leaderOfTwoKilled = "the leader of two managers is killed"
+	aloneThenTwo      = "one manager, two, and one again, with a check of the history"
+	audited           = "leader cut off, with a check of the history: "
+)
+
+func specialCase(s schedule, f fault) string {
+	switch {
+	case f.kind == killManager && f.variant == ofLeader && s.managers > 1:
+		return leaderOfTwoKilled
+	case f.kind == scaleManagers && s.managers == 1 && s.audited():
+		return aloneThenTwo
+	case f.kind == cutOffLeader && s.audited():
+		return audited + f.variant
+	default:
+		return ""
 	}
 }
 
@@ -73,15 +100,13 @@ func checkFaults(t *testing.T, s schedule) {
 
 func checkJobs(t *testing.T, s schedule) {
 	t.Helper()
-	jobs := len(s.settling.durations)
 	for _, b := range s.batches {
-		jobs += len(b.durations)
 		if b.at > faultWindow {
 			t.Errorf("seed %d queues jobs after %s", s.seed, b.at)
 		}
 	}
-	if jobs != jobsPerRun {
-		t.Errorf("seed %d has %d jobs", s.seed, jobs)
+	if s.jobs() != jobsPerRun {
+		t.Errorf("seed %d has %d jobs", s.seed, s.jobs())
 	}
 	if s.settling.at != s.lastFault() {
 		t.Errorf("seed %d: the last jobs come at %s, the last fault ends at %s", s.seed, s.settling.at, s.lastFault())

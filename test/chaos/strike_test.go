@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+	"github.com/harrier-ci/harrier/test/rig"
 )
 
 // strikes carry out the faults. Each returns when its fault is over.
@@ -47,12 +49,20 @@ var strikes = map[kind]func(*world, fault){
 		w.meddle(f, meddling{hits: everything, percent: f.percent, pause: f.pause / 2})
 	},
 	deletePods:    (*world).deletePods,
+	scaleManagers: (*world).scaleManagers,
+	cutOffLeader:  (*world).cutOffLeader,
+	wrongClock:    (*world).setClock,
 	deleteRunners: (*world).deleteRunners,
 	newTemplate:   (*world).newTemplate,
 	lowerMaximum:  (*world).lowerMaximum,
 }
 
-func (w *world) strike(f fault) { strikes[f.kind](w, f) }
+// strike carries out a fault and notes for how long it has troubled the API server or what leads to it.
+func (w *world) strike(f fault) {
+	began := time.Now()
+	strikes[f.kind](w, f)
+	w.noteTrouble(f, began)
+}
 
 // killManagers kills the managers or, if the variant says so, only their leader. If none leads, it kills all of them.
 func (w *world) killManagers(f fault) {
@@ -61,6 +71,40 @@ func (w *world) killManagers(f fault) {
 		victims = leader
 	}
 	w.logf("killed: %v", w.kill(victims, "manager", (*fakenode.Node).Kill))
+}
+
+// scaleManagers goes from one manager to two and back, or from two to one and back.
+func (w *world) scaleManagers(f fault) {
+	scale := w.rig.ScaleManagers
+	if f.variant == scaledByHelm {
+		scale = w.rig.UpgradeManagers
+	}
+	w.request(func(ctx context.Context) error { return scale(ctx, 3-w.schedule.managers) })
+	w.pause(f.lasts)
+	w.request(func(ctx context.Context) error { return scale(ctx, w.schedule.managers) })
+	w.logf("there are to be %d managers again", w.schedule.managers)
+}
+
+// setClock restarts the managers or the listener with a wrong clock, which stays wrong until the end of the run.
+func (w *world) setClock(f fault) {
+	clock := wrongClocks[f.variant]
+	w.rig.SetClock(clock.program, clock.ahead)
+	if clock.program == rig.ManagerProgram {
+		w.kill(w.observer.managerPods(), "manager", (*fakenode.Node).Kill)
+	} else {
+		w.kill(w.observer.listenerPods(), v1alpha1.ListenerContainerName, (*fakenode.Node).Kill)
+	}
+}
+
+// wrongClocks are those of the fault wrongClock, by its variant.
+var wrongClocks = map[string]struct {
+	program rig.Program
+	ahead   time.Duration
+}{
+	managerAhead:   {rig.ManagerProgram, clockError},
+	managerBehind:  {rig.ManagerProgram, -clockError},
+	listenerAhead:  {rig.ListenerProgram, clockError},
+	listenerBehind: {rig.ListenerProgram, -clockError},
 }
 
 // stopAPIServer takes the API server away, once no other fault does.

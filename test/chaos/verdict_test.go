@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ const (
 	settleTime = 15 * time.Second
 	// excusedAtMost bounds the time that does not count because the API server could not be read or there was no manager pod.
 	excusedAtMost = time.Minute
-	// leaseTime is the managers' leaseDuration: a new leader has to wait until the Lease of a killed one expires.
-	leaseTime = 9 * time.Second
+	// leaseTime is how long nobody leads after a leader was killed, even if there is only one: its Lease has to expire first.
+	leaseTime = 14 * time.Second
 	// jobsTime is how soon after that all jobs have to be completed. A runner that failed may have to wait for its retry.
 	jobsTime = 2 * time.Minute
 	// leftoverTime covers the longest pauses: about a runner that still had its job, GitHub is asked again after a minute, and
@@ -34,10 +35,7 @@ const (
 // time without a manager pod. Both are excused up to excusedAtMost.
 func (w *world) checkSettles() {
 	w.t.Helper()
-	began, atMost, excusedBefore := time.Now(), settleTime, w.observer.excusedFor()
-	if w.schedule.managers > 1 {
-		atMost += leaseTime
-	}
+	began, atMost, excusedBefore := time.Now(), settleTime+leaseTime, w.observer.excusedFor()
 	for {
 		settled, seen := w.observer.settled(w.schedule.minRunners)
 		took, excused := time.Since(began), w.observer.excusedFor()-excusedBefore
@@ -74,9 +72,10 @@ func (w *world) retryPause() time.Duration {
 // checkJobs checks that every job has ended, and that only those failed whose pod a fault took.
 func (w *world) checkJobs() {
 	w.t.Helper()
-	done := func() bool { return len(w.rig.GitHub.Jobs("completed")) == jobsPerRun }
+	queued := w.schedule.jobs()
+	done := func() bool { return len(w.rig.GitHub.Jobs("completed")) == queued }
 	if !w.await(jobsTime, done) {
-		w.errorf("only %d of %d jobs are completed", len(w.rig.GitHub.Jobs("completed")), jobsPerRun)
+		w.errorf("only %d of %d jobs are completed", len(w.rig.GitHub.Jobs("completed")), queued)
 	}
 	w.logf("%d jobs are completed", len(w.rig.GitHub.Jobs("completed")))
 	failed := 0
@@ -88,7 +87,7 @@ func (w *world) checkJobs() {
 			failed++
 		case job.Result != "succeeded":
 			w.errorf("job %d on runner %s ended as %s, started %s, and no fault took its pod",
-				job.RequestID, job.Runner, job.Result, job.StartedAt.Format(time.TimeOnly))
+				job.RequestID, job.Runner, job.Result, w.ours(job.StartedAt).Format(time.TimeOnly))
 		}
 	}
 	w.logf("%d jobs failed with their pods", failed)
@@ -99,7 +98,7 @@ func (w *world) tookPodOf(job fakegithub.Job) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	at, taken := w.taken[job.Runner]
-	return taken && job.StartedAt.Before(at.Add(takenLate))
+	return taken && w.ours(job.StartedAt).Before(at.Add(takenLate))
 }
 
 // scaleDownEvery is such that one of so many seeds scales down at the end, which takes about a minute.
@@ -156,6 +155,18 @@ func (w *world) checkLimits() {
 		w.mutex.Unlock()
 		if anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy" || !taken {
 			w.errorf("%v", anomaly)
+		}
+	}
+}
+
+// checkClocks checks that programs whose clock was to be wrong had such a clock: everything else holds with any.
+func (w *world) checkClocks() {
+	w.t.Helper()
+	logs := map[rig.Program]func() string{rig.ManagerProgram: w.rig.ManagerLog, rig.ListenerProgram: w.rig.ListenerLog}
+	for _, f := range w.schedule.faults {
+		wrong := wrongClocks[f.variant]
+		if f.kind == wrongClock && !strings.Contains(logs[wrong.program](), fmt.Sprintf("the clock is set wrong by %s", wrong.ahead)) {
+			w.errorf("the clock of the %s was right", wrong.program)
 		}
 	}
 }

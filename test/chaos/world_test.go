@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+	"github.com/harrier-ci/harrier/test/history"
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
@@ -45,15 +47,34 @@ type world struct {
 
 	mutex sync.Mutex
 	taken map[string]time.Time // runners whose pod a fault took, and when
-	jobs  int
-	wrong []string // why the run failed
+	wrong []string             // why the run failed
+	// seen is what a later check needs of the time of the run, and the API server's log doesn't have.
+	seen history.History
+}
+
+// gitHubClock is ahead of the clocks of everybody else.
+type gitHubClock struct {
+	clock.RealClock
+	ahead time.Duration
+}
+
+func (c gitHubClock) Now() time.Time { return c.RealClock.Now().Add(c.ahead) }
+
+func (c gitHubClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// ours converts a time of GitHub's clock. Zero, which is never, stays zero.
+func (w *world) ours(gitHubs time.Time) time.Time {
+	if gitHubs.IsZero() {
+		return gitHubs
+	}
+	return gitHubs.Add(-w.schedule.gitHubAhead)
 }
 
 // newWorld installs the product on a cluster of its own.
 func newWorld(t *testing.T, s schedule) *world {
 	t.Helper()
 	options := rig.ClusterOptions()
-	options.AuditLog = false
+	options.AuditLog, options.AuditObjects = s.audited(), s.audited()
 	w := &world{t: t, schedule: s, cluster: testkube.Start(t, options), taken: map[string]time.Time{}}
 	w.random.Rand = rand.New(rand.NewPCG(s.seed, 1))
 	rigOptions := rig.Options{
@@ -62,14 +83,14 @@ func newWorld(t *testing.T, s schedule) *world {
 		// product's doing.
 		NodeRestartBackOff: time.Second,
 		GitHub: fakegithub.Options{
-			JITLatency: jitLatency, PollLength: pollLength, Seed: s.seed,
+			JITLatency: jitLatency, PollLength: pollLength, Seed: s.seed, Clock: gitHubClock{ahead: s.gitHubAhead},
 			Rules: fakegithub.Rules{Flow: fakegithub.AutoAssign, SessionLifetime: sessionLifetime, RunnerLostAfter: runnerLostAfter},
 		},
 	}
 	if s.acquire {
 		rigOptions.GitHub.Flow = fakegithub.Acquire
 	}
-	if s.has(slowWatch, cutWatches, refuseWrites, slowAPIServer) {
+	if s.has(slowWatch, cutWatches, refuseWrites, slowAPIServer, cutOffLeader) {
 		w.proxy = startProxy(t, w.cluster.Config())
 		rigOptions.APIServer = w.proxy.config
 	}
@@ -127,13 +148,9 @@ func (w *world) queue(durations []time.Duration) {
 	for _, duration := range durations {
 		request.Durations = append(request.Durations, fakegithub.Duration(duration))
 	}
-	ids, err := w.rig.GitHub.QueueJobs(request)
-	if err != nil {
+	if _, err := w.rig.GitHub.QueueJobs(request); err != nil {
 		w.errorf("queue %d jobs: %v", len(durations), err)
 	}
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	w.jobs += len(ids)
 }
 
 // logf logs a line with the time since the beginning.

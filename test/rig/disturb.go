@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,15 +41,39 @@ func (r *Rig) StartManager() {
 
 func (r *Rig) scaleManager(replicas int) {
 	r.t.Helper()
+	if err := r.ScaleManagers(r.t.Context(), replicas); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// ScaleManagers does what kubectl scale does to the manager's Deployment. It does not wait for the pods.
+func (r *Rig) ScaleManagers(ctx context.Context, replicas int) error {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = r.SystemNamespace, ControllerAccount
 	before := deployment.DeepCopy()
 	count := int32(replicas)
 	// The patch has to contain the count even if it is zero or unchanged, so it is compared with none.
 	before.Spec.Replicas, deployment.Spec.Replicas = nil, &count
-	if err := r.Cluster.Client().Patch(r.t.Context(), deployment, client.MergeFrom(before)); err != nil {
-		r.t.Fatal(err)
+	return r.Cluster.Client().Patch(ctx, deployment, client.MergeFrom(before))
+}
+
+// UpgradeManagers changes the controller chart's replicaCount with helm upgrade. It does not wait for the pods.
+func (r *Rig) UpgradeManagers(_ context.Context, replicas int) error {
+	values := r.controllerValues()
+	values["replicaCount"] = replicas
+	_, err := r.helm.attempt("upgrade", controllerRelease, r.options.Product.Controller,
+		"--namespace", r.SystemNamespace, "--values", valuesFile(r.t, values))
+	return err
+}
+
+// SetClock sets the clock of a program wrong by a duration, from its next start on. The programs have to be built for that, see
+// MainWithWrongClocks.
+func (r *Rig) SetClock(program Program, ahead time.Duration) {
+	pods := &r.managers
+	if program == ListenerProgram {
+		pods = &r.listeners
 	}
+	pods.ahead.Store(int64(ahead))
 }
 
 // KillListener kills the default set's listener with SIGKILL. The node restarts it.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,9 +60,15 @@ type programRun struct {
 	pods *podNames
 }
 
+// clockVariable is how much the program's clock is to be ahead, if it is built with the tag rig: package wallclock reads it.
+const clockVariable = "RIG_CLOCK_OFFSET"
+
 // Run runs the program to its end.
 func (p programRun) Run(ctx context.Context, container *fakenode.Container) int {
 	p.pods.add(types.NamespacedName{Namespace: container.Pod.Namespace, Name: container.Pod.Name})
+	if ahead := time.Duration(p.pods.ahead.Load()); ahead != 0 {
+		container.Environment[clockVariable] = ahead.String()
+	}
 	return p.Exec.Run(ctx, container)
 }
 
@@ -90,6 +98,8 @@ func (r *Rig) listenerRunner(path string) fakenode.Runner {
 
 // podNames are the names of all pods in which a program ran.
 type podNames struct {
+	ahead atomic.Int64 // of the program's clock, in nanoseconds, see SetClock
+
 	mutex sync.Mutex
 	names []types.NamespacedName
 }

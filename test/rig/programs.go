@@ -38,7 +38,7 @@ var build = sync.OnceValues(func() (built, error) {
 	if raceEnabled {
 		arguments = append(arguments, "-race")
 	}
-	command := exec.Command("go", append(arguments, "./cmd/manager", "./cmd/listener")...)
+	command := exec.Command("go", append(arguments, "-tags", buildTag, "./cmd/manager", "./cmd/listener")...)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return built{}, fmt.Errorf("build the programs: %w\n%s", err, output)
@@ -60,6 +60,15 @@ func (p Product) orOurs(t testing.TB) Product {
 	}
 	p.Manager, p.Listener = cmp.Or(p.Manager, made.manager), cmp.Or(p.Listener, made.listener)
 	return p
+}
+
+// buildTag is that of the programs, empty for what is shipped.
+var buildTag string
+
+// MainWithWrongClocks does what Main does with programs whose clock can be set wrong, see Rig.SetClock.
+func MainWithWrongClocks(m *testing.M) int {
+	buildTag = "rig"
+	return Main(m)
 }
 
 // removePrograms deletes the programs when the test binary is done.

@@ -20,6 +20,7 @@ type Runner struct {
 	ClientID     string // the secret in the JIT config
 	RegisteredAt time.Time
 	OnlineAt     time.Time // zero until the process connects
+	RemovedAt    time.Time // zero while it is registered
 	Online       bool
 
 	instance string // the process that used the JIT config
@@ -106,7 +107,7 @@ func (s *State) forget(r *Runner) {
 	if r.removed {
 		return
 	}
-	r.removed, r.Online = true, false
+	r.removed, r.Online, r.RemovedAt = true, false, s.now
 	delete(r.Set.runners, r.ID)
 	delete(r.Set.Scope.names, strings.ToLower(r.Name))
 	r.Set.idle = without(r.Set.idle, r)

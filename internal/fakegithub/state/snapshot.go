@@ -42,6 +42,15 @@ type RunnerView struct {
 	OnlineAt     time.Time `json:"onlineAt,omitzero"`
 }
 
+// RegistrationView is one registration of a runner, which may have been removed.
+type RegistrationView struct {
+	ID           int       `json:"id"`
+	Scope        string    `json:"scope"`
+	Name         string    `json:"name"`
+	RegisteredAt time.Time `json:"registeredAt"`
+	RemovedAt    time.Time `json:"removedAt,omitzero"`
+}
+
 // SessionView is one live session of a Snapshot.
 type SessionView struct {
 	ID         string    `json:"id"`
@@ -102,6 +111,18 @@ func (s *State) Jobs(in JobState) []JobView {
 			views = append(views, job.View())
 		}
 	}
+	return views
+}
+
+// Registrations returns all registrations that there ever were, by id, which is the order of their making.
+func (s *State) Registrations() []RegistrationView {
+	views := []RegistrationView{}
+	for _, r := range s.runners {
+		views = append(views, RegistrationView{
+			ID: r.ID, Scope: r.Set.Scope.Key, Name: r.Name, RegisteredAt: r.RegisteredAt, RemovedAt: r.RemovedAt,
+		})
+	}
+	slices.SortFunc(views, func(a, b RegistrationView) int { return cmp.Compare(a.ID, b.ID) })
 	return views
 }
 

@@ -8,6 +8,7 @@ import (
 // State is everything one GitHub knows. Create it with New.
 type State struct {
 	cfg        Config
+	now        time.Time // as of the last Advance
 	timers     timerHeap
 	scopes     map[string]*Scope
 	sets       map[int]*ScaleSet
@@ -51,8 +52,10 @@ func New(cfg Config, groups ...string) *State {
 func (s *State) Advance(now time.Time) {
 	for len(s.timers) > 0 && !s.timers[0].at.After(now) {
 		due := heap.Pop(&s.timers).(timer)
+		s.now = due.at
 		due.run(due.at)
 	}
+	s.now = now
 }
 
 // NextDue returns when Advance has something to do; false when nothing is pending.

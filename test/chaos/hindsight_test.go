@@ -1,0 +1,142 @@
+package chaos
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/history"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+// blinding are the faults during which changes may be made that are not in the API server's log, disturbing those that hold up
+// watches or requests. A leader that is cut off is no excuse: what hangs is never carried out, and the next leader knows everything.
+var (
+	blinding   = []kind{apiServerDown, apiServerHang, etcdAway}
+	disturbing = []kind{slowWatch, cutWatches, refuseWrites, slowAPIServer}
+)
+
+// noteTrouble notes, for the check of the history, when a fault kept changes out of the API server's log or watches late.
+func (w *world) noteTrouble(f fault, began time.Time) {
+	if !w.schedule.audited() {
+		return
+	}
+	switch {
+	case slices.Contains(blinding, f.kind):
+		lists := w.lists()
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.seen.Changes = append(w.seen.Changes, lists...)
+		w.seen.Blind = append(w.seen.Blind, history.Interval{From: began, To: time.Now()})
+	case slices.Contains(disturbing, f.kind):
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.seen.Disturbed = append(w.seen.Disturbed, history.Interval{From: began, To: time.Now()})
+	}
+}
+
+// lists returns what there is of each kind.
+func (w *world) lists() []history.Change {
+	var changes []history.Change
+	add := func(list client.ObjectList, read func() *history.List) {
+		began := time.Now()
+		w.request(func(ctx context.Context) error {
+			return w.cluster.Client().List(ctx, list, client.InNamespace(w.rig.RunnerNamespace))
+		})
+		revision, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
+		if err != nil {
+			w.errorf("revision of a list: %v", err)
+			return
+		}
+		changes = append(changes, history.Change{
+			Received: began, Answered: time.Now(), Revision: revision, By: history.Other, Verb: "list", List: read(),
+		})
+	}
+	var sets v1alpha1.EphemeralRunnerSetList
+	add(&sets, func() *history.List {
+		list := &history.List{Sets: []history.Set{}}
+		for i := range sets.Items {
+			list.Sets = append(list.Sets, *history.SetOf(&sets.Items[i]))
+		}
+		return list
+	})
+	var runners v1alpha1.EphemeralRunnerList
+	add(&runners, func() *history.List {
+		list := &history.List{Runners: []history.Runner{}}
+		for i := range runners.Items {
+			list.Runners = append(list.Runners, *history.RunnerOf(&runners.Items[i]))
+		}
+		return list
+	})
+	var pods corev1.PodList
+	add(&pods, func() *history.List {
+		list := &history.List{Pods: []history.Pod{}}
+		for i := range pods.Items {
+			list.Pods = append(list.Pods, *history.PodOf(&pods.Items[i]))
+		}
+		return list
+	})
+	return changes
+}
+
+// checkHistory reads what was requested during the run and checks the rules that hold at every moment.
+func (w *world) checkHistory() {
+	w.t.Helper()
+	if !w.schedule.audited() {
+		return
+	}
+	events, err := w.cluster.AuditEvents(testkube.AuditFilter{Since: w.rig.Started})
+	if err != nil {
+		w.errorf("%v", err)
+		return
+	}
+	manager := testkube.ServiceAccountUser(w.rig.SystemNamespace, rig.ControllerAccount)
+	if err := w.seen.FromAudit(events, history.Accounts{Manager: manager, Namespace: w.rig.RunnerNamespace}); err != nil {
+		w.errorf("%v", err)
+		w.saveAuditLog()
+		return
+	}
+	for _, registration := range w.rig.GitHub.Registrations() {
+		w.seen.Registrations = append(w.seen.Registrations, history.Registration{
+			ID: registration.ID, Scope: registration.Scope, Name: registration.Name,
+			Since: w.ours(registration.RegisteredAt), Until: w.ours(registration.RemovedAt),
+		})
+	}
+	for _, job := range w.rig.GitHub.Jobs("") {
+		if job.Runner != "" {
+			w.seen.Jobs = append(w.seen.Jobs, history.Job{
+				ID: job.RequestID, Runner: job.Runner, Started: w.ours(job.StartedAt), Completed: w.ours(job.CompletedAt),
+			})
+		}
+	}
+	broken := w.seen.Check()
+	for _, line := range broken {
+		w.errorf("%s", line)
+	}
+	if len(broken) > 0 {
+		w.saveAuditLog()
+	}
+	w.logf("history: %d requests, %d changes of objects, %d registrations, %d rules broken",
+		len(events), len(w.seen.Changes), len(w.seen.Registrations), len(broken))
+}
+
+// saveAuditLog keeps the API server's log beside those of the programs: it shows what led to a broken rule.
+func (w *world) saveAuditLog() {
+	content, err := os.ReadFile(filepath.Join(w.cluster.LogDirectory(), "audit.log"))
+	if err == nil {
+		name := strings.ReplaceAll(w.t.Name(), "/", "-") + "-audit.log"
+		err = os.WriteFile(filepath.Join(os.Getenv(logsVariable), name), content, 0o600)
+	}
+	if err != nil {
+		w.logf("save the audit log: %v", err)
+	}
+}

@@ -1,0 +1,19 @@
+// Package history checks what has happened on a cluster against the rules that hold at every moment, in hindsight and without
+// asking the code that it judges:
+//
+//  1. There are never more runners alive than the maxRunners in force when they were created.
+//  2. A runner's name has one registration on GitHub at a time.
+//  3. The product deletes no pod between the start and the completion of its job.
+//  4. A runner is created only if a slot is missing. The table of slots in docs/decisions/0007-a-slot-follows-the-job.md is
+//     written down here a second time: from that page, not from the controller.
+//  5. A manager changes nothing once another has taken its Lease.
+//
+// It stands at the end of a run of test/chaos:
+//
+//	API server's audit log ─▶ FromAudit ─┐
+//	lists after outages: List ───────────┼─▶ History ─▶ Check ─▶ what was broken, one line each
+//	GitHub: registrations, jobs ─────────┘
+//
+// Whoever acts knows the cluster from watches, which are late. So a rule that depends on what the manager knew is judged in favour
+// of the manager by everything that was true within History.late before it acted.
+package history

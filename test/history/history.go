@@ -1,0 +1,167 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// History is what happened. All times are on the API server's clock.
+type History struct {
+	// Changes are those of sets, runners and pods. Their order is that of their revisions.
+	Changes []Change
+	// Leases are the writes of the managers' Lease, Writes the managers' other changes, in the order of their answers.
+	Leases []LeaseWrite
+	Writes []Write
+	// Registrations and Jobs are those of GitHub.
+	Registrations []Registration
+	Jobs          []Job
+	// Disturbed are the times in which watches or requests were held up, and Blind those in which changes may have been made that
+	// are missing here, because the API server or etcd was away. Blind ends with a List of each kind.
+	Disturbed, Blind []Interval
+}
+
+// Interval is a stretch of time.
+type Interval struct{ From, To time.Time }
+
+func (i Interval) contains(at time.Time) bool { return !at.Before(i.From) && !at.After(i.To) }
+
+// Actor is who made a change.
+type Actor string
+
+// Actors. The garbage collector acts for the manager: it deletes pods whose runners the manager has let go.
+const (
+	Manager   Actor = "manager"
+	Listener  Actor = "listener"
+	Collector Actor = "garbage collector"
+	Other     Actor = "somebody else"
+)
+
+// Change is one change of an object. Exactly one of Set, Runner, Pod and List is set.
+type Change struct {
+	// Received and Answered are when the API server got the request and answered it.
+	Received, Answered time.Time
+	// Revision orders changes of all kinds.
+	Revision uint64
+	By       Actor
+	Verb     string // create, update, patch, delete or list
+
+	// The object after the change.
+	Set    *Set
+	Runner *Runner
+	Pod    *Pod
+	// Gone says that the change was the object's last.
+	Gone bool
+	// List is all that there was of one kind.
+	List *List
+}
+
+// uid returns the object's UID.
+func (c Change) uid() string {
+	switch {
+	case c.Set != nil:
+		return c.Set.UID
+	case c.Runner != nil:
+		return c.Runner.UID
+	case c.Pod != nil:
+		return c.Pod.UID
+	default:
+		return ""
+	}
+}
+
+// Set is an EphemeralRunnerSet.
+type Set struct {
+	UID, Name         string
+	Replicas, PatchID int
+	MaxRunners        *int // nil is no limit
+}
+
+// Runner is an EphemeralRunner.
+type Runner struct {
+	UID, Name, SetUID string
+	Deleting          bool
+	// Failed and Outdated say that it has ended for good, without having run its job to the end.
+	Failed, Outdated bool
+	// HasJob and Completed are what the listener has reported of its job, JobPatchID is the report's patchID.
+	HasJob, Completed bool
+	JobPatchID        int
+}
+
+// Pod is a runner's pod.
+type Pod struct {
+	UID, Name, RunnerUID string
+	Deleting             bool
+	Succeeded, Failed    bool
+}
+
+// List is a complete list of one kind: each slice is nil if it is not about that kind.
+type List struct {
+	Sets    []Set
+	Runners []Runner
+	Pods    []Pod
+}
+
+// LeaseWrite is a successful write of the managers' Lease. Credential tells processes apart.
+type LeaseWrite struct {
+	Answered           time.Time
+	Credential, Holder string
+}
+
+// Write is a manager's successful change of an object that only the leader may change.
+type Write struct {
+	Received   time.Time
+	Credential string
+	What       string
+}
+
+// Registration is a runner's registration with an organization or repository, its scope.
+type Registration struct {
+	ID           int
+	Scope, Name  string
+	Since, Until time.Time // Until is zero if it is still there
+}
+
+// Job is a job that a runner has run.
+type Job struct {
+	ID                 int64
+	Runner             string
+	Started, Completed time.Time // Completed is zero if it still runs
+}
+
+const (
+	// usualLate is how late watches and requests are on a busy machine, disturbedLate on one whose API server was just away, is
+	// slow or refuses requests: client-go repeats a refused request up to ten times, a second apart.
+	usualLate     = 3 * time.Second
+	disturbedLate = 15 * time.Second
+	// recovery is how long a disturbance is felt after its end: watches are established again after pauses of up to ten seconds.
+	recovery = 15 * time.Second
+)
+
+// late returns how late what the manager knew at a moment may have been.
+func (h *History) late(at time.Time) time.Duration {
+	if felt(h.Disturbed, at) || felt(h.Blind, at) {
+		return disturbedLate
+	}
+	return usualLate
+}
+
+// felt reports whether one of the disturbances is felt at a moment.
+func felt(disturbances []Interval, at time.Time) bool {
+	return slices.ContainsFunc(disturbances, func(i Interval) bool { return Interval{i.From, i.To.Add(recovery)}.contains(at) })
+}
+
+// blind reports whether too little is known of a moment to judge it.
+func (h *History) blind(at time.Time) bool {
+	return slices.ContainsFunc(h.Blind, func(i Interval) bool { return i.contains(at) })
+}
+
+// Check returns what was broken, one line each. It sorts h.Changes.
+func (h *History) Check() []string {
+	slices.SortStableFunc(h.Changes, func(a, b Change) int { return cmp.Compare(a.Revision, b.Revision) })
+	r := newReplay(h)
+	for _, change := range h.Changes {
+		r.apply(change)
+	}
+	return slices.Concat(r.broken, h.checkRegistrations(), h.checkLeaders())
+}
