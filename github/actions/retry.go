@@ -80,7 +80,7 @@ func (x *exchange) pauseAfter(answer *http.Response) time.Duration {
 		}
 	}
 	pause := firstPause << (x.attempt - 1)
-	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
+	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // pauses need no secrecy
 }
 
 // wait pauses. The retry layer calls it before each repetition.

@@ -17,7 +17,7 @@ func (b *backoff) next() time.Duration {
 	const doublings = 20 // keeps the shift from overflowing: 1 ms becomes 17 min, more than any max
 	pause := min(b.initial<<min(b.failures, doublings), b.max)
 	b.failures++
-	return pause/2 + rand.N(pause/2+1)
+	return pause/2 + rand.N(pause/2+1) //nolint:gosec // pauses need no secrecy
 }
 
 func (b *backoff) reset() { b.failures = 0 }

@@ -31,6 +31,22 @@ func defaults() Options {
 	}
 }
 
+func TestParseLimits(t *testing.T) {
+	got, err := ParseOptions([]string{
+		`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://v.vault.azure.net"}]`,
+		"--vault-certificate-directory=/akv", "--strip-foreign-finalizers=false", "--max-runners-per-set=50",
+	}, environment, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.Vaults = []credentials.VaultRule{{URL: "https://v.vault.azure.net", Namespaces: []string{"team-a"}, SecretNames: []string{"team-a-*"}}}
+	want.VaultCertificateDirectory, want.StripForeignFinalizers, want.MaxRunnersPerSet = "/akv", false, 50
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("options (-want +got):\n%s", difference)
+	}
+}
+
 func TestParseOptions(t *testing.T) {
 	for name, test := range map[string]struct {
 		arguments []string
@@ -45,16 +61,6 @@ func TestParseOptions(t *testing.T) {
 			},
 			want: func(o *Options) {
 				o.RunnerWorkers, o.MetricsAddress, o.ListenerMetricsAddress, o.ListenerMetricsEndpoint = 2, "0", "0", ""
-			},
-		},
-		"what an administrator limits": {
-			arguments: []string{
-				`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://v.vault.azure.net"}]`,
-				"--vault-certificate-directory=/akv", "--strip-foreign-finalizers=false", "--max-runners-per-set=50",
-			},
-			want: func(o *Options) {
-				o.Vaults = []credentials.VaultRule{{URL: "https://v.vault.azure.net", Namespaces: []string{"team-a"}, SecretNames: []string{"team-a-*"}}}
-				o.VaultCertificateDirectory, o.StripForeignFinalizers, o.MaxRunnersPerSet = "/akv", false, 50
 			},
 		},
 		"chart with everything": {

@@ -202,7 +202,7 @@ func setFormer(set *v1alpha1.AutoscalingRunnerSet, former []formerRegistration) 
 		delete(set.Annotations, annotationFormer)
 		return
 	}
-	text, _ := json.Marshal(former) // strings and numbers can't fail to encode
+	text, _ := json.Marshal(former) //nolint:gosec // the Secret's name, not its content; strings and numbers can't fail to encode
 	kube.SetAnnotation(set, annotationFormer, string(text))
 }
 

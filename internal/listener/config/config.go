@@ -131,7 +131,7 @@ const unreadable = "the manager writes this file, and " + PathVariable + " names
 
 // Read reads and validates the file at path.
 func Read(path string) (*Config, error) {
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(path) //nolint:gosec // the path is the process's own
 	if err != nil {
 		return nil, fmt.Errorf("read listener configuration: %w; %s", err, unreadable)
 	}
