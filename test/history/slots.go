@@ -22,7 +22,7 @@ const (
 const (
 	// settles is how long after the end of a runner a patchID has to come that no longer counts its job.
 	settles = 3 * time.Second
-	// heldAtMost bounds how long the slot of a runner that failed with its job is held.
+	// heldAtMost bounds how long the slot of a runner is held that failed with its job, or whose completion no patchID acknowledges.
 	heldAtMost = 15 * time.Minute
 )
 
@@ -37,7 +37,7 @@ func (r *replay) slot(runner *runner, at time.Time) slot {
 	case runner.Completed && runner.pod.lives():
 		return working
 	case runner.Completed:
-		return held
+		return heldUntil(at.Sub(runner.ended) >= heldAtMost)
 	case runner.Outdated || runner.Failed && !runner.HasJob:
 		return free
 	case runner.Failed:
