@@ -18,6 +18,7 @@ func (r *Rig) controllerValues() Values {
 	if r.options.SingleNamespace {
 		flags["watchSingleNamespace"] = r.RunnerNamespace
 	}
+	maps.Copy(flags, r.options.Flags)
 	values := Values{
 		"image": Values{"repository": "rig.invalid/manager", "tag": "test"},
 		"flags": flags,
