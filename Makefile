@@ -14,7 +14,7 @@ LDFLAGS       := -s -w -X $(BUILD_PACKAGE).Version=$(VERSION) -X $(BUILD_PACKAGE
 # Packages whose tests need root and a machine of their own.
 ROOT_TESTS := ./test/e2e/...
 # The slowest come first, so that they don't run alone at the end: they wait more than they compute.
-TESTS       = ./test/integration ./test/rbac $(shell go list ./... | grep -v /test/e2e)
+TESTS       = ./test/integration ./test/rbac ./test/tenant $(shell go list ./... | grep -v /test/e2e)
 
 ##@ See it work
 
@@ -57,6 +57,14 @@ CHAOS     = $(if $(HOURS),-chaos.hours $(HOURS) -timeout 0,$(if $(SEED),-chaos.s
 .PHONY: chaos
 chaos: preflight ## Break everything while jobs run, at times that follow from a seed (SEED=7, SEEDS=20 or HOURS=8)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestChaos$$' -parallel $(PARALLEL) ./test/chaos $(CHAOS)
+
+# Each of six tables of attacks on each of three paths, two to three minutes each: an hour. The network namespace has the addresses
+# at which clouds tell machines their secrets, and leads nowhere.
+.PHONY: tenant-nightly
+tenant-nightly: preflight ## Attack one tenant from another on every path (ONLY='a listener' names attacks by a regular expression)
+	go build ./cmd/...
+	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -timeout 3h -exec 'unshare --map-root-user --net' \
+		-run '^TestTenantsAreSafeFromEachOther$$' ./test/tenant -tenant.every-path -tenant.link-local -tenant.only '$(ONLY)'
 
 # Each target's inputs of record are in its package's testdata/fuzz and part of make test.
 FUZZTIME ?= 30s

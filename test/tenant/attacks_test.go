@@ -31,13 +31,12 @@ type attack struct {
 	harm func(s *stage) []string
 }
 
-// attacks returns those of all tables that match the flag.
-func attacks(matches func(name string) bool) []attack {
-	var all []attack
-	for _, table := range [][]attack{listenerAttacks(), vaultAttacks(), limitAttacks(), addressAttacks(), templateAttacks(), runnerAttacks()} {
-		all = append(all, table...)
+// tables has the attacks by what they are about.
+func tables() map[string][]attack {
+	return map[string][]attack{
+		"listeners": listenerAttacks(), "vault": vaultAttacks(), "limits": limitAttacks(),
+		"addresses": addressAttacks(), "templates": templateAttacks(), "runners": runnerAttacks(),
 	}
-	return slices.DeleteFunc(all, func(a attack) bool { return !matches(a.name) })
 }
 
 // one is an attack by a single scale set.

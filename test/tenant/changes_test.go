@@ -87,12 +87,34 @@ func (f state) differences(other state) []string {
 
 // changes lists what an attack has changed and a control run does not.
 func (f state) changes(after state, control []string) (found []string) {
+	before, now := f.objects(), after.objects()
 	for _, path := range f.differences(after) {
-		if !slices.Contains(control, path) {
+		object := objectAt(path)
+		switch {
+		case slices.Contains(control, path):
+		case !before[object]:
+			found = append(found, object+" is new")
+		case !now[object]:
+			found = append(found, object+" is gone")
+		default:
 			found = append(found, fmt.Sprintf("%s: %.80q became %.80q", path, f[path], after[path]))
 		}
 	}
-	return found
+	return slices.Compact(found)
+}
+
+// objects names those that there are.
+func (f state) objects() map[string]bool {
+	names := map[string]bool{}
+	for path := range f {
+		names[objectAt(path)] = true
+	}
+	return names
+}
+
+// objectAt returns the part of a path that names the object: namespace, kind and name.
+func objectAt(path string) string {
+	return strings.Join(strings.SplitN(path, " ", 4)[:3], " ")
 }
 
 // allBindings returns the subjects of all RoleBindings outside of team b's namespace, and of all ClusterRoleBindings.
