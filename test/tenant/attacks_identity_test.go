@@ -161,6 +161,7 @@ func vaultAttacks() []attack {
 			objects: one("vault-login", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 				set.Spec.VaultConfig, set.Spec.GitHubConfigSecret = s.vault(), ownSecret
 				server := &v1alpha1.ProxyServerConfig{Url: s.own["babbling"].URL, CredentialSecretRef: victimsLogin}
+				set.Spec.GitHubConfigUrl = proxiedGitHub + "/org"
 				set.Spec.Proxy = &v1alpha1.ProxyConfig{HTTP: server, HTTPS: server}
 			}),
 			says: told("vault-login", condition, notAllowed),
@@ -169,7 +170,7 @@ func vaultAttacks() []attack {
 			name: "another vault with the manager's identity",
 			objects: one("vault-other", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 				set.Spec.VaultConfig, set.Spec.GitHubConfigSecret = s.vault(), ownSecret
-				set.Spec.VaultConfig.AzureKeyVault.URL = "https://theirs.vault.azure.net"
+				set.Spec.VaultConfig.AzureKeyVault.URL = otherVault
 			}),
 			says: told("vault-other", condition, notAllowed),
 		},

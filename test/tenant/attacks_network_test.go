@@ -43,12 +43,13 @@ func addressAttacks() []attack {
 		},
 		{
 			name: "an answer that isn't GitHub's", objects: at("babbling", "babbling"),
-			says: toldBy("babbling", onGitHub, v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonRefusedByGitHub),
+			says: toldBy("babbling", onGitHub, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonGitHubUnavailable),
 		},
 		{
 			name: "an internal address as proxy",
 			objects: one("internal-proxy", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 				server := &v1alpha1.ProxyServerConfig{Url: s.canaries["loopback"].URL}
+				set.Spec.GitHubConfigUrl = proxiedGitHub + "/org"
 				set.Spec.Proxy = &v1alpha1.ProxyConfig{HTTP: server, HTTPS: server}
 			}),
 			says: toldBy("internal-proxy", onGitHub, addressNotAllowed),
@@ -69,10 +70,9 @@ func addressAttacks() []attack {
 func spellings() []attack {
 	var attacks []attack
 	for name, spell := range map[string]func(s *stage, host, port string) string{
-		"as-it-is":  func(_ *stage, host, port string) string { return "http://" + host + ":" + port },
-		"by-name":   func(_ *stage, _, port string) string { return "http://localhost:" + port },
-		"mapped":    func(_ *stage, host, port string) string { return "http://[::ffff:" + host + "]:" + port },
-		"with-dots": func(_ *stage, _, port string) string { return "http://LOCALHOST.:" + port },
+		"as-it-is": func(_ *stage, host, port string) string { return "http://" + host + ":" + port },
+		"by-name":  func(_ *stage, _, port string) string { return "http://localhost:" + port },
+		"mapped":   func(_ *stage, host, port string) string { return "http://[::ffff:" + host + "]:" + port },
 		// It begins like an address that is allowed.
 		"as-user": func(s *stage, host, port string) string { return s.own["github"].URL + "@" + host + ":" + port },
 	} {
@@ -118,6 +118,7 @@ func metadataAttacks() []attack {
 				name: address + " as proxy",
 				objects: one(proxied, func(_ *stage, set *v1alpha1.AutoscalingRunnerSet) {
 					server := &v1alpha1.ProxyServerConfig{Url: "http://" + address}
+					set.Spec.GitHubConfigUrl = proxiedGitHub + "/org"
 					set.Spec.Proxy = &v1alpha1.ProxyConfig{HTTP: server, HTTPS: server}
 				}),
 				says: toldBy(proxied, onGitHub, addressNotAllowed),

@@ -174,30 +174,41 @@ func (s *stage) honestLabels() labels.Set {
 func (s *stage) selectors() map[string]labels.Selector {
 	s.Helper()
 	found := map[string]labels.Selector{}
-	for _, rendered := range s.rig.RenderedController(rig.Values{
-		"replicaCount": 2, "networkPolicy": rig.Values{"enabled": true},
-		"monitoring": rig.Values{"podMonitor": rig.Values{"enabled": true}, "serviceMonitor": rig.Values{"enabled": true}},
-	}) {
-		for _, path := range [][]string{{"spec", "selector"}, {"spec", "podSelector"}} {
-			content, _, _ := unstructured.NestedMap(rendered.Object, path...) // where it is something else there is none
-			if len(content) == 0 {
-				continue
+	for _, monitor := range []string{"podMonitor", "serviceMonitor"} { // a chart with both renders neither
+		for _, rendered := range s.rig.RenderedController(rig.Values{
+			"replicaCount": 2, "networkPolicy": rig.Values{"enabled": true},
+			"monitoring": rig.Values{monitor: rig.Values{"enabled": true}},
+		}) {
+			if selector := s.selector(rendered); selector != nil {
+				found[rendered.GetKind()+" "+rendered.GetName()] = selector
 			}
-			if rendered.GetKind() == "Service" {
-				content = map[string]any{"matchLabels": content}
-			}
-			selector := &metav1.LabelSelector{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector); err != nil {
-				s.Fatal(err)
-			}
-			parsed, err := metav1.LabelSelectorAsSelector(selector)
-			if err != nil {
-				s.Fatal(err)
-			}
-			found[rendered.GetKind()+" "+rendered.GetName()] = parsed
 		}
 	}
 	return found
+}
+
+// selector returns the one of an object, nil if it has none.
+func (s *stage) selector(of *unstructured.Unstructured) labels.Selector {
+	s.Helper()
+	for _, path := range [][]string{{"spec", "selector"}, {"spec", "podSelector"}} {
+		content, _, _ := unstructured.NestedMap(of.Object, path...) // where it is something else there is none
+		if len(content) == 0 {
+			continue
+		}
+		if of.GetKind() == "Service" {
+			content = map[string]any{"matchLabels": content}
+		}
+		selector := &metav1.LabelSelector{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector); err != nil {
+			s.Fatal(err)
+		}
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return parsed
+	}
+	return nil
 }
 
 // foreignParts lists what is in pods of the manager's namespace that the manager did not choose.

@@ -101,11 +101,14 @@ func loopback(t *testing.T, handler http.Handler) *server {
 // canary is what nobody may reach. It answers as a proxy, as a cloud's metadata and as anything else would.
 func canary(t *testing.T, address string) *server {
 	t.Helper()
-	return serve(t, address, false, saying(marker))
+	return serve(t, address, false, saying(http.StatusOK, marker))
 }
 
-func saying(text string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+func saying(status int, text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	})
 }
 
 // sending redirects everything to one address, with the status that makes a client repeat a request as it is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -37,10 +38,14 @@ const attackersToken = "ghp_attackerToken0123456789abcdefghijklm"
 // Names in the vault, and the address by which it is known.
 const (
 	vaultAddress  = "https://shared.vault.azure.net"
+	otherVault    = "https://theirs.vault.azure.net"
 	victimsSecret = "team-a-github"
 	victimsLogin  = "team-a-proxy"
 	ownSecret     = "team-b-github"
 )
+
+// proxiedGitHub is an address that is asked of a proxy, if there is one. Nothing on loopback ever is.
+const proxiedGitHub = "http://github.team-b.example"
 
 // Team a's second set, whose credentials are in the vault, and team b's own set, which is honest.
 const (
@@ -100,7 +105,7 @@ func newStage(t *testing.T) *stage {
 func (s *stage) openVault() []any {
 	s.Helper()
 	name := func(address string) string { return strings.TrimPrefix(address, "https://") }
-	hosts := []string{name(vaultAddress), "login.microsoftonline.com"}
+	hosts := []string{name(vaultAddress), name(otherVault), "login.microsoftonline.com"}
 	chain, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], []net.IP{}, hosts)
 	if err != nil {
 		s.Fatal(err)
@@ -158,7 +163,7 @@ func (s *stage) openServers() {
 		Endpoint: "get-message", Status: 307, Headers: map[string]string{"Location": nowhere + "/queue"},
 	}).Handler())
 	s.own["redirecting"] = loopback(s.T, sending(nowhere))
-	s.own["babbling"] = loopback(s.T, saying(marker))
+	s.own["babbling"] = loopback(s.T, saying(http.StatusForbidden, marker))
 	s.own["downgrading"] = serve(s.T, "127.0.0.1:0", true, sending(nowhere))
 	s.own["plain service"] = serve(s.T, "127.0.0.1:0", true, newGitHub(s.T, fakegithub.Options{PublicURL: nowhere}).Handler())
 	github := newGitHub(s.T, fakegithub.Options{}).Handler()
@@ -172,7 +177,7 @@ func (s *stage) openServers() {
 
 // allowed are the addresses that the administrator names beside the rig's GitHub.
 func (s *stage) allowed() []any {
-	addresses := []any{s.proxy.URL, s.vaultProxy.URL}
+	addresses := []any{s.proxy.URL, s.vaultProxy.URL, proxiedGitHub}
 	for _, server := range s.own {
 		addresses = append(addresses, server.URL)
 	}
