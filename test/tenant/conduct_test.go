@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,10 +106,14 @@ func (s *stage) weigh(ctx context.Context) *weight {
 	return w
 }
 
-func (w *weight) reached() (bytes int64, ended int) {
+func (w *weight) report(t *testing.T) {
+	t.Helper()
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return w.most, w.ended
+	t.Logf("the manager took at most %d MiB", w.most>>20)
+	if w.most >= memoryLimit || w.ended > 0 {
+		t.Errorf("the manager took %d MiB, %d allowed; %d times the test ended it", w.most>>20, memoryLimit>>20, w.ended)
+	}
 }
 
 // wait returns false if the context ends first.

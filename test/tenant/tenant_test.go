@@ -64,6 +64,7 @@ func assault(t *testing.T, way path, chosen []attack) {
 	following, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
 	secrets, memory := s.collect(following), s.weigh(following)
+	defer memory.report(t) // also of a manager that leaves a job undone, which ends the test
 
 	first := s.state()
 	control := append(s.take(rig.DefaultSet, jobs/2), s.take(vaultedSet, 1)...)
@@ -100,7 +101,6 @@ func assault(t *testing.T, way path, chosen []attack) {
 	})
 	until := time.Now()
 	s.awaitTold(chosen)
-	s.take(vaultedSet, 1)
 	s.awaitQuiet()
 
 	// What is said comes first, because a refusal that is missing often explains the rest.
@@ -117,11 +117,7 @@ func assault(t *testing.T, way path, chosen []attack) {
 	if now := s.restarts(); fmt.Sprint(now) != fmt.Sprint(restarted) {
 		t.Errorf("the manager has been restarted: %v, before %v", now, restarted)
 	}
-	most, ended := memory.reached()
-	t.Logf("the manager took at most %d MiB", most>>20)
-	if most >= memoryLimit || ended > 0 {
-		t.Errorf("the manager took %d MiB; %d times the test ended it", most>>20, ended)
-	}
+	s.take(vaultedSet, 1)
 	s.retreat(objects)
 	control = append(control, s.take(rig.DefaultSet, jobs/2)...)
 	t.Logf("team a's jobs: median %s during the attack, %s without", median(during), median(control))

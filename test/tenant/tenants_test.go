@@ -107,6 +107,8 @@ type object map[string]any
 
 // everything lists the objects of all kinds in a namespace by "resource name".
 func everything(ctx context.Context, config *rest.Config, namespace string, wanted func(resource string) bool) (map[string]object, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{} // of all kinds some are deprecated
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a discovery client: %w", err)
