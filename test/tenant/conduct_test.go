@@ -128,28 +128,35 @@ func wait(ctx context.Context, duration time.Duration) bool {
 	}
 }
 
-// chatter lists what the product has written about team b's objects more often than it may, from a moment after they were made.
-// Events count by namespace, because a new one has no name in the log: there may be one about each object.
+var newEvents = []string{"create", "events"}
+
+// chatter lists what the product has written for team b more often than it may, from a moment after the attacks began: about its
+// objects, and about those in the manager's namespace. Team a's jobs write in its own. Events have names of their own and count
+// together: in each period there may be one about each object.
 func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 	s.Helper()
 	from = from.Add(settling)
-	events, err := s.rig.Cluster.AuditEvents(testkube.AuditFilter{Since: from, Namespace: s.attacker.namespace})
+	events, err := s.rig.Cluster.AuditEvents(testkube.AuditFilter{Since: from})
 	if err != nil {
 		s.Fatal(err)
 	}
 	counts := map[string]int{}
 	for _, event := range events {
+		about := event.Object
 		ours := strings.HasPrefix(event.User.Username, testkube.ServiceAccountUser(s.rig.SystemNamespace, ""))
-		reads := slices.Contains([]string{"get", "list", "watch"}, event.Verb)
-		if !ours || reads || event.Received.After(until) {
+		reads := slices.Contains([]string{"get", "list", "watch"}, event.Verb) || about.Resource == "leases"
+		if !ours || reads || event.Received.After(until) || !slices.Contains([]string{s.attacker.namespace, s.rig.SystemNamespace}, about.Namespace) {
 			continue
 		}
-		counts[strings.TrimSpace(strings.Join([]string{event.Verb, event.Object.Resource, event.Object.Subresource, event.Object.Name}, " "))]++
+		if about.Resource == newEvents[1] && event.Verb == newEvents[0] {
+			about.Name = ""
+		}
+		counts[strings.Join([]string{event.Verb, about.Resource, about.Subresource, about.Name}, " ")]++
 	}
 	periods := int(until.Sub(from)/seldom) + 1
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		most := periods
-		if strings.HasPrefix(what, "create events") {
+		if strings.HasPrefix(what, strings.Join(newEvents, " ")) {
 			most *= objects
 		}
 		if counts[what] > most {
