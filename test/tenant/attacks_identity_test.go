@@ -25,13 +25,14 @@ func listenerAttacks() []attack {
 	}
 	return []attack{
 		{
-			name: "a listener for another's set", objects: stealing("steal"), says: announced("steal", reasonListenerIgnored),
+			name: "a listener for another's set", objects: stealing("steal"),
+			says: announced("steal", reasonListenerIgnored), atStart: true,
 			act: func(s *stage) error { return s.giveAccount("steal") },
 		},
 		{
 			name: "a listener with the name of another's Role", objects: stealing(managersRole),
-			says: announced(managersRole, reasonListenerIgnored),
-			act:  func(s *stage) error { return s.giveAccount(managersRole) },
+			says: announced(managersRole, reasonListenerIgnored), atStart: true,
+			act: func(s *stage) error { return s.giveAccount(managersRole) },
 		},
 		{
 			name: "a listener with another listener's name and labels",
@@ -41,8 +42,9 @@ func listenerAttacks() []attack {
 				objects[0].SetLabels(real.Labels)
 				return objects
 			},
-			act:  func(s *stage) error { return s.giveAccount(s.listenerOf(rig.DefaultSet).Name) },
-			says: func(s *stage) error { return announced(s.listenerOf(rig.DefaultSet).Name, reasonListenerIgnored)(s) },
+			act:     func(s *stage) error { return s.giveAccount(s.listenerOf(rig.DefaultSet).Name) },
+			says:    func(s *stage) error { return announced(s.listenerOf(rig.DefaultSet).Name, reasonListenerIgnored)(s) },
+			atStart: true,
 		},
 		{
 			name: "a set whose listener would get another's name",

@@ -27,6 +27,8 @@ type attack struct {
 	refused string
 	// says fails until team b is told why the attack doesn't do what it is meant to, or until what is harmless in it works.
 	says func(s *stage) error
+	// atStart: it is said when a manager starts, and otherwise within an hour.
+	atStart bool
 	// harm lists what it has done beyond what the witness sees.
 	harm func(s *stage) []string
 }

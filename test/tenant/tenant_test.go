@@ -94,13 +94,12 @@ func assault(t *testing.T, way path, chosen []attack) {
 	}
 	during := s.spend(began, func() {
 		if way == across {
-			s.rig.KillManager()
-			s.awaitManager()
+			s.killManager()
 			restarted = s.restarts()
 		}
 	})
 	until := time.Now()
-	s.awaitTold(chosen)
+	s.awaitTold(chosen, func(a attack) bool { return !a.atStart || way != running })
 	s.awaitQuiet()
 
 	// What is said comes first, because a refusal that is missing often explains the rest.
@@ -118,6 +117,10 @@ func assault(t *testing.T, way path, chosen []attack) {
 		t.Errorf("the manager has been restarted: %v, before %v", now, restarted)
 	}
 	s.take(vaultedSet, 1)
+	if slices.ContainsFunc(chosen, func(a attack) bool { return a.atStart }) && way == running {
+		s.killManager()
+		s.awaitTold(chosen, func(a attack) bool { return a.atStart })
+	}
 	s.retreat(objects)
 	control = append(control, s.take(rig.DefaultSet, jobs/2)...)
 	t.Logf("team a's jobs: median %s during the attack, %s without", median(during), median(control))
@@ -189,6 +192,15 @@ func (s *stage) spend(began time.Time, halfway func()) (durations []time.Duratio
 	return durations
 }
 
+// killManager kills the manager and returns when another is ready.
+func (s *stage) killManager() {
+	s.Helper()
+	before := s.restarts()
+	s.rig.KillManager()
+	gomega.NewWithT(s.T).Eventually(s.restarts, rig.Patience, "100ms").ShouldNot(gomega.Equal(before), "the manager is started again")
+	s.awaitManager()
+}
+
 // awaitManager waits until a manager is ready, and team a's listener, which it may have replaced.
 func (s *stage) awaitManager() {
 	s.Helper()
@@ -205,14 +217,14 @@ func (s *stage) awaitManager() {
 	s.rig.AwaitListening(rig.DefaultSet)
 }
 
-// awaitTold fails the test for each attack of which team b isn't told what it should be.
-func (s *stage) awaitTold(chosen []attack) {
+// awaitTold fails the test for each of the attacks of which team b isn't told what it should be.
+func (s *stage) awaitTold(chosen []attack, of func(attack) bool) {
 	s.Helper()
 	// They have had their minute. What a busy machine adds is the same for all.
 	late, cancel := context.WithTimeout(s.Context(), minute/2)
 	defer cancel()
 	for _, a := range chosen {
-		if a.says == nil {
+		if a.says == nil || !of(a) {
 			continue
 		}
 		err := a.says(s)
