@@ -23,8 +23,10 @@ const (
 	memoryDanger = 900 << 20
 	// slower is by how much another tenant's jobs may be slower during an attack.
 	slower = 2
-	// noticeable is a time below which nobody calls a job slow: it is more than what a busy machine adds to some of them.
+	// noticeable is a time below which nobody calls jobs slow. A busy machine adds as much to some of them, and outlying is what
+	// it adds to one of ten.
 	noticeable = time.Second
+	outlying   = 5 * time.Second
 	// seldom is how often the same thing may be written. What is said of a new object comes at once and may be corrected
 	// meanwhile.
 	seldom   = 10 * time.Second
@@ -56,8 +58,8 @@ func slowed(during, control []time.Duration) (found []string) {
 	if median(during) > allowed {
 		found = append(found, fmt.Sprintf("half of the jobs took more than %s, usually %s", median(during), usual))
 	}
-	// One by one they are compared with the slowest usual one: with two cores for everything some wait for the machine.
-	most := max(slower*slices.Max(control), 2*noticeable)
+	// One by one they are compared with the slowest usual one.
+	most := max(slower*slices.Max(control), outlying)
 	for _, took := range during {
 		if took > most {
 			found = append(found, fmt.Sprintf("a job took %s, usually %s and at most %s", took, usual, slices.Max(control)))
