@@ -18,6 +18,9 @@ const (
 	insecureRedirect  = "InsecureRedirect"
 )
 
+// redirected are the reasons for which a redirect is not followed: it is an answer of a GitHub that may be asked.
+var redirected = []string{addressNotAllowed, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonGitHubUnavailable}
+
 var onGitHub = []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered}
 
 // addressAttacks have the manager or a listener call an address that is none of team b's, or give away a token on the way:
@@ -36,10 +39,13 @@ func addressAttacks() []attack {
 			name: "a queue at http behind https", objects: at("plain-queue", "plain queue"),
 			says: toldBy("plain-queue", []string{v1alpha1.ConditionListenerReady}, insecureRedirect),
 		},
-		{name: "a redirect to an internal address", objects: at("redirecting", "redirecting"), says: toldBy("redirecting", onGitHub, addressNotAllowed)},
+		{
+			name: "a redirect to an internal address", objects: at("redirecting", "redirecting"),
+			says: toldBy("redirecting", onGitHub, redirected...),
+		},
 		{
 			name: "a queue that redirects to an internal address", objects: at("straying", "straying"),
-			says: toldBy("straying", []string{v1alpha1.ConditionListenerReady}, addressNotAllowed),
+			says: toldBy("straying", []string{v1alpha1.ConditionListenerReady}, redirected...),
 		},
 		{
 			name: "an answer that isn't GitHub's", objects: at("babbling", "babbling"),
@@ -98,7 +104,7 @@ func metadataAttacks() []attack {
 		if !*linkLocal {
 			break
 		}
-		direct, redirected, proxied := fmt.Sprintf("metadata-%d", i), fmt.Sprintf("to-metadata-%d", i), fmt.Sprintf("by-metadata-%d", i)
+		direct, leading, proxied := fmt.Sprintf("metadata-%d", i), fmt.Sprintf("to-metadata-%d", i), fmt.Sprintf("by-metadata-%d", i)
 		attacks = append(attacks,
 			attack{
 				name: address + " as GitHub",
@@ -109,10 +115,10 @@ func metadataAttacks() []attack {
 			},
 			attack{
 				name: "a redirect to " + address,
-				objects: one(redirected, func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
+				objects: one(leading, func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 					set.Spec.GitHubConfigUrl = s.own["to "+address].URL + "/org"
 				}),
-				says: toldBy(redirected, onGitHub, addressNotAllowed),
+				says: toldBy(leading, onGitHub, redirected...),
 			},
 			attack{
 				name: address + " as proxy",
@@ -144,7 +150,15 @@ func limitAttacks() []attack {
 			objects: one("talkative", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 				set.Spec.GitHubConfigUrl = s.own["talkative"].URL + "/org"
 			}),
-			says: func(s *stage) error { return s.saysSize("talkative") },
+			// Each is deleted, as one that can't be read.
+			says: works("talkative"),
+			harm: func(s *stage) []string {
+				const most = 300 // in two minutes
+				if count := s.own["talkative"].count(); count > most {
+					return []string{fmt.Sprintf("the listener sent %d requests for messages that it can't read", count)}
+				}
+				return nil
+			},
 		},
 		{
 			name: "forty thousand labels",

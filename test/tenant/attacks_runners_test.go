@@ -14,6 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
+// held keeps a pod from its node, so that its runner stays pending.
+var held = []corev1.PodSchedulingGate{{Name: "example.com/held"}}
+
 // invented is the beginning of reasons that the project doesn't know.
 const invented = "InventedReason"
 
@@ -32,9 +35,9 @@ func runnerAttacks() []attack {
 				return err
 			}),
 			harm: func(s *stage) (wrong []string) {
-				for _, pod := range s.podsOf(s.attacker.namespace) {
-					if pod.Spec.ServiceAccountName == "admin" {
-						wrong = append(wrong, "runner pod "+pod.Name+" has the account that the listener chose")
+				for pod, account := range s.accounts.all() {
+					if account == "admin" {
+						wrong = append(wrong, "there was runner pod "+pod+" with the account that the listener chose")
 					}
 				}
 				return wrong
@@ -42,9 +45,9 @@ func runnerAttacks() []attack {
 		},
 		{
 			name: "reasons that nobody knows",
-			objects: func(s *stage) []client.Object {
-				return []client.Object{s.runner("spamming", ownSet, s.attacker.namespace)}
-			},
+			objects: one("spamming", func(_ *stage, set *v1alpha1.AutoscalingRunnerSet) {
+				set.Spec.MinRunners, set.Spec.Template.Spec.SchedulingGates = new(1), held
+			}),
 			act:  (*stage).spam,
 			says: func(*stage) error { return nil },
 			harm: func(s *stage) []string { return s.metricsWith(invented) },
@@ -93,19 +96,23 @@ func (s *stage) runnerSets(set string) ([]v1alpha1.EphemeralRunnerSet, error) {
 func (s *stage) runner(name, set, namespace string) *v1alpha1.EphemeralRunner {
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: s.named(name), Spec: v1alpha1.EphemeralRunnerSpec{
 		GitHubConfigUrl: s.own["github"].URL + "/org", GitHubConfigSecret: ownSet + "-gha-rs-github-secret", RunnerScaleSetID: 1,
-		PodSpec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "i"}}},
+		PodSpec: corev1.PodSpec{SchedulingGates: held, Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "i"}}},
 	}}
 	runner.Labels = map[string]string{v1alpha1.LabelScaleSetName: set, v1alpha1.LabelScaleSetNamespace: namespace}
 	return runner
 }
 
-// spam writes many different reasons into the status of a runner of team b.
+// spam writes many different reasons into the status of a runner, as its listener could.
 func (s *stage) spam() error {
 	const count = 300
-	runner := &v1alpha1.EphemeralRunner{ObjectMeta: s.named("spamming")}
+	var runners v1alpha1.EphemeralRunnerList
+	gomega.NewWithT(s.T).Eventually(func() (int, error) {
+		err := s.attacker.client.List(s.Context(), &runners, client.InNamespace(s.attacker.namespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: "spamming"})
+		return len(runners.Items), err
+	}, rig.Patience).ShouldNot(gomega.BeZero())
 	for i := range count {
 		patch := fmt.Sprintf(`{"status":{"phase":"Pending","reason":"%s%d","message":"m"}}`, invented, i)
-		if err := s.attacker.client.Status().Patch(s.Context(), runner, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		if err := s.attacker.client.Status().Patch(s.Context(), &runners.Items[0], client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			return err
 		}
 	}

@@ -51,6 +51,41 @@ func (s *stage) collect(ctx context.Context) *secrets {
 	return found
 }
 
+// accounts are those that pods of team b have had, by pod.
+type accounts struct {
+	mutex sync.Mutex
+	of    map[string]string
+}
+
+// follow notes them until the context ends.
+func (s *stage) follow(ctx context.Context) {
+	s.Helper()
+	s.accounts.of = map[string]string{}
+	changes, err := s.rig.Cluster.Client().Watch(ctx, &corev1.PodList{}, client.InNamespace(s.attacker.namespace))
+	if err != nil {
+		s.Fatal(err)
+	}
+	go func() {
+		for change := range changes.ResultChan() {
+			if pod, ok := change.Object.(*corev1.Pod); ok {
+				s.accounts.note(pod)
+			}
+		}
+	}()
+}
+
+func (a *accounts) note(pod *corev1.Pod) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.of[pod.Name] = pod.Spec.ServiceAccountName
+}
+
+func (a *accounts) all() map[string]string {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return maps.Clone(a.of)
+}
+
 func (f *secrets) add(secret *corev1.Secret) {
 	if strings.HasPrefix(string(secret.Type), "helm.sh/") {
 		return // its parts are in Secrets of their own

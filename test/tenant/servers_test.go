@@ -24,6 +24,7 @@ const marker = "text-of-an-address-that-a-tenant-chose"
 type record struct {
 	mutex       sync.Mutex
 	connections int
+	requests    int
 	seen        map[string]bool
 	order       []string
 }
@@ -40,6 +41,7 @@ func (r *record) note(request *http.Request) {
 	text += string(body[:min(len(body), most)])
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+	r.requests++
 	if r.seen == nil {
 		r.seen = map[string]bool{}
 	}
@@ -55,6 +57,13 @@ func (r *record) connected(_ net.Conn, state http.ConnState) {
 		defer r.mutex.Unlock()
 		r.connections++
 	}
+}
+
+// count returns how many requests there were.
+func (r *record) count() int {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.requests
 }
 
 // received returns the requests, and how many connections there were.

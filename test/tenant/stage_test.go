@@ -71,6 +71,8 @@ type stage struct {
 	// loot is what containers of team b have found in their environment.
 	loot record
 	base *v1alpha1.AutoscalingRunnerSet
+	// accounts are what team b's pods have run as.
+	accounts accounts
 	// managersLabels are those of the manager's pod.
 	managersLabels map[string]string
 	// fileRefusal is what the first set was told whose vault's certificate is in a file that is none.

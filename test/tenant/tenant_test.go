@@ -64,6 +64,7 @@ func assault(t *testing.T, way path, chosen []attack) {
 	following, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
 	secrets, memory := s.collect(following), s.weigh(following)
+	s.follow(following)
 	defer memory.report(t) // also of a manager that leaves a job undone, which ends the test
 
 	first := s.state()
