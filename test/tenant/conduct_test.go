@@ -31,6 +31,8 @@ const (
 	// meanwhile.
 	seldom   = 10 * time.Second
 	settling = 15 * time.Second
+	// demand is how often a listener may write how many runners are needed, if its GitHub says something new each time.
+	demand = 3 * time.Second
 )
 
 // take has a set of team a take jobs, one after the other, and returns how long each was on its way.
@@ -132,6 +134,8 @@ func wait(ctx context.Context, duration time.Duration) bool {
 
 var newEvents = []string{"create", "events"}
 
+const listeners = "a listener: "
+
 // chatter lists what the product has written for team b more often than it may, from a moment after the attacks began: about its
 // objects, and about those in the manager's namespace. Team a's jobs write in its own. Events have names of their own and count
 // together: in each period there may be one about each object.
@@ -153,13 +157,19 @@ func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 		if about.Resource == newEvents[1] && event.Verb == newEvents[0] {
 			about.Name = ""
 		}
-		counts[strings.Join([]string{event.Verb, about.Resource, about.Subresource, about.Name}, " ")]++
+		who := "the manager: "
+		if event.User.Username != testkube.ServiceAccountUser(s.rig.SystemNamespace, rig.ControllerAccount) {
+			who = listeners
+		}
+		counts[who+strings.Join([]string{event.Verb, about.Resource, about.Subresource, about.Name}, " ")]++
 	}
-	periods := int(until.Sub(from)/seldom) + 1
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		most := periods
-		if strings.HasPrefix(what, strings.Join(newEvents, " ")) {
+		most := int(until.Sub(from)/seldom) + 1
+		switch {
+		case strings.Contains(what, strings.Join(newEvents, " ")):
 			most *= objects
+		case strings.HasPrefix(what, listeners):
+			most = int(until.Sub(from)/demand) + 1
 		}
 		if counts[what] > most {
 			found = append(found, fmt.Sprintf("%s: %d times in %s", what, counts[what], until.Sub(from).Round(time.Second)))
