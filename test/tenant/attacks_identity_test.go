@@ -37,9 +37,9 @@ func listenerAttacks() []attack {
 		{
 			name: "a listener with another listener's name and labels",
 			objects: func(s *stage) []client.Object {
-				real := s.listenerOf(rig.DefaultSet)
-				objects := s.stealing(real.Name, rig.DefaultSet)
-				objects[0].SetLabels(real.Labels)
+				victims := s.listenerOf(rig.DefaultSet)
+				objects := s.stealing(victims.Name, rig.DefaultSet)
+				objects[0].SetLabels(victims.Labels)
 				return objects
 			},
 			act:     func(s *stage) error { return s.giveAccount(s.listenerOf(rig.DefaultSet).Name) },

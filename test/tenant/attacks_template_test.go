@@ -26,23 +26,7 @@ const foreignImage = "rig.invalid/" + thief + ":1"
 // templateAttacks are about what runs in the manager's namespace because a set says so: defect 6, 11c, and the policy for
 // listenerTemplate.
 func templateAttacks() []attack {
-	refused := func(name string, paths ...string) func(*stage) error {
-		return all(told(name, conditionTemplateAccepted, []string{"FieldsRefused"}, paths...), works(name))
-	}
-	return []attack{
-		{
-			name: "labels of the controller's pods",
-			objects: one("labelled-as-controller", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
-				controller := s.controllersLabels()
-				for key, value := range controller {
-					set.Labels[key] = value
-				}
-				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) { template.Labels = controller })
-				set.Spec.AutoscalingListenerMetadata = &v1alpha1.ResourceMeta{Labels: controller}
-			}),
-			says: works("labelled-as-controller"),
-			harm: (*stage).mistakenForController,
-		},
+	return append(metadataValues(), []attack{
 		{
 			name: "another's Secret in the listener's environment",
 			objects: one("template-secret", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
@@ -97,6 +81,30 @@ func templateAttacks() []attack {
 			}),
 			says: refused("template-proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY"),
 			harm: (*stage).foreignParts,
+		},
+	}...)
+}
+
+// refused is told that a template has fields that are left out, while the rest of it works.
+func refused(name string, paths ...string) func(*stage) error {
+	return all(told(name, conditionTemplateAccepted, []string{"FieldsRefused"}, paths...), works(name))
+}
+
+// metadataValues are attacks by labels and annotations of objects in the manager's namespace.
+func metadataValues() []attack {
+	return []attack{
+		{
+			name: "labels of the controller's pods",
+			objects: one("labelled-as-controller", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
+				controller := s.controllersLabels()
+				for key, value := range controller {
+					set.Labels[key] = value
+				}
+				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) { template.Labels = controller })
+				set.Spec.AutoscalingListenerMetadata = &v1alpha1.ResourceMeta{Labels: controller}
+			}),
+			says: works("labelled-as-controller"),
+			harm: (*stage).mistakenForController,
 		},
 		{
 			name: "a cloud identity of the manager's namespace",
