@@ -50,18 +50,18 @@ type Options struct {
 	SingleNamespace bool
 	// ControllerValues and ScaleSetValues replace the rig's values of the same top-level keys.
 	ControllerValues, ScaleSetValues Values
-	// Flags are added to the rig's values of the controller's key flags.
+	// Flags are added to the controller's value flags.
 	Flags Values
+	// Product is what is installed. Its zero value is this module's product.
+	Product Product
+	// AsShipped takes programs without the race detector even if the test has it, because their memory is measured.
+	AsShipped bool
 	// RunnerNamespace is an existing namespace for the scale sets. Empty means a new one.
 	RunnerNamespace string
 	// FurtherNamespaces are those whose pods the node plays as well, for tests with several tenants.
 	FurtherNamespaces []string
 	// Containers are what containers do that are not the product's, by their names.
 	Containers map[string]fakenode.Runner
-	// AsShipped takes programs without the race detector even if the test has it, because their memory is measured.
-	AsShipped bool
-	// Product is what is installed. Its zero value is this module's product.
-	Product Product
 }
 
 // Product names programs and charts to install instead of this module's, for comparisons. Empty fields mean this module's. The
