@@ -17,6 +17,9 @@ import (
 // root is the module's directory, seen from a package two levels below it.
 const root = "../.."
 
+// controllerChart is the directory of this module's chart of the controller.
+const controllerChart = root + "/charts/gha-runner-scale-set-controller"
+
 // built has the paths of the product's programs.
 type built struct{ manager, listener string }
 
@@ -51,7 +54,7 @@ func build(race bool) (built, error) {
 // orOurs fills empty fields with this module's charts and programs. These are built if one is needed.
 func (p Product) orOurs(t testing.TB, race bool) Product {
 	t.Helper()
-	p.Controller = cmp.Or(p.Controller, filepath.Join(root, "charts", "gha-runner-scale-set-controller"))
+	p.Controller = cmp.Or(p.Controller, controllerChart)
 	p.Set = cmp.Or(p.Set, filepath.Join(root, "charts", "gha-runner-scale-set"))
 	if p.Manager != "" && p.Listener != "" {
 		return p

@@ -48,6 +48,8 @@ type Options struct {
 	ManagerReplicas int
 	// SingleNamespace restricts the manager to the runners' namespace (flags.watchSingleNamespace).
 	SingleNamespace bool
+	// AllowedAddresses are further addresses that sets may use (flags.allowedGitHubURLs): GitHubs and proxies beside the fake.
+	AllowedAddresses []string
 	// ControllerValues and ScaleSetValues replace the rig's values of the same top-level keys.
 	ControllerValues, ScaleSetValues Values
 	// Flags are added to the controller's value flags.

@@ -32,7 +32,22 @@ func (r *Rig) controllerValues() Values {
 		values["replicaCount"] = r.options.ManagerReplicas
 	}
 	maps.Copy(values, r.options.ControllerValues)
+	r.allowGitHub(values)
 	return values
+}
+
+// allowGitHub allows the fake's address, which is on loopback, unless the test names addresses itself. Charts of other products don't
+// know the value.
+func (r *Rig) allowGitHub(values Values) {
+	flags, ok := values["flags"].(Values)
+	if !ok || r.options.Product.Controller != controllerChart {
+		return
+	}
+	flags = maps.Clone(flags)
+	if _, given := flags["allowedGitHubURLs"]; !given {
+		flags["allowedGitHubURLs"] = append([]string{r.GitHubURL}, r.options.AllowedAddresses...)
+	}
+	values["flags"] = flags
 }
 
 func (r *Rig) scaleSetValues(name string, more Values) Values {

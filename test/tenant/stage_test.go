@@ -93,7 +93,8 @@ func newStage(t *testing.T) *stage {
 		AsShipped: true, RunnerNamespace: victims, FurtherNamespaces: []string{attackers},
 		GitHub:           fakegithub.Options{PATs: []string{vaultedToken}},
 		ControllerValues: controllerValues(environment, victims, attackers),
-		Flags:            s.flags(),
+		AllowedAddresses: s.allowed(),
+		Flags:            rig.Values{"maxRunnersPerSet": ceiling},
 		Containers:       map[string]fakenode.Runner{thief: fakenode.RunnerFunc(s.steal)},
 	})
 	s.victim, s.attacker = newTeam(t, cluster, victims), newTeam(t, cluster, attackers)
@@ -178,17 +179,12 @@ func (s *stage) openServers() {
 }
 
 // allowed are the addresses that the administrator names beside the rig's GitHub.
-func (s *stage) allowed() []any {
-	addresses := []any{s.proxy.URL, s.vaultProxy.URL, proxiedGitHub}
+func (s *stage) allowed() []string {
+	addresses := []string{s.proxy.URL, s.vaultProxy.URL, proxiedGitHub}
 	for _, server := range s.own {
 		addresses = append(addresses, server.URL)
 	}
 	return addresses
-}
-
-// flags are those of the manager that limit tenants.
-func (s *stage) flags() rig.Values {
-	return rig.Values{"allowedGitHubURLs": s.allowed(), "maxRunnersPerSet": ceiling}
 }
 
 // controllerValues give the vault to both teams, with names of each one's own.
