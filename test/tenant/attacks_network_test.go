@@ -150,12 +150,10 @@ func limitAttacks() []attack {
 			objects: one("talkative", func(s *stage, set *v1alpha1.AutoscalingRunnerSet) {
 				set.Spec.GitHubConfigUrl = s.own["talkative"].URL + "/org"
 			}),
-			// Each is deleted, as one that can't be read.
+			// Each is deleted, as one that can't be read, and the listener goes on.
 			says: works("talkative"),
 			harm: func(s *stage) []string {
-				// Five a second is what a listener sends to a queue that answers at once and has nothing; the attack lasts three minutes
-				// at most, or longer on a machine that is slower.
-				const most = 5 * 180
+				const most = 100 // in three minutes; pauses grow to 15 s
 				if count := s.own["talkative"].count(); count > most {
 					return []string{fmt.Sprintf("the listener sent %d requests for messages that it can't read", count)}
 				}
