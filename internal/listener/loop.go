@@ -59,7 +59,7 @@ func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
 		dependencies: d, config: settings,
 		scaler:      newScaler(settings.MinRunners, settings.MaxRunners, set.PatchID),
 		session:     sessionState{sessionID: set.SessionID, backoff: pauses},
-		polls:       polls{unacked: map[int64]*unackedMessage{}, backoff: pauses},
+		polls:       polls{unacked: map[int64]*unackedMessage{}, backoff: pauses, unreadable: pauses},
 		offers:      offers{backoff: pauses},
 		publication: publicationState{uid: set.UID, backoff: backoff{initial: initialPause, max: maxPublishPause}},
 		refreshing:  refreshState{backoff: pauses},

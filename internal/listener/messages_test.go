@@ -229,6 +229,25 @@ func TestAMalformedMessageIsUsedAsFarAsItGoesAndDeleted(t *testing.T) {
 	})
 }
 
+// A GitHub that sends nothing that can be read costs no more than one that can't be reached.
+func TestMessagesThatCantBeReadAreAskedForWithPauses(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		id := int64(0)
+		s.github.onPoll = func() error {
+			id++
+			return &actions.MalformedMessageError{MessageID: id, Message: &actions.Message{ID: id}, Err: errBroken}
+		}
+		s.start()
+		s.pass(time.Minute)
+		if polls := len(s.github.pollTimes()); polls < 4 || polls > 15 {
+			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, maxPause)
+		}
+		if deleted := s.github.noted("delete 4"); deleted != 1 {
+			t.Errorf("calls of GitHub: %v, want each message deleted", s.github.calls)
+		}
+	})
+}
+
 func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onPoll = func() error { return &actions.MalformedMessageError{Message: &actions.Message{}, Err: errBroken} }

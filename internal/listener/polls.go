@@ -59,6 +59,8 @@ type polls struct {
 	deleteNotBefore time.Time
 	gathering       gathering
 	backoff         backoff
+	// unreadable paces polls while one message after the other can't be read, which a queue of nothing else delivers at once.
+	unreadable backoff
 	// unanswered is set if the last poll was held and then ended without an answer.
 	unanswered bool
 	// unreached is set if the last poll did not reach the queue.
@@ -126,7 +128,9 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		p.notBefore = begun.Add(gatherPeriod)
 		return
 	}
-	if malformed, ok := errors.AsType[*actions.MalformedMessageError](err); ok && malformed.MessageID != 0 {
+	malformed, ok := errors.AsType[*actions.MalformedMessageError](err)
+	unreadable := ok && malformed.MessageID != 0
+	if unreadable {
 		l.log.Error(err, "Malformed message, using what could be read and deleting it", "messageID", malformed.MessageID)
 		l.metrics.Dropped(reasonMalformedMessage)
 		message, err = malformed.Message, nil
@@ -141,6 +145,9 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 		return
 	}
 	l.pollSucceeded(now)
+	if !unreadable {
+		p.unreadable.reset()
+	}
 	if message == nil {
 		// A service that answers at once even if it has no message is polled once per gatherPeriod.
 		p.notBefore = begun.Add(gatherPeriod)
@@ -151,6 +158,9 @@ func (l *loop) polled(session Session, message *actions.Message, err error, begu
 	l.refreshing.otherPoll()
 	p.gathering.received(message, now.Sub(begun) < gatherPeriod)
 	l.take(message, now)
+	if unreadable {
+		p.notBefore = now.Add(p.unreadable.next())
+	}
 }
 
 func (l *loop) pollSucceeded(now time.Time) {

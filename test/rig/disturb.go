@@ -100,6 +100,12 @@ func (r *Rig) ListenerPod() *corev1.Pod {
 	return nil
 }
 
+// ManagerPods returns the manager's pods.
+func (r *Rig) ManagerPods() []corev1.Pod {
+	r.t.Helper()
+	return r.managerPods()
+}
+
 func (r *Rig) managerPods() []corev1.Pod {
 	return r.pods(r.SystemNamespace, client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
 }

@@ -37,6 +37,15 @@ func (r *Rig) Kubectl(arguments ...string) (string, error) {
 	return string(stdout), nil
 }
 
+// HelmAs runs Helm with another account's kubeconfig and returns what it prints.
+func (r *Rig) HelmAs(kubeconfig string, arguments ...string) (string, error) {
+	r.t.Helper()
+	return helm{program: r.helm.program, kubeconfig: kubeconfig}.attempt(arguments...)
+}
+
+// SetChart is the directory of the chart that scale sets are installed with.
+func (r *Rig) SetChart() string { return r.options.Product.Set }
+
 // kubernetesProgram returns the path of a program that hack/kubernetes.sh builds.
 func kubernetesProgram(t testing.TB, name string) string {
 	t.Helper()

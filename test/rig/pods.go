@@ -29,7 +29,8 @@ const logsVariable = "HARRIER_RIG_LOGS"
 
 // owns reports whether the pod belongs to this rig. Pods of an earlier one may still be terminating.
 func (r *Rig) owns(pod *corev1.Pod) bool {
-	return pod.Namespace == r.SystemNamespace || pod.Namespace == r.RunnerNamespace
+	return pod.Namespace == r.SystemNamespace || pod.Namespace == r.RunnerNamespace ||
+		slices.Contains(r.options.FurtherNamespaces, pod.Namespace)
 }
 
 // run is what the runner container does.

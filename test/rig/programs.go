@@ -23,19 +23,24 @@ const controllerChart = root + "/charts/gha-runner-scale-set-controller"
 // built has the paths of the product's programs.
 type built struct{ manager, listener string }
 
-// programsDirectory contains them. It is empty until they are built.
-var programsDirectory string
+// programsDirectories contain them. They are empty until the programs are built.
+var programsDirectories = map[bool]*string{false: new(string), true: new(string)}
 
-// build compiles the programs once per test binary, with the race detector if the test has it.
-var build = sync.OnceValues(func() (built, error) {
+// builds compile the programs once per test binary, with the race detector and without.
+var builds = map[bool]func() (built, error){
+	false: sync.OnceValues(func() (built, error) { return build(false) }),
+	true:  sync.OnceValues(func() (built, error) { return build(true) }),
+}
+
+func build(race bool) (built, error) {
 	directory, err := os.MkdirTemp("", "rig-programs-")
 	if err != nil {
 		return built{}, fmt.Errorf("make a directory for the programs: %w", err)
 	}
-	programsDirectory = directory
+	*programsDirectories[race] = directory
 	// Stripped, as by make build, so that what is measured is what is shipped.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
-	if raceEnabled {
+	if race {
 		arguments = append(arguments, "-race")
 	}
 	command := exec.Command("go", append(arguments, "-tags", buildTag, "./cmd/manager", "./cmd/listener")...)
@@ -44,17 +49,17 @@ var build = sync.OnceValues(func() (built, error) {
 		return built{}, fmt.Errorf("build the programs: %w\n%s", err, output)
 	}
 	return built{manager: filepath.Join(directory, "manager"), listener: filepath.Join(directory, "listener")}, nil
-})
+}
 
 // orOurs fills empty fields with this module's charts and programs. These are built if one is needed.
-func (p Product) orOurs(t testing.TB) Product {
+func (p Product) orOurs(t testing.TB, race bool) Product {
 	t.Helper()
 	p.Controller = cmp.Or(p.Controller, controllerChart)
 	p.Set = cmp.Or(p.Set, filepath.Join(root, "charts", "gha-runner-scale-set"))
 	if p.Manager != "" && p.Listener != "" {
 		return p
 	}
-	made, err := build()
+	made, err := builds[race]()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,11 +78,10 @@ func MainWithWrongClocks(m *testing.M) int {
 
 // removePrograms deletes the programs when the test binary is done.
 func removePrograms() {
-	if programsDirectory == "" {
-		return
-	}
-	if err := os.RemoveAll(programsDirectory); err != nil {
-		fmt.Fprintln(os.Stderr, "remove the programs:", err)
+	for _, directory := range programsDirectories {
+		if err := os.RemoveAll(*directory); err != nil { // which does nothing about an empty name
+			fmt.Fprintln(os.Stderr, "remove the programs:", err)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ package rig
 import (
 	"cmp"
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -55,6 +56,14 @@ type Options struct {
 	Flags Values
 	// Product is what is installed. Its zero value is this module's product.
 	Product Product
+	// AsShipped takes programs without the race detector even if the test has it, because their memory is measured.
+	AsShipped bool
+	// RunnerNamespace is an existing namespace for the scale sets. Empty means a new one.
+	RunnerNamespace string
+	// FurtherNamespaces are those whose pods the node plays as well, for tests with several tenants.
+	FurtherNamespaces []string
+	// Containers are what containers do that are not the product's, by their names.
+	Containers map[string]fakenode.Runner
 }
 
 // Product names programs and charts to install instead of this module's, for comparisons. Empty fields mean this module's. The
@@ -117,10 +126,13 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 		options.MaxRunners = 200
 	}
 	options.GitHub.PATs = append(options.GitHub.PATs, PAT)
-	options.Product = options.Product.orOurs(t)
+	options.Product = options.Product.orOurs(t, raceEnabled && !options.AsShipped)
 	r := &Rig{
 		Cluster: cluster, Started: time.Now(), t: t, options: options, sets: map[string]int{},
-		SystemNamespace: cluster.NewNamespace(t), RunnerNamespace: cluster.NewNamespace(t),
+		SystemNamespace: cluster.NewNamespace(t), RunnerNamespace: options.RunnerNamespace,
+	}
+	if r.RunnerNamespace == "" {
+		r.RunnerNamespace = cluster.NewNamespace(t)
 	}
 	r.helm = newHelm(t, cluster.AdminKubeconfig())
 	return r
@@ -139,16 +151,18 @@ func (r *Rig) startGitHub() {
 
 func (r *Rig) startNode() {
 	r.t.Helper()
+	runners := map[string]fakenode.Runner{
+		managerContainer:               r.managerRunner(r.options.Product.Manager),
+		uninstallCheckContainer:        fakenode.Exec{Path: r.options.Product.Manager},
+		v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
+		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
+	}
+	maps.Copy(runners, r.options.Containers)
 	r.Node = fakenode.Start(r.t, cmp.Or(r.options.APIServer, r.Cluster.Config()), fakenode.Options{
 		StartLatency:   r.options.NodeStartLatency,
 		RestartBackOff: r.options.NodeRestartBackOff,
 		Accepts:        r.owns,
-		Runners: map[string]fakenode.Runner{
-			managerContainer:               r.managerRunner(r.options.Product.Manager),
-			uninstallCheckContainer:        fakenode.Exec{Path: r.options.Product.Manager},
-			v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
-			v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
-		},
+		Runners:        runners,
 	})
 }
 
@@ -237,4 +251,12 @@ func (r *Rig) end() {
 func (r *Rig) explain() {
 	left, err := r.Leftovers(context.Background())
 	r.t.Logf("left when the test failed: %v %v", left, err)
+}
+
+// RenderedController returns what the controller's chart renders with other values than the rig's.
+func (r *Rig) RenderedController(more Values) []*unstructured.Unstructured {
+	r.t.Helper()
+	values := r.controllerValues()
+	maps.Copy(values, more)
+	return r.helm.template(r.t, controllerRelease, r.options.Product.Controller, r.SystemNamespace, values)
 }

@@ -78,3 +78,6 @@ func reveals(content, text string) bool {
 	}
 	return false
 }
+
+// Reveals reports whether a content has the text, as it is or in base64.
+func Reveals(content, text string) bool { return reveals(content, text) }

@@ -1,0 +1,179 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/test/rig"
+)
+
+const (
+	// memoryLimit is what the manager may take, whatever tenants do.
+	memoryLimit = 400 << 20
+	// memoryDanger is when the test ends a manager, so that the machine doesn't pay for what the test is to show.
+	memoryDanger = 900 << 20
+	// slower is by how much another tenant's jobs may be slower during an attack.
+	slower = 2
+	// noticeable is a time below which nobody calls jobs slow. A busy machine adds as much to some of them, and outlying is what
+	// it adds to one of ten.
+	noticeable = time.Second
+	outlying   = 5 * time.Second
+	// seldom is how often the same thing may be written. What is said of a new object comes at once and may be corrected
+	// meanwhile.
+	seldom   = 10 * time.Second
+	settling = 15 * time.Second
+	// demand is how often a listener may write how many runners are needed, if its GitHub says something new each time.
+	demand = 3 * time.Second
+)
+
+// take has a set of team a take jobs, one after the other, and returns how long each was on its way.
+func (s *stage) take(set string, count int) (durations []time.Duration) {
+	s.Helper()
+	for range count {
+		for _, job := range s.rig.WaitDone(s.rig.QueueJobsFor(set, 1, 0)) {
+			durations = append(durations, job.CompletedAt.Sub(job.QueuedAt))
+		}
+	}
+	return durations
+}
+
+func median(durations []time.Duration) time.Duration {
+	if len(durations) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(durations))
+	return sorted[len(sorted)/2]
+}
+
+// slowed lists what of team a's jobs took too long compared with those before and after the attack.
+func slowed(during, control []time.Duration) (found []string) {
+	usual, allowed := median(control), max(slower*median(control), noticeable)
+	if median(during) > allowed {
+		found = append(found, fmt.Sprintf("half of the jobs took more than %s, usually %s", median(during), usual))
+	}
+	// One by one they are compared with the slowest usual one.
+	most := max(slower*slices.Max(control), outlying)
+	for _, took := range during {
+		if took > most {
+			found = append(found, fmt.Sprintf("a job took %s, usually %s and at most %s", took, usual, slices.Max(control)))
+		}
+	}
+	return found
+}
+
+// restarts are how often each of the manager's pods has been restarted.
+func (s *stage) restarts() map[string]int32 {
+	s.Helper()
+	counts := map[string]int32{}
+	for _, pod := range s.rig.ManagerPods() {
+		for _, status := range pod.Status.ContainerStatuses {
+			counts[pod.Name] += status.RestartCount
+		}
+	}
+	return counts
+}
+
+// weight follows the manager's memory.
+type weight struct {
+	mutex sync.Mutex
+	most  int64
+	ended int // managers that were about to take too much
+}
+
+// weigh follows it until the context ends.
+func (s *stage) weigh(ctx context.Context) *weight {
+	s.Helper()
+	w := &weight{}
+	go func() {
+		for wait(ctx, 100*time.Millisecond) {
+			used := s.rig.Usage(rig.ManagerProgram)
+			w.mutex.Lock()
+			w.most = max(w.most, used.Resident, used.ResidentPeak)
+			if used.Resident > memoryDanger {
+				w.ended++
+				for _, pod := range s.rig.ManagerPods() {
+					_ = s.rig.Node.Kill(client.ObjectKeyFromObject(&pod), "manager") // unless it has just ended
+				}
+			}
+			w.mutex.Unlock()
+		}
+	}()
+	return w
+}
+
+func (w *weight) report(t *testing.T) {
+	t.Helper()
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	t.Logf("the manager took at most %d MiB", w.most>>20)
+	if w.most >= memoryLimit || w.ended > 0 {
+		t.Errorf("the manager took %d MiB, %d allowed; %d times the test ended it", w.most>>20, memoryLimit>>20, w.ended)
+	}
+}
+
+// wait returns false if the context ends first.
+func wait(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+var newEvents = []string{"create", "events"}
+
+const listeners = "a listener: "
+
+// chatter lists what the product has written for team b more often than it may, from a moment after the attacks began: about its
+// objects, and about those in the manager's namespace. Team a's jobs write in its own. Events have names of their own and count
+// together: in each period there may be one about each object.
+func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
+	s.Helper()
+	from = from.Add(settling)
+	events, err := s.rig.Cluster.AuditEvents(testkube.AuditFilter{Since: from})
+	if err != nil {
+		s.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, event := range events {
+		about := event.Object
+		ours := strings.HasPrefix(event.User.Username, testkube.ServiceAccountUser(s.rig.SystemNamespace, ""))
+		reads := slices.Contains([]string{"get", "list", "watch"}, event.Verb) || about.Resource == "leases"
+		if !ours || reads || event.Received.After(until) || !slices.Contains([]string{s.attacker.namespace, s.rig.SystemNamespace}, about.Namespace) {
+			continue
+		}
+		if about.Resource == newEvents[1] && event.Verb == newEvents[0] {
+			about.Name = ""
+		}
+		who := "the manager: "
+		if event.User.Username != testkube.ServiceAccountUser(s.rig.SystemNamespace, rig.ControllerAccount) {
+			who = listeners
+		}
+		counts[who+strings.Join([]string{event.Verb, about.Resource, about.Subresource, about.Name}, " ")]++
+	}
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		most := int(until.Sub(from)/seldom) + 1
+		switch {
+		case strings.Contains(what, strings.Join(newEvents, " ")):
+			most *= objects
+		case strings.HasPrefix(what, listeners):
+			most = int(until.Sub(from)/demand) + 1
+		}
+		if counts[what] > most {
+			found = append(found, fmt.Sprintf("%s: %d times in %s", what, counts[what], until.Sub(from).Round(time.Second)))
+		}
+	}
+	return found
+}
