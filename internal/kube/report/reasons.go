@@ -36,16 +36,18 @@ var knownReasons = sets.New(append([]string{
 	v1alpha1.ReasonAPIServerUnavailable, v1alpha1.ReasonInvalidSecret, v1alpha1.ReasonSecretRefused,
 	v1alpha1.ReasonSecretUnreadable, v1alpha1.ReasonInvalidPod, v1alpha1.ReasonPodForbidden, v1alpha1.ReasonPodsForbidden,
 	v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodRefused, v1alpha1.ReasonPodLost, v1alpha1.ReasonInitContainerFailed,
-	v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating,
+	v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonAddressNotAllowed,
+	v1alpha1.ReasonInsecureRedirect, v1alpha1.ReasonFieldsRefused, v1alpha1.ReasonListenerNameTaken, v1alpha1.ReasonListenerIgnored,
+	v1alpha1.ReasonRunnerSpecDiffers,
 }, strings.Fields(`
 Accepted BackOff CallFailed Complete Completed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
 NamespaceTerminating NoVersionLabel OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable StartedLate
 PodReplaced PodsAdmitted Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused
-RunnerSetRestored RunnerSpecDiffers RunnersFail RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
+RunnerSetRestored RunnersFail RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
 ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp SecretNameTaken SessionLost
-SidecarFailed Starting Stopping StoppingListener Unknown VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
+SidecarFailed Starting StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
 WaitingForRunnerSets WaitingForScaleSet
 
 AppArmor BackoffLimitExceeded ConfigPodSandboxError ContainerCannotRun ContainerCreating ContainerStatusUnknown
