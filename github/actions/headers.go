@@ -2,9 +2,12 @@ package actions
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -51,4 +54,71 @@ func tokenExpiryOf(header http.Header) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// modulePath is where this package's version is found in a program's build information.
+const modulePath = "github.com/harrier-ci/harrier"
+
+// UserAgent identifies the calling program to GitHub. The header is a JSON object, as in github.com/actions/scaleset.
+type UserAgent struct {
+	// System is the program's name, such as "actions-runner-controller".
+	System string
+	// Version and CommitSHA identify its build.
+	Version   string
+	CommitSHA string
+	// ScaleSetID is the scale set that all calls are about. If it is 0, each call names its own.
+	ScaleSetID int
+	// Subsystem is the part of the program that makes the calls.
+	Subsystem string
+}
+
+// userAgentHeader has the fields that GitHub's own client sends, in the same order.
+type userAgentHeader struct {
+	System         string `json:"system"`
+	Version        string `json:"version"`
+	CommitSHA      string `json:"commit_sha"`
+	ScaleSetID     int    `json:"scale_set_id"`
+	Subsystem      string `json:"subsystem"`
+	BuildVersion   string `json:"build_version"`
+	BuildCommitSHA string `json:"build_commit_sha"`
+	Kind           string `json:"kind"`
+}
+
+// header returns the value of the User-Agent header. scaleSetID is what the call is about, 0 if it is not about a scale set. A
+// client of one scale set always names that one.
+func (u UserAgent) header(scaleSetID int) string {
+	if u.ScaleSetID != 0 {
+		scaleSetID = u.ScaleSetID
+	}
+	version, commit := build()
+	// Strings and numbers can always be encoded, so there is no error.
+	text, _ := json.Marshal(userAgentHeader{
+		System: u.System, Version: u.Version, CommitSHA: u.CommitSHA, ScaleSetID: scaleSetID, Subsystem: u.Subsystem,
+		BuildVersion: version, BuildCommitSHA: commit, Kind: "scaleset",
+	})
+	return string(text)
+}
+
+// build returns version and commit of this module as the Go tool recorded them, or "unknown" if it did not.
+var build = sync.OnceValues(func() (version, commit string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown", "unknown"
+	}
+	return buildOf(info)
+})
+
+func buildOf(info *debug.BuildInfo) (version, commit string) {
+	version, commit = "unknown", "unknown"
+	for _, module := range append(info.Deps, &info.Main) {
+		if module.Path == modulePath && module.Version != "" && module.Version != "(devel)" {
+			version, commit = module.Version, module.Version
+		}
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" && info.Main.Path == modulePath {
+			commit = setting.Value
+		}
+	}
+	return version, commit
 }
