@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // maxName is the longest name, in characters, that is also a valid label value and host name.
@@ -149,6 +150,21 @@ func ScaleSetLabels(set *v1alpha1.AutoscalingRunnerSet, component string) map[st
 		v1alpha1.LabelScaleSetName:      set.Name,
 		v1alpha1.LabelScaleSetNamespace: set.Namespace,
 	}
+}
+
+// ScopeLabels returns labels with the enterprise, organization or repository of an address, none for an invalid address.
+func ScopeLabels(address string) map[string]string {
+	url, err := actions.ParseConfigURL(address)
+	if err != nil {
+		return nil
+	}
+	labels := map[string]string{
+		v1alpha1.LabelEnterprise:   LabelValue(url.Enterprise),
+		v1alpha1.LabelOrganization: LabelValue(url.Organization),
+		v1alpha1.LabelRepository:   LabelValue(url.Repository),
+	}
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
+	return labels
 }
 
 var notInLabelValue = regexp.MustCompile(`[^A-Za-z0-9_.-]`)

@@ -55,7 +55,7 @@ func (c githubClients) client(ctx context.Context, reference credentials.Referen
 // listenerOf finds a listener that was given the credentials that the reference names.
 func (c githubClients) listenerOf(ctx context.Context, reference credentials.Reference) (client.ObjectKey, bool, error) {
 	listeners := new(v1alpha1.AutoscalingListenerList)
-	if err := c.listeners.List(ctx, listeners, client.InNamespace(c.namespace)); err != nil {
+	if err := c.listeners.List(ctx, listeners, client.InNamespace(c.namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return client.ObjectKey{}, false, err
 	}
 	for i := range listeners.Items {

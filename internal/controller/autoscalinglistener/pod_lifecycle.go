@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
@@ -32,6 +33,9 @@ const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
 func (c *Controller) applyPod(ctx context.Context, p *pass) error {
+	if credentials.IsVaultNotAllowed(p.obstacle) {
+		return nil // withdraw has said what becomes of the pod
+	}
 	if !p.secretsReady {
 		// A running pod could not be replaced, and the credentials that it has may still be valid.
 		if p.pod != nil {

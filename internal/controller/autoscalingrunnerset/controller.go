@@ -87,6 +87,9 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("index AutoscalingRunnerSets by address: %w", err)
 	}
+	if err := manager.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.EphemeralRunnerSet{}, indexByOwner, ownerUIDs); err != nil {
+		return fmt.Errorf("index EphemeralRunnerSets by owner: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(manager).
 		Named("autoscalingrunnerset").
 		For(&v1alpha1.AutoscalingRunnerSet{}).

@@ -53,7 +53,7 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
 	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
-		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf)
+		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, indexByOwner, ownerUIDs)
 	f.client = controllertest.SelectByName(builder, &v1alpha1.AutoscalingListener{}).Build()
 	f.restart(workers)
 	return f

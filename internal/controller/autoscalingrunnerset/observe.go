@@ -25,11 +25,12 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunne
 	p.unconfirmed = p.registration != nil && set.Status.Registration == nil
 	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace}
 
+	// By owner, not by label: a listener may patch its runner set's labels, and one that is not seen here would have a second beside it.
 	var runnerSets v1alpha1.EphemeralRunnerSetList
-	if err := c.options.Client.List(ctx, &runnerSets, client.InNamespace(set.Namespace), mine); err != nil {
+	if err := c.options.Client.List(ctx, &runnerSets, client.InNamespace(set.Namespace), client.MatchingFields{indexByOwner: string(set.UID)}); err != nil {
 		return nil, fmt.Errorf("list EphemeralRunnerSets: %w", err)
 	}
-	p.runnerSets = slices.DeleteFunc(runnerSets.Items, func(r v1alpha1.EphemeralRunnerSet) bool { return !metav1.IsControlledBy(&r, set) })
+	p.runnerSets = runnerSets.Items
 	slices.SortFunc(p.runnerSets, func(a, b v1alpha1.EphemeralRunnerSet) int { return kube.NewestFirst(&a, &b) })
 
 	var listeners v1alpha1.AutoscalingListenerList
@@ -38,6 +39,16 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.AutoscalingRunne
 	}
 	p.listeners = ownListeners(set, listeners.Items)
 	return p, nil
+}
+
+// indexByOwner names the cache's index of EphemeralRunnerSets by the UID of what controls them.
+const indexByOwner = "owner"
+
+func ownerUIDs(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
 }
 
 // ownListeners returns the set's listener, and after it those that a manager has served, too, such as ARC before it renamed one. The

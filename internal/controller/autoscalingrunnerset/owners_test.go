@@ -16,6 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // twinKey is a set with the same name on GitHub as the fixture's first. It is created in the same second, and its name sorts after it.
@@ -323,5 +324,35 @@ func TestManyLabelsAreReadInLinearTime(t *testing.T) {
 	}
 	if few, many := shortest(2500), shortest(20_000); many > 25*few {
 		t.Errorf("2,500 labels take %s, 20,000 take %s", few, many)
+	}
+}
+
+// A runner set that ARC made has a name of its own, and a listener may take its labels or its owner away. It must be found all the same:
+// a second one beside it would double what the set may run.
+func TestARunnerSetWithoutItsMarksIsFound(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.EphemeralRunnerSet){
+		"labels": func(taken *v1alpha1.EphemeralRunnerSet) { taken.Labels = nil },
+		"owner":  func(taken *v1alpha1.EphemeralRunnerSet) { taken.OwnerReferences = nil },
+	} {
+		t.Run("without "+name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				set := newSet()
+				f.create(set, &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
+					Namespace: setKey.Namespace, Name: "set-x7k2p", UID: "arcs", OwnerReferences: kube.OwnedBy(set),
+					Finalizers: []string{v1alpha1.FinalizerEphemeralRunnerSet},
+				}})
+				f.settle()
+				taken := f.runnerSets()[0]
+				change(&taken)
+				if err := f.client.Update(f.Context(), &taken); err != nil {
+					t.Fatal(err)
+				}
+				f.settle()
+				all := f.runnerSets()
+				if len(all) != 1 || all[0].Name != taken.Name || kube.ScaleSetOf(&all[0]) != setKey || !metav1.IsControlledBy(&all[0], set) {
+					t.Errorf("%d runner sets, the first is %s with labels %v", len(all), all[0].Name, all[0].Labels)
+				}
+			})
+		})
 	}
 }

@@ -318,7 +318,7 @@ func annotate(set *v1alpha1.AutoscalingRunnerSet, now v1alpha1.ScaleSetRegistrat
 	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerScaleSetID, strconv.Itoa(now.ID))
 	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerGroupName, now.Group)
 	kube.SetAnnotation(set, v1alpha1.AnnotationRunnerScaleSetName, now.Name)
-	set.Labels = kube.Labels(nil, withoutScope(set.Labels), scopeLabels(now.URL))
+	set.Labels = kube.Labels(nil, withoutScope(set.Labels), kube.ScopeLabels(now.URL))
 }
 
 // registrationNews returns the Event for the change from before to now, and false if nothing changed.

@@ -3,9 +3,9 @@ package autoscalingrunnerset
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,8 +43,8 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	wanted := c.runnerSet(p)
 	p.runnerSpecHash = kube.RunnerSpecHash(&wanted.Spec)
 	if live == nil {
-		if err := c.reclaimRunnerSet(ctx, p, wanted.Name); err != nil {
-			return err
+		if reclaimed, err := c.reclaimRunnerSet(ctx, p, wanted.Name); err != nil || reclaimed {
+			return err // the event of the patch brings the next pass
 		}
 		_, err := kube.Apply(ctx, c.options.Client, wanted, nil, listenerFields...)
 		return err
@@ -65,27 +65,31 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 
 // reclaimRunnerSet gives the set its EphemeralRunnerSet back from which somebody has taken the owner, which a listener may do as it may
 // patch the object. Server-side apply can't: it adds an owner to the others, and the API server allows one controller only.
-func (c *Controller) reclaimRunnerSet(ctx context.Context, p *pass, name string) error {
-	lost := &v1alpha1.EphemeralRunnerSet{}
-	err := c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: name}, lost)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("get EphemeralRunnerSet %s: %w", name, err)
-	case kube.ScaleSetOf(lost) != p.key:
-		return nil // nothing says that it was ours
-	}
-	reclaimed := lost.DeepCopy()
-	reclaimed.OwnerReferences = kube.OwnedBy(p.set)
-	wrote, err := kube.Patch(ctx, c.options.Client, reclaimed, lost)
+// Ours is what has the set's labels and either the name of a new one or, as ARC gave it another, the manager's finalizer and annotation.
+func (c *Controller) reclaimRunnerSet(ctx context.Context, p *pass, name string) (reclaimed bool, err error) {
+	var labelled v1alpha1.EphemeralRunnerSetList
+	err = c.options.Client.List(ctx, &labelled, client.InNamespace(p.set.Namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: p.set.Name, v1alpha1.LabelScaleSetNamespace: p.set.Namespace})
 	if err != nil {
-		return fmt.Errorf("take back EphemeralRunnerSet %s: %w", name, err)
+		return false, fmt.Errorf("list EphemeralRunnerSets: %w", err)
 	}
-	if wrote {
-		report.RecordEvent(ctx, c.options.Recorder, p.set, lost, runnerSetRestored(name))
+	for i := range labelled.Items {
+		lost := &labelled.Items[i]
+		served := slices.Contains(lost.Finalizers, v1alpha1.FinalizerEphemeralRunnerSet) && lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
+		if lost.DeletionTimestamp != nil || lost.Name != name && !served {
+			continue
+		}
+		owned := lost.DeepCopy()
+		owned.OwnerReferences = kube.OwnedBy(p.set)
+		if reclaimed, err = kube.Patch(ctx, c.options.Client, owned, lost); err != nil {
+			return false, fmt.Errorf("take back EphemeralRunnerSet %s: %w", lost.Name, err)
+		}
+		if reclaimed {
+			report.RecordEvent(ctx, c.options.Recorder, p.set, lost, runnerSetRestored(lost.Name))
+			return true, nil
+		}
 	}
-	return nil
+	return false, nil
 }
 
 // drainOld deletes all but the first EphemeralRunnerSet.

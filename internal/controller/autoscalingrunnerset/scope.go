@@ -4,26 +4,10 @@ import (
 	"maps"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// scopeLabels returns labels with the enterprise, organization or repository of an address, none for an invalid address.
-func scopeLabels(address string) map[string]string {
-	url, err := actions.ParseConfigURL(address)
-	if err != nil {
-		return nil
-	}
-	labels := map[string]string{
-		v1alpha1.LabelEnterprise:   kube.LabelValue(url.Enterprise),
-		v1alpha1.LabelOrganization: kube.LabelValue(url.Organization),
-		v1alpha1.LabelRepository:   kube.LabelValue(url.Repository),
-	}
-	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
-	return labels
-}
-
-// withoutScope returns the labels without those of scopeLabels, because the address may have changed.
+// withoutScope returns the labels without those of kube.ScopeLabels, because the address may have changed.
 func withoutScope(labels map[string]string) map[string]string {
 	rest := maps.Clone(labels)
 	for _, key := range []string{v1alpha1.LabelEnterprise, v1alpha1.LabelOrganization, v1alpha1.LabelRepository} {
@@ -38,7 +22,7 @@ func (c *Controller) childLabels(
 	set *v1alpha1.AutoscalingRunnerSet, inherited map[string]string, meta *v1alpha1.ResourceMeta, component string,
 ) map[string]string {
 	labels, _ := kube.Metadata(meta)
-	return kube.Labels(c.options.ExcludedLabelPrefixes, labels, withoutScope(inherited), scopeLabels(set.Spec.GitHubConfigUrl),
+	return kube.Labels(c.options.ExcludedLabelPrefixes, labels, withoutScope(inherited), kube.ScopeLabels(set.Spec.GitHubConfigUrl),
 		kube.ScaleSetLabels(set, component))
 }
 

@@ -191,9 +191,14 @@ func (p *pass) scaleSetName() string {
 	return kube.ScaleSetOf(p.set).Name
 }
 
-// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone.
+// makePlan plans the pass, with the limit on the runners of each set, and remembers what follows from the plan alone. The runner set's
+// maxRunners counts as far as the AutoscalingRunnerSet allows it: it may be from before a change, or from somebody else.
 func (p *pass) makePlan(ceiling int) {
-	p.plan = p.state.plan(p.views, demandOf(&p.set.Spec, ceiling), p.unseen)
+	want := demandOf(&p.set.Spec, ceiling)
+	if most := p.origin.Spec.MaxRunners; most != nil {
+		want.maxRunners = min(want.maxRunners, max(*most, 0))
+	}
+	p.plan = p.state.plan(p.views, want, p.unseen)
 	p.state.follow(p.plan)
 	p.state.creations.keep(p.plan.repeat)
 	p.requeueBy(p.plan.requeueAt)

@@ -3,6 +3,7 @@ package ephemeralrunnerset
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -53,15 +54,13 @@ func (c *Controller) originOf(ctx context.Context, set *v1alpha1.EphemeralRunner
 }
 
 // difference says in what a runner set differs from what its AutoscalingRunnerSet gives it, empty if in nothing that decides who
-// runs what, and how many.
+// runs what. How many is cut; see makePlan.
 func difference(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) string {
 	switch {
 	case origin == nil:
 		return "it belongs to no AutoscalingRunnerSet"
 	case !isAsGiven(set, origin):
 		return "its runner spec is not that of AutoscalingRunnerSet " + origin.Name
-	case exceeds(set.Spec.MaxRunners, origin.Spec.MaxRunners):
-		return "its maxRunners is above that of AutoscalingRunnerSet " + origin.Name
 	}
 	return ""
 }
@@ -77,7 +76,20 @@ func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRun
 		equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerMetadata, given.EphemeralRunnerMetadata) {
 		return true
 	}
-	return origin.Status.RunnerSpecHash != "" && origin.Status.RunnerSpecHash == kube.RunnerSpecHash(&set.Spec)
+	if last := origin.Status.RunnerSpecHash; last != "" {
+		return last == kube.RunnerSpecHash(&set.Spec)
+	}
+	return isBeforeMove(set, origin, given)
+}
+
+// isBeforeMove reports whether the runner set only still has the address at which the set is registered. A version that recorded no
+// RunnerSpecHash has left it so, while the new address had not proven itself.
+func isBeforeMove(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet, given v1alpha1.EphemeralRunnerSetSpec) bool {
+	registration, present := origin.Status.Registration, configURLOf(&set.Spec.EphemeralRunnerSpec)
+	given.EphemeralRunnerSpec.GitHubConfigUrl = set.Spec.EphemeralRunnerSpec.GitHubConfigUrl
+	return registration != nil && present == configURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}) &&
+		equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerSpec, given.EphemeralRunnerSpec) &&
+		equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerMetadata, given.EphemeralRunnerMetadata)
 }
 
 // scaleSetIDOf returns the id of the scale set on GitHub, 0 if there is none. A set that ARC registered has it in an annotation only.
@@ -92,28 +104,13 @@ func scaleSetIDOf(origin *v1alpha1.AutoscalingRunnerSet) int {
 	return id
 }
 
-// exceeds reports whether a limit is above another; nil is no limit.
-func exceeds(limit, other *int) bool {
-	return other != nil && (limit == nil || *limit > *other)
-}
-
 // inheritedLabels returns the labels for new runners: those of the runner set that its AutoscalingRunnerSet gave it. Runners pass
 // them on to their pods, where a label can select a network policy or a cloud identity.
 func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) map[string]string {
 	fromMetadata, _ := kube.Metadata(origin.Spec.EphemeralRunnerSetMetadata)
-	given := kube.Labels(nil, fromMetadata, origin.Labels)
-	inherited := map[string]string{}
-	for key, value := range set.Labels {
-		switch key {
-		case v1alpha1.LabelEnterprise, v1alpha1.LabelOrganization, v1alpha1.LabelRepository: // of the address, not of the labels
-			inherited[key] = value
-		default:
-			if known, found := given[key]; found && known == value {
-				inherited[key] = value
-			}
-		}
-	}
-	return kube.Labels(nil, inherited, kube.ScaleSetLabels(origin, v1alpha1.ComponentRunner))
+	given := kube.Labels(nil, fromMetadata, origin.Labels, kube.ScopeLabels(set.Spec.EphemeralRunnerSpec.GitHubConfigUrl))
+	maps.DeleteFunc(given, func(key, value string) bool { return set.Labels[key] != value })
+	return kube.Labels(nil, given, kube.ScaleSetLabels(origin, v1alpha1.ComponentRunner))
 }
 
 // hold leaves the runners of a set that differs as they are, and says why. The AutoscalingRunnerSet's pass restores the set.

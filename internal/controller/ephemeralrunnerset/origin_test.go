@@ -53,9 +53,7 @@ var listenersChanges = map[string]func(*v1alpha1.EphemeralRunnerSet){
 	"metadata of runners": func(set *v1alpha1.EphemeralRunnerSet) {
 		set.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"identity": "admin"}}
 	},
-	"no maximum":       func(set *v1alpha1.EphemeralRunnerSet) { set.Spec.MaxRunners = nil },
-	"a higher maximum": func(set *v1alpha1.EphemeralRunnerSet) { set.Spec.MaxRunners = new(11) },
-	"no owner":         func(set *v1alpha1.EphemeralRunnerSet) { set.OwnerReferences = nil },
+	"no owner": func(set *v1alpha1.EphemeralRunnerSet) { set.OwnerReferences = nil },
 	"an owner of the same name": func(set *v1alpha1.EphemeralRunnerSet) {
 		set.OwnerReferences[0].UID = "another"
 	},
@@ -102,6 +100,37 @@ func TestNoRunnerIsCreatedFromARunnerSetThatWasChanged(t *testing.T) {
 	}
 }
 
+// Nobody gets more runners than the AutoscalingRunnerSet allows by raising the runner set's maximum. A lower one doesn't stop the set
+// while something else keeps the runner set from following.
+func TestTheLowerMaximumCounts(t *testing.T) {
+	for name, most := range map[string]*int{"none": nil, "a higher one": new(11)} {
+		t.Run(name, func(t *testing.T) {
+			origin := registeredOrigin()
+			set := setOf(origin)
+			set.OwnerReferences = kube.OwnedBy(origin)
+			set.Spec.MaxRunners, set.Spec.Replicas, set.Spec.AssignedJobs = most, 12, 12
+			inBubble(t, func(f *fixture) {
+				f.ownOrigin = true
+				f.reconcile()
+				f.wantRunners(10)
+			}, set, origin)
+		})
+	}
+}
+
+// A version that recorded no hash has left the runner set at the former address, and everything else as the spec has it.
+func TestRunnersGoOnAfterAnUpgradeDuringAMove(t *testing.T) {
+	origin := registeredOrigin()
+	set := setOf(origin)
+	set.OwnerReferences = kube.OwnedBy(origin)
+	origin.Spec.GitHubConfigUrl = "https://github.com/new"
+	inBubble(t, func(f *fixture) {
+		f.ownOrigin = true
+		f.reconcile()
+		f.wantRunners(2)
+	}, set, origin)
+}
+
 // While a new address has not proven itself, the set goes on at the former one with what it was given last.
 func TestRunnersGoOnWhileANewAddressIsNotProven(t *testing.T) {
 	origin := registeredOrigin()
@@ -139,6 +168,7 @@ func TestRunnersInheritOnlyLabelsThatTheSetWasGiven(t *testing.T) {
 	set.Labels["cost-center"] = "4"
 	set.Labels[v1alpha1.LabelOrganization] = "acme"
 	// What a listener adds or changes:
+	set.Labels[v1alpha1.LabelRepository] = "secrets"
 	set.Labels["azure.workload.identity/use"] = "true"
 	set.Labels["team"] = "b"
 	set.Labels[v1alpha1.LabelScaleSetName] = "other"
