@@ -16,13 +16,14 @@ const (
 	// maxMessageBytes limits a message of the queue. One with 50 entries is about 100 kB.
 	maxMessageBytes = 16 << 20
 	// maxFailureBytes is how much is read of an answer that is no success. Of a longer one its status is enough.
-	maxFailureBytes = 64 << 10
-	// firstBytes is what an answer gets that does not say how long it is. It is enough for nearly all.
-	firstBytes = 16 << 10
+	maxFailureBytes = FirstBytes
+	// FirstBytes is what every answer gets at once, beside the budget: more than all answers of an ordinary GitHub but long lists and
+	// messages. So servers that announce much and send nothing, or that have used up the budget, delay no ordinary answer.
+	FirstBytes = 32 << 10
 )
 
-// Budget limits the bytes of answers that are in memory at the same time, for all clients that share it. An answer that has to wait
-// for its turn keeps the deadline of its call. Decoding needs about four times as much for a moment.
+// Budget limits the bytes of answers above FirstBytes that are in memory at the same time, for all clients that share it. An answer
+// that has to wait for its turn keeps the deadline of its call. Decoding needs about four times as much for a moment.
 type Budget struct {
 	total, perClient int64
 
@@ -134,9 +135,9 @@ func (e *tooLargeError) Error() string {
 
 func (e *tooLargeError) Unwrap() []error { return []error{ErrTruncated, errTooLarge} }
 
-// readBody reads an answer. What it returns counts against the budget until the next answer of the exchange is read, or until the
-// exchange's memory is freed. Memory is reserved in at most two steps, of which only the second is large, and nobody waits while
-// holding a large part: so calls can't wait for each other.
+// readBody reads an answer. If it has more than FirstBytes, it counts against the budget until the next answer of the exchange is read,
+// or until the exchange's memory is freed. The budget is asked once, when that many bytes have really come: what a server announces
+// costs nobody anything, and as nobody waits while holding a part of the budget, calls can't wait for each other.
 func (x *exchange) readBody(ctx context.Context, answer *http.Response) ([]byte, error) {
 	x.free()
 	success := answer.StatusCode/100 == 2
@@ -148,16 +149,13 @@ func (x *exchange) readBody(ctx context.Context, answer *http.Response) ([]byte,
 	case success && expected > limit && x.request.endpoint != EndpointGetMessage: // the beginning of a message has its ID
 		return nil, &tooLargeError{limit: limit, size: expected}
 	case expected < 0:
-		expected = firstBytes
+		expected = limit
 	}
 	expected = min(expected, limit)
-	if err := x.reserve(ctx, expected); err != nil {
-		return nil, err
-	}
-	body := make([]byte, 0, expected+1) // with room to notice the end
+	body := make([]byte, 0, min(expected, FirstBytes)+1) // with room to notice the end
 	for rest := io.LimitReader(answer.Body, limit+1); ; {
 		if len(body) == cap(body) {
-			if err := x.reserve(ctx, limit); err != nil {
+			if err := x.reserve(ctx, expected); err != nil {
 				return nil, err
 			}
 			body = slices.Grow(body, len(body))

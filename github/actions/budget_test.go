@@ -81,7 +81,7 @@ func TestALargeHeaderIsRefused(t *testing.T) {
 
 // 128 calls at a time to a server that sends too much stay within the budget, all fail, and nothing of it is kept.
 func TestManyLargeAnswersStayWithinTheBudget(t *testing.T) {
-	const calls, total, share = 128, 32 << 20, 16 << 20 // as a manager has them
+	const calls, total, share = 128, 24 << 20, 12 << 20 // as a manager has them
 	s := newServer(t)
 	s.on(jitCall, stream(15<<20))
 	budget := NewBudget(total, share)
@@ -185,7 +185,7 @@ func TestTheBudgetServesInOrder(t *testing.T) {
 // An answer that waits for its turn ends with its attempt.
 func TestACallThatWaitsForTheBudgetKeepsItsDeadline(t *testing.T) {
 	s := newServer(t)
-	s.on(jitCall, reply{body: `{"runner":{"id":5,"name":"r"},"encodedJITConfig":"e"}`})
+	s.on(jitCall, reply{body: `{"runner":{"id":5,"name":"r"},"encodedJITConfig":"` + strings.Repeat("e", FirstBytes) + `"}`})
 	budget := NewBudget(1<<20, 1<<20)
 	client := s.connected(func(o *Options) { o.Budget = budget })
 	client.deadlines.attempt = 50 * time.Millisecond
@@ -198,6 +198,43 @@ func TestACallThatWaitsForTheBudgetKeepsItsDeadline(t *testing.T) {
 	budget.free(&others)
 	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"}); err != nil {
 		t.Errorf("with room: %v", err)
+	}
+}
+
+// Servers that have used up the budget, or announce a megabyte and send nothing, delay nobody's ordinary answer.
+func TestAnOrdinaryAnswerWaitsForNobody(t *testing.T) {
+	budget := NewBudget(1<<20, 1<<20)
+	everything := reservation{client: new(Client)}
+	_ = budget.raise(t.Context(), &everything, 1<<20)
+	stalled := newServer(t)
+	var announced sync.WaitGroup
+	announced.Add(32)
+	stalled.on(jitCall, reply{do: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(maxBodyBytes))
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		announced.Done()
+		<-r.Context().Done()
+	}})
+	waiting := stalled.connected(func(o *Options) { o.Budget = budget })
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for range 32 {
+		group.Go(func() { _, _ = waiting.GenerateJITConfig(ctx, 7, JITConfigRequest{Name: "r"}) })
+	}
+	defer group.Wait()
+	defer cancel()
+	announced.Wait()
+	s := newServer(t)
+	s.on(jitCall, reply{body: `{"runner":{"id":5,"name":"r"},"encodedJITConfig":"` + strings.Repeat("e", 6<<10) + `"}`})
+	client := s.connected(func(o *Options) { o.Budget = budget })
+	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"}); err != nil {
+		t.Error(err)
+	}
+	budget.mu.Lock()
+	defer budget.mu.Unlock()
+	if budget.used != everything.held || len(budget.waiting) > 0 {
+		t.Errorf("%d bytes are used, %d calls wait, though no large answer has come", budget.used, len(budget.waiting))
 	}
 }
 

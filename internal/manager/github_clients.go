@@ -9,6 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 // userAgent identifies the manager to GitHub. System and subsystem are ARC's, because we don't know what GitHub makes of other
@@ -21,9 +22,12 @@ func userAgent() actions.UserAgent {
 }
 
 const (
-	// answersBudget limits the bytes of GitHub's answers that are in memory at a time. With what decoding needs for a moment, 4.2
-	// times as much in measurements, that is 134 MiB. 128 calls with 6 kB each need 1 MiB.
-	answersBudget = 32 << 20
+	// answersMemory is how many bytes of GitHub's answers are in memory at a time. With what decoding needs for a moment, 4.2 times as
+	// much in measurements, that is 134 MiB. 128 calls with 6 kB each need 1 MiB.
+	answersMemory = 32 << 20
+	// answersBudget is what is left of it for large answers: the pool has at most twice pool.Limit calls in flight, and each of these
+	// 256 has its first 32 KiB for itself, 8 MiB in all.
+	answersBudget = answersMemory - 2*pool.Limit*actions.FirstBytes
 	// answersShare is how much of that the calls to one GitHub with one credential get at most, so that one that answers with
 	// megabytes leaves as much to others.
 	answersShare = answersBudget / 2
