@@ -78,6 +78,28 @@ func TestOfflineRunnersAreCutAfterAHundredPages(t *testing.T) {
 	}
 }
 
+// A server in GitHub's place can make neither the list long nor its names, and nothing of its answers stays reserved.
+func TestAListOfTooManyRunnersIsBounded(t *testing.T) {
+	gone := make([]string, 0, 5001)
+	gone = append(gone, `{"name":"`+strings.Repeat("x", 64)+`","status":"offline"}`)
+	for i := range 5000 {
+		gone = append(gone, fmt.Sprintf(`{"name":"runner-%d","status":"offline"}`, i))
+	}
+	s := newServer(t)
+	s.on(listRunnersCall, page(0, gone...))
+	budget := NewBudget(4<<20, 4<<20)
+	got, err := s.client(func(o *Options) { o.Budget = budget }).ListOfflineRunners(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := runnersPerPage * mostRunnerPages; len(got.Names) > most || got.Names[0] != "runner-0" {
+		t.Errorf("%d names, at most %d are allowed; the first is %.70s", len(got.Names), most, got.Names[0])
+	}
+	if budget.used != 0 || len(budget.byClient) != 0 {
+		t.Errorf("%d bytes are still reserved", budget.used)
+	}
+}
+
 // GitHub answers 404 to tokens that may not read, and so do servers that lack the call. A failed list is not remembered.
 func TestRefusedListOfRunners(t *testing.T) {
 	for _, status := range []int{403, 404} {

@@ -126,6 +126,8 @@ const (
 	// mostRunnerPages bounds a list to 10,000 runners, as many as GitHub allows in a runner group: at 0.5 s a page, 50 s and one
 	// fiftieth of the 5,000 requests that a credential has in an hour.
 	mostRunnerPages = 100
+	// longestRunnerName leaves out names that no runner of ours can have: theirs are those of pods, which have 63 characters at most.
+	longestRunnerName = 63
 	// runnersTimeout ends a list with all its pages.
 	runnersTimeout = 3 * time.Minute
 )
@@ -169,7 +171,8 @@ func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*Of
 			return nil, fmt.Errorf("list the runners of %s: %w", c.config, err)
 		}
 		for _, runner := range runners {
-			if runner.Status == "offline" { // a status that is not known is no reason to believe that a runner is gone
+			// A status that is not known is no reason to believe that a runner is gone.
+			if runner.Status == "offline" && len(runner.Name) <= longestRunnerName {
 				found.Names = append(found.Names, runner.Name)
 			}
 		}
@@ -197,9 +200,10 @@ func (c *Client) runnerPage(ctx context.Context, page int, token, kind string) (
 	if err != nil {
 		return nil, err
 	}
+	defer answer.free()
 	var listed struct {
 		Runners []listedRunner `json:"runners"`
 	}
 	err = answer.decode(EndpointListRunners, &listed)
-	return listed.Runners, err
+	return listed.Runners[:min(len(listed.Runners), runnersPerPage)], err // a server that sends more is not GitHub's
 }
