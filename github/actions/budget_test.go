@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -238,29 +239,69 @@ func TestAnOrdinaryAnswerWaitsForNobody(t *testing.T) {
 	}
 }
 
-// Every call gives back what it has used, whether it succeeds or not.
+// Every call gives back what it has used, whether it succeeds or not: all methods are called, also those that are yet to come.
 func TestNothingIsKeptOfTheBudget(t *testing.T) {
-	s := newServer(t)
-	budget := NewBudget(1<<20, 1<<20)
-	shared := func(o *Options) { o.Budget = budget }
-	s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, nil)})
-	client := s.client(shared)
-	session, err := client.CreateSession(t.Context(), 7, "me")
-	if err != nil {
-		t.Fatal(err)
-	}
+	padding := strings.Repeat(" ", 2*FirstBytes) // the first bytes of an answer don't count
 	for _, answer := range []reply{
-		{body: `{"id":7}`}, {status: 404, body: "{}"}, {status: 202}, {body: "["}, {body: "<html>"}, cutShort("{"), {body: message(t, 5)}, redirected("/elsewhere"),
+		{body: `{"id":7}` + padding},
+		{body: `{"count":1,"value":[{"id":7,"name":"me"}],"token":"t","url":"http://127.0.0.1","runner":{"id":7},"encodedJITConfig":"e"}` + padding},
+		{body: `{"runners":[{"name":"me","status":"offline"}]}` + padding},
+		{body: page(100).body + padding},
+		{body: message(t, 5) + padding},
+		{body: "[" + padding},
+		{body: "<html>" + padding},
+		{body: strings.Repeat(" ", 2*maxBodyBytes)},
+		{status: 202, body: padding},
+		{status: 204},
+		{status: 401, body: "{}" + padding},
+		{status: 403, body: exception("AccessDeniedException", "no") + padding},
+		{status: 404, body: "{}" + padding},
+		{status: 409, body: padding},
+		{status: 429, body: padding, header: map[string]string{"Retry-After": "1"}},
+		{status: 500, body: padding},
+		cutShort("{" + padding),
+		{status: 307, body: padding, header: map[string]string{"Location": "/elsewhere"}},
+		{status: 302, body: padding, header: map[string]string{"Location": "https://elsewhere.example"}},
 	} {
-		for _, call := range []string{getSetCall, pollCall, acquireCall, deleteMessageCall, "GET /elsewhere"} {
-			s.on(call, answer)
+		s := newServer(t)
+		budget := NewBudget(2<<20, 2<<20)
+		client := s.client(func(o *Options) { o.Budget = budget })
+		s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, nil)})
+		session, err := client.CreateSession(t.Context(), 7, "me")
+		if err != nil {
+			t.Fatal(err)
 		}
-		_, _ = client.GetRunnerScaleSetByID(t.Context(), 7)
-		_, _ = session.GetMessage(t.Context(), 0, 1)
-		_, _ = session.AcquireJobs(t.Context(), []int64{1})
-		_ = session.DeleteMessage(t.Context(), 5)
-		if budget.used != 0 {
-			t.Errorf("%d bytes are in use after %+v", budget.used, answer)
+		s.on(everyCall, answer)
+		for _, caller := range []reflect.Value{reflect.ValueOf(client), reflect.ValueOf(session)} {
+			for method, of := range caller.Methods() {
+				of.Call(plainArguments(t, of.Type()))
+				if budget.used != 0 || len(budget.byClient) != 0 || len(budget.waiting) != 0 {
+					t.Errorf("%s keeps %d bytes of the answer %d %.40q", method.Name, budget.used, answer.status, answer.body)
+				}
+			}
 		}
 	}
+}
+
+// plainArguments are arguments with which a method makes its call.
+func plainArguments(t *testing.T, method reflect.Type) []reflect.Value {
+	t.Helper()
+	var all []reflect.Value
+	for parameter := range method.Ins() {
+		argument := reflect.Zero(parameter)
+		switch parameter.Kind() {
+		case reflect.Interface:
+			argument = reflect.ValueOf(t.Context())
+		case reflect.Int:
+			argument = reflect.ValueOf(7)
+		case reflect.String:
+			argument = reflect.ValueOf("me")
+		case reflect.Pointer:
+			argument = reflect.New(parameter.Elem())
+		case reflect.Slice:
+			argument = reflect.ValueOf([]int64{1})
+		}
+		all = append(all, argument)
+	}
+	return all
 }

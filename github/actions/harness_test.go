@@ -29,6 +29,8 @@ const (
 	servicePath  = "/tenant/"
 	scaleSetsURL = "/tenant/_apis/runtime/runnerscalesets"
 	runnersURL   = "/tenant/_apis/distributedtask/pools/0/agents"
+	// everyCall replaces the replies to all calls.
+	everyCall = "every call"
 	// patience is how long something may take that takes milliseconds on a free machine.
 	patience = 30 * time.Second
 )
@@ -127,12 +129,16 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	call := r.Method + " " + r.URL.Path
 	s.mu.Lock()
+	matching := call
+	if s.replies[everyCall] != nil {
+		matching = everyCall
+	}
 	s.requests = append(s.requests, seen{
 		method: r.Method, path: r.URL.Path, query: r.URL.Query(), rawQuery: r.URL.RawQuery, header: r.Header.Clone(), body: string(body),
 	})
-	queue := s.replies[call]
+	queue := s.replies[matching]
 	if len(queue) > 1 {
-		s.replies[call] = queue[1:]
+		s.replies[matching] = queue[1:]
 	}
 	s.mu.Unlock()
 	w.Header().Set("Date", s.clock.Now().UTC().Format(http.TimeFormat))
