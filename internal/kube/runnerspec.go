@@ -1,6 +1,28 @@
 package kube
 
-import "github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+import (
+	"strconv"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+)
+
+// Registration returns where an AutoscalingRunnerSet is registered on GitHub: according to its status or, if ARC registered it, to ARC's
+// annotations. It returns nil if it is registered nowhere. The result is the caller's own.
+func Registration(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
+	if set.Status.Registration != nil {
+		return set.Status.Registration.DeepCopy()
+	}
+	id, err := strconv.Atoi(set.Annotations[v1alpha1.AnnotationRunnerScaleSetID])
+	if err != nil || id <= 0 {
+		return nil
+	}
+	return &v1alpha1.ScaleSetRegistration{
+		URL:   set.Spec.GitHubConfigUrl,
+		ID:    id,
+		Group: set.Annotations[v1alpha1.AnnotationRunnerGroupName],
+		Name:  set.Annotations[v1alpha1.AnnotationRunnerScaleSetName],
+	}
+}
 
 // RunnerSpec returns what an AutoscalingRunnerSet says of its runners: who they are, what they run, and where they register. Its
 // EphemeralRunnerSet must say the same. The id is the scale set's on GitHub.

@@ -23,6 +23,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/harrier-ci/harrier/test/rig"
 )
 
 // proxy stands between the programs and the API server. It can delay or cut the programs' watches and meddle with their requests.
@@ -158,7 +160,7 @@ func (p *proxy) handler(forward http.Handler) http.Handler {
 }
 
 func (m *meddling) serve(w http.ResponseWriter, r *http.Request, forward http.Handler) {
-	wait(r.Context(), m.pause)
+	rig.Wait(r.Context(), m.pause)
 	switch {
 	case m.answer == nil:
 		forward.ServeHTTP(w, r)

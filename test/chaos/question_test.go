@@ -130,7 +130,7 @@ func (w *world) request(do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), requestTime)
 	defer cancel()
 	err := do(ctx)
-	for unavailable(err) && wait(ctx, lookInterval) {
+	for unavailable(err) && rig.Wait(ctx, lookInterval) {
 		err = do(ctx)
 	}
 	if client.IgnoreNotFound(err) != nil {

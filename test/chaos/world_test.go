@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -126,22 +125,11 @@ func (w *world) play() {
 
 // sleep waits until the given time since the beginning. It returns false if the test ends first.
 func (w *world) sleep(sinceBegin time.Duration) bool {
-	return wait(w.t.Context(), time.Until(w.began.Add(sinceBegin)))
+	return rig.Wait(w.t.Context(), time.Until(w.began.Add(sinceBegin)))
 }
 
 // pause waits for the duration, or until the test ends.
-func (w *world) pause(duration time.Duration) { wait(w.t.Context(), duration) }
-
-func wait(ctx context.Context, duration time.Duration) bool {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (w *world) pause(duration time.Duration) { rig.Wait(w.t.Context(), duration) }
 
 func (w *world) queue(durations []time.Duration) {
 	request := fakegithub.JobRequest{Count: len(durations), ScaleSet: rig.DefaultSet}

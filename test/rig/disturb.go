@@ -144,3 +144,15 @@ func (r *Rig) RunnerPods() []corev1.Pod {
 	r.t.Helper()
 	return r.pods(r.RunnerNamespace, client.MatchingLabels{v1alpha1.LabelRunner: "True"})
 }
+
+// Wait returns after the duration, or false as soon as the context ends.
+func Wait(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -94,7 +94,7 @@ func (s *stage) weigh(ctx context.Context) *weight {
 	s.Helper()
 	w := &weight{}
 	go func() {
-		for wait(ctx, 100*time.Millisecond) {
+		for rig.Wait(ctx, 100*time.Millisecond) {
 			used := s.rig.Usage(rig.ManagerProgram)
 			w.mutex.Lock()
 			w.most = max(w.most, used.Resident, used.ResidentPeak)
@@ -117,18 +117,6 @@ func (w *weight) report(t *testing.T) {
 	t.Logf("the manager took at most %d MiB", w.most>>20)
 	if w.most >= memoryLimit || w.ended > 0 {
 		t.Errorf("the manager took %d MiB, %d allowed; %d times the test ended it", w.most>>20, memoryLimit>>20, w.ended)
-	}
-}
-
-// wait returns false if the context ends first.
-func wait(ctx context.Context, duration time.Duration) bool {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -181,7 +181,7 @@ func refusedField(err error, field string) bool {
 func (s *stage) spend(began time.Time, halfway func()) (durations []time.Duration) {
 	s.Helper()
 	for i := range jobs {
-		if !wait(s.Context(), time.Until(began.Add(minute*time.Duration(i)/jobs))) {
+		if !rig.Wait(s.Context(), time.Until(began.Add(minute*time.Duration(i)/jobs))) {
 			break
 		}
 		if i == jobs/2 {
@@ -189,7 +189,7 @@ func (s *stage) spend(began time.Time, halfway func()) (durations []time.Duratio
 		}
 		durations = append(durations, s.take(rig.DefaultSet, 1)...)
 	}
-	wait(s.Context(), time.Until(began.Add(minute)))
+	rig.Wait(s.Context(), time.Until(began.Add(minute)))
 	return durations
 }
 
@@ -229,7 +229,7 @@ func (s *stage) awaitTold(chosen []attack, of func(attack) bool) {
 			continue
 		}
 		err := a.says(s)
-		for err != nil && wait(late, time.Second) {
+		for err != nil && rig.Wait(late, time.Second) {
 			err = a.says(s)
 		}
 		if err != nil {
@@ -254,7 +254,7 @@ func (s *stage) retreat(objects map[string][]client.Object) {
 	defer cancel()
 	for _, list := range objects {
 		for _, object := range list {
-			for s.exists(object) && wait(late, 100*time.Millisecond) {
+			for s.exists(object) && rig.Wait(late, 100*time.Millisecond) {
 				continue
 			}
 			if s.exists(object) {
@@ -282,7 +282,7 @@ func (s *stage) awaitQuiet() {
 	late, cancel := context.WithTimeout(s.Context(), minute)
 	defer cancel()
 	left := s.jobsLeft()
-	for len(left) > 0 && wait(late, 100*time.Millisecond) {
+	for len(left) > 0 && rig.Wait(late, 100*time.Millisecond) {
 		left = s.jobsLeft()
 	}
 	report(s.T, "left of team a's jobs", append(left, s.rig.Anomalies()...))

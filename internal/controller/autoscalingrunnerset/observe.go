@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,23 +68,11 @@ func rank(later bool) int {
 	return 0
 }
 
-// registrationOf returns where the set is registered: according to its status or, if ARC registered it, to ARC's annotations. It is
-// nil once the deregistration is over, which an annotation says before the status does.
+// registrationOf returns where the set is registered. It is nil once the deregistration is over, which an annotation says before the
+// status does.
 func registrationOf(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
 	if isDeregistered(set) {
 		return nil
 	}
-	if set.Status.Registration != nil {
-		return set.Status.Registration.DeepCopy()
-	}
-	id, err := strconv.Atoi(set.Annotations[v1alpha1.AnnotationRunnerScaleSetID])
-	if err != nil || id <= 0 {
-		return nil
-	}
-	return &v1alpha1.ScaleSetRegistration{
-		URL:   set.Spec.GitHubConfigUrl,
-		ID:    id,
-		Group: set.Annotations[v1alpha1.AnnotationRunnerGroupName],
-		Name:  set.Annotations[v1alpha1.AnnotationRunnerScaleSetName],
-	}
+	return kube.Registration(set)
 }

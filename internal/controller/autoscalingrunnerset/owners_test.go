@@ -300,16 +300,17 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 }
 
 // Sets that an earlier version let have any number of labels are read in linear time: eight times as many labels take about eight times
-// as long; quadratic code would take 64 times as long. The shortest of five runs counts, because the machine does other things, too.
+// as long; quadratic code would take 64 times as long in each run. The shortest of as many runs counts as it takes to be undisturbed
+// by what else the machine does.
 func TestManyLabelsAreReadInLinearTime(t *testing.T) {
-	shortest := func(count int) time.Duration {
+	const runs = 100
+	read := func(count int) func() time.Duration {
 		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			for i := range count {
 				s.Spec.RunnerScaleSetLabels = append(s.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i), fmt.Sprint("LABEL-", i))
 			}
 		})
-		best := time.Hour
-		for range 5 {
+		return func() time.Duration {
 			started := time.Now()
 			desired, err := desiredOf(set)
 			if err != nil || len(desired.Labels) != count+1 { // one of each spelling, and the name
@@ -318,13 +319,18 @@ func TestManyLabelsAreReadInLinearTime(t *testing.T) {
 			if !sameLabels(desired.scaleSet(1), desired.Labels) {
 				t.Fatal("the labels differ from themselves")
 			}
-			best = min(best, time.Since(started))
+			return time.Since(started)
 		}
-		return best
 	}
-	if few, many := shortest(2500), shortest(20_000); many > 25*few {
-		t.Errorf("2,500 labels take %s, 20,000 take %s", few, many)
+	readFew, readMany := read(2500), read(20_000)
+	few, many := readFew(), readMany()
+	for range runs {
+		if many <= 25*few {
+			return
+		}
+		few, many = min(few, readFew()), min(many, readMany())
 	}
+	t.Errorf("2,500 labels take %s, 20,000 take %s", few, many)
 }
 
 // A runner set that ARC made has a name of its own, and a listener may take its labels or its owner away. It must be found all the same:

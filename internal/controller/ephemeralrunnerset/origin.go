@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -66,42 +65,29 @@ func difference(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRu
 }
 
 // isAsGiven reports whether the runner spec is what the AutoscalingRunnerSet's spec gives or, while that asks for an address that has
-// not proven itself yet, what it gave last.
+// not proven itself yet, what it gave last. A version that recorded no RunnerSpecHash has left the address at which the set is
+// registered meanwhile, and nothing else.
 func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) bool {
-	given := v1alpha1.EphemeralRunnerSetSpec{
-		EphemeralRunnerSpec:     kube.RunnerSpec(origin, scaleSetIDOf(origin)),
-		EphemeralRunnerMetadata: origin.Spec.EphemeralRunnerMetadata,
+	registration := kube.Registration(origin)
+	id := 0
+	if registration != nil {
+		id = registration.ID
 	}
-	if equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerSpec, given.EphemeralRunnerSpec) &&
-		equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerMetadata, given.EphemeralRunnerMetadata) {
+	given := kube.RunnerSpec(origin, id)
+	isGiven := func() bool {
+		return equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerSpec, given) &&
+			equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerMetadata, origin.Spec.EphemeralRunnerMetadata)
+	}
+	switch last := origin.Status.RunnerSpecHash; {
+	case isGiven():
 		return true
-	}
-	if last := origin.Status.RunnerSpecHash; last != "" {
+	case last != "":
 		return last == kube.RunnerSpecHash(&set.Spec)
+	case registration == nil || configURLOf(&set.Spec.EphemeralRunnerSpec) != configURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}):
+		return false
 	}
-	return isBeforeMove(set, origin, given)
-}
-
-// isBeforeMove reports whether the runner set only still has the address at which the set is registered. A version that recorded no
-// RunnerSpecHash has left it so, while the new address had not proven itself.
-func isBeforeMove(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet, given v1alpha1.EphemeralRunnerSetSpec) bool {
-	registration, present := origin.Status.Registration, configURLOf(&set.Spec.EphemeralRunnerSpec)
-	given.EphemeralRunnerSpec.GitHubConfigUrl = set.Spec.EphemeralRunnerSpec.GitHubConfigUrl
-	return registration != nil && present == configURLOf(&v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: registration.URL}) &&
-		equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerSpec, given.EphemeralRunnerSpec) &&
-		equality.Semantic.DeepEqual(set.Spec.EphemeralRunnerMetadata, given.EphemeralRunnerMetadata)
-}
-
-// scaleSetIDOf returns the id of the scale set on GitHub, 0 if there is none. A set that ARC registered has it in an annotation only.
-func scaleSetIDOf(origin *v1alpha1.AutoscalingRunnerSet) int {
-	if origin.Status.Registration != nil {
-		return origin.Status.Registration.ID
-	}
-	id, err := strconv.Atoi(origin.Annotations[v1alpha1.AnnotationRunnerScaleSetID])
-	if err != nil {
-		return 0
-	}
-	return id
+	given.GitHubConfigUrl = set.Spec.EphemeralRunnerSpec.GitHubConfigUrl
+	return isGiven()
 }
 
 // inheritedLabels returns the labels for new runners: those of the runner set that its AutoscalingRunnerSet gave it. Runners pass
@@ -157,7 +143,7 @@ var givesOtherwise = predicate.Funcs{
 		before, isSet := e.ObjectOld.(*v1alpha1.AutoscalingRunnerSet)
 		after, areSets := e.ObjectNew.(*v1alpha1.AutoscalingRunnerSet)
 		return isSet && areSets && (before.Generation != after.Generation || before.Status.RunnerSpecHash != after.Status.RunnerSpecHash ||
-			scaleSetIDOf(before) != scaleSetIDOf(after))
+			!equality.Semantic.DeepEqual(kube.Registration(before), kube.Registration(after)))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
