@@ -202,7 +202,8 @@ func (s *stage) killManager() {
 	s.awaitManager()
 }
 
-// awaitManager waits until a manager is ready, and team a's listener, which it may have replaced.
+// awaitManager waits until a manager is ready, and team a's listener, which it may have replaced, and until a job has shown that the
+// manager leads: one that was killed keeps its Lease for up to 9 s. That time is the restart's and not the attack's.
 func (s *stage) awaitManager() {
 	s.Helper()
 	gomega.NewWithT(s.T).Eventually(func() bool {
@@ -216,6 +217,7 @@ func (s *stage) awaitManager() {
 		return false
 	}, rig.Patience, "100ms").Should(gomega.BeTrue(), "the manager is ready")
 	s.rig.AwaitListening(rig.DefaultSet)
+	s.take(rig.DefaultSet, 1)
 }
 
 // awaitTold fails the test for each of the attacks of which team b isn't told what it should be.
