@@ -31,7 +31,8 @@ const (
 	// meanwhile.
 	seldom   = 10 * time.Second
 	settling = 15 * time.Second
-	// demand is how often a listener may write how many runners are needed, if its GitHub says something new each time.
+	// demand is how often a listener may write how many runners are needed, if its GitHub says something new each time, and the
+	// manager what follows from it for the set's status.
 	demand = 3 * time.Second
 )
 
@@ -156,7 +157,7 @@ func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 		switch {
 		case strings.Contains(what, strings.Join(newEvents, " ")):
 			most *= objects
-		case strings.HasPrefix(what, listeners):
+		case strings.HasPrefix(what, listeners), strings.Contains(what, "runnersets status "):
 			most = int(until.Sub(from)/demand) + 1
 		}
 		if counts[what] > most {
