@@ -25,7 +25,7 @@ volumeMounts:
 {{- end }}
 
 {{/* 24 probes of 5 s give the daemon the two minutes that the runner waits for it. */}}
-{{- define "gha-runner-scale-set.dind-container" -}}
+{{- define "gha-runner-scale-set.dind" -}}
 name: dind
 image: docker:dind
 args:

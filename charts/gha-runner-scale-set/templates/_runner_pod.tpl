@@ -2,7 +2,7 @@
 The runner pod: the user's template.spec with what the container mode and the CA certificate add. Templates pass
 parts to each other as JSON; lists are wrapped in an object under "items".
 
-The rule for all additions is the same: where the user has an entry of a name, that one stays as it is.
+Where the user has a volume of a name, that one stays as it is; of containers, see _containers.tpl.
 */}}
 
 {{/* The entries of own, followed by those of defaults whose names own doesn't have. */}}
@@ -20,10 +20,16 @@ The rule for all additions is the same: where the user has an entry of a name, t
 {{- dict "items" $items | toJson }}
 {{- end }}
 
-{{/* The entries of defaults, each replaced by the entry of own with the same name, if any, followed by the rest of own. */}}
+{{/*
+The entries of defaults, each replaced by the entry of own with the same name, if any, followed by the rest of own. Takes key,
+the name of the user's list, too.
+*/}}
 {{- define "gha-runner-scale-set.merge-by-name" -}}
 {{- $own := dict }}
 {{- range .own }}
+{{- if hasKey $own .name }}
+{{- fail (printf "%s has two entries named %s: remove one" $.key .name) }}
+{{- end }}
 {{- $_ := set $own .name . }}
 {{- end }}
 {{- $first := list }}
@@ -34,17 +40,12 @@ The rule for all additions is the same: where the user has an entry of a name, t
 {{- end }}
 
 {{/*
-The user's container named runner. Setting containers replaces the whole list of values.yaml. Users who
+What the user says about the container named runner. Setting containers replaces the whole list of values.yaml. Users who
 only want to set resources or env often leave out the image, without which there is no pod: then image and command are
-those of values.yaml.
+those of values.yaml. JSON.
 */}}
 {{- define "gha-runner-scale-set.own-runner" -}}
-{{- $runner := dict }}
-{{- range .Values.template.spec.containers }}
-{{- if eq .name "runner" }}
-{{- $runner = mergeOverwrite dict . }}
-{{- end }}
-{{- end }}
+{{- $runner := include "gha-runner-scale-set.own-container" (dict "root" . "name" "runner") | fromJson }}
 {{- if not $runner.image }}
 {{- $_ := set $runner "image" "ghcr.io/actions/actions-runner:latest" }}
 {{- if not (or $runner.command $runner.args) }}
@@ -122,11 +123,11 @@ volumeMounts:
 {{- define "gha-runner-scale-set.runner-container" -}}
 {{- $own := include "gha-runner-scale-set.own-runner" . | fromJson }}
 {{- $defaults := include "gha-runner-scale-set.runner-defaults" . | fromYaml }}
-{{- $container := mergeOverwrite (dict "name" "runner") (omit $own "env" "volumeMounts") }}
+{{- $container := include "gha-runner-scale-set.merge-container" (dict "own" $own "defaults" $defaults) | fromJson }}
+{{- $_ := set $container "name" "runner" }}
 {{- range $field := list "env" "volumeMounts" }}
-{{- $merged := include "gha-runner-scale-set.add-missing" (dict "own" (get $own $field) "defaults" (get $defaults $field)) | fromJson }}
-{{- if $merged.items }}
-{{- $_ := set $container $field $merged.items }}
+{{- if not (get $container $field) }}
+{{- $_ := unset $container $field }}
 {{- end }}
 {{- end }}
 {{- if and (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes-novolume") (not $container.volumeMounts) }}
@@ -188,45 +189,48 @@ and tests of values files rely on that.
 {{- end }}
 {{- end }}
 
+{{/* All init containers: what dind needs, then the user's. JSON. */}}
 {{- define "gha-runner-scale-set.init-containers" -}}
-{{- $defaults := list }}
-{{- if eq (include "gha-runner-scale-set.container-mode" .) "dind" }}
-{{- $defaults = append $defaults (include "gha-runner-scale-set.init-dind-externals" . | fromYaml) }}
-{{- if include "gha-runner-scale-set.has-sidecars" . }}
-{{- $defaults = append $defaults (include "gha-runner-scale-set.dind-container" . | fromYaml) }}
+{{- $made := include "gha-runner-scale-set.made-containers" . | fromJson }}
+{{- $containers := list }}
+{{- if $made.dind }}
+{{- $dind := (include "gha-runner-scale-set.dind-containers" . | fromJson).items }}
+{{- $containers = include "gha-runner-scale-set.has-sidecars" . | empty | ternary (initial $dind) $dind }}
+{{- end }}
+{{- range .Values.template.spec.initContainers }}
+{{- if not (hasKey $made .name) }}
+{{- $containers = append $containers . }}
 {{- end }}
 {{- end }}
-{{- include "gha-runner-scale-set.merge-by-name" (dict "own" .Values.template.spec.initContainers "defaults" $defaults) }}
+{{- dict "items" $containers | toJson }}
 {{- end }}
 
 {{/*
-All containers. In the default mode they stay in the user's order; in the others the runner comes first, and in dind
-mode ours replaces a container that the user named dind. If containers is null or empty, the runner is that of values.yaml.
+All containers. In the default mode they stay in the user's order; in the others the runner comes first. If the user has
+none, the runner is that of values.yaml.
 */}}
 {{- define "gha-runner-scale-set.containers" -}}
-{{- $mode := include "gha-runner-scale-set.container-mode" . }}
+{{- $made := include "gha-runner-scale-set.made-containers" . | fromJson }}
 {{- $runner := include "gha-runner-scale-set.runner-container" . | fromJson }}
-{{- $first := list }}
-{{- $reserved := list }}
-{{- if or (eq $mode "dind") (include "gha-runner-scale-set.is-kubernetes-mode" .) }}
-{{- $first = list $runner }}
-{{- $reserved = list "runner" }}
+{{- $containers := list }}
+{{- if or $made.dind (include "gha-runner-scale-set.is-kubernetes-mode" .) }}
+{{- $containers = list $runner }}
 {{- end }}
-{{- if eq $mode "dind" }}
-{{- $reserved = append $reserved "dind" }}
-{{- if not (include "gha-runner-scale-set.has-sidecars" .) }}
-{{- $first = append $first (include "gha-runner-scale-set.dind-container" . | fromYaml) }}
-{{- end }}
+{{- if and $made.dind (not (include "gha-runner-scale-set.has-sidecars" .)) }}
+{{- $containers = append $containers (last (include "gha-runner-scale-set.dind-containers" . | fromJson).items) }}
 {{- end }}
 {{- range .Values.template.spec.containers }}
-{{- if not (has .name $reserved) }}
-{{- $first = append $first (ternary $runner . (eq .name "runner")) }}
+{{- if not (hasKey $made .name) }}
+{{- $containers = append $containers . }}
+{{- else if and (eq .name "runner") (not (has $runner $containers)) }}
+{{- $containers = append $containers $runner }}
 {{- end }}
 {{- end }}
-{{- if not $first }}
-{{- $first = list $runner }}
+{{- $named := include "gha-runner-scale-set.own-container" (dict "root" . "name" "runner") | fromJson }}
+{{- if and (not (has $runner $containers)) (or $named (not $containers)) }}
+{{- $containers = prepend $containers $runner }}
 {{- end }}
-{{- dict "items" $first | toJson }}
+{{- dict "items" $containers | toJson }}
 {{- end }}
 
 {{/* The pod's spec. YAML. */}}
@@ -242,7 +246,7 @@ mode ours replaces a container that the user named dind. If containers is null o
 {{- end }}
 {{- $_ := set $spec "containers" (include "gha-runner-scale-set.containers" . | fromJson).items }}
 {{- $defaults := (include "gha-runner-scale-set.volume-defaults" . | fromYaml).items }}
-{{- $volumes := (include "gha-runner-scale-set.merge-by-name" (dict "own" .Values.template.spec.volumes "defaults" $defaults) | fromJson).items }}
+{{- $volumes := (include "gha-runner-scale-set.merge-by-name" (dict "own" .Values.template.spec.volumes "defaults" $defaults "key" "template.spec.volumes") | fromJson).items }}
 {{- if or $volumes (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes-novolume") }}
 {{- $_ := set $spec "volumes" ($volumes | default list) }}
 {{- end }}

@@ -13,6 +13,7 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-secret" .Values.githubConfigSecret }}
 {{- include "gha-runner-scale-set.validate-counts" . }}
 {{- include "gha-runner-scale-set.validate-hook-template" . }}
+{{- include "gha-runner-scale-set.validate-containers" . }}
 {{- with .Values.githubServerTLS }}
 {{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}
 {{- fail "githubServerTLS.certificateFrom.configMapKeyRef.key is required when githubServerTLS.runnerMountPath is set" }}
