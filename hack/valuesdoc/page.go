@@ -28,6 +28,9 @@ func reference(chart string, values, schemaFile []byte) (string, error) {
 		return "", fmt.Errorf("read values.yaml: %w", err)
 	}
 	for _, pattern := range root.Patterns {
+		if strings.HasSuffix(pattern.key, "$") { // whole keys, which the chart knows only to refuse them
+			continue
+		}
 		root.Properties = append(root.Properties, property{key: strings.TrimPrefix(pattern.key, "^") + "…", schema: pattern.schema})
 	}
 	intro, blocks := sections(string(values), root.Properties)

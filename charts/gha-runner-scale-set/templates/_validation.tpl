@@ -5,6 +5,7 @@ actions-runner-controller where it has one.
 
 {{/* Names first: their templates validate them. */}}
 {{- define "gha-runner-scale-set.validate" -}}
+{{- include "gha-runner-scale-set.validate-experimental" . }}
 {{- $_ := include "gha-runner-scale-set.scale-set-name" . }}
 {{- $_ = include "gha-runner-scale-set.namespace" . }}
 {{- if not .Values.githubConfigUrl }}
@@ -26,6 +27,35 @@ actions-runner-controller where it has one.
 {{- else if ge (len $label) 256 }}
 {{- fail "scaleSetLabels contains a label that is 256 characters or more, each label must be a non-empty string of less than 256 characters" }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Values of actions-runner-controller's experimental chart, of which no other template reads one, are refused with the key that
+replaces each. Keys that are empty, as in a copy of that chart's values.yaml, aren't listed.
+*/}}
+{{- define "gha-runner-scale-set.validate-experimental" -}}
+{{- $sections := dict }}
+{{- $lines := list }}
+{{- range $path, $instead := .Files.Get "experimental-keys.yaml" | fromYaml }}
+{{- $value := $.Values }}
+{{- range $i, $key := splitList "." $path }}
+{{- if not (and (kindIs "map" $value) (hasKey $value $key)) }}
+{{- $value = "" }}
+{{- else }}
+{{- $value = get $value $key }}
+{{- if eq $i 0 }}
+{{- $_ := set $sections $key true }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if or $value (kindIs "bool" $value) (kindIs "float64" $value) (kindIs "int64" $value) }}
+{{- $lines = append $lines (printf "\n  %s -> %s" $path $instead) }}
+{{- end }}
+{{- end }}
+{{- if $sections }}
+{{- $next := $lines | empty | ternary "remove them" (printf "write instead:%s" (join "" $lines)) }}
+{{- fail (printf "%s: values of actions-runner-controller's chart gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); %s" (keys $sections | sortAlpha | join ", ") $next) }}
 {{- end }}
 {{- end }}
 
@@ -79,4 +109,34 @@ twelve digits are as many as can be compared without doubt. Takes key and value.
 {{- end }}
 {{- $count }}
 {{- end }}
+{{- end }}
+
+{{/*
+What is set and isn't used, a sentence each. actions-runner-controller ignores it, too, and has it in its examples, so it is no
+reason to refuse. JSON.
+*/}}
+{{- define "gha-runner-scale-set.without-effect" -}}
+{{- $mode := include "gha-runner-scale-set.container-mode" . }}
+{{- $settings := (include "gha-runner-scale-set.without-nulls" (.Values.containerMode | default dict) | fromJson).value }}
+{{- $makesRole := and (include "gha-runner-scale-set.is-kubernetes-mode" .) (not (include "gha-runner-scale-set.own-service-account" .)) }}
+{{- $unused := list }}
+{{- if $settings.kubernetesModeWorkVolumeClaim }}
+{{- if ne $mode "kubernetes" }}
+{{- $unused = append $unused "containerMode.kubernetesModeWorkVolumeClaim isn't used: only containerMode.type kubernetes has such a volume." }}
+{{- end }}
+{{- range .Values.template.spec.volumes }}
+{{- if and (eq .name "work") (eq $mode "kubernetes") }}
+{{- $unused = append $unused "containerMode.kubernetesModeWorkVolumeClaim isn't used: template.spec.volumes has a volume named work of its own." }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $key := list "kubernetesModeAdditionalRoleRules" "kubernetesModeServiceAccount" }}
+{{- if and (get $settings $key) (not $makesRole) }}
+{{- $unused = append $unused (printf "containerMode.%s isn't used: only the kubernetes modes have a Role and an account of the chart's, and only without template.spec.serviceAccountName." $key) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.keyVault (not .Values.keyVault.type) }}
+{{- $unused = append $unused "keyVault isn't used: it has no type." }}
+{{- end }}
+{{- toJson $unused }}
 {{- end }}
