@@ -9,6 +9,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY apis apis
+COPY charts charts
 COPY github github
 COPY internal internal
 COPY cmd cmd

@@ -15,6 +15,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/harrier-ci/harrier/charts"
 	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
@@ -41,8 +42,10 @@ type controller struct {
 // validation is the result of checking a file of YAML documents.
 type validation struct {
 	controller
+	// replaced has keys of ARC's experimental chart with what the chart has instead.
+	replaced map[string]string
 	findings []Finding
-	// notes say which entries of tenants allow what.
+	// notes say which entries of tenants allow what, and which values aren't used.
 	notes []string
 	// checked counts scale sets and their values. skipped lists the kinds of the other objects, and the controller's values.
 	checked int
@@ -77,7 +80,11 @@ func validate(content []byte, known controller) (*validation, error) {
 			return nil, err
 		}
 	}
-	v := &validation{controller: known}
+	replaced, err := charts.ExperimentalKeys()
+	if err != nil {
+		return nil, err
+	}
+	v := &validation{controller: known, replaced: replaced}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for number := 1; ; number++ {
 		document, err := documents.Read()
@@ -112,7 +119,7 @@ func (v *validation) document(document []byte, place string) error {
 
 // check adds what a check finds.
 func (v *validation) check(object string, check func(*checks)) {
-	c := &checks{object: object, controller: v.controller}
+	c := &checks{object: object, controller: v.controller, replaced: v.replaced}
 	check(c)
 	v.checked++
 	v.findings, v.notes = append(v.findings, c.findings...), append(v.notes, c.notes...)
@@ -172,8 +179,8 @@ func (v *validation) invalid(place, message, fix string) {
 	v.findings = append(v.findings, Finding{Severity: Problem, Object: place, Reason: "InvalidManifest", Message: message, Fix: fix})
 }
 
-// report writes what is wrong with a file. It fails with ErrProblems if anything is, and with ErrNothingChecked if nothing was
-// checked: a wrong file or an empty pipe must not pass as valid.
+// report writes what is wrong with a file. It fails with ErrProblems if anything is, other than what may be meant so, and with
+// ErrNothingChecked if nothing was checked: a wrong file or an empty pipe must not pass as valid.
 func (v *validation) report(output io.Writer, file string) error {
 	for _, finding := range v.findings {
 		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.Object, finding.Reason, finding.Message, finding.Fix)
@@ -182,8 +189,10 @@ func (v *validation) report(output io.Writer, file string) error {
 		fmt.Fprintf(output, "%s: %s.\n", file, note)
 	}
 	switch {
-	case len(v.findings) > 0:
+	case slices.ContainsFunc(v.findings, func(f Finding) bool { return f.Severity == Problem }):
 		return ErrProblems
+	case len(v.findings) > 0:
+		return nil
 	case v.checked == 0:
 		return fmt.Errorf("%w: %s has %s; pass values of the chart gha-runner-scale-set, or %ss, possibly in a %s",
 			ErrNothingChecked, file, v.others(), setKind, listSuffix)

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,8 +19,10 @@ import (
 type checks struct {
 	object string
 	controller
+	// replaced has keys of ARC's experimental chart with what the chart has instead.
+	replaced map[string]string
 	findings []Finding
-	// notes say what is right, where somebody has asked.
+	// notes say what is right, where somebody has asked, and what isn't used.
 	notes []string
 }
 
@@ -47,7 +50,10 @@ func (c *checks) set(document []byte) {
 	if set.Spec.VaultConfig != nil {
 		c.proxies("vaultConfig.proxy", set.Spec.VaultConfig.Proxy)
 	}
-	c.template(&set.Spec.Template.Spec, false)
+	c.volumeClaims(&set.Spec.Template.Spec)
+	if runner := kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName); runner != nil {
+		c.runner(runner)
+	}
 	c.listener(&set.Spec)
 	c.require(kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName) != nil, "NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
 	c.admit(limited{namespace: set.Namespace, url: set.Spec.GitHubConfigUrl, group: set.Spec.RunnerGroup, maxRunners: set.Spec.MaxRunners})
@@ -94,17 +100,28 @@ func (c *checks) proxies(place string, proxy *v1alpha1.ProxyConfig) {
 	}
 }
 
-// template checks the runner's container and volume claims. In values, a runner without an image is fine: the chart fills in the
-// default image and its command.
-func (c *checks) template(spec *corev1.PodSpec, inValues bool) {
-	for i := range spec.Containers {
-		container := &spec.Containers[i]
-		if completed := inValues && container.Image == ""; container.Name == v1alpha1.RunnerContainerName && !completed {
-			c.require(container.Image != "", "NoImage", "the container named runner has no image", "use ghcr.io/actions/actions-runner or an image based on it")
-			c.require(len(container.Command) > 0 || len(container.Args) > 0, "NoCommand",
-				"the container named runner has no command, and the usual image does not start the runner by itself", `add command: ["/home/runner/run.sh"]`)
-		}
+// usualImage is the last part of the name of GitHub's image for runners, and of its copies in other registries.
+var usualImage = regexp.MustCompile(`(^|/)actions-runner(:|@|$)`)
+
+// runner checks the runner's container. Without a command the usual image is a shell, which ends at once. Other images may start the
+// runner by themselves.
+func (c *checks) runner(container *corev1.Container) {
+	c.require(container.Image != "", "NoImage", "the container named runner has no image", "use ghcr.io/actions/actions-runner or an image based on it")
+	if len(container.Command) > 0 || len(container.Args) > 0 {
+		return
 	}
+	severity, fix := Problem, `add command: ["/home/runner/run.sh"]`
+	if container.Image != "" && !usualImage.MatchString(container.Image) {
+		severity, fix = Warning, fix+", unless the image has an entrypoint that starts the runner"
+	}
+	c.findings = append(c.findings, Finding{
+		Severity: severity, Object: c.object, Reason: "NoCommand", Fix: fix,
+		Message: "the container named runner has no command, and the usual image does not start the runner by itself",
+	})
+}
+
+// volumeClaims checks the claims of ephemeral volumes.
+func (c *checks) volumeClaims(spec *corev1.PodSpec) {
 	for i := range spec.Volumes {
 		if volume := &spec.Volumes[i]; volume.Ephemeral != nil {
 			claim := corev1.PersistentVolumeClaimSpec{}

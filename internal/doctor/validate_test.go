@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +57,8 @@ func TestValidateValues(t *testing.T) {
 		good + "template: {spec: {containers: [{name: runner}]}}":              {},
 		good + "template: {spec: {containers: [{name: runner, image: mine}]}}": {"NoCommand"},
 		"{kind: AutoscalingRunnerSet, apiVersion: actions.github.com/v1alpha1, spec: {githubConfigUrl: https://github.com/acme, githubConfigSecret: github, template: {spec: {containers: [{name: runner}]}}}}": {"NoCommand", "NoImage"},
-		good + "template: {spec: {containers: [{name: dind}]}}":                                             {},
+		good + "template: {spec: {containers: [{name: dind, image: i}]}}":                                   {},
+		good + "template: {spec: {containers: [{name: dind}]}}":                                             {"NoImage"},
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_token: x}":                   {},
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_app_id: 1}":                  {"CredentialsMissing"},
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: {github_token: x, github_app_id: 1}": {"CredentialsInvalid"},
@@ -103,5 +106,59 @@ func TestValidateValues(t *testing.T) {
 	}
 	if _, err := Validate([]byte("a: [")); err == nil {
 		t.Error("input that is not YAML passes as valid")
+	}
+}
+
+// What the chart merges passes, in whichever list it is; what contradicts itself doesn't. test/charts has the whole table.
+func TestValidateContainersOfTheChart(t *testing.T) {
+	const good = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\n"
+	spec := func(mode, spec string) string {
+		return good + "containerMode: {type: " + mode + "}\ntemplate: {spec: {" + spec + "}}"
+	}
+	for document, want := range map[string][]string{
+		spec("dind", "containers: [{name: dind, resources: {limits: {cpu: 1}}}], initContainers: [{name: init-dind-externals, args: []}]"):        {},
+		spec("dind", "initContainers: [{name: runner, image: mine}], containers: [{name: runner, command: [run]}]"):                               {},
+		spec("dind", "initContainers: [{name: runner, image: mine}], containers: [{name: runner, env: []}]"):                                      {"NoCommand"},
+		spec("dind", "initContainers: [{name: dind, image: mine, env: [{name: A}]}], containers: [{name: dind, image: other, env: [{name: A}]}]"): {"InvalidValues"},
+	} {
+		findings, err := Validate([]byte(document))
+		if err != nil || !slices.Equal(reasons(findings), want) {
+			t.Errorf("%q: found %+v, %v; want %v", document, findings, err, want)
+		}
+	}
+}
+
+// Another image may start the runner by itself, so without a command there is a warning; of GitHub's it is known that it doesn't.
+func TestValidateRunnerWithoutCommand(t *testing.T) {
+	const values = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\ntemplate: {spec: {containers: [{name: runner, image: "
+	for image, want := range map[string]int{
+		"mine": ExitFine, "example.com/actions-runner-of-ours:1": ExitFine,
+		"ghcr.io/actions/actions-runner": ExitProblems, "mirror.example.com:5000/actions-runner@sha256:0": ExitProblems, "actions-runner:2": ExitProblems,
+	} {
+		file, output := filepath.Join(t.TempDir(), "values.yaml"), &bytes.Buffer{}
+		if err := os.WriteFile(file, []byte(values+"\""+image+"\"}]}}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != want || !strings.Contains(output.String(), "NoCommand") {
+			t.Errorf("%s: exit code %d, want %d: %s", image, code, want, output)
+		}
+	}
+}
+
+// Each key of ARC's experimental chart is found with what replaces it.
+func TestValidateValuesOfTheExperimentalChart(t *testing.T) {
+	findings, err := Validate([]byte("scaleset: {name: builders, maxRunners: 0, labels: []}\nauth: {url: https://github.com/acme, secretName: cred}\nrunner: {mode: dind}\nresource: {}\n"))
+	var fixes []string
+	for _, finding := range findings {
+		if finding.Reason == "UnknownValue" {
+			fixes = append(fixes, strings.Fields(finding.Message)[0]+" "+finding.Fix)
+		}
+	}
+	want := []string{
+		"auth.secretName write instead: githubConfigSecret, the Secret's name", "auth.url write instead: githubConfigUrl", "runner.mode write instead: containerMode.type",
+		"scaleset.maxRunners write instead: maxRunners", "scaleset.name write instead: runnerScaleSetName", "resource remove it",
+	}
+	if err != nil || !slices.Equal(fixes, want) {
+		t.Errorf("fixes %q, %v; want %q", fixes, err, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,8 +46,9 @@ type values struct {
 		ListenerConfigSecret   *v1alpha1.ResourceMeta `json:"listenerConfigSecret"`
 	} `json:"resourceMeta"`
 	ContainerMode struct {
-		Type            string                           `json:"type"`
-		WorkVolumeClaim corev1.PersistentVolumeClaimSpec `json:"kubernetesModeWorkVolumeClaim"`
+		Type            string                            `json:"type"`
+		WorkVolumeClaim *corev1.PersistentVolumeClaimSpec `json:"kubernetesModeWorkVolumeClaim"`
+		RoleRules       []any                             `json:"kubernetesModeAdditionalRoleRules"`
 	} `json:"containerMode"`
 	KeyVault struct {
 		Type  string         `json:"type"`
@@ -97,9 +99,10 @@ const (
 )
 
 func (c *checks) values(document []byte, fields map[string]any) {
+	experimental := c.experimental(fields)
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix), "UnknownValue", fmt.Sprintf("the chart has no value %q", key),
-			"correct the spelling; helm show values lists all values")
+		c.require(slices.Contains(knownValues, key) || strings.HasPrefix(key, ownPrefix) || slices.Contains(experimental, key),
+			"UnknownValue", fmt.Sprintf("the chart has no value %q", key), "correct the spelling; helm show values lists all values")
 	}
 	v := values{}
 	if err := yaml.Unmarshal(document, &v); err != nil {
@@ -122,12 +125,13 @@ func (c *checks) values(document []byte, fields map[string]any) {
 	c.certificate(&v)
 	c.vault(&v)
 	c.containerMode(&v)
+	c.containers(document, v.ContainerMode.Type)
 	c.listener(&v1alpha1.AutoscalingRunnerSetSpec{
 		ListenerTemplate: v.ListenerTemplate, AutoscalingListenerMetadata: v.ResourceMeta.AutoscalingListener,
 		ListenerServiceAccountMetadata: v.ResourceMeta.ListenerServiceAccount, ListenerConfigSecretMetadata: v.ResourceMeta.ListenerConfigSecret,
 	})
 	if v.Template != nil {
-		c.template(&v.Template.Spec, true)
+		c.volumeClaims(&v.Template.Spec)
 	}
 }
 
@@ -244,8 +248,23 @@ func (c *checks) containerMode(v *values) {
 	c.require(slices.Contains(containerModes, mode.Type), "UnknownContainerMode",
 		fmt.Sprintf("containerMode.type is %q", mode.Type), "use dind, kubernetes or kubernetes-novolume, or leave it out")
 	own := v.Template != nil && slices.ContainsFunc(v.Template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Name == workVolume })
-	if mode.Type == kubernetesMode && !own {
-		c.claim("containerMode.kubernetesModeWorkVolumeClaim", &mode.WorkVolumeClaim,
+	claim := cmp.Or(mode.WorkVolumeClaim, &corev1.PersistentVolumeClaimSpec{})
+	given := !reflect.ValueOf(*claim).IsZero()
+	switch {
+	case mode.Type == kubernetesMode && !own:
+		c.claim("containerMode.kubernetesModeWorkVolumeClaim", claim,
 			" that runner and job pods share, define a volume named work in template.spec.volumes, or use the mode kubernetes-novolume")
+	case given && mode.Type == kubernetesMode:
+		c.notes = append(c.notes, "containerMode.kubernetesModeWorkVolumeClaim isn't used: template.spec.volumes has a volume named work of its own")
+	case given:
+		c.notes = append(c.notes, "containerMode.kubernetesModeWorkVolumeClaim isn't used: only containerMode.type kubernetes has such a volume")
+	}
+	makesRole := strings.HasPrefix(mode.Type, kubernetesMode) && (v.Template == nil || v.Template.Spec.ServiceAccountName == "")
+	if len(mode.RoleRules) > 0 && !makesRole {
+		c.notes = append(c.notes, "containerMode.kubernetesModeAdditionalRoleRules isn't used: only the kubernetes modes have a Role of the chart's, "+
+			"and only without template.spec.serviceAccountName")
+	}
+	if v.KeyVault.Type == "" && len(v.KeyVault.Azure)+len(v.KeyVault.SnakeAzure) > 0 {
+		c.notes = append(c.notes, "keyVault isn't used: it has no type")
 	}
 }

@@ -14,11 +14,13 @@ What the user's containers of a name say, from both lists; empty without one. Ta
 {{- if eq .name $.name }}
 {{- range $field, $value := (include "gha-runner-scale-set.without-nulls" $container | fromJson).value }}
 {{- $place := printf "template.spec.%s[%s].%s" $list $.name $field }}
-{{- if and (hasKey $own $field) (ne (get $own $field | toJson) (toJson $value)) }}
+{{- if and $value (get $own $field) (ne (get $own $field | toJson) (toJson $value)) }}
 {{- fail (printf "%s differs from %s, but a pod has one container %s: give %s once" $place (get $places $field) $.name $field) }}
 {{- end }}
+{{- if or $value (not (hasKey $own $field)) }}
 {{- $_ := set $own $field $value }}
 {{- $_ := set $places $field $place }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -167,17 +168,27 @@ func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 		object.Status.Reason = v1alpha1.ReasonRunnerExitedWithoutJob
-		object.Status.Message = exitedIdleMessage(p.state.historyOf(r))
+		object.Status.Message = exitedIdleMessage(p.state.historyOf(r), r.template == p.specHash && lacksCommand(&p.set.Spec.EphemeralRunnerSpec.PodSpec))
 		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)
 	})
 }
 
-func exitedIdleMessage(past *runnerHistory) string {
+func exitedIdleMessage(past *runnerHistory, lacksCommand bool) string {
+	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
 	if past.recordKept() {
-		return "the runner container exited with code 0 before it got a job: check the image and its command"
+		what = "the runner container exited with code 0 before it got a job"
 	}
-	return "the runner container exited with code 0, and neither a report nor GitHub says that it had a job: check the image and its command"
+	if lacksCommand {
+		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
+	}
+	return what + ": " + advice
+}
+
+// lacksCommand reports whether what the runner's container runs is left to its image. That may be right for an image of one's own.
+func lacksCommand(spec *corev1.PodSpec) bool {
+	runner := kube.Container(spec, v1alpha1.RunnerContainerName)
+	return runner != nil && len(runner.Command) == 0 && len(runner.Args) == 0
 }
 
 // newRunner returns the runner to create, with the labels that it inherits. It has its finalizer from the start, so that no pass can miss its deletion.

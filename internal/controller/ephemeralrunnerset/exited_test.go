@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -293,4 +295,34 @@ func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.state().failures.count)
 		}
 	}, newSet(1))
+}
+
+// GitHub's image without a command is a shell, which exits with 0 at once: what is missing is named where people look.
+func TestDegradedNamesTheMissingCommand(t *testing.T) {
+	for _, test := range []struct {
+		runner corev1.Container
+		named  bool
+	}{
+		{corev1.Container{Name: v1alpha1.RunnerContainerName, Image: "ghcr.io/actions/actions-runner"}, true},
+		{corev1.Container{Name: v1alpha1.RunnerContainerName, Image: "own", Args: []string{"start"}}, false},
+		{corev1.Container{Name: v1alpha1.RunnerContainerName, Image: "own", Command: []string{"start"}}, false},
+	} {
+		inBubble(t, func(f *fixture) {
+			f.reconcile()
+			for _, r := range f.runners() {
+				r.Status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+				if err := f.api.Status().Update(t.Context(), &r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.reconcile()
+			controllertest.Elapse(settleAfterEnd)
+			f.publish(degradedThreshold)
+			f.reconcile()
+			f.reconcile()
+			f.wantDegraded(v1alpha1.ReasonRunnerExitedWithoutJob, map[bool]string{true: "it has no command", false: "check the image and its command"}[test.named])
+		}, newSet(degradedThreshold, func(set *v1alpha1.EphemeralRunnerSet) {
+			set.Spec.EphemeralRunnerSpec.PodSpec.Containers = []corev1.Container{test.runner}
+		}))
+	}
 }
