@@ -40,6 +40,10 @@ func (c *checks) containers(document []byte, mode string) {
 	if err := yaml.Unmarshal(document, &given); err != nil { // said by whoever decodes all values
 		return
 	}
+	spec := &given.Template.Spec
+	if spec.Containers == nil { // as in the chart's values.yaml
+		spec.Containers = []map[string]any{{"name": v1alpha1.RunnerContainerName, "image": "ghcr.io/actions/actions-runner:latest", "command": []any{"/home/runner/run.sh"}}}
+	}
 	for _, name := range []string{v1alpha1.RunnerContainerName, dindInit, dindContainer} {
 		own := c.ownContainer(&given, name)
 		if own == nil {
@@ -62,8 +66,8 @@ func (c *checks) containers(document []byte, mode string) {
 		}
 	}
 	seen := map[string]bool{}
-	for i := range given.Template.Spec.Volumes {
-		name := given.Template.Spec.Volumes[i].Name
+	for i := range spec.Volumes {
+		name := spec.Volumes[i].Name
 		c.require(!seen[name], "InvalidValues", "template.spec.volumes has two entries named "+name, "remove one")
 		seen[name] = true
 	}

@@ -1,7 +1,9 @@
 package charts
 
 import (
+	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -93,6 +96,8 @@ func TestContainersOfDindAreMerged(t *testing.T) {
 					template := runnerSet(t, scaleSet, mode("dind"), values).Spec.Template
 					check(t, "pod with "+change.fields, template.Spec, want)
 					admitPod(t, cluster, namespace, template)
+					findings, err := doctor.Validate([]byte(minimal + mode("dind") + "\n" + values))
+					check(t, "validate finds nothing", err == nil && len(findings) == 0, true)
 				})
 			}
 		}
@@ -177,7 +182,10 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 		{"none", "initContainers: [{name: init-dind-externals}]", "the container init-dind-externals in template.spec has no image"},
 		{"dind", "volumes: [{name: work, emptyDir: {}}, {name: work, emptyDir: {medium: Memory}}]", "template.spec.volumes has two entries named work"},
 	} {
-		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), "template: {spec: {"+test.spec+"}}")), " "), test.want)
+		values := "template: {spec: {" + test.spec + "}}"
+		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "), test.want)
+		findings, err := doctor.Validate([]byte(minimal + mode(test.mode) + "\n" + values))
+		check(t, "validate finds it: "+values, err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
 	}
 	// Twice the same is no contradiction.
 	pod := runnerPod(t, mode("dind"), "template: {spec: {containers: [{name: dind, image: a}], initContainers: [{name: dind, image: a}]}}")
@@ -185,4 +193,54 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 	// In another mode a container of that name is the user's alone.
 	pod = runnerPod(t, mode("kubernetes"), "template: {spec: {containers: [{name: dind, image: a}]}}")
 	check(t, "own", pod.Containers[1], corev1.Container{Name: "dind", Image: "a"})
+}
+
+// An image that starts something else than the runner is noticed before the first job; one that starts it by itself is taken.
+func TestNotesOfARunnerWithoutCommand(t *testing.T) {
+	t.Parallel()
+	for container, warns := range map[string]bool{
+		"image: 'ghcr.io/actions/actions-runner:2.330.0', resources: {requests: {cpu: '1'}}": true, "image: own, command: [], args: null": true,
+		"image: own, command: [start]": false, "image: own, args: [start]": false, "resources: {}": false,
+	} {
+		for _, mode := range []string{mode("none"), mode("dind"), mode("kubernetes-novolume")} {
+			values := "template: {spec: {containers: [{name: runner, " + container + "}]}}"
+			check(t, container, strings.Contains(notes(t, mode, values), "WARNING: the container runner has no command"), warns)
+		}
+	}
+}
+
+// What is set and not used is named, whoever is asked.
+func TestNotesOfWhatIsNotUsed(t *testing.T) {
+	t.Parallel()
+	const claim = "kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
+	const rules = "kubernetesModeAdditionalRoleRules: [{apiGroups: [''], resources: [events], verbs: [get]}]"
+	for values, want := range map[string]string{
+		"containerMode: {type: kubernetes, " + claim + ", " + rules + "}":                                              "",
+		"containerMode: {type: kubernetes, " + claim + "}\ntemplate: {spec: {volumes: [{name: work, emptyDir: {}}]}}":  "kubernetesModeWorkVolumeClaim isn't used: template.spec.volumes has a volume named work",
+		"containerMode: {type: dind, " + claim + "}":                                                                   "kubernetesModeWorkVolumeClaim isn't used: only containerMode.type kubernetes",
+		"containerMode: {type: dind, " + rules + "}":                                                                   "kubernetesModeAdditionalRoleRules isn't used",
+		"containerMode: {type: kubernetes, " + claim + ", " + rules + "}\ntemplate: {spec: {serviceAccountName: own}}": "kubernetesModeAdditionalRoleRules isn't used",
+		"keyVault: {azureKeyVault: {url: a}}":                                                                          "keyVault isn't used: it has no type",
+	} {
+		said, validated := notes(t, values), &bytes.Buffer{}
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		write(t, file, minimal+values, 0o600)
+		code := doctor.Main(t.Context(), []string{"validate", "-f", file}, validated, validated)
+		check(t, "exit code of validate for "+values, code, doctor.ExitFine)
+		check(t, "notes of "+values, strings.Contains(said, "isn't used"), want != "")
+		check(t, "validate of "+values, strings.Contains(validated.String(), "isn't used"), want != "")
+		checkContains(t, said, want)
+		checkContains(t, validated.String(), want)
+	}
+}
+
+// notes returns what Helm prints after an installation.
+func notes(t *testing.T, values ...string) string {
+	t.Helper()
+	stdout, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, values...)...)
+	if err != nil {
+		t.Fatal(stderr)
+	}
+	_, printed, _ := strings.Cut(stdout, "\nNOTES:\n")
+	return printed
 }

@@ -2,6 +2,8 @@ package charts
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	experimental "github.com/harrier-ci/harrier/charts"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -58,6 +61,56 @@ func TestScaleSetRefusals(t *testing.T) {
 		// The name is complained about first, whatever else is wrong.
 		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
 		checkContains(t, said, "must have up to")
+	}
+}
+
+// Values of ARC's experimental chart are refused with the key that replaces each. What is empty, as in a copy of that chart's
+// values.yaml, isn't listed.
+func TestValuesOfTheExperimentalChart(t *testing.T) {
+	t.Parallel()
+	said := refusal(t, scaleSet, minimal, "scaleset: {name: builders, minRunners: 0, labels: []}\nauth: {url: https://github.com/a, secretName: cred, app: {clientId: ''}}",
+		"runner: {mode: dind, dind: {copyRunnerExternals: false, container: {image: mine}}}")
+	for _, part := range []string{
+		"auth, runner, scaleset: values of actions-runner-controller's chart gha-runner-scale-set-experimental", "auth.secretName -> githubConfigSecret",
+		"auth.url -> githubConfigUrl", "runner.mode -> containerMode.type", "runner.dind.container -> template.spec.initContainers, an entry named dind",
+		"runner.dind.copyRunnerExternals -> no value", "scaleset.name -> runnerScaleSetName", "scaleset.minRunners -> minRunners",
+	} {
+		checkContains(t, said, part)
+	}
+	for _, part := range []string{"labels", "clientId", "runner.dind ->"} {
+		check(t, part+" is listed", strings.Contains(said, part), false)
+	}
+	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}", "listenerPodTemplate: []"} {
+		checkContains(t, refusal(t, scaleSet, minimal, values), "gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
+	}
+}
+
+// The table in docs/upgrade.md has every key that the chart knows to refuse, and each replacement is a value of the chart.
+func TestExperimentalKeysAreDocumented(t *testing.T) {
+	t.Parallel()
+	keys, err := experimental.ExperimentalKeys()
+	if err != nil || len(keys) < 40 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := os.ReadFile(filepath.Join(root, "docs", "values-gha-runner-scale-set.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, instead := range keys {
+		replacement, _, _ := strings.Cut(instead, ",")
+		if strings.HasPrefix(instead, "no value;") {
+			checkContains(t, string(page), "| `"+key+"` | nothing: ")
+			continue
+		}
+		for value := range strings.SplitSeq(replacement, " and ") {
+			checkContains(t, string(page), "| `"+key+"` | `"+strings.ReplaceAll(replacement, " and ", "` and `")+"`")
+			_, known, _ := strings.Cut(value, "githubConfigSecret.")
+			checkContains(t, string(values), known)
+		}
 	}
 }
 
