@@ -2,21 +2,25 @@
 package charts
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed gha-runner-scale-set/experimental-keys.yaml
-var experimentalKeys []byte
+//go:embed */experimental-keys.yaml
+var files embed.FS
 
-// ExperimentalKeys returns the keys of ARC's chart gha-runner-scale-set-experimental, as paths with dots, with what replaces each in the
-// chart gha-runner-scale-set.
-func ExperimentalKeys() (map[string]string, error) {
+// ExperimentalKeys returns keys of ARC's experimental version of a chart, as paths with dots, with what replaces each in the chart. It
+// takes the chart's name.
+func ExperimentalKeys(chart string) (map[string]string, error) {
+	content, err := files.ReadFile(chart + "/experimental-keys.yaml")
+	if err != nil {
+		return nil, err
+	}
 	var keys map[string]string
-	if err := yaml.UnmarshalStrict(experimentalKeys, &keys); err != nil {
-		return nil, fmt.Errorf("read experimental-keys.yaml: %w", err)
+	if err := yaml.UnmarshalStrict(content, &keys); err != nil {
+		return nil, fmt.Errorf("read experimental-keys.yaml of %s: %w", chart, err)
 	}
 	return keys, nil
 }

@@ -80,7 +80,7 @@ func validate(content []byte, known controller) (*validation, error) {
 			return nil, err
 		}
 	}
-	replaced, err := charts.ExperimentalKeys()
+	replaced, err := charts.ExperimentalKeys("gha-runner-scale-set")
 	if err != nil {
 		return nil, err
 	}

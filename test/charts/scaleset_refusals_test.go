@@ -83,33 +83,37 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}", "listenerPodTemplate: []"} {
 		checkContains(t, refusal(t, scaleSet, minimal, values), "gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
 	}
+	said = refusal(t, controller, "controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
+	checkContains(t, said, "controller: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental")
+	checkContains(t, said, "controller.pod.spec.nodeSelector -> nodeSelector\n  controller.replicaCount -> replicaCount\n")
 }
 
-// The table in docs/upgrade.md has every key that the chart knows to refuse, and each replacement is a value of the chart.
+// The tables in docs/upgrade.md have every key that the charts know to refuse, and each replacement is a value of the chart.
 func TestExperimentalKeysAreDocumented(t *testing.T) {
 	t.Parallel()
-	keys, err := experimental.ExperimentalKeys()
-	if err != nil || len(keys) < 40 {
-		t.Fatalf("%d keys, %v", len(keys), err)
-	}
 	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, err := os.ReadFile(filepath.Join(root, "docs", "values-gha-runner-scale-set.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, instead := range keys {
-		replacement, _, _ := strings.Cut(instead, ",")
-		if strings.HasPrefix(instead, "no value;") {
-			checkContains(t, string(page), "| `"+key+"` | nothing: ")
-			continue
+	for _, c := range []chart{scaleSet, controller} {
+		keys, err := experimental.ExperimentalKeys(c.name)
+		if err != nil || len(keys) < 30 {
+			t.Fatalf("%s: %d keys, %v", c.name, len(keys), err)
 		}
-		for value := range strings.SplitSeq(replacement, " and ") {
+		values, err := os.ReadFile(filepath.Join(root, "docs", "values-"+c.name+".md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, instead := range keys {
+			replacement, _, _ := strings.Cut(instead, ",")
+			if strings.HasPrefix(instead, "no value;") {
+				checkContains(t, string(page), "| `"+key+"` | nothing: ")
+				continue
+			}
 			checkContains(t, string(page), "| `"+key+"` | `"+strings.ReplaceAll(replacement, " and ", "` and `")+"`")
-			_, known, _ := strings.Cut(value, "githubConfigSecret.")
-			checkContains(t, string(values), known)
+			for value := range strings.SplitSeq(replacement, " and ") {
+				checkContains(t, string(values), strings.TrimPrefix(value, "githubConfigSecret."))
+			}
 		}
 	}
 }
