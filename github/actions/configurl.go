@@ -143,21 +143,9 @@ func configURLShownAs(address string) string {
 	if isAPIPath("/" + path) {
 		path = strings.Trim(strings.TrimPrefix(path, "api/v3"), "/")
 	}
-	parts := strings.Split(path, "/")
-	length := 2
-	switch strings.ToLower(parts[0]) {
-	case "orgs", "organizations":
-		parts, length = parts[1:], 1
-	case "repos":
-		parts = parts[1:]
-	}
-	if len(parts) == 0 || slices.ContainsFunc(parts, func(part string) bool { return part == "" || part == "." || part == ".." }) {
+	parts := shownParts(strings.Split(path, "/"))
+	if parts == nil {
 		return ""
-	}
-	parts = parts[:min(len(parts), length)]
-	last := &parts[len(parts)-1]
-	if len(*last) > len(".git") && strings.HasSuffix(strings.ToLower(*last), ".git") {
-		*last = (*last)[:len(*last)-len(".git")]
 	}
 	instead := use.JoinPath(parts...).String()
 	if _, problem := parseConfigURL(instead); problem != "" {
@@ -166,10 +154,33 @@ func configURLShownAs(address string) string {
 	return instead
 }
 
+// shownParts returns the parts of a config URL's path for those of another address, nil if it names no organization or repository.
+func shownParts(parts []string) []string {
+	length := 2
+	switch strings.ToLower(parts[0]) {
+	case "orgs", "organizations":
+		parts, length = parts[1:], 1
+	case "repos":
+		parts = parts[1:]
+	}
+	if len(parts) == 0 || slices.ContainsFunc(parts, isNoName) {
+		return nil
+	}
+	parts = parts[:min(len(parts), length)]
+	last := &parts[len(parts)-1]
+	if len(*last) > len(".git") && strings.HasSuffix(strings.ToLower(*last), ".git") {
+		*last = (*last)[:len(*last)-len(".git")]
+	}
+	return parts
+}
+
+// isNoName reports whether a part of a path can't be a name.
+func isNoName(part string) bool { return part == "" || part == "." || part == ".." }
+
 // setScope sets Scope and the names from the parts of the path, or returns what is wrong with them.
 // A repository of an organization called "enterprises" can't be expressed; GitHub reserves that name.
 func (c *ConfigURL) setScope(parts []string) (problem string) {
-	if slices.ContainsFunc(parts, func(part string) bool { return part == "" || part == "." || part == ".." }) {
+	if slices.ContainsFunc(parts, isNoName) {
 		return "its path has an empty or relative part"
 	}
 	switch page := strings.ToLower(parts[0]); {

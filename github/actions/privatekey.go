@@ -26,54 +26,40 @@ var (
 // can be read in one way only. White space doesn't count, nor whether a line end is written as a backslash and an n, quotes around it,
 // other blocks beside it, or another base64 around it or instead of it. Errors say what is wrong and quote nothing of the text.
 func privateKeyOf(text string) (*rsa.PrivateKey, error) {
-	if len(text) > maxPrivateKey {
-		return nil, fmt.Errorf("it has %d KiB, and no key has more than %d", len(text)>>10, maxPrivateKey>>10)
-	}
 	text = strings.ReplaceAll(text, "\x00", "") // of UTF-16, as some shells write files
-	if !strings.Contains(text, "-----BEGIN") {
-		decoded, err := decodeBase64(strings.Trim(strings.TrimSpace(text), `"'`))
-		switch {
-		case strings.TrimSpace(text) == "":
-			return nil, errors.New("it is empty")
-		case err != nil && strings.Contains(text, "BEGIN"):
-			return nil, errors.New("the five hyphens before and after BEGIN and END are not as GitHub wrote them")
-		case err != nil:
-			return nil, errors.New("it is neither PEM nor an RSA key in base64")
-		case !bytes.Contains(decoded, []byte("-----BEGIN")):
-			key, err := rsaKey(decoded)
-			if err != nil {
-				return nil, errors.New("it is neither PEM nor an RSA key in base64")
-			}
+	switch {
+	case len(text) > maxPrivateKey:
+		return nil, fmt.Errorf("it has %d KiB, and no key has more than %d", len(text)>>10, maxPrivateKey>>10)
+	case strings.TrimSpace(text) == "":
+		return nil, errors.New("it is empty")
+	case strings.Contains(text, "-----BEGIN"):
+		return keyInPEM(text)
+	}
+	decoded, err := decodeBase64(strings.Trim(strings.TrimSpace(text), `"'`))
+	switch {
+	case err != nil && strings.Contains(text, "BEGIN"):
+		return nil, errors.New("the five hyphens before and after BEGIN and END are not as GitHub wrote them")
+	case err == nil && bytes.Contains(decoded, []byte("-----BEGIN")):
+		return keyInPEM(string(decoded))
+	case err == nil:
+		if key, err := rsaKey(decoded); err == nil {
 			return key, nil
 		}
-		text = string(decoded)
 	}
+	return nil, errors.New("it is neither PEM nor an RSA key in base64")
+}
+
+// keyInPEM returns the only private key in PEM.
+func keyInPEM(text string) (*rsa.PrivateKey, error) {
 	var found []*rsa.PrivateKey
 	problem := errors.New("its END line is missing: it was cut off")
 	for _, block := range pemBlock.FindAllStringSubmatch(text, -1) {
-		label, body := block[1], block[2]
-		switch {
-		case label != block[3]:
-			problem = errors.New("its BEGIN and END lines differ")
-		case !strings.HasSuffix(label, "PRIVATE KEY"):
-			problem = fmt.Errorf("it is no private key but a %s", strings.ToLower(label))
-		case strings.HasPrefix(label, "ENCRYPTED"), strings.Contains(body, "ENCRYPTED"):
-			problem = errors.New("it is encrypted with a password: decrypt it with openssl rsa")
-		case label != "RSA PRIVATE KEY" && label != "PRIVATE KEY":
-			problem = fmt.Errorf("it is in the form %q, and GitHub's keys are RSA keys in PEM", strings.ToLower(label))
-		default:
-			der, err := decodeBase64(body)
-			if err != nil {
-				problem = errors.New("characters between its BEGIN and END lines are missing or don't belong there")
-				continue
-			}
-			key, err := rsaKey(der)
-			if err != nil {
-				problem = err
-				continue
-			}
-			found = append(found, key)
+		key, err := keyInBlock(block[1], block[2], block[3])
+		if err != nil {
+			problem = err
+			continue
 		}
+		found = append(found, key)
 	}
 	switch len(found) {
 	case 0:
@@ -83,6 +69,24 @@ func privateKeyOf(text string) (*rsa.PrivateKey, error) {
 	default:
 		return nil, fmt.Errorf("it holds %d private keys: keep one", len(found))
 	}
+}
+
+func keyInBlock(label, body, end string) (*rsa.PrivateKey, error) {
+	switch {
+	case label != end:
+		return nil, errors.New("its BEGIN and END lines differ")
+	case !strings.HasSuffix(label, "PRIVATE KEY"):
+		return nil, fmt.Errorf("it is no private key but a %s", strings.ToLower(label))
+	case strings.HasPrefix(label, "ENCRYPTED"), strings.Contains(body, "ENCRYPTED"):
+		return nil, errors.New("it is encrypted with a password: decrypt it with openssl rsa")
+	case label != "RSA PRIVATE KEY" && label != "PRIVATE KEY":
+		return nil, fmt.Errorf("it is in the form %q, and GitHub's keys are RSA keys in PEM", strings.ToLower(label))
+	}
+	der, err := decodeBase64(body)
+	if err != nil {
+		return nil, errors.New("characters between its BEGIN and END lines are missing or don't belong there")
+	}
+	return rsaKey(der)
 }
 
 // decodeBase64 takes both alphabets, with and without padding.
