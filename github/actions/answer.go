@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -79,6 +80,9 @@ func (x *exchange) answer() *Error {
 		Credential: x.request.credential,
 		webPage:    x.last.hasMarkup(),
 		redirect:   x.redirect,
+	}
+	if errors.Is(failure, ErrUnauthorized) {
+		failure.refusal = (&answerToRefuse{failure, x.last.header, x.client.config}).classify()
 	}
 	return failure
 }

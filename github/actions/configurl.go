@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -46,32 +47,40 @@ type InvalidConfigURLError struct {
 	URL string
 	// Reason says what is wrong with it.
 	Reason string
+	// Instead is the address to use, if URL says which.
+	Instead string
 }
 
-// Error returns the reason and the valid forms.
+// Error returns the reason and the address to use, or the valid forms.
 func (e *InvalidConfigURLError) Error() string {
-	return fmt.Sprintf("invalid config URL %q: %s; use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE",
-		e.URL, e.Reason)
+	use := cmp.Or(e.Instead, "https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE")
+	return fmt.Sprintf("invalid config URL %q: %s; use %s", e.URL, e.Reason, use)
 }
 
 // ParseConfigURL parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE. It
-// accepts http:// too, and ignores white space and slashes around the address. It fails with *InvalidConfigURLError.
+// accepts http:// too, and ignores white space and slashes around the address, and a query or fragment after it. Of other addresses
+// that GitHub shows for these three it says which to use instead. It fails with *InvalidConfigURLError.
 func ParseConfigURL(in string) (*ConfigURL, error) {
 	trimmed := strings.Trim(strings.TrimSpace(in), "/")
-	parsed, err := url.Parse(trimmed)
-	if err != nil {
-		// The parser's text quotes the input, password and all.
-		return nil, &InvalidConfigURLError{URL: withoutUserinfo(trimmed), Reason: "it is not a URL"}
-	}
-	config := &ConfigURL{URL: parsed, Hosted: isHosted(parsed.Host)}
-	reason := problemOfAddress(parsed)
-	if reason == "" {
-		reason = config.setScope(strings.Split(strings.Trim(parsed.Path, "/"), "/"))
-	}
-	if reason != "" {
-		return nil, &InvalidConfigURLError{URL: withoutUserinfo(trimmed), Reason: reason}
+	config, problem := parseConfigURL(trimmed)
+	if problem != "" {
+		return nil, &InvalidConfigURLError{URL: withoutUserinfo(trimmed), Reason: problem, Instead: configURLShownAs(trimmed)}
 	}
 	return config, nil
+}
+
+func parseConfigURL(address string) (config *ConfigURL, problem string) {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return nil, "it is not a URL" // the parser's text quotes the input, password and all
+	}
+	parsed.RawQuery, parsed.ForceQuery, parsed.Fragment, parsed.RawFragment = "", false, "", ""
+	parsed.Path, parsed.RawPath = strings.TrimRight(parsed.Path, "/"), strings.TrimRight(parsed.RawPath, "/")
+	if problem := problemOfAddress(parsed); problem != "" {
+		return nil, problem
+	}
+	config = &ConfigURL{URL: parsed, Hosted: isHosted(parsed.Host)}
+	return config, config.setScope(strings.Split(strings.Trim(parsed.Path, "/"), "/"))
 }
 
 // String returns the address as it is sent to GitHub.
@@ -83,19 +92,102 @@ func problemOfAddress(u *url.URL) string {
 		return "it must begin with https://"
 	case u.Hostname() == "":
 		return "it names no host"
+	case strings.Contains(u.Host, "%"):
+		return "its host has a zone or an escaped character"
 	case u.User != nil:
 		return "it must not hold a user name or password"
+	}
+	if _, isAPI := hostOfAPI(u.Host); isAPI || isAPIPath(u.Path) {
+		return "it is an address of GitHub's API"
 	}
 	return ""
 }
 
+// hostOfAPI returns the host of the web pages that belong to a hosted GitHub's API.
+func hostOfAPI(host string) (web string, isAPI bool) {
+	web, isAPI = strings.CutPrefix(strings.ToLower(host), "api.")
+	return web, isAPI && isHosted(web)
+}
+
+// isAPIPath reports whether a path is one of the REST API of a GitHub Enterprise Server.
+func isAPIPath(path string) bool { return strings.HasPrefix(path+"/", "/api/v3/") }
+
+// scpAddress is how git writes an address for SSH without a scheme: git@HOST:PATH.
+var scpAddress = regexp.MustCompile(`^[\w.-]+@([\w.-]+):([^/].*)$`)
+
+// configURLShownAs returns the config URL for an address of an organization, repository or enterprise in another form: a page about it
+// or below it, its address in the REST API or for git, or one without a scheme. It returns "" if the address doesn't say which.
+func configURLShownAs(address string) string {
+	if scp := scpAddress.FindStringSubmatch(address); scp != nil {
+		address = "https://" + scp[1] + "/" + scp[2]
+	}
+	address = withoutUserinfo(address)
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+	shown, err := url.Parse(address)
+	if err != nil || !strings.Contains(shown.Hostname(), ".") {
+		return ""
+	}
+	use := url.URL{Scheme: "https", Host: shown.Host}
+	switch shown.Scheme {
+	case "http":
+		use.Scheme = "http"
+	case "ssh", "git":
+		use.Host = shown.Hostname() // its port is not the web's
+	}
+	if web, isAPI := hostOfAPI(use.Host); isAPI {
+		use.Host = web
+	}
+	path := strings.Trim(shown.Path, "/")
+	if isAPIPath("/" + path) {
+		path = strings.Trim(strings.TrimPrefix(path, "api/v3"), "/")
+	}
+	parts := shownParts(strings.Split(path, "/"))
+	if parts == nil {
+		return ""
+	}
+	instead := use.JoinPath(parts...).String()
+	if _, problem := parseConfigURL(instead); problem != "" {
+		return ""
+	}
+	return instead
+}
+
+// shownParts returns the parts of a config URL's path for those of another address, nil if it names no organization or repository.
+func shownParts(parts []string) []string {
+	length := 2
+	switch strings.ToLower(parts[0]) {
+	case "orgs", "organizations":
+		parts, length = parts[1:], 1
+	case "repos":
+		parts = parts[1:]
+	}
+	if len(parts) == 0 || slices.ContainsFunc(parts, isNoName) {
+		return nil
+	}
+	parts = parts[:min(len(parts), length)]
+	last := &parts[len(parts)-1]
+	if len(*last) > len(".git") && strings.HasSuffix(strings.ToLower(*last), ".git") {
+		*last = (*last)[:len(*last)-len(".git")]
+	}
+	return parts
+}
+
+// isNoName reports whether a part of a path can't be a name.
+func isNoName(part string) bool { return part == "" || part == "." || part == ".." }
+
 // setScope sets Scope and the names from the parts of the path, or returns what is wrong with them.
 // A repository of an organization called "enterprises" can't be expressed; GitHub reserves that name.
 func (c *ConfigURL) setScope(parts []string) (problem string) {
-	if slices.ContainsFunc(parts, func(part string) bool { return part == "" || part == "." || part == ".." }) {
+	if slices.ContainsFunc(parts, isNoName) {
 		return "its path has an empty or relative part"
 	}
-	switch {
+	switch page := strings.ToLower(parts[0]); {
+	case len(parts) > 1 && (page == "orgs" || page == "organizations"):
+		return "it is the address of a page about an organization"
+	case strings.HasSuffix(strings.ToLower(parts[len(parts)-1]), ".git"):
+		return "it is an address for git"
 	case len(parts) == 1:
 		c.Scope, c.Organization = ScopeOrganization, parts[0]
 	case len(parts) == 2 && strings.EqualFold(parts[0], "enterprises"):

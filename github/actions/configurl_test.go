@@ -111,6 +111,63 @@ func TestInvalidConfigURLSaysWhyAndHidesPasswords(t *testing.T) {
 	}
 }
 
+// Whatever GitHub shows for an organization, repository or enterprise is understood, or refused with the address to use.
+func TestAddressesThatGitHubShows(t *testing.T) {
+	const acme, web, big = "https://github.com/acme", "https://github.com/acme/web", "https://github.com/enterprises/big"
+	for in, want := range map[string]string{
+		"https://github.com/acme?tab=repositories":                    acme,
+		"https://github.com/acme/#top":                                acme,
+		"https://github.com/orgs/acme":                                acme,
+		"https://github.com/orgs/acme/repositories?type=all":          acme,
+		"https://github.com/Orgs/acme/":                               acme,
+		"https://github.com/organizations/acme/settings/actions":      acme,
+		"https://api.github.com/orgs/acme":                            acme,
+		"https://api.github.com/orgs/acme/actions/runners":            acme,
+		"github.com/acme":                                             acme,
+		"www.github.com/acme":                                         "https://www.github.com/acme",
+		"https://github.com/acme/web.git":                             web,
+		"https://github.com/acme/web.git/":                            web,
+		"https://github.com/acme/web/":                                web,
+		"https://github.com/acme/web/tree/main/docs":                  web,
+		"https://github.com/acme/web/settings/actions/runners?page=2": web,
+		"https://api.github.com/repos/acme/web":                       web,
+		"git@github.com:acme/web.git":                                 web,
+		"ssh://git@github.com/acme/web.git":                           web,
+		"ssh://git@github.com:22/acme/web":                            web,
+		"git://github.com/acme/web.git":                               web,
+		"https://me:hunter2@github.com/acme/web":                      web,
+		"https://github.com/enterprises/big/settings/actions/runners": big,
+		"https://api.github.com/enterprises/big":                      big,
+		"https://api.big.ghe.com/orgs/acme":                           "https://big.ghe.com/acme",
+		"https://big.ghe.com/orgs/acme/people":                        "https://big.ghe.com/acme",
+		"https://ghes.example:8443/api/v3/orgs/acme":                  "https://ghes.example:8443/acme",
+		"https://ghes.example/api/v3/repos/acme/web/actions/runners":  "https://ghes.example/acme/web",
+		"http://ghes.example/api/v3/enterprises/big":                  "http://ghes.example/enterprises/big",
+		"https://ghes.example/api/v3":                                 "",
+		"https://github.com/orgs":                                     "https://github.com/orgs",
+		"https://github.com/orgs/../x":                                "",
+		"https://github.com/acme/.git":                                "",
+		"https://github.com/acme/x.git.git":                           "",
+		"acme/web":                                                    "",
+	} {
+		got := ""
+		config, err := ParseConfigURL(in)
+		var invalid *InvalidConfigURLError
+		switch {
+		case err == nil:
+			got = config.String()
+		case errors.As(err, &invalid):
+			got = invalid.Instead
+			if got != "" && !strings.HasSuffix(err.Error(), "; use "+got) {
+				t.Errorf("%q: %v doesn't end with the address to use", in, err)
+			}
+		}
+		if got != want {
+			t.Errorf("%q: got %q (%v), want %q", in, got, err, want)
+		}
+	}
+}
+
 func FuzzParseConfigURL(f *testing.F) {
 	for _, seed := range []string{"https://github.com/acme", "http://h:1/enterprises/e", "https://u:p@h/o/r", "//", "https://h/%2f/b", "https://[::1]:8/o"} {
 		f.Add(seed)
@@ -121,6 +178,13 @@ func FuzzParseConfigURL(f *testing.F) {
 			t.Errorf("%q with a password: %v", in, err)
 		}
 		config, err := ParseConfigURL(in)
+		var invalid *InvalidConfigURLError
+		if errors.As(err, &invalid) && invalid.Instead != "" {
+			config, err = ParseConfigURL(invalid.Instead)
+			if err != nil {
+				t.Errorf("%q: it says to use %q: %v", in, invalid.Instead, err)
+			}
+		}
 		if err != nil {
 			return
 		}

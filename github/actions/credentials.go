@@ -23,7 +23,8 @@ type AppCredentials struct {
 	ID string
 	// InstallationID is the ID of the app's installation in the organization or repository.
 	InstallationID int64
-	// PrivateKey is the app's RSA key in PEM form, PKCS#1 or PKCS#8.
+	// PrivateKey is the app's RSA key in PEM form, PKCS#1 or PKCS#8. What became of its line ends on its way doesn't matter, and the
+	// PEM may be base64-encoded.
 	PrivateKey string
 }
 
@@ -85,7 +86,7 @@ func (a *AppCredentials) source() (credentialSource, error) {
 	case a.InstallationID <= 0:
 		return credentialSource{}, fmt.Errorf("%w: the GitHub App's installation id is missing", ErrInvalidCredentials)
 	}
-	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(a.PrivateKey))
+	key, err := privateKeyOf(a.PrivateKey)
 	if err != nil {
 		return credentialSource{}, fmt.Errorf("%w: the GitHub App's private key: %w; give all of a .pem file that the app's settings on GitHub generate",
 			ErrInvalidCredentials, err)

@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -83,6 +84,8 @@ type Error struct {
 	webPage bool
 	// renewed is set if the credential was renewed for this call, because GitHub had refused the previous one.
 	renewed bool
+	// refusal says why the credential was refused, if a rule knows.
+	refusal Refusal
 	// redirect is the redirect in the answer, which was not followed; nil if there is none.
 	redirect *refusedRedirect
 }
@@ -154,9 +157,9 @@ func (e *Error) meaning() error {
 	return nil
 }
 
-// advice says what to check about a refused credential.
+// advice says what to do about a refused credential: what the refusal asks for or, if no rule knows it, what to check.
 func (e *Error) advice() string {
-	advice := credentialAdvice[e.Credential]
+	advice := cmp.Or(e.refusal.Advice, credentialAdvice[e.Credential])
 	switch {
 	case advice == "" || !errors.Is(e, ErrUnauthorized):
 		return ""

@@ -2,7 +2,12 @@ package doctor
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"os"
@@ -12,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 // Files as users write them: those in testdata/good pass, and each in testdata/bad is refused for the reason that its first line
@@ -39,6 +45,47 @@ func TestValidateFiles(t *testing.T) {
 		output := &bytes.Buffer{}
 		if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != ExitFine {
 			t.Errorf("%s: exit code %d, want %d: %s", file, code, ExitFine, output)
+		}
+	}
+}
+
+// The key of an App in values is looked at: any form that the manager can read will do.
+func TestValidateLooksAtTheKeyOfAnApp(t *testing.T) {
+	generated, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(generated)})
+	const organization, enterprise = "https://github.com/acme", "https://github.com/enterprises/acme"
+	for name, test := range map[string]struct {
+		url, installation, key, want string
+	}{
+		"as GitHub generated it": {organization, "2", string(key), ""},
+		"base64":                 {organization, "2", base64.StdEncoding.EncodeToString(key), ""},
+		"cut off":                {organization, "2", string(key[:500]), "END line is missing"},
+		"a placeholder":          {organization, "2", "key", "neither PEM nor an RSA key"},
+		"installation's name":    {organization, "acme", string(key), "github_app_installation_id is not a positive whole number"},
+		"an enterprise":          {enterprise, "2", string(key), "which can't register runners of an enterprise"},
+	} {
+		values, err := yaml.Marshal(map[string]any{"githubConfigUrl": test.url, "githubConfigSecret": map[string]string{
+			"github_app_id": "1", "github_app_installation_id": test.installation, "github_app_private_key": test.key,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(file, values, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		output, want := &bytes.Buffer{}, ExitFine
+		if test.want != "" {
+			want = ExitProblems
+		}
+		if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != want || !strings.Contains(output.String(), test.want) {
+			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, want, test.want, output)
+		}
+		if strings.Contains(output.String(), string(key[100:140])) {
+			t.Errorf("%s: the key is in the output", name)
 		}
 	}
 }

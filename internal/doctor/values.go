@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
@@ -112,7 +113,7 @@ func (c *checks) values(document []byte, fields map[string]any) {
 	maxRunners := c.number("maxRunners", v.MaxRunners)
 	c.spec(v.GitHubConfigURL, c.number("minRunners", v.MinRunners), maxRunners)
 	c.admit(limited{namespace: text(v.NamespaceOverride), url: v.GitHubConfigURL, group: text(v.RunnerGroup), maxRunners: maxRunners})
-	c.secret(v.GitHubConfigSecret)
+	c.secret(v.GitHubConfigSecret, v.GitHubConfigURL)
 	c.name(v.RunnerScaleSetName)
 	c.timeout("pendingTimeout", v.PendingTimeout)
 	c.timeout("registrationTimeout", v.RegistrationTimeout)
@@ -152,7 +153,7 @@ func (c *checks) number(name string, value *intstr.IntOrString) *int {
 const maxLabel = 256
 
 // secret checks the name of a Secret, or credentials that are given as keys and values.
-func (c *checks) secret(secret any) {
+func (c *checks) secret(secret any, url string) {
 	const fix = "name a Secret, or set github_token, or set github_app_id, github_app_installation_id and github_app_private_key"
 	switch given := secret.(type) {
 	case string:
@@ -163,9 +164,30 @@ func (c *checks) secret(secret any) {
 		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
 		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a complete App", fix)
 		c.require(!has(credentials.KeyToken) || !part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
+		if app {
+			c.app(given, url)
+		}
 	default:
 		c.add(v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is missing", fix)
 	}
+}
+
+// app checks the credentials of an App.
+func (c *checks) app(given map[string]any, url string) {
+	installation, err := strconv.ParseInt(strings.TrimSpace(text(given[credentials.KeyAppInstallationID])), 10, 64)
+	if err != nil || installation <= 0 {
+		c.add(v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret."+credentials.KeyAppInstallationID+" is not a positive whole number",
+			"take it from the end of the installation's URL on GitHub")
+		return
+	}
+	err = actions.Credentials{App: &actions.AppCredentials{
+		ID: text(given[credentials.KeyAppID]), InstallationID: installation, PrivateKey: text(given[credentials.KeyAppPrivateKey]),
+	}}.Validate()
+	c.require(err == nil, v1alpha1.ReasonCredentialsInvalid, fmt.Sprintf("githubConfigSecret: %v", err), "give the App's key as GitHub generated it")
+	address, err := actions.ParseConfigURL(url)
+	c.require(err != nil || address.Scope != actions.ScopeEnterprise, v1alpha1.ReasonCredentialsInvalid,
+		"githubConfigSecret has a GitHub App, which can't register runners of an enterprise",
+		"give a classic personal access token with the scope manage_runners:enterprise, or register at an organization of the enterprise")
 }
 
 // maxName is the length in bytes that the chart allows, so that there is room for suffixes.

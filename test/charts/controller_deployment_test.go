@@ -58,6 +58,7 @@ func TestDeploymentByDefault(t *testing.T) {
 	check(t, "strategy", got.Spec.Strategy.Type, appsv1.RecreateDeploymentStrategyType)
 	check(t, "pod", got.Spec.Template.Spec, corev1.PodSpec{
 		ServiceAccountName:            "arc-gha-rs-controller",
+		NodeSelector:                  map[string]string{"kubernetes.io/os": "linux"},
 		TerminationGracePeriodSeconds: ptr.To(int64(10)),
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   ptr.To(true),
@@ -261,7 +262,12 @@ priorityClassName: system-cluster-critical
 	check(t, "pod security", []int64{*pod.SecurityContext.RunAsUser, *pod.SecurityContext.FSGroup}, []int64{1000, 2000})
 	check(t, "security", container.SecurityContext.ReadOnlyRootFilesystem, ptr.To(false))
 	check(t, "memory", container.Resources.Limits.Memory().String(), "512Mi")
-	check(t, "node selector", pod.NodeSelector, map[string]string{"disk": "ssd"})
+	check(t, "node selector", pod.NodeSelector, map[string]string{"disk": "ssd", "kubernetes.io/os": "linux"})
+	for values, want := range map[string]map[string]string{
+		"nodeSelector: {kubernetes.io/os: other}": {"kubernetes.io/os": "other"}, "nodeSelector: {kubernetes.io/os: null}": {},
+	} {
+		check(t, values, deployment(t, values).Spec.Template.Spec.NodeSelector, want)
+	}
 	check(t, "tolerations", pod.Tolerations, []corev1.Toleration{{Key: "ci", Operator: corev1.TolerationOpExists}})
 	check(t, "affinity", pod.Affinity.NodeAffinity != nil && pod.Affinity.PodAntiAffinity == nil, true)
 	check(t, "spread", pod.TopologySpreadConstraints[0].TopologyKey, "zone")

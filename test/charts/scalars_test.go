@@ -25,10 +25,11 @@ func TestControllersMapsAreStrings(t *testing.T) {
 	check(t, "labels", got.Labels, extended(plain.Labels, quoted))
 	check(t, "labels of the pod", pod.Labels, extended(plainPod.Labels, quoted))
 	check(t, "annotations of the pod", pod.Annotations, extended(plainPod.Annotations, quoted))
-	check(t, "nodes", pod.Spec.NodeSelector, quoted)
+	nodes := extended(plainPod.Spec.NodeSelector, quoted)
+	check(t, "nodes", pod.Spec.NodeSelector, nodes)
 	check(t, "annotations of the account", one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml").Annotations, quoted)
 	job := decode[batchv1.Job](t, rendered["uninstall_check.yaml"][3]).Spec.Template
-	check(t, "nodes of the uninstall check", job.Spec.NodeSelector, quoted)
+	check(t, "nodes of the uninstall check", job.Spec.NodeSelector, nodes)
 	check(t, "its annotations", job.Annotations, quoted)
 }
 

@@ -208,3 +208,8 @@ helm.sh/hook: pre-delete
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
+
+{{/* The image is one for Linux, and nodes with Windows need not have a taint. The user's own keys win; null removes ours. */}}
+{{- define "gha-runner-scale-set-controller.node-selector" -}}
+{{- include "gha-runner-scale-set-controller.strings" (list (dict "kubernetes.io/os" "linux") .Values.nodeSelector) | default "{}" }}
+{{- end }}

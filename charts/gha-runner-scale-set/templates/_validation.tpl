@@ -11,6 +11,7 @@ actions-runner-controller where it has one.
 {{- if not .Values.githubConfigUrl }}
 {{- fail ".Values.githubConfigUrl is required" }}
 {{- end }}
+{{- include "gha-runner-scale-set.validate-address" . }}
 {{- include "gha-runner-scale-set.validate-secret" .Values.githubConfigSecret }}
 {{- include "gha-runner-scale-set.validate-counts" . }}
 {{- include "gha-runner-scale-set.validate-hook-template" . }}
@@ -27,6 +28,33 @@ actions-runner-controller where it has one.
 {{- else if ge (len $label) 256 }}
 {{- fail "scaleSetLabels contains a label that is 256 characters or more, each label must be a non-empty string of less than 256 characters" }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+An address of the organization, repository or enterprise in another form is refused with the one to use: a page about it or below it, its
+address in the REST API or for git, or one without a scheme. The manager judges all others, as it may know them better.
+*/}}
+{{- define "gha-runner-scale-set.validate-address" -}}
+{{- $given := regexReplaceAll "[?#].*$" (include "gha-runner-scale-set.scalar" .Values.githubConfigUrl | trim) "" | trimAll "/" }}
+{{- $use := $given }}
+{{- range $form := list
+      (list `^[\w.-]+@([\w.-]+):([^/].*)$` "https://${1}/${2}")
+      (list `^(?:ssh|git)://(?:[^/@]*@)?([\w.-]+)(?::[0-9]+)?/` "https://${1}/")
+      (list `^([\w-]+(?:\.[\w-]+)+(?::[0-9]+)?/)` "https://${1}")
+      (list `^(?i)(https?://)api\.(github\.com|[^/]+\.ghe\.com)/` "${1}${2}/")
+      (list `^(https?://[^/]+)/api/v3/` "${1}/")
+      (list `^(https?://[^/]+)/repos/([^/]+/[^/]+)` "${1}/${2}")
+      (list `^(https?://[^/]+)/(?i:orgs|organizations)/([^/]+).*$` "${1}/${2}")
+      (list `^(https?://[^/]+/[^/]+/[^/]+)/.*$` "${1}")
+      (list `^(https?://[^/]+/.*[^/])\.(?i:git)$` "${1}") }}
+{{- $use = regexReplaceAll (first $form) $use (last $form) }}
+{{- end }}
+{{- if and (ne $use $given) (not (regexMatch "^(?i)https?://[^/]*@" $given)) }}
+{{- fail (printf "githubConfigUrl: %s is not the address at which runners register; use %s" $given $use) }}
+{{- end }}
+{{- if and (regexMatch "^(?i)https?://[^/]+/enterprises/" $given) (kindIs "map" .Values.githubConfigSecret) (get .Values.githubConfigSecret "github_app_id") }}
+{{- fail (printf "githubConfigSecret has the key of a GitHub App, which can't register runners of an enterprise: give a classic personal access token with the scope manage_runners:enterprise as githubConfigSecret.github_token, or register at an organization of %s" $given) }}
 {{- end }}
 {{- end }}
 
