@@ -23,6 +23,8 @@ const (
 type health struct {
 	clock                  clock.PassiveClock
 	lastTurnAt, lastPollAt atomic.Pointer[time.Time]
+	// unwanted is set while the set takes no jobs, so that no session is wanted.
+	unwanted atomic.Bool
 }
 
 // turned notes an iteration of the loop.
@@ -42,8 +44,11 @@ func (h *health) alive() error {
 	return nil
 }
 
-// ready fails unless messages can be received.
+// ready fails unless messages can be received, or none are wanted.
 func (h *health) ready() error {
+	if h.unwanted.Load() {
+		return nil
+	}
 	last := h.lastPollAt.Load()
 	if last == nil {
 		return errors.New("no message session is held; status.listener of the EphemeralRunnerSet says why")

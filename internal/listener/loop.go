@@ -112,6 +112,7 @@ func (l *loop) step(timer clock.Timer) {
 	now := l.clock.Now()
 	l.health.turned(now)
 	l.wakeAt = now.Add(heartbeatPeriod)
+	l.close(now)
 	l.open(now)
 	l.findOffers(now)
 	l.acquireJobs(now)
@@ -164,12 +165,8 @@ func (l *loop) finished() bool {
 	}
 	want := Publication{Desired: l.scaler.desired, SessionID: l.session.sessionID}
 	_, unpublished := l.publication.due(want)
-	if l.session.current != nil {
-		for _, unacked := range l.polls.unacked {
-			if !l.keeps(unacked) { // a kept message is redelivered to the next process
-				return false
-			}
-		}
+	if l.session.current != nil && l.inHand() {
+		return false
 	}
 	return len(l.unsent) == 0 && (!l.scaler.known() || !unpublished)
 }

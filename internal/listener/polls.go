@@ -100,11 +100,11 @@ func (l *loop) poll(now time.Time) {
 	session := l.session.current
 	if p.underWay && l.capacity() != p.capacity && !p.renewed {
 		// The service assigns as many jobs as the capacity of the poll allows, and may hold the poll for a minute. The capacity changes
-		// with maxRunners; only in a set that is outdated or degraded it changes with the number of running jobs too.
+		// with maxRunners; only in a set that can't run as many it changes with the number of running jobs too.
 		p.renewed = true
 		p.cancel()
 	}
-	if session == nil || p.underWay || l.stopping || p.blocked() || l.mustWait(p.notBefore, now) {
+	if session == nil || p.underWay || l.stopping || !l.takesJobs() || p.blocked() || l.mustWait(p.notBefore, now) {
 		return
 	}
 	p.underWay, p.renewed = true, false

@@ -124,15 +124,20 @@ func (l *loop) published(wrote Publication, epoch int, runnerSet *RunnerSet, err
 
 // updateCapacity notes how many jobs the set can run according to the manager. The next poll passes it on to GitHub.
 func (l *loop) updateCapacity(capacity *int) {
-	if before, after := l.capacity(), min(ptr.Deref(capacity, l.scaler.maxRunners), l.scaler.maxRunners); before != after {
+	before := l.capacity()
+	l.setCapacity = capacity
+	if after := l.capacity(); before != after {
 		l.log.Info("Capacity changed", "jobs", after, "before", before)
 	}
-	l.setCapacity = capacity
 }
 
-// capacity returns how many jobs GitHub may assign to the set, running ones included.
+// capacity returns how many jobs GitHub may assign to the set, running ones included: what the manager says, but always one more than
+// run, because GitHub was seen never to offer again what was queued while a session announced 0. Assigned jobs that wait don't count, or
+// a set that can't run jobs would draw the whole queue. maxRunners comes last: more jobs would be promised than runners are allowed.
 func (l *loop) capacity() int {
-	return min(ptr.Deref(l.setCapacity, l.scaler.maxRunners), l.scaler.maxRunners)
+	most := l.scaler.maxRunners
+	least := min(max(0, l.scaler.statistics.TotalRunningJobs), most) + 1
+	return min(max(ptr.Deref(l.setCapacity, most), least), most)
 }
 
 // refreshState is the state of reading the statistics again.
@@ -149,6 +154,8 @@ type refreshState struct {
 	// notBefore is until when GitHub accepts no reads, whatever makes one due.
 	notBefore time.Time
 	backoff   backoff
+	// changedAt is when a read last brought new statistics while the set had no session, or when it lost the session.
+	changedAt time.Time
 }
 
 // emptyPoll notes that a poll that began at begun has brought nothing. If the service does not hold polls, several add up.
@@ -177,23 +184,32 @@ func (l *loop) renewOldStatistics(now time.Time) bool {
 
 // refresh starts to read the statistics if that is due, at most once per publishInterval, however short polls are. While no
 // poll may go out, they are read every refreshAfter: the count must follow demand, and publications show the reporter whether the
-// API server accepts other writes while it refuses reports.
+// API server accepts other writes while it refuses reports. A set without a session, because it takes no jobs, has nothing but reads.
 func (l *loop) refresh(now time.Time) {
 	r := &l.refreshing
-	if r.dueAt.IsZero() && l.polls.blocked() {
+	switch {
+	case !r.dueAt.IsZero():
+	case !l.takesJobs():
+		r.dueAt = now.Add(l.restPeriod(now))
+	case l.polls.blocked():
 		r.dueAt = now.Add(refreshAfter)
 	}
-	if r.dueAt.IsZero() || r.underWay || l.session.current == nil || l.stopping ||
+	if r.dueAt.IsZero() || r.underWay || l.session.current == nil && l.takesJobs() || l.stopping ||
 		l.mustWait(latest(latest(r.dueAt, r.lastAt.Add(publishInterval)), r.notBefore), now) {
 		return
 	}
 	r.underWay, r.lastAt, r.dueAt = true, now, time.Time{}
-	client, scaleSetID, generation, patchID := l.session.client, l.config.RunnerScaleSetID, l.session.generation, l.scaler.desired.PatchID
+	client, settings, generation, patchID := l.session.client, l.config, l.session.generation, l.scaler.desired.PatchID
 	l.runAsync(gitHubTimeout, func(ctx context.Context) func() {
-		scaleSet, err := client.GetRunnerScaleSetByID(ctx, scaleSetID)
+		var scaleSet *actions.RunnerScaleSet
+		client, err := l.connected(client, settings)
+		if err == nil {
+			scaleSet, err = client.GetRunnerScaleSetByID(ctx, settings.RunnerScaleSetID)
+		}
 		return func() {
 			l.refreshing.underWay = false
 			if generation == l.session.generation {
+				l.session.client = cmp.Or(l.session.client, client)
 				l.refreshed(scaleSet, err, patchID)
 			}
 		}
@@ -203,18 +219,19 @@ func (l *loop) refresh(now time.Time) {
 // refreshed handles a read of the statistics. They are published even if they are unchanged, because a new patchID releases held
 // slots. After a failed read nothing is published, unless the service lacks this call: there, polls that brought nothing for a while
 // mean "unchanged". Elsewhere a scale set without statistics means that too. Neither does while requested jobs may not be counted
-// yet. If a message came during the read, its statistics are newer and stay.
+// yet. If the set takes no jobs, it has no runners whatever the statistics are. If a message came during the read, its statistics are
+// newer and stay.
 func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID int) {
 	now := l.clock.Now()
 	r := &l.refreshing
 	unchanged := err == nil && scaleSet.Statistics == nil
 	l.judgePolls(err, now)
-	if actions.LacksReadByID(err) && refusedForGood(err) && l.scaler.known() {
+	if actions.LacksReadByID(err) && refusedForGood(err) && (l.scaler.known() || !l.takesJobs()) {
 		l.log.V(1).Info("Statistics come with messages only", "cause", err.Error())
 		unchanged, scaleSet, err = r.quiet, &actions.RunnerScaleSet{}, nil
 	}
 	switch {
-	case err != nil || scaleSet.Statistics != nil:
+	case err != nil || scaleSet.Statistics != nil || !l.takesJobs():
 	case !l.scaler.known():
 		err = errNoStatistics
 	case !unchanged || l.scaler.awaits(now):
@@ -229,9 +246,16 @@ func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID in
 	}
 	r.backoff.reset()
 	l.publication.force = true
-	if patchID == l.scaler.desired.PatchID {
-		l.observe(scaleSet.Statistics, now)
+	if patchID != l.scaler.desired.PatchID {
+		return
+	}
+	before := l.scaler.statistics
+	l.observe(scaleSet.Statistics, now)
+	switch {
+	case l.takesJobs():
 		l.findUnknownOffers(now)
+	case l.scaler.statistics != before:
+		r.changedAt = now
 	}
 }
 

@@ -40,7 +40,7 @@ func TestNewLimitsApplyAtOnce(t *testing.T) {
 func TestAnotherMaximumReachesGitHubAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
-		for _, maximum := range []int{20, 3, 0} {
+		for _, maximum := range []int{20, 3, 1} {
 			s.reload(func(c *config.Config) { c.MaxRunners = maximum })
 			s.pass(gatherPeriod)
 			if got := s.github.lastPollAt().capacity; got != maximum {

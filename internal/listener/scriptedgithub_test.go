@@ -43,6 +43,7 @@ type scriptedGitHub struct {
 	onSearch  func() error
 	onAcquire func(requestIDs []int64) ([]int64, error)
 	onDelete  func(messageID int64) error
+	onClose   func() error
 }
 
 // poll is one GetMessage.
@@ -101,6 +102,9 @@ func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ stri
 
 func (g *scriptedGitHub) DeleteSession(_ context.Context, scaleSetID int, sessionID string) error {
 	g.note("close %d %s", scaleSetID, sessionID)
+	if hook := guarded(&g.mu, &g.onClose); hook != nil {
+		return hook()
+	}
 	return nil
 }
 

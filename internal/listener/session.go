@@ -42,12 +42,14 @@ type sessionState struct {
 	renewedAt time.Time
 	// generation grows if the configuration of the client changes. Results of an older generation are ignored.
 	generation int
+	// closingSince is when the maximum became 0, so that no session is wanted; zero while one is.
+	closingSince time.Time
 }
 
-// open starts to open a session if none is held.
+// open starts to open a session if none is held and the set takes jobs.
 func (l *loop) open(now time.Time) {
 	s := &l.session
-	if s.current != nil || s.underWay || l.stopping || l.mustWait(s.retryAt, now) {
+	if s.current != nil || s.underWay || l.stopping || !l.takesJobs() || l.mustWait(s.retryAt, now) {
 		return
 	}
 	s.underWay = true
@@ -81,11 +83,9 @@ func (l *loop) leave(session Session, scaleSetID int) {
 // openSession makes a client if there is none, closes the last session, whichever process left it open, and creates a
 // new one.
 func (l *loop) openSession(ctx context.Context, client GitHub, settings *config.Config, lastID string) (GitHub, Session, error) {
-	if client == nil {
-		var err error
-		if client, err = l.connect(settings, l.metrics.Request); err != nil {
-			return nil, nil, err
-		}
+	client, err := l.connected(client, settings)
+	if err != nil {
+		return nil, nil, err
 	}
 	if lastID != "" {
 		if err := client.DeleteSession(ctx, settings.RunnerScaleSetID, lastID); err != nil {
@@ -212,12 +212,10 @@ func (l *loop) closeLastSession(ctx context.Context) error {
 		return s.current.Close(ctx)
 	case s.sessionID == "":
 		return nil
-	case s.client == nil:
-		client, err := l.connect(l.config, l.metrics.Request)
-		if err != nil {
-			return err
-		}
-		s.client = client
 	}
-	return s.client.DeleteSession(ctx, l.config.RunnerScaleSetID, s.sessionID)
+	client, err := l.connected(s.client, l.config)
+	if err != nil {
+		return err
+	}
+	return client.DeleteSession(ctx, l.config.RunnerScaleSetID, s.sessionID)
 }

@@ -33,7 +33,13 @@ func (l *loop) currentStatus(now time.Time) *v1alpha1.ListenerStatus {
 			return failing.status()
 		}
 	}
-	if l.session.current == nil {
+	switch s := &l.session; {
+	case !l.takesJobs() && s.sessionID == "":
+		return plainStatus(v1alpha1.ListenerStateClosed, v1alpha1.ReasonMaxRunnersZero,
+			"the message session is closed because maxRunners is 0; it is opened again when maxRunners is raised", now)
+	case !l.takesJobs(), s.underWay && l.status.lastWritten.State == v1alpha1.ListenerStateClosed:
+		return nil // it is being closed, or opened again
+	case s.current == nil:
 		return plainStatus(v1alpha1.ListenerStateStarting, reasonStarting, "opening a session", now)
 	}
 	if l.offers.failure != nil {

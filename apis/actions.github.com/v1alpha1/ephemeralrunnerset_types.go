@@ -70,7 +70,7 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
 	// Number of runners for which the listener may accept jobs; absent means maxRunners. Set while the set can't run that many, so
-	// that GitHub assigns jobs to sets that can. Not in ARC.
+	// that GitHub assigns jobs to sets that can. The listener announces at least one more than runs. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Capacity *int `json:"capacity,omitempty"`
@@ -100,13 +100,16 @@ const (
 	ListenerStateRetrying ListenerState = "Retrying"
 	// ListenerStateConflict: another client holds the set's only session.
 	ListenerStateConflict ListenerState = "SessionConflict"
+	// ListenerStateClosed: maxRunners is 0, so there is no session: one would have to announce that number, and GitHub would never
+	// offer again what is queued meanwhile.
+	ListenerStateClosed ListenerState = "Closed"
 	// ListenerStateStopped: the listener was asked to stop, and has stopped.
 	ListenerStateStopped ListenerState = "Stopped"
 )
 
 // ListenerStatus is the state that a listener reports. It is written only when it changes.
 type ListenerStatus struct {
-	// Starting, Listening, Retrying, SessionConflict or Stopped.
+	// Starting, Listening, Retrying, SessionConflict, Closed or Stopped.
 	// +optional
 	State ListenerState `json:"state,omitempty"`
 	// One word for the cause, such as Unauthorized or RateLimited.

@@ -46,6 +46,7 @@ func (m *Metrics) Configure(settings *config.Config) {
 	}
 	before.set(minRunners, float64(settings.MinRunners))
 	before.set(maxRunners, float64(settings.MaxRunners))
+	m.own.wanted.Set(float64(min(settings.MaxRunners, 1)))
 	if seen := m.last.Load(); seen != nil {
 		m.show(seen)
 	}

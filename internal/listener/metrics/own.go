@@ -18,6 +18,7 @@ type own struct {
 	reset     *prometheus.GaugeVec
 	expires   prometheus.Gauge
 	session   prometheus.Gauge
+	wanted    prometheus.Gauge
 	polled    prometheus.Gauge
 }
 
@@ -47,6 +48,7 @@ func newOwn() *own {
 			"Requests to GitHub by endpoint and HTTP status; status none means that no complete answer came.", "endpoint", "status"),
 		decisions: counter("scale_decisions_total", "Changes of the desired number of runners, by direction.", "direction"),
 		session:   gauge("session_up", "1 while a message session is held, 0 otherwise."),
+		wanted:    gauge("session_wanted", "0 while maxRunners is 0, so that no message session is held, 1 otherwise."),
 		polled:    gauge("last_poll_timestamp_seconds", "Unix time of the last good poll; 0 before the first."),
 		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Subsystem: "gha_listener", Name: "github_rate_limit_remaining",
@@ -69,7 +71,7 @@ func newOwn() *own {
 }
 
 func (o *own) register(registry prometheus.Registerer) {
-	registry.MustRegister(o.dropped, o.requests, o.decisions, o.remaining, o.reset, o.expires, o.session, o.polled)
+	registry.MustRegister(o.dropped, o.requests, o.decisions, o.remaining, o.reset, o.expires, o.session, o.wanted, o.polled)
 }
 
 func (o *own) decided(before, now int) {
