@@ -89,12 +89,12 @@ func TestMessagesThatAreKeptNeverKeepPollsWaiting(t *testing.T) {
 				s.log = logr.Discard()
 				s.offersCannotBeListed()
 				s.github.heedless = heedless
-				s.file.MaxRunners = 0
+				s.cluster.set.Capacity, s.github.statistics = new(1), statistics(1) // no room
 				s.start()
 				s.pass(time.Second)
 				const sent = 3 * maxUnackedMessages
 				for id := range int64(sent) {
-					s.send(message(id+1, 0, fmt.Sprintf("offer %d", id+1)))
+					s.send(message(id+1, 1, fmt.Sprintf("offer %d", id+1)))
 				}
 				s.pass(time.Minute)
 				if got := s.github.waiting(); s.polls.lastID != sent || len(got) > maxKeptMessages || heedless != (len(got) == 0) {
@@ -110,13 +110,13 @@ func TestMessagesWhoseReportsTakeTimeCountForNothing(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.log = logr.Discard()
 		s.offersCannotBeListed()
-		s.file.MaxRunners = 0
+		s.cluster.set.Capacity, s.github.statistics = new(1), statistics(1) // no room
 		s.cluster.onJob = func(string) error { return errBroken }
 		s.start()
 		s.pass(time.Second)
-		s.send(message(1, 0, "offer 1"))
+		s.send(message(1, 1, "offer 1"))
 		for id := range int64(maxUnackedMessages - 1) {
-			s.send(message(id+2, 0, fmt.Sprintf("start %d a%d", id+2, id)))
+			s.send(message(id+2, 1, fmt.Sprintf("start %d a%d", id+2, id)))
 		}
 		s.pass(10 * time.Second)
 		if got := s.github.noted("delete 1"); got != 0 || len(s.polls.unacked) != maxUnackedMessages {
@@ -129,10 +129,10 @@ func TestMessagesWhoseReportsTakeTimeCountForNothing(t *testing.T) {
 func TestStoppingDoesNotWaitForOffersThatAreKept(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.offersCannotBeListed()
-		s.file.MaxRunners = 0
+		s.cluster.set.Capacity, s.github.statistics = new(1), statistics(1) // no room
 		s.start()
 		s.pass(time.Second)
-		s.send(message(1, 0, "offer 1"))
+		s.send(message(1, 1, "offer 1"))
 		begun := time.Now()
 		s.stop()
 		<-s.ended

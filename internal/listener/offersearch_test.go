@@ -47,7 +47,7 @@ func TestWithdrawnOffersDoNotHoldUpOthers(t *testing.T) {
 		full, free int
 	}{
 		"one runner": {1, 1},
-		"drained":    {0, 5},
+		"raised":     {2, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
@@ -95,7 +95,7 @@ func TestRefusedOffersDoNotHoldUpOthers(t *testing.T) {
 }
 
 // If a service does not list open offers, each offer is requested at once: one that waits would be lost with the process. Offers to
-// a set that is drained, or that can't run its jobs, are left to others.
+// a set that can't run its jobs are left to others.
 func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 	one := 1
 	for name, test := range map[string]struct {
@@ -105,7 +105,6 @@ func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 		replicas, waiting int
 	}{
 		"more than maxRunners": {2, nil, "acquire [1 2 3 4 5]", 2, 0},
-		"drained":              {0, nil, "", 0, 5},
 		"degraded":             {3, &one, "acquire [1]", 1, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +116,7 @@ func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 				}
 				s.file.MaxRunners, s.cluster.set.Capacity = test.maxRunners, test.capacity
 				s.offer(1, 5, 1, 2, 3, 4, 5)
-				if test.acquire != "" && s.github.noted(test.acquire) != 1 {
+				if s.github.noted(test.acquire) != 1 {
 					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
 				}
 				if got := s.cluster.last().Replicas; got != test.replicas || len(s.offers.waiting) != test.waiting || searches != 1 {

@@ -110,8 +110,8 @@ func seriesOf(t *testing.T, m *Metrics, kinds int, results ...string) (series in
 // A set has the same number of series, however many jobs, repositories and events there are. With ARC's labels each of them costs
 // what docs/observability.md says.
 func TestSeriesOfAScaleSet(t *testing.T) {
-	// Gauges, two counts of scale decisions, session, last poll, expiry, reasons of dropped reports.
-	const fixed = 10 + 5 + 9
+	// Gauges, two counts of scale decisions, session held and wanted, last poll, expiry, reasons of dropped reports.
+	const fixed = 10 + 6 + 9
 	ofARC := settings(nil)
 	ofARC.MetricsLabels = config.MetricsLabelsARC
 	all := []string{"succeeded", "failed", "canceled"}
