@@ -90,8 +90,8 @@ func TestCapacityWhileRunnersCannotBeCreated(t *testing.T) {
 		}
 		f.publish(5)
 		f.refuseUntilReported(errOverQuota)
-		if diff := cmp.Diff(new(3), f.set().Status.Capacity); diff != "" {
-			t.Errorf("capacity (-want +got), want the runners there are:\n%s", diff)
+		if diff := cmp.Diff(new(4), f.set().Status.Capacity); diff != "" {
+			t.Errorf("capacity (-want +got), want the runners there are and one:\n%s", diff)
 		}
 		f.heal()
 		if got := f.set().Status.Capacity; got != nil {

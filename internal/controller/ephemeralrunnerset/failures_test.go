@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
@@ -113,7 +115,7 @@ func TestCapacityWhileDegraded(t *testing.T) {
 	p := s.pass()
 	var status v1alpha1.EphemeralRunnerSetStatus
 	s.describe(&status, &v1alpha1.EphemeralRunnerSet{}, s.runners, p)
-	if status.Capacity == nil || *status.Capacity != 2 {
-		t.Errorf("capacity %v, want the two that run", status.Capacity)
+	if diff := cmp.Diff(new(3), status.Capacity); diff != "" {
+		t.Errorf("capacity (-want +got), want the two that run and one:\n%s", diff)
 	}
 }

@@ -57,7 +57,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	}
 	before := p.set.DeepCopy()
 	countWithDeleting(&p.set.Status, p.views)
-	p.set.Status.Capacity = new(0) // no more runners are created here: jobs stay on GitHub until another set can run them
+	p.set.Status.Capacity = new(p.set.Status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
 	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.unseenWhileDeleted(p.set)...)
 	c.publishLeft(p)
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, p.set, before)

@@ -75,8 +75,8 @@ func TestDeletedSetCountsTheRunnersThatAreLeft(t *testing.T) {
 			if got := f.set().Status; got.CurrentReplicas != left || got.RunningEphemeralRunners != left {
 				t.Errorf("status %+v, want %d running", got, left)
 			}
-			if got := f.set().Status.Capacity; got == nil || *got != 0 {
-				t.Errorf("capacity %v, want 0: nothing runs another job", got)
+			if got := f.set().Status.Capacity; got == nil || *got != 1 {
+				t.Errorf("capacity %v, want 1: nothing here runs another job, and yet 0 must not be announced", got)
 			}
 			f.finish(f.runners()[0])
 		}

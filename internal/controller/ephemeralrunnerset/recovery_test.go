@@ -5,52 +5,24 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its runners
-// failed must be given one when a try is due.
-func TestFailingSetWithoutDemandIsGivenAJobWhenATryIsDue(t *testing.T) {
+// failed must be given one, and at no moment may 0 be announced.
+func TestFailingSetWithoutDemandIsGivenAJob(t *testing.T) {
 	for name, shape := range map[string]runnerView{"degraded": failedOne, "outdated": outdated} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(3)
 			s.add(3, shape)
 			s.pass()
 			s.publish(0)
-			p := s.pass()
-			var status v1alpha1.EphemeralRunnerSetStatus
-			requeueAt := s.describe(&status, newSet(0), s.runners, p)
-			if got := *status.Capacity; got != 0 {
-				t.Errorf("capacity %d right after the failure, want 0", got)
-			}
-			due := s.failures.nextTryAt()
-			if !requeueAt.Equal(due) {
-				t.Errorf("looked at again at %s, want it when a try is due, at %s", requeueAt, due)
-			}
-			if got, _ := s.capacity(s.later(due.Sub(s.now)).pass()); *got != 1 {
-				t.Errorf("capacity %d when a try is due, want 1", *got)
+			for _, later := range []time.Duration{0, time.Second, longestPause, time.Hour} {
+				if got := s.capacity(s.later(later).pass()); got == nil || *got != 1 {
+					t.Errorf("capacity %v, want 1", got)
+				}
 			}
 		})
 	}
-}
-
-// No event requeues the set then, and neither does its plan, which wants nothing.
-func TestFailingSetWithoutDemandIsRequeuedWhenATryIsDue(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.reconcile()
-		for _, r := range f.runners() {
-			r.Status.Phase, r.Status.Reason = failedOne.phase, failedOne.reason
-			if err := f.api.Status().Update(t.Context(), &r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f.publish(0)
-		controllertest.Elapse(reportPeriod)
-		f.reconcile()
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != firstPause {
-			t.Errorf("again in %s, want %s", requeueAfter, firstPause)
-		}
-	}, newSet(degradedThreshold))
 }
 
 // The listener was down while three jobs ran: their runners were treated as idle until the reports came.

@@ -26,7 +26,7 @@ const reasonRunnersScale = "RunnersScale"
 func (c *Controller) report(ctx context.Context, p *pass) error {
 	set, s := p.set, p.state
 	before := set.DeepCopy()
-	p.requeueBy(s.describe(&set.Status, set, p.views, p.plan))
+	s.describe(&set.Status, set, p.views, p.plan)
 	if c.options.PublishMetrics {
 		s.publishCounts(set)
 		s.publishStates(set, p.views)
@@ -46,20 +46,19 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// describe fills the status with what was seen. It returns when its capacity changes by itself; zero is never.
+// describe fills the status with what was seen.
 func (h *history) describe(
 	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*runnerView, p *plan,
-) (due time.Time) {
+) {
 	countLive(status, runners)
 	status.ObservedGeneration = set.Generation
 	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
 	if h.failures.isOutdated() {
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
-	status.Capacity, due = h.capacity(p)
+	status.Capacity = h.capacity(p)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners)...)
-	return due
 }
 
 // countLive sets the status's runner counts, without the runners that are being deleted.
@@ -93,24 +92,19 @@ func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerVie
 	status.CurrentReplicas = status.PendingEphemeralRunners + status.RunningEphemeralRunners + status.FailedEphemeralRunners
 }
 
-// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit, and when the limit rises by
-// itself. While its runners fail or are outdated, the limit is the number of working runners, plus one for a probe that is
-// under way or due: without a job there is no demand to probe for. While the API server rejects runners, the limit is the
-// number of existing ones: the next try already has its job. GitHub gives the other jobs to sets that can run them.
-func (h *history) capacity(p *plan) (limit *int, due time.Time) {
+// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or are outdated,
+// that is one more than there are working runners: without a job there is no demand to try a runner for, and GitHub was seen never to
+// offer again what was queued while a set announced 0. While the API server rejects runners, the waiting ones count, too. GitHub gives
+// the other jobs to sets that can run them.
+func (h *history) capacity(p *plan) *int {
 	t := &p.tally
 	switch f := &h.failures; {
 	case f.isOutdated(), f.isDegraded():
-		worst := h.failuresAtWorst(p)
-		due = worst.nextTryAt()
-		if t.waiting > 0 || p.create > 0 || !h.now.Before(due) {
-			return new(t.working + 1), time.Time{}
-		}
-		return new(t.working), due
+		return new(t.working + 1)
 	case h.cannotCreate(p):
-		return new(t.working + t.waiting), time.Time{}
+		return new(t.working + t.waiting + 1)
 	default:
-		return nil, time.Time{}
+		return nil
 	}
 }
 
