@@ -25,6 +25,10 @@ func (e *MissingError) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("no %s is named; set its name in the AutoscalingRunnerSet", e.Kind)
 	}
+	if e.Key == "" && e.Namespace != "" {
+		return fmt.Sprintf("%s does not exist; create it in namespace %s, which is the AutoscalingRunnerSet's own: nothing is read from another one, "+
+			"not even the controller's; or correct the name in the AutoscalingRunnerSet", object, e.Namespace)
+	}
 	if e.Key == "" {
 		return fmt.Sprintf("%s does not exist; create it or correct the name in the AutoscalingRunnerSet", object)
 	}

@@ -108,3 +108,18 @@ func mustNotLeak(t *testing.T, err error) {
 		t.Errorf("the error holds a value: %v", err)
 	}
 }
+
+// The Secret was created beside the controller. What is there is the controller's and other tenants' business: it is not even looked at.
+func TestASecretIsReadInTheSetsNamespaceOnly(t *testing.T) {
+	f := newFixture(t)
+	f.store.deleteSecret("runners", "github")
+	f.store.setSecret("arc-systems", "github", KeyToken, "abc")
+	_, err := f.Resolve(t.Context(), githubReference())
+	if missing, ok := errors.AsType[*MissingError](err); !ok || missing.Namespace != "runners" ||
+		!strings.Contains(err.Error(), "create it in namespace runners") || strings.Contains(err.Error(), "arc-systems") {
+		t.Errorf("got %v, want one that names the namespace to use", err)
+	}
+	if f.store.readsOf("arc-systems", "github") != 0 {
+		t.Error("a Secret of another namespace was read")
+	}
+}

@@ -285,9 +285,12 @@ func checkRegistration(s *Set) []Finding {
 	if s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionFalse) != nil {
 		return nil
 	}
+	labels := s.fromCondition(Warning, s.condition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse))
+	for i := range labels {
+		labels[i].Fix = fixOfLabels(s.Spec.GitHubConfigUrl)
+	}
 	return slices.Concat(s.fromCondition(Problem, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse)),
-		s.fromCondition(Warning, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown)),
-		s.fromCondition(Warning, s.condition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse)))
+		s.fromCondition(Warning, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown)), labels)
 }
 
 // checkListener reports problems with the listener, which doesn't exist before the scale set is registered on GitHub.
@@ -329,7 +332,8 @@ func checkLimits(s *Set) []Finding {
 	}
 	switch {
 	case most != nil && *most == 0:
-		return append(findings, s.finding(Problem, v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: the scale set takes no jobs", "raise maxRunners"))
+		return append(findings, s.finding(Problem, v1alpha1.ReasonMaxRunnersZero,
+			"maxRunners is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish", "raise maxRunners"))
 	case most != nil && runnerSet != nil && runnerSet.Spec.AssignedJobs >= *most:
 		return append(findings, s.finding(Warning, v1alpha1.ReasonMaxRunnersReached,
 			fmt.Sprintf("maxRunners of %d is reached, with %s; more jobs wait on GitHub", *most, counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
@@ -374,14 +378,11 @@ func checkStrays(s *Set) []Finding {
 // checkNoJobs reports a set that is ready but has no job.
 func checkNoJobs(s *Set) []Finding {
 	runnerSet := s.runnerSet()
-	if s.condition(v1alpha1.ConditionReady, metav1.ConditionTrue) == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs > 0 {
+	off := ptr.Deref(s.Spec.MaxRunners, 1) == 0 // which checkLimits reports
+	if s.condition(v1alpha1.ConditionReady, metav1.ConditionTrue) == nil || runnerSet == nil || runnerSet.Spec.AssignedJobs > 0 || off {
 		return nil
 	}
-	name := s.Spec.RunnerScaleSetName
-	if name == "" {
-		name = s.Name
-	}
-	labels := append([]string{name}, s.Spec.RunnerScaleSetLabels...)
+	labels := append([]string{cmp.Or(s.Spec.RunnerScaleSetName, s.Name)}, s.Spec.RunnerScaleSetLabels...)
 	return []Finding{s.finding(Info, "NoJobAssigned", "the scale set is ready and GitHub has assigned it no job",
 		fmt.Sprintf("if a job waits: its runs-on must be among [%s]; runner group %q must allow its repository and workflow; "+
 			"it must not be waiting for an approval or a concurrency group; and it must belong to %s",
@@ -392,8 +393,5 @@ func group(s *Set) string {
 	if s.Status.Registration != nil && s.Status.Registration.Group != "" {
 		return s.Status.Registration.Group
 	}
-	if s.Spec.RunnerGroup != "" {
-		return s.Spec.RunnerGroup
-	}
-	return "Default"
+	return cmp.Or(s.Spec.RunnerGroup, "Default")
 }

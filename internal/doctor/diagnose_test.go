@@ -111,6 +111,25 @@ func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
 	}
 }
 
+func TestFixOfDroppedLabelsFitsTheAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://github.com/acme": "install it again", "https://acme.ghe.com/acme": "install it again", "https://ghes.example/acme": "upgrade GitHub Enterprise Server",
+	} {
+		findings := Diagnose(healthy(condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped"), func(s *Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = address }))
+		if len(findings) != 1 || !strings.Contains(findings[0].Fix, want) {
+			t.Errorf("%s: findings %+v, want the fix %q", address, findings, want)
+		}
+	}
+}
+
+// A set that is turned off has no job because of that.
+func TestASetThatIsOffHasOneFinding(t *testing.T) {
+	findings := Diagnose(healthy(off, noJob))
+	if len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonMaxRunnersZero {
+		t.Errorf("findings %+v, want one, about maxRunners", findings)
+	}
+}
+
 // Every way to break a scale set that users have reported leads to the finding that names it, as the first one.
 func TestDiagnose(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -1,6 +1,9 @@
 package doctor
 
-import "github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+import (
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+)
 
 // reasonFixes are keyed by the reason of a condition. The condition's message says what happened; these say what to do.
 var reasonFixes = map[string]string{
@@ -17,7 +20,6 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonGitHubUnavailable:   reachGitHub,
 	v1alpha1.ReasonTimeout:             reachGitHub,
 	v1alpha1.ReasonRefusedByGitHub:     "the message is GitHub's own; correct what it names",
-	v1alpha1.ReasonLabelsDropped:       "use one label, or upgrade GitHub Enterprise Server",
 	v1alpha1.ReasonSessionConflict: "check whether a second installation, perhaps in another cluster, uses this scale set, and remove one while it has no jobs: " +
 		"that also deletes the scale set and its queue on GitHub; after a crash, the conflict ends by itself within two minutes",
 	v1alpha1.ReasonScaleSetNotFound:     "wait: the manager creates it again",
@@ -55,6 +57,14 @@ func fixOf(conditionType, reason string) string {
 		return fix
 	}
 	return typeFixes[conditionType]
+}
+
+// fixOfLabels says what to do about labels that GitHub at this address did not accept.
+func fixOfLabels(configURL string) string {
+	if config, err := actions.ParseConfigURL(configURL); err == nil && config.Hosted {
+		return "remove them from scaleSetLabels, or uninstall the scale set while no job is queued, and install it again with them"
+	}
+	return "use one label, or upgrade GitHub Enterprise Server"
 }
 
 const (

@@ -254,15 +254,21 @@ func labelsCondition(p *pass) *metav1.Condition {
 	}
 	condition := report.True(v1alpha1.ConditionLabelsInSync, reasonLabelsAccepted, "")
 	if dropped := missingLabels(p.lastSync.Result.set, p.desired.Labels); len(dropped) > 0 {
-		condition = report.False(v1alpha1.ConditionLabelsInSync, v1alpha1.ReasonLabelsDropped, droppedMessage(dropped))
+		condition = report.False(v1alpha1.ConditionLabelsInSync, v1alpha1.ReasonLabelsDropped, droppedMessage(p.desired, dropped))
 	}
 	return &condition
 }
 
-// droppedMessage names the versions of GitHub Enterprise Server before which scale sets have only one label.
-func droppedMessage(labels []string) string {
-	return fmt.Sprintf("GitHub did not accept the labels %s; scale sets have only one label before GitHub Enterprise Server 3.18, "+
-		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled", someOf(labels))
+// droppedMessage says how jobs reach the scale set without the labels, and how it may get them. On GitHub Enterprise Server that depends
+// on the version; github.com was seen to take further labels at the creation of a scale set and to leave them out of a later change.
+func droppedMessage(desired desiredScaleSet, labels []string) string {
+	message := fmt.Sprintf("GitHub did not accept the labels %s: until it does, only jobs with runs-on: %s alone reach the scale set; ", someOf(labels), desired.Name)
+	if config, err := actions.ParseConfigURL(desired.URL); err == nil && config.Hosted {
+		return message + "if they were added to a scale set that existed, uninstall it while no job is queued, and install it again: " +
+			"GitHub may accept labels only when it creates a scale set; or remove them from scaleSetLabels"
+	}
+	return message + "scale sets have only one label before GitHub Enterprise Server 3.18, " +
+		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled"
 }
 
 // someOf lists as many names as fit into maxQuoted, at least one.
@@ -307,16 +313,23 @@ func listenerCondition(p *pass) metav1.Condition {
 		return report.Unknown(conditionType, reasonListenerStarting, "the listener pod is being created")
 	case pod.Status == metav1.ConditionFalse && pod.Reason == v1alpha1.ReasonListenerNameTaken:
 		return report.False(conditionType, pod.Reason, pod.Message) // whatever the listener says follows from it
-	case pod.Status != metav1.ConditionTrue && (said == nil || said.State == v1alpha1.ListenerStateListening || said.State == v1alpha1.ListenerStateStopped):
+	case pod.Status != metav1.ConditionTrue && (said == nil || slices.Contains(untroubled, said.State)):
 		return report.False(conditionType, pod.Reason, pod.Message)
 	case said == nil:
 		return report.Unknown(conditionType, reasonListenerStarting, "the listener has not reported yet")
 	case said.State == v1alpha1.ListenerStateListening:
 		return report.True(conditionType, reasonListening, said.Message)
+	case said.State == v1alpha1.ListenerStateClosed && p.takesJobs():
+		return report.Unknown(conditionType, reasonListenerStarting, "maxRunners is above 0 again; the listener opens its session within seconds, when its configuration has reached it")
+	case said.State == v1alpha1.ListenerStateClosed:
+		return report.True(conditionType, v1alpha1.ReasonMaxRunnersZero, said.Message)
 	}
 	reason := report.KnownReason(cmp.Or(said.Reason, string(said.State))) // a listener's reasons are all ours
 	return report.False(conditionType, reason, said.Message+nextSteps[reason])
 }
+
+// untroubled are the states that say nothing about why a listener's pod isn't ready.
+var untroubled = []v1alpha1.ListenerState{v1alpha1.ListenerStateListening, v1alpha1.ListenerStateClosed, v1alpha1.ListenerStateStopped}
 
 // takenMessage names the listeners that are in the way, and who can remove them.
 func takenMessage(names []string) string {

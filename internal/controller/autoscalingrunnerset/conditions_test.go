@@ -62,11 +62,64 @@ func TestLongNamesLeaveRoomForTheNextStep(t *testing.T) {
 			}
 		}))
 		f.settle()
-		f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels label-0, label-1, ", " more; scale sets have only one label ", "AllowRunnerScaleSetCustomLabels is enabled")
+		f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels label-0, label-1, ", " more: until it does", "remove them from scaleSetLabels")
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = strings.Repeat("group", 1000) })
 		f.settle()
 		f.wantMessage(v1alpha1.ConditionScaleSetRegistered, "find runner group \"groupgroup", "not found; create it on GitHub, or correct runnerGroup")
 	})
+}
+
+// Labels are added to a set that runs. An older GitHub Enterprise Server may be upgraded; nobody but GitHub can upgrade github.com.
+func TestAdviceAboutDroppedLabelsFitsTheAddress(t *testing.T) {
+	const recreate, upgrade = "install it again", "GitHub Enterprise Server 3.18"
+	for address, test := range map[string]struct{ want, not string }{
+		"https://github.com/my-org":           {recreate, "Enterprise Server"},
+		"https://www.github.com/my-org/repo":  {recreate, "Enterprise Server"},
+		"https://acme.ghe.com/my-org":         {recreate, "Enterprise Server"},
+		"https://ghes.example.com/my-org":     {upgrade, "install it again"},
+		"https://github.com.example.org/acme": {upgrade, "install it again"},
+	} {
+		t.Run(address, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.singleLabel = true
+				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = address }))
+				f.settle()
+				f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionTrue, reasonLabelsAccepted)
+				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"gpu", "large"} })
+				f.settle()
+				f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, v1alpha1.ReasonLabelsDropped)
+				f.wantMessage(v1alpha1.ConditionLabelsInSync, "the labels gpu, large: until it does, only jobs with runs-on: set alone", test.want)
+				if got := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionLabelsInSync).Message; strings.Contains(got, test.not) {
+					t.Errorf("message %q has advice for another GitHub", got)
+				}
+			})
+		})
+	}
+}
+
+// A closed session is what was asked for while maxRunners is 0, and only then.
+func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
+	closed := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero, Message: "closed"}
+	podReady := func(p *pass, ready metav1.ConditionStatus) { p.listeners[0].Status.Conditions[0].Status = ready }
+	for name, test := range map[string]struct {
+		change func(*pass)
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"closed": {func(p *pass) { p.set.Spec.MaxRunners = new(0) }, metav1.ConditionTrue, v1alpha1.ReasonMaxRunnersZero},
+		"its pod fails": {func(p *pass) { p.set.Spec.MaxRunners = new(0); podReady(p, metav1.ConditionFalse) },
+			metav1.ConditionFalse, "PodReady"},
+		"raised, not opened yet": {func(p *pass) { p.set.Spec.MaxRunners = new(2) }, metav1.ConditionUnknown, reasonListenerStarting},
+		"without a limit":        {func(*pass) {}, metav1.ConditionUnknown, reasonListenerStarting},
+	} {
+		condition := listenerCondition(healthy(func(p *pass) {
+			p.runnerSets[0].Status.Listener = &closed
+			test.change(p)
+		}))
+		if condition.Status != test.status || condition.Reason != test.reason {
+			t.Errorf("%s: %s/%s, want %s/%s", name, condition.Status, condition.Reason, test.status, test.reason)
+		}
+	}
 }
 
 // wantMessage fails unless the message of a condition has all the parts.

@@ -149,6 +149,12 @@ func (p *pass) mostRunners() *int {
 	return most
 }
 
+// takesJobs reports whether the set may have any runners. If not, its listener has no session.
+func (p *pass) takesJobs() bool {
+	most := p.mostRunners()
+	return most == nil || *most > 0
+}
+
 // cutRunners says what the manager's limit for each set takes away from what the spec asks for, "" if nothing.
 func (p *pass) cutRunners() string {
 	for _, field := range []struct {

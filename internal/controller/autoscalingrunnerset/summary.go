@@ -180,8 +180,8 @@ func (p *pass) readyReason(conditions []metav1.Condition) (reason, message strin
 	switch {
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
 		return reasonReady, p.cutRunners() // even if maxRunners leaves no room for idle runners: no job waits for them
-	case *spec.MaxRunners == 0:
-		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no jobs are accepted; raise maxRunners to run jobs"
+	case !p.takesJobs():
+		return v1alpha1.ReasonMaxRunnersZero, "maxRunners is 0: no jobs are accepted, jobs that run finish, and assigned ones that have not started wait; raise maxRunners to run jobs"
 	case p.mostRunners() != p.set.Spec.MaxRunners:
 		return v1alpha1.ReasonMaxRunnersReached, fmt.Sprintf(
 			"%d runners are reached, %s: further jobs wait on GitHub until a runner is free", *spec.MaxRunners, whoseCeiling)

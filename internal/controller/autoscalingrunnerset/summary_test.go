@@ -152,7 +152,10 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 		"full of idle runners": {func(p *pass) {
 			p.runnerSets[0].Spec.MaxRunners, p.runnerSets[0].Spec.Replicas = new(2), 2
 		}, reasonReady},
-		"turned off": {func(p *pass) { p.runnerSets[0].Spec.MaxRunners = new(0) }, v1alpha1.ReasonMaxRunnersZero},
+		"turned off": {func(p *pass) {
+			p.set.Spec.MaxRunners, p.runnerSets[0].Spec.MaxRunners = new(0), new(0)
+			p.runnerSets[0].Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero}
+		}, v1alpha1.ReasonMaxRunnersZero},
 		"no quota": {func(p *pass) {
 			p.runnerSets[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "cpu"}}
 		}, v1alpha1.ReasonQuotaExceeded},
