@@ -13,10 +13,10 @@ import (
 
 // messageAnswer is a message as the queue delivers it; Body is JSON in a string.
 type messageAnswer struct {
-	MessageID   int64            `json:"messageId"`
-	MessageType string           `json:"messageType"`
-	Body        string           `json:"body"`
-	Statistics  state.Statistics `json:"statistics"`
+	MessageID   int64             `json:"messageId"`
+	MessageType string            `json:"messageType"`
+	Body        string            `json:"body"`
+	Statistics  *state.Statistics `json:"statistics"`
 }
 
 // pollArguments reads what a client says with a long poll.
@@ -93,7 +93,7 @@ func (s *Server) collect(poll *state.Poll) (rep reply, ok bool) {
 		}
 		rep, ok = jsonReply(http.StatusOK, messageAnswer{
 			MessageID: message.ID, MessageType: "RunnerScaleSetJobMessages", Body: string(body),
-			Statistics: s.state.Statistics(poll.Session.Set),
+			Statistics: s.state.MessageStatistics(poll.Session.Set),
 		}), true
 	})
 	return rep, ok

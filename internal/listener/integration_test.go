@@ -150,6 +150,40 @@ func TestLimitsAreReadAgain(t *testing.T) {
 	s.until(func(g Gomega) { g.Expect(s.cluster.alive()).To(Equal(3)) })
 }
 
+// GitHub as it was seen once: what queues while a session announces 0 is lost to the set. One job runs while maxRunners is 0, and three
+// are queued.
+func TestJobsQueuedWhileMaxRunnersIsZeroRunLater(t *testing.T) {
+	for _, flow := range []fakegithub.Flow{fakegithub.AutoAssign, fakegithub.Acquire} {
+		t.Run(string(flow), func(t *testing.T) {
+			t.Parallel()
+			s := newEnvironment(t, fakegithub.Options{Rules: fakegithub.Rules{Flow: flow, ZeroIsFinal: true}})
+			s.start()
+			s.queue(1)
+			s.until(func(g Gomega) {
+				jobs := s.github.Snapshot().JobsByState
+				g.Expect(jobs["running"] + jobs["completed"]).To(Equal(1))
+			})
+			s.write(func(c *config.Config) { c.MaxRunners = 0 })
+			s.until(func(g Gomega) {
+				g.Expect(s.github.Snapshot().Sessions).To(BeEmpty())
+				g.Expect(s.cluster.state()).To(Equal("Closed"))
+				g.Expect(s.get("health", "/readyz")).To(Equal("200 ok\n"))
+				g.Expect(s.get("metrics", "/metrics")).To(And(ContainSubstring(`gha_listener_session_wanted{name="set",namespace="runners"} 0`),
+					ContainSubstring(`gha_listener_session_up{name="set",namespace="runners"} 0`)))
+			})
+			s.queue(3)
+			s.write(func(c *config.Config) { c.MaxRunners = 2 })
+			s.allDone(4)
+			if anomalies := s.github.Anomalies(); len(anomalies) != 0 {
+				t.Errorf("anomalies: %v", anomalies)
+			}
+			if most := s.cluster.most(); most > 2 {
+				t.Errorf("%d runners at once, want maxRunners at most", most)
+			}
+		})
+	}
+}
+
 func TestProbesAndMetricsAreServed(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, fakegithub.Options{})

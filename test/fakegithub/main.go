@@ -85,6 +85,7 @@ func parse(args []string) (*settings, error) {
 	fs.DurationVar(&o.Latency, "latency", 0, "delay of every other call")
 	fs.DurationVar(&o.PickupTimeout, "pickup-timeout", 0, "cancel an assigned job that no runner starts in that time (0: never)")
 	fs.DurationVar(&o.OfferRepeat, "offer-repeat", 0, "offer jobs again that nobody has acquired in that time (0: only to new sessions)")
+	fs.BoolVar(&o.ZeroIsFinal, "zero-is-final", false, "never give a scale set the jobs queued while its session announces a capacity of 0")
 	fs.DurationVar(&o.RunnerLinger, "runner-linger", 0, "how long the record of a finished runner stays")
 	fs.DurationVar(&o.RunnerLostAfter, "runner-lost-after", 0, "when a runner out of touch counts as lost (0: 1m)")
 	fs.BoolVar(&o.RemoveUnknown404, "remove-unknown-404", false, "answer 404 to removing an unknown runner")

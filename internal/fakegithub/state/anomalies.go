@@ -22,6 +22,8 @@ const (
 	UnknownRunner AnomalyKind = "UnknownRunner"
 	// ScaleSetDeletedBusy: a scale set was deleted by its client while jobs ran.
 	ScaleSetDeletedBusy AnomalyKind = "ScaleSetDeletedBusy"
+	// ZeroAdvertised: a session advertised a capacity of 0, which may bar jobs from its scale set for good.
+	ZeroAdvertised AnomalyKind = "ZeroAdvertised"
 )
 
 // Anomaly is one such occurrence.

@@ -39,6 +39,14 @@ func (set *ScaleSet) room() int {
 	return set.session.capacity - assigned
 }
 
+// advertisesZero reports whether the set's session has said that it takes no jobs.
+func (set *ScaleSet) advertisesZero() bool {
+	return set.session != nil && set.session.advertised && set.session.capacity == 0
+}
+
+// fits reports whether the set may get the job.
+func (set *ScaleSet) fits(job *Job) bool { return !job.barred[set.ID] && set.matches(&job.Spec) }
+
 // assignBound assigns acquired jobs that are due and returns how many.
 func (s *State) assignBound(now time.Time, set *ScaleSet, free int) int {
 	var due []*Job
@@ -62,7 +70,7 @@ func (s *State) assignWaiting(now time.Time, sets []*ScaleSet, room map[*ScaleSe
 	waiting := s.waiting
 	s.waiting = nil
 	for _, job := range waiting {
-		set := roomiest(sets, room, &job.Spec)
+		set := roomiest(sets, room, job)
 		if set == nil {
 			s.waiting = append(s.waiting, job)
 			continue
@@ -73,10 +81,10 @@ func (s *State) assignWaiting(now time.Time, sets []*ScaleSet, room map[*ScaleSe
 	}
 }
 
-func roomiest(sets []*ScaleSet, room map[*ScaleSet]int, spec *JobSpec) *ScaleSet {
+func roomiest(sets []*ScaleSet, room map[*ScaleSet]int, job *Job) *ScaleSet {
 	var best *ScaleSet
 	for _, set := range sets {
-		if room[set] > 0 && (best == nil || room[set] > room[best]) && set.matches(spec) {
+		if room[set] > 0 && (best == nil || room[set] > room[best]) && set.fits(job) {
 			best = set
 		}
 	}
@@ -117,7 +125,7 @@ func (s *State) offerJobs(now time.Time, set *ScaleSet, jobs []*Job) {
 	}
 	underway := set.offersUnderway()
 	for _, job := range jobs {
-		if job.State != Queued || underway[job.RequestID] || !set.matches(&job.Spec) {
+		if job.State != Queued || underway[job.RequestID] || !set.fits(job) {
 			continue
 		}
 		setDefault(&job.AvailableAt, now)
@@ -170,7 +178,7 @@ func (s *State) AcquireJobs(now time.Time, setID int, token string, ids []int64)
 	acquired := []int64{}
 	for _, id := range ids {
 		job, ok := s.jobs[id]
-		if !ok || job.State != Queued || !set.matches(&job.Spec) {
+		if !ok || job.State != Queued || !set.fits(job) {
 			continue
 		}
 		s.waiting = without(s.waiting, job)
@@ -189,7 +197,7 @@ func (s *State) AcquirableJobs(set *ScaleSet) []JobMessage {
 	}
 	offers := &ScaleSet{Scope: set.Scope}
 	for _, job := range s.waiting {
-		if set.matches(&job.Spec) {
+		if set.fits(job) {
 			offers.post(JobAvailable, job)
 		}
 	}

@@ -109,3 +109,70 @@ func TestStaleOffersAreDropped(t *testing.T) {
 		t.Errorf("offers %+v", got)
 	}
 }
+
+// What queues while a session advertises 0 never comes to that set, in whatever session; a set without a session, or before its first
+// poll, bars nothing.
+func TestZeroIsFinal(t *testing.T) {
+	for _, flow := range []Flow{AutoAssign, Acquire} {
+		t.Run(string(flow), func(t *testing.T) {
+			s := New(Config{MultiLabel: true, Flow: flow, ZeroIsFinal: true})
+			scope := s.Scope("orgs", "acme", "")
+			set, err := s.CreateScaleSet(start, scope, ScaleSetSpec{Name: "linux"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			queue := func() *Job { return s.QueueJobs(start, JobSpec{Labels: []string{"linux"}})[0] }
+			var session *Session
+			open := func() {
+				t.Helper()
+				if session, err = s.CreateSession(start, scope, set.ID, "me"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			poll := func(capacity int) {
+				t.Helper()
+				poll, err := s.StartPoll(start, session.ID, session.Token, 0, capacity)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.EndPoll(start, poll)
+			}
+			free := []*Job{queue()}
+			open()
+			free = append(free, queue())
+			poll(0)
+			if s.MessageStatistics(set) != nil {
+				t.Error("a session that advertises 0 gets statistics")
+			}
+			barred := queue()
+			poll(0)
+			if err := s.DeleteSession(scope, set.ID, session.ID); err != nil {
+				t.Fatal(err)
+			}
+			free = append(free, queue())
+			open()
+			poll(10)
+			if got := s.MessageStatistics(set); got == nil || got.Assigned+got.Available != len(free) {
+				t.Errorf("statistics %+v, want the %d jobs that are not barred", got, len(free))
+			}
+			ids := []int64{barred.RequestID}
+			for _, job := range free {
+				ids = append(ids, job.RequestID)
+			}
+			if _, err := s.AcquireJobs(start, set.ID, session.Token, ids); err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range free {
+				if job.State != Assigned || job.View().BarredFrom != nil {
+					t.Errorf("job %+v is not assigned", job.View())
+				}
+			}
+			if view := barred.View(); view.State != Queued || len(view.BarredFrom) != 1 {
+				t.Errorf("job %+v, want it barred", view)
+			}
+			if got := s.Anomalies(); len(got) != 1 || got[0].Kind != ZeroAdvertised {
+				t.Errorf("anomalies %v, want one for both polls", got)
+			}
+		})
+	}
+}

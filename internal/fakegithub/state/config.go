@@ -35,6 +35,10 @@ type Config struct {
 	ReassignDelay time.Duration
 	// OfferRepeat sends JobAvailable again for offers nobody has taken.
 	OfferRepeat time.Duration
+	// ZeroIsFinal bars a job for good from every fitting scale set whose session announces a capacity of 0 when the
+	// job is queued, and leaves statistics out of that session's messages, as was once seen of the hosted service. A
+	// scale set without a session, or with one that has not polled yet, bars nothing.
+	ZeroIsFinal bool
 	// RunnerLinger keeps the record of a finished runner, still "running", for a while.
 	RunnerLinger time.Duration
 	// RunnerLostAfter is how long a runner may be out of touch before it counts as

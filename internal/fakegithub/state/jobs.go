@@ -59,6 +59,7 @@ type Job struct {
 	runner    *Runner
 	notBefore time.Time    // earliest new assignment after a missed pick-up
 	offered   map[int]bool // scale sets that got JobAvailable
+	barred    map[int]bool // scale sets that never get the job
 }
 
 // QueueJobs queues jobs at once and returns them.
@@ -72,8 +73,9 @@ func (s *State) QueueJobs(now time.Time, specs ...JobSpec) []*Job {
 		s.lastRequest++
 		job := &Job{
 			RequestID: s.lastRequest, JobID: uuid.NewString(), RunID: s.lastRun, Spec: spec,
-			State: Queued, QueuedAt: now, offered: map[int]bool{},
+			State: Queued, QueuedAt: now, offered: map[int]bool{}, barred: map[int]bool{},
 		}
+		s.bar(job)
 		s.jobs[job.RequestID] = job
 		s.jobOrder = append(s.jobOrder, job)
 		s.waiting = append(s.waiting, job)
@@ -176,7 +178,17 @@ func (s *State) requeue(job *Job) {
 	job.set.unpicked = without(job.set.unpicked, job)
 	job.State, job.set, job.notBefore = Queued, nil, time.Time{}
 	job.AcquiredAt, job.AssignedAt = time.Time{}, time.Time{}
+	s.bar(job)
 	s.waiting = append(s.waiting, job)
+}
+
+// bar keeps a job that is being queued from the scale sets that advertise 0, if that is final.
+func (s *State) bar(job *Job) {
+	for _, set := range s.sets {
+		if s.cfg.ZeroIsFinal && set.advertisesZero() && set.matches(&job.Spec) {
+			job.barred[set.ID] = true
+		}
+	}
 }
 
 func without[T comparable](list []T, item T) []T {

@@ -75,7 +75,10 @@ func (s *State) StartPoll(now time.Time, sessionID, token string, lastID int64, 
 	}
 	poll := &Poll{Session: session, Wake: make(chan struct{}, 1), lastID: lastID}
 	session.polls[poll] = true
-	session.capacity = capacity
+	if capacity == 0 && !session.Set.advertisesZero() {
+		s.anomaly(now, ZeroAdvertised, nil, nil, "the session of scale set "+session.Set.Name+" advertised a capacity of 0")
+	}
+	session.capacity, session.advertised = capacity, true
 	s.place(now, session.Set)
 	return poll, nil
 }

@@ -13,10 +13,11 @@ type Session struct {
 	Set       *ScaleSet
 	Token     string // the newest queue token
 
-	tokens   map[string]time.Time // accepted until
-	capacity int                  // as last advertised; 0 before the first poll
-	lastSeen time.Time
-	polls    map[*Poll]bool
+	tokens     map[string]time.Time // accepted until
+	capacity   int                  // as last advertised; 0 before the first poll
+	advertised bool                 // whether there was a poll
+	lastSeen   time.Time
+	polls      map[*Poll]bool
 }
 
 // CreateSession opens the session of a scale set. It fails with SessionConflict

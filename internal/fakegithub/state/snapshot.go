@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -74,6 +75,8 @@ type JobView struct {
 	ScaleSet  string   `json:"scaleSet,omitempty"`
 	RunnerID  int      `json:"runnerId,omitempty"`
 	Runner    string   `json:"runner,omitempty"`
+	// BarredFrom lists the ids of scale sets that never get the job; see Config.ZeroIsFinal.
+	BarredFrom []int `json:"barredFrom,omitempty"`
 
 	QueuedAt           time.Time `json:"queuedAt"`
 	AvailableAt        time.Time `json:"availableAt,omitzero"`
@@ -93,6 +96,7 @@ func (j *Job) View() JobView {
 		QueuedAt: j.QueuedAt, AvailableAt: j.AvailableAt, AcquiredAt: j.AcquiredAt, AssignedAt: j.AssignedAt,
 		StartedAt: j.StartedAt, CompletedAt: j.CompletedAt,
 	}
+	v.BarredFrom = slices.Sorted(maps.Keys(j.barred))
 	if j.set != nil {
 		v.ScaleSet = j.set.Name
 	}

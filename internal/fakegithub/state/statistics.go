@@ -17,7 +17,7 @@ type Statistics struct {
 func (s *State) Statistics(set *ScaleSet) Statistics {
 	st := Statistics{Registered: len(set.runners)}
 	for _, job := range s.waiting {
-		if set.matches(&job.Spec) {
+		if set.fits(job) {
 			st.Available++
 		}
 	}
@@ -40,4 +40,13 @@ func (s *State) Statistics(set *ScaleSet) Statistics {
 		}
 	}
 	return st
+}
+
+// MessageStatistics are what a message for the set carries, nil if it carries none.
+func (s *State) MessageStatistics(set *ScaleSet) *Statistics {
+	if s.cfg.ZeroIsFinal && set.advertisesZero() {
+		return nil
+	}
+	st := s.Statistics(set)
+	return &st
 }
