@@ -1,8 +1,10 @@
 // Package chaos tests that no sequence of faults loses a job or leaves anything behind. Each run has a cluster of its own with
-// the real programs (package rig), and 60 jobs that are queued over about a minute. Meanwhile eight faults strike at times that
+// the real programs (package rig), and 64 jobs that are queued over about a minute. Meanwhile eight faults strike at times that
 // follow from a seed. They hit the programs, the pods, their nodes, GitHub, the API server and, below it, etcd, which is frozen
 // or killed for a while. Besides, operators delete runner objects and change the scale set while reports of jobs are lost, so
-// that the product has to ask GitHub which runners have a job. GitHub's clock may be an hour off, and so may those of the programs:
+// that the product has to ask GitHub which runners have a job. For some seconds the set takes no jobs, because its maximum is 0, or can't
+// run any, while more are queued: in half of the runs GitHub never offers a set again what was queued while its session announced 0.
+// GitHub's clock may be an hour off, and so may those of the programs:
 //
 //	seed ─▶ schedule (pure) ─▶ world: queue jobs, strike, observe ─▶ verdict: what every run must come to
 //	                                                                 hindsight: what must hold at every moment (package history)

@@ -53,6 +53,22 @@ func (w *world) lowerMaximum(f fault) {
 	w.patchSet(fmt.Sprintf(`{"spec": {"maxRunners": %d}}`, w.schedule.maxRunners))
 }
 
+// closeSet sets maxRunners to 0 for a while, during which jobs are queued.
+func (w *world) closeSet(f fault) {
+	w.patchSet(`{"spec": {"minRunners": 0, "maxRunners": 0}}`)
+	w.pause(f.lasts)
+	w.logf("sessions at the end of the closure: %d", len(w.rig.GitHub.Snapshot().Sessions))
+	w.patchSet(fmt.Sprintf(`{"spec": {"minRunners": %d, "maxRunners": %d}}`, w.schedule.minRunners, w.schedule.maxRunners))
+}
+
+// refuseImage lets GitHub refuse the version of every runner that starts, so that the set creates no more, until the image is replaced.
+func (w *world) refuseImage(f fault) {
+	w.rig.GitHub.DeprecateRunnerVersion("*", true)
+	w.pause(f.lasts)
+	w.rig.GitHub.DeprecateRunnerVersion("*", false)
+	w.patchSet(`{"spec": {"template": {"metadata": {"annotations": {"chaos-image": "newer"}}}}}`)
+}
+
 // busyRunners returns the runners that have a job on GitHub. It waits up to busyWithin until there is one.
 func (w *world) busyRunners() []types.NamespacedName {
 	var busy []types.NamespacedName

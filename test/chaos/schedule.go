@@ -54,6 +54,8 @@ const (
 	deleteRunners kind = "delete runner objects"
 	newTemplate   kind = "reports lost, new template"
 	lowerMaximum  kind = "reports lost, maximum lowered"
+	maximumZero   kind = "maximum zero"
+	imageOutdated kind = "image outdated"
 )
 
 // profile says how long a fault of a kind lasts and which variants it has.
@@ -105,6 +107,20 @@ var questions = []profile{
 	// Longer than the 30 s after which surplus runners are removed.
 	{kind: lowerMaximum, shortest: 36 * time.Second, longest: 40 * time.Second},
 }
+
+// closures are faults during which the set takes no jobs, or can't run them, while more are queued. Every run has one.
+var closures = []profile{
+	{kind: maximumZero, shortest: 4 * time.Second, longest: 12 * time.Second},
+	{kind: imageOutdated, shortest: 4 * time.Second, longest: 12 * time.Second},
+}
+
+const (
+	// closureStream is the stream of PCG from which closures are drawn, so that they change nothing else of a seed's run.
+	closureStream = 1
+	// closureJobs are queued during a closure, beside jobsPerRun, closureJobsAfter its beginning.
+	closureJobs      = 4
+	closureJobsAfter = 3 * time.Second
+)
 
 const (
 	// maximumLoweredEvery is such that one of so many runs lowers maxRunners. More would be a waste, because few jobs run
@@ -192,10 +208,12 @@ type schedule struct {
 	// gitHubAhead is how much GitHub's clock is ahead of all others; negative if it is behind.
 	gitHubAhead time.Duration
 	// acquire says that jobs are offered and have to be acquired, instead of being assigned.
-	acquire  bool
-	faults   []fault
-	batches  []batch
-	settling batch // queued when the last fault is over
+	acquire bool
+	// zeroIsFinal says that GitHub never gives a set what was queued while its session announced 0.
+	zeroIsFinal bool
+	faults      []fault
+	batches     []batch
+	settling    batch // queued when the last fault is over
 }
 
 // stream was chosen among PCG's so that the first twenty seeds cover every fault in every variant.
@@ -209,6 +227,7 @@ func newSchedule(seed uint64) schedule {
 		faults: newFaults(random),
 	}
 	s.batches = s.newBatches(random)
+	s.addClosure(rand.New(rand.NewPCG(seed, closureStream)))
 	s.settling = batch{at: s.lastFault(), durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)}
 	s.managers = s.newManagers(random)
 	s.gitHubAhead = time.Duration(random.IntN(3)-1) * clockError
@@ -242,6 +261,15 @@ func newFaults(random *rand.Rand) []fault {
 	}
 	slices.SortFunc(faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	return faults
+}
+
+// addClosure adds a time during which the set takes no jobs, and the jobs that are queued meanwhile.
+func (s *schedule) addClosure(random *rand.Rand) {
+	s.zeroIsFinal = random.IntN(2) == 0
+	f := newFault(random, closures[random.IntN(len(closures))])
+	s.faults = append(s.faults, f)
+	slices.SortFunc(s.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	s.batches = append(s.batches, batch{at: f.at + closureJobsAfter, durations: jobDurations(random, closureJobs, time.Second, 4*time.Second)})
 }
 
 func newFault(random *rand.Rand, p profile) fault {
@@ -323,8 +351,8 @@ func (s schedule) audited() bool { return s.seed%2 == 1 }
 // String describes the whole run for a report.
 func (s schedule) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, GitHub's clock is ahead by %s\n",
-		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire, s.gitHubAhead)
+	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, zero is final: %t, GitHub's clock is ahead by %s\n",
+		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire, s.zeroIsFinal, s.gitHubAhead)
 	for _, f := range s.faults {
 		fmt.Fprintf(&text, "%5.1f s  %s\n", f.at.Seconds(), f)
 	}

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -32,6 +33,7 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 	for seed := range uint64(seedsOfCI) {
 		s := newSchedule(seed + 1)
 		seen[gitHubAheadBy(s.gitHubAhead)]++
+		seen[zeroIsFinal(s.zeroIsFinal)]++
 		for _, f := range s.faults {
 			seen[string(f.kind)]++
 			seen[string(f.kind)+f.variant]++
@@ -40,8 +42,8 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 			}
 		}
 	}
-	wanted := []string{leaderOfTwoKilled, aloneThenTwo, gitHubAheadBy(0), gitHubAheadBy(clockError), gitHubAheadBy(-clockError)}
-	for _, p := range slices.Concat(profiles, questions) {
+	wanted := []string{leaderOfTwoKilled, aloneThenTwo, gitHubAheadBy(0), gitHubAheadBy(clockError), gitHubAheadBy(-clockError), zeroIsFinal(false), zeroIsFinal(true)}
+	for _, p := range slices.Concat(profiles, questions, closures) {
 		for _, variant := range append([]string{""}, p.variants...) {
 			wanted = append(wanted, string(p.kind)+variant)
 		}
@@ -57,6 +59,8 @@ func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 }
 
 func gitHubAheadBy(ahead time.Duration) string { return "GitHub's clock ahead by " + ahead.String() }
+
+func zeroIsFinal(final bool) string { return fmt.Sprint("zero is final: ", final) }
 
 // Cases in which it matters what else is special about the run.
 const (
@@ -80,7 +84,7 @@ func specialCase(s schedule, f fault) string {
 
 func checkFaults(t *testing.T, s schedule) {
 	t.Helper()
-	if asked := len(s.faults) - faultsPerRun; asked < len(questions)-1 || asked > len(questions) {
+	if asked := len(s.faults) - faultsPerRun - 1; asked < len(questions)-1 || asked > len(questions) {
 		t.Errorf("seed %d has %d faults", s.seed, len(s.faults))
 	}
 	var before time.Duration
@@ -105,7 +109,7 @@ func checkJobs(t *testing.T, s schedule) {
 			t.Errorf("seed %d queues jobs after %s", s.seed, b.at)
 		}
 	}
-	if s.jobs() != jobsPerRun {
+	if s.jobs() != jobsPerRun+closureJobs {
 		t.Errorf("seed %d has %d jobs", s.seed, s.jobs())
 	}
 	if s.settling.at != s.lastFault() {

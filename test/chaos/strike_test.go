@@ -55,6 +55,8 @@ var strikes = map[kind]func(*world, fault){
 	deleteRunners: (*world).deleteRunners,
 	newTemplate:   (*world).newTemplate,
 	lowerMaximum:  (*world).lowerMaximum,
+	maximumZero:   (*world).closeSet,
+	imageOutdated: (*world).refuseImage,
 }
 
 // strike carries out a fault and notes for how long it has troubled the API server or what leads to it.

@@ -83,7 +83,9 @@ func newWorld(t *testing.T, s schedule) *world {
 		NodeRestartBackOff: time.Second,
 		GitHub: fakegithub.Options{
 			JITLatency: jitLatency, PollLength: pollLength, Seed: s.seed, Clock: gitHubClock{ahead: s.gitHubAhead},
-			Rules: fakegithub.Rules{Flow: fakegithub.AutoAssign, SessionLifetime: sessionLifetime, RunnerLostAfter: runnerLostAfter},
+			Rules: fakegithub.Rules{
+				Flow: fakegithub.AutoAssign, SessionLifetime: sessionLifetime, RunnerLostAfter: runnerLostAfter, ZeroIsFinal: s.zeroIsFinal,
+			},
 		},
 	}
 	if s.acquire {
