@@ -30,14 +30,14 @@ func (l *loop) close(now time.Time) {
 	s := &l.session
 	l.health.unwanted.Store(!l.takesJobs())
 	if l.takesJobs() {
-		if !s.closingSince.IsZero() {
-			s.closingSince, s.retryAt = time.Time{}, now
+		if !s.closingSince.IsZero() { // what failed before says nothing about the next session
+			s.closingSince, s.retryAt, s.failure, l.polls.failure, l.offers.failure = time.Time{}, now, nil, nil, nil
 			s.backoff.reset()
 		}
 		return
 	}
 	if s.closingSince.IsZero() {
-		s.closingSince, s.retryAt, s.failure, l.polls.failure, l.offers.failure = now, now, nil, nil, nil
+		s.closingSince, s.retryAt = now, now
 		l.refreshing.dueAt, l.refreshing.changedAt = now, now
 	}
 	if s.sessionID == "" || s.underWay || l.stopping || l.mustWait(s.retryAt, now) ||

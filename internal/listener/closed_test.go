@@ -107,6 +107,30 @@ func TestASessionLeftBehindIsClosed(t *testing.T) {
 	}
 }
 
+// What failed before is no trouble while nobody wants a session, and no news when it is opened again.
+func TestAFailureBeforeIsForgotten(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		s.github.onPoll = func() error { return errBroken }
+		s.pass(2 * time.Minute)
+		if got := s.cluster.state(); got == closed || got == "Listening/Listening" {
+			t.Fatalf("state %q although polls fail", got)
+		}
+		s.setMaximum(0)
+		s.pass(closeWithin)
+		if got := s.cluster.state(); got != closed || s.cluster.last().SessionID != "" {
+			t.Errorf("state %q, published %+v; want the session closed", got, s.cluster.last())
+		}
+		s.github.onPoll = nil
+		written := len(s.cluster.states)
+		s.setMaximum(3)
+		s.pass(time.Second)
+		if got := s.cluster.states[written:]; len(got) != 1 || got[0].State != "Listening" {
+			t.Errorf("states %+v, want it to listen", got)
+		}
+	})
+}
+
 // While the maximum falls to 0, an attempt to open a session is under way.
 func TestASessionThatComesTooLateIsClosed(t *testing.T) {
 	inBubble(t, func(s *scenario) {

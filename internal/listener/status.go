@@ -28,7 +28,11 @@ type statusState struct {
 
 // currentStatus returns the status of the listener, or nil to leave the last one as it is.
 func (l *loop) currentStatus(now time.Time) *v1alpha1.ListenerStatus {
-	for _, failing := range []*failure{l.session.failure, l.polls.failure, l.publication.failure} {
+	failures := []*failure{l.session.failure, l.polls.failure, l.publication.failure}
+	if !l.takesJobs() {
+		failures = failures[2:] // nobody opens a session or polls
+	}
+	for _, failing := range failures {
 		if failing != nil {
 			return failing.status()
 		}
