@@ -246,16 +246,20 @@ func (l *loop) refreshed(scaleSet *actions.RunnerScaleSet, err error, patchID in
 	}
 	r.backoff.reset()
 	l.publication.force = true
-	if patchID != l.scaler.desired.PatchID {
-		return
+	if patchID == l.scaler.desired.PatchID {
+		l.observeRead(scaleSet.Statistics, now)
 	}
+}
+
+// observeRead evaluates statistics that were read, and notes what they say about the next read or search.
+func (l *loop) observeRead(statistics *actions.Statistics, now time.Time) {
 	before := l.scaler.statistics
-	l.observe(scaleSet.Statistics, now)
+	l.observe(statistics, now)
 	switch {
 	case l.takesJobs():
 		l.findUnknownOffers(now)
 	case l.scaler.statistics != before:
-		r.changedAt = now
+		l.refreshing.changedAt = now
 	}
 }
 

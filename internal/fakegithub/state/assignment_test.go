@@ -110,61 +110,83 @@ func TestStaleOffersAreDropped(t *testing.T) {
 	}
 }
 
+// caller is a client of one scale set.
+type caller struct {
+	t       *testing.T
+	s       *State
+	set     *ScaleSet
+	session *Session
+}
+
+func (c *caller) open() {
+	c.t.Helper()
+	var err error
+	if c.session, err = c.s.CreateSession(start, c.set.Scope, c.set.ID, "me"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *caller) close() {
+	c.t.Helper()
+	if err := c.s.DeleteSession(c.set.Scope, c.set.ID, c.session.ID); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *caller) poll(capacity int) {
+	c.t.Helper()
+	poll, err := c.s.StartPoll(start, c.session.ID, c.session.Token, 0, capacity)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.s.EndPoll(start, poll)
+}
+
+func (c *caller) queue() *Job { return c.s.QueueJobs(start, JobSpec{Labels: []string{c.set.Name}})[0] }
+
+// acquire asks for all jobs, whether or not they were offered.
+func (c *caller) acquire(jobs ...*Job) {
+	c.t.Helper()
+	var ids []int64
+	for _, job := range jobs {
+		ids = append(ids, job.RequestID)
+	}
+	if _, err := c.s.AcquireJobs(start, c.set.ID, c.session.Token, ids); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // What queues while a session advertises 0 never comes to that set, in whatever session; a set without a session, or before its first
 // poll, bars nothing.
 func TestZeroIsFinal(t *testing.T) {
 	for _, flow := range []Flow{AutoAssign, Acquire} {
 		t.Run(string(flow), func(t *testing.T) {
 			s := New(Config{MultiLabel: true, Flow: flow, ZeroIsFinal: true})
-			scope := s.Scope("orgs", "acme", "")
-			set, err := s.CreateScaleSet(start, scope, ScaleSetSpec{Name: "linux"})
+			set, err := s.CreateScaleSet(start, s.Scope("orgs", "acme", ""), ScaleSetSpec{Name: "linux"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			queue := func() *Job { return s.QueueJobs(start, JobSpec{Labels: []string{"linux"}})[0] }
-			var session *Session
-			open := func() {
-				t.Helper()
-				if session, err = s.CreateSession(start, scope, set.ID, "me"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			poll := func(capacity int) {
-				t.Helper()
-				poll, err := s.StartPoll(start, session.ID, session.Token, 0, capacity)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.EndPoll(start, poll)
-			}
-			free := []*Job{queue()}
-			open()
-			free = append(free, queue())
-			poll(0)
+			c := &caller{t: t, s: s, set: set}
+			free := []*Job{c.queue()}
+			c.open()
+			free = append(free, c.queue())
+			c.poll(0)
 			if s.MessageStatistics(set) != nil {
 				t.Error("a session that advertises 0 gets statistics")
 			}
-			barred := queue()
-			poll(0)
-			if err := s.DeleteSession(scope, set.ID, session.ID); err != nil {
-				t.Fatal(err)
-			}
-			free = append(free, queue())
-			open()
-			poll(10)
+			barred := c.queue()
+			c.poll(0)
+			c.close()
+			free = append(free, c.queue())
+			c.open()
+			c.poll(10)
 			if got := s.MessageStatistics(set); got == nil || got.Assigned+got.Available != len(free) {
 				t.Errorf("statistics %+v, want the %d jobs that are not barred", got, len(free))
 			}
-			ids := []int64{barred.RequestID}
+			c.acquire(append(free, barred)...)
 			for _, job := range free {
-				ids = append(ids, job.RequestID)
-			}
-			if _, err := s.AcquireJobs(start, set.ID, session.Token, ids); err != nil {
-				t.Fatal(err)
-			}
-			for _, job := range free {
-				if job.State != Assigned || job.View().BarredFrom != nil {
-					t.Errorf("job %+v is not assigned", job.View())
+				if view := job.View(); view.State != Assigned || view.BarredFrom != nil {
+					t.Errorf("job %+v is not assigned", view)
 				}
 			}
 			if view := barred.View(); view.State != Queued || len(view.BarredFrom) != 1 {
