@@ -22,6 +22,9 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		return nil
 	}
 	c.recordScaling(ctx, p)
+	for i := range p.runnerSets {
+		p.memory.lostJobs = max(p.memory.lostJobs, p.runnerSets[i].Status.LostJobs)
+	}
 	if wait := p.memory.statusWrittenAt.Add(statusPeriod).Sub(p.now); wait > 0 && !p.moved() {
 		p.requeue.After(wait)
 		return nil
@@ -81,6 +84,7 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 		status.FailedEphemeralRunners += runnerSet.Status.FailedEphemeralRunners
 		status.BusyRunners += runnerSet.Status.BusyRunners
 	}
+	status.LostJobs = max(status.LostJobs, p.memory.lostJobs)
 	status.IdleRunners = max(0, status.RunningEphemeralRunners-status.BusyRunners)
 	for _, condition := range conditionsOf(p, version) {
 		report.SetConditions(&status.Conditions, p.set.Generation, p.now, condition)
