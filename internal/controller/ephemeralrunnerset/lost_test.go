@@ -76,7 +76,9 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 		if status := f.set().Status; status.LostJobs != 2 || !f.event(reasonJobLost) {
 			t.Errorf("status %+v, want two lost jobs", status)
 		}
-	}, newSet(3, func(s *v1alpha1.EphemeralRunnerSet) { s.Spec.EphemeralRunnerSpec.GitHubConfigUrl = "https://github.com/acme" }))
+	}, newSet(3, func(s *v1alpha1.EphemeralRunnerSet) {
+		s.Spec.EphemeralRunnerSpec.GitHubConfigUrl = "https://github.com/acme"
+	}))
 }
 
 // oldSet is a cache that shows the set as it was.
