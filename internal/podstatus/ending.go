@@ -19,7 +19,7 @@ type Ending struct {
 	// Outside is set if the container did not end by itself: its pod was evicted, preempted or deleted, reached its deadline, or was
 	// lost with its node.
 	Outside bool
-	// At is when that came from outside, by the clock of whoever dated it; zero if it did not, or if nobody dated it.
+	// At is when the container ended, or when the first sign came from outside, by the clock of whoever dated it; zero if nobody did.
 	At time.Time
 	// Message names the node, and has Kubernetes' own words.
 	Message string
@@ -46,10 +46,12 @@ func EndingOf(pod *corev1.Pod, container string, seen Seen) Ending {
 	switch {
 	case ended == nil && pod.Status.Phase != corev1.PodFailed, ended != nil && ended.ExitCode == 0:
 		return Ending{}
-	case ended != nil && ended.Reason == reasonOOMKilled:
-		return onNode(pod, v1alpha1.LostCauseOOMKilled, outOfMemory(container))
+	case ended == nil:
+		return ownEnding(pod, container, nil)
 	}
-	return ownEnding(pod, container, ended)
+	own := ownEnding(pod, container, ended)
+	own.At = ended.FinishedAt.Time
+	return own
 }
 
 // endedBefore reports whether a container had ended by itself before something came from outside at that time. Times have whole
@@ -154,6 +156,9 @@ var kubeletEndings = map[string]kubeletEnding{
 // ownEnding returns how a container ended that neither exited with 0 nor was ended from outside. It may have ended because another
 // one, such as the Docker daemon, ran out of memory.
 func ownEnding(pod *corev1.Pod, container string, ended *corev1.ContainerStateTerminated) Ending {
+	if ended != nil && ended.Reason == reasonOOMKilled {
+		return onNode(pod, v1alpha1.LostCauseOOMKilled, outOfMemory(container))
+	}
 	if other := killedForMemory(pod, container); other != "" {
 		return onNode(pod, v1alpha1.LostCauseOOMKilled, outOfMemory(other))
 	}

@@ -37,7 +37,7 @@ type jobEnd struct {
 	status  *v1alpha1.EphemeralRunnerStatus
 	ended   bool             // the pod has ended or is gone
 	exited  bool             // its runner container is known to have exited with 0
-	ending  podstatus.Ending // what ended it while the job ran, as first seen
+	ending  podstatus.Ending // what ended it before the end of the job was reported, as first seen
 	endedAt time.Time
 	now     time.Time
 }
@@ -48,7 +48,7 @@ func (e *jobEnd) loss() (lost podstatus.Ending, due time.Time) {
 	switch {
 	case !e.ended || !e.status.HadJob() || e.status.Done():
 		return podstatus.Ending{}, time.Time{}
-	case e.status.JobCompleted() && !(e.ending.Outside && givenUp(e.status.JobResult)):
+	case e.status.JobCompleted() && !(e.ending.Cause != "" && givenUp(e.status.JobResult)):
 		return podstatus.Ending{}, time.Time{}
 	case e.status.JobCompleted():
 		return e.ending, time.Time{}
@@ -68,13 +68,16 @@ func (e *jobEnd) loss() (lost podstatus.Ending, due time.Time) {
 // cause returns why the pod ended, Unknown if nobody saw it.
 func (e *jobEnd) cause() podstatus.Ending {
 	if e.ending.Cause == "" {
-		return podstatus.Ending{Cause: v1alpha1.LostCauseUnknown, Message: "the pod was gone before the manager saw why"}
+		return unseenEnding
 	}
 	return e.ending
 }
 
+// unseenEnding is the ending of a pod that is gone.
+var unseenEnding = podstatus.Ending{Cause: v1alpha1.LostCauseUnknown, Message: "the pod was gone before the manager saw why"}
+
 // givenUp reports whether a result says only that the job did not run to its end. GitHub gives it to a job whose runner is gone, and
-// a runner that is told to stop reports it, too.
+// a runner that is told to stop reports it, too; a person's cancellation is reported before the pod ends.
 func givenUp(result string) bool {
 	return slices.Contains([]string{"canceled", "cancelled", "abandoned"}, strings.ToLower(result))
 }
@@ -112,14 +115,27 @@ func (d decision) lose(lost podstatus.Ending) decision {
 // seeEnding remembers what ends the pod, unless the end of the job was reported before. It forgets an eviction that was withdrawn.
 func (l *lastPod) seeEnding(pod *corev1.Pod, status *v1alpha1.EphemeralRunnerStatus, nodeSilent bool) {
 	seen := podstatus.EndingOf(pod, v1alpha1.RunnerContainerName, podstatus.Seen{NodeSilent: nodeSilent, DeletedByUs: l.deleted})
-	reportedBefore := status.JobCompleted() && !(seen.Outside && status.FinishedAt != nil && !status.FinishedAt.Time.Before(seen.At))
 	switch {
-	case reportedBefore:
+	case status.JobCompleted() && !reportedAfter(status, seen):
 	case seen.Cause == "" && isRunning(pod, runnerStatus(pod)):
 		l.ending = podstatus.Ending{}
 	case seen.Clearer(l.ending):
 		l.ending = seen
 	}
+}
+
+// seeGone remembers that the pod vanished while its job ran, if a pass has seen it run.
+func (l *lastPod) seeGone(status *v1alpha1.EphemeralRunnerStatus, ending podState) {
+	if l.uid != "" && !l.deleted && !status.JobCompleted() && ending == podMissing && unseenEnding.Clearer(l.ending) {
+		l.ending = unseenEnding
+	}
+}
+
+// reportedAfter reports whether the end of the job was reported after the first sign of the pod's end, as far as it is dated. What
+// comes from outside is rarely undated, and then only at the end of the pod.
+func reportedAfter(status *v1alpha1.EphemeralRunnerStatus, ending podstatus.Ending) bool {
+	dated := ending.Cause != "" && status.FinishedAt != nil && (ending.Outside || !ending.At.IsZero())
+	return dated && !status.FinishedAt.Time.Before(ending.At)
 }
 
 // settleLoss writes into the status of a runner that is being deleted what its job was lost to. It returns when to look again while

@@ -66,6 +66,14 @@ func outOfMemory(container string) happening {
 	})
 }
 
+// endsNow ends the runner container at the present time.
+func endsNow(f *fixture, code int32) {
+	f.setPod(func(p *corev1.Pod) {
+		exits(code)(p)
+		p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.Now()
+	})
+}
+
 func runnerDeleted(f *fixture) { f.delete() }
 
 func managerRestarts(f *fixture) { f.restart() }
@@ -92,6 +100,10 @@ func TestJobsThatAreLost(t *testing.T) {
 		"deleted by force, seen by no pass":  {[]happening{podForced}, "Unknown"},
 		"deleted while the manager was away": {[]happening{func(f *fixture) { podForced(f); f.restart() }}, "Unknown"},
 		"manager restarts after the end":     {[]happening{podIs(exits(1)), managerRestarts}, "ContainerFailed"},
+		"out of memory, canceled after that": {[]happening{outOfMemory(v1alpha1.RunnerContainerName), reports("canceled")}, "OOMKilled"},
+		"killed, canceled after that":        {[]happening{podIs(exits(137)), reports("canceled")}, "ContainerFailed"},
+		"killed, seen with the report":       {[]happening{func(f *fixture) { endsNow(f, 137); reports("canceled")(f) }}, "ContainerFailed"},
+		"gone, canceled after that":          {[]happening{podForced, reports("canceled")}, "Unknown"},
 		"failed":                             {[]happening{podIs(exits(1))}, "ContainerFailed"},
 		"failed, GitHub gives up later":      {[]happening{podIs(exits(1)), waits(10 * time.Minute), reports("failed")}, "ContainerFailed"},
 		"abandoned":                          {[]happening{podDeleted, reports("abandoned"), podRemoved}, "PodDeleted"},
@@ -108,6 +120,8 @@ func TestJobsThatAreLost(t *testing.T) {
 		"fails by itself, runner fails, too":  {[]happening{podIs(exits(1)), waits(time.Second), reports("failed")}, ""},
 		"canceled by a person":                {[]happening{reports("canceled"), podIs(exits(0))}, ""},
 		"canceled by a person, runner fails":  {[]happening{reports("canceled"), podIs(exits(1))}, ""},
+		"canceled, seen with a failed runner": {[]happening{func(f *fixture) { reports("canceled")(f); f.elapse(2 * time.Second); endsNow(f, 1) }}, ""},
+		"gone, restart, canceled":             {[]happening{podIs(exits(0)), managerRestarts, waits(time.Second), reports("canceled")}, ""},
 		"canceled by a person, then evicted":  {[]happening{reports("canceled"), waits(time.Second), podDisrupted(evictionAPI), podDeleted, podRemoved}, ""},
 		"evicted, ends in its grace period":   {[]happening{podDisrupted(evictionAPI), podDeleted, reports("succeeded"), podIs(exits(0)), podRemoved}, ""},
 		"evicted, succeeds, report is late":   {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(0)), waits(silentGracePeriod - time.Second), reports("succeeded")}, ""},
