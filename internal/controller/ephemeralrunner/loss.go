@@ -124,11 +124,19 @@ func (l *lastPod) seeEnding(pod *corev1.Pod, status *v1alpha1.EphemeralRunnerSta
 	}
 }
 
-// seeGone remembers that the pod vanished while its job ran, if a pass has seen it run.
-func (l *lastPod) seeGone(status *v1alpha1.EphemeralRunnerStatus, ending podState) {
-	if l.uid != "" && !l.deleted && !status.JobCompleted() && ending == podMissing && unseenEnding.Clearer(l.ending) {
-		l.ending = unseenEnding
+// seeGone remembers that the pod vanished while its job ran, if a pass has seen it run or it was goneUnseen.
+func (m *memory) seeGone(status *v1alpha1.EphemeralRunnerStatus) {
+	vanished := m.pod.uid != "" && !m.pod.deleted && m.attempt.ending == podMissing && !status.JobCompleted()
+	if (vanished || m.goneUnseen(status)) && unseenEnding.Clearer(m.pod.ending) {
+		m.pod.ending = unseenEnding
 	}
+}
+
+// goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a pod. The pod of
+// a job that a person cancels exits with 0 and stays until a manager deletes it, with the runner; so something else took the pod
+// while no manager led, as a node drain does that moves the manager, too.
+func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
+	return m.inherited && m.pod.uid == "" && !m.shared.wasAsked() && givenUp(status.JobResult)
 }
 
 // reportedAfter reports whether the end of the job was reported after the first sign of the pod's end, as far as it is dated. What

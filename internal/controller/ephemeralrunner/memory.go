@@ -169,7 +169,7 @@ func (m *memory) see(p *pass, removed *corev1.Pod, now time.Time) {
 	if p.pod != nil {
 		m.pod.seeEnding(p.pod, &p.Status, stuck(p.pod, serverTime))
 	} else {
-		m.pod.seeGone(&p.Status, m.ending)
+		m.seeGone(&p.Status)
 	}
 	if !p.DeletionTimestamp.IsZero() {
 		m.shared.abandon()

@@ -236,7 +236,7 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	if !runner.DeletionTimestamp.IsZero() {
 		atWork = atWork || m.busy
 	}
-	if !atWork || status.JobCompleted() || status.Done() {
+	if !atWork || status.Done() || status.JobCompleted() && !m.goneUnseen(status) {
 		return false
 	}
 	return m.exitedAt.IsZero() && !m.pod.left && !m.pod.deleted
