@@ -38,6 +38,11 @@ func (f *fixture) restart() {
 	f.watch = controllertest.RunnerWatch{Handler: f.controller.RunnerEvents()}
 }
 
+// kept returns the runners that nobody has deleted.
+func (f *fixture) kept() []v1alpha1.EphemeralRunner {
+	return slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool { return r.DeletionTimestamp != nil })
+}
+
 func (f *fixture) settle() {
 	f.Helper()
 	for range 3 {
@@ -151,8 +156,8 @@ func TestRunnersWithALostJobAreKept(t *testing.T) {
 			f.settle()
 			controllertest.Elapse(time.Minute)
 		}
-		if got := len(f.runners()); got != 5 {
-			t.Fatalf("%d runners after 20 minutes, want all five", got)
+		if got := len(f.kept()); got != 5 {
+			t.Fatalf("%d runners are kept after 20 minutes, want all five", got)
 		}
 		f.restart()
 		f.settle()
@@ -161,8 +166,8 @@ func TestRunnersWithALostJobAreKept(t *testing.T) {
 			controllertest.Elapse(time.Minute)
 		}
 		f.settle()
-		if live := slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool { return r.DeletionTimestamp != nil }); len(live) != 0 {
-			t.Errorf("%d runners are left after an hour", len(live))
+		if left := len(f.kept()); left != 0 {
+			t.Errorf("%d runners are kept after an hour", left)
 		}
 		for _, r := range f.runners() {
 			r.Finalizers = nil
@@ -196,9 +201,8 @@ func TestManyJobsAreLostTogether(t *testing.T) {
 		}
 		controllertest.Elapse(heldTimeout)
 		f.settle()
-		kept := slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool { return r.DeletionTimestamp != nil })
-		if len(kept) != lostHistoryLimit {
-			t.Errorf("%d runners are kept, want %d", len(kept), lostHistoryLimit)
+		if kept := len(f.kept()); kept != lostHistoryLimit {
+			t.Errorf("%d runners are kept, want %d", kept, lostHistoryLimit)
 		}
 	}, newSet(130))
 }
