@@ -48,9 +48,9 @@ func TestCheckSchemas(t *testing.T) {
 	}
 	want := []string{
 		"AutoscalingListener.status.conditions",
-		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.runnerSpecHash",
+		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs", "AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.runnerSpecHash",
 		"EphemeralRunner",
-		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.listener",
+		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.listener", "EphemeralRunnerSet.status.lostRunners",
 	}
 	if difference := cmp.Diff(want, outdated.Missing); difference != "" {
 		t.Errorf("missing (-want +got):\n%s", difference)

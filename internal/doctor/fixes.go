@@ -110,6 +110,17 @@ var podFixes = map[string]string{
 	v1alpha1.ReasonQuotaExceeded:          "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 
+// lostFixes say what keeps jobs from being lost.
+var lostFixes = map[v1alpha1.LostCause]string{
+	v1alpha1.LostCauseEvicted:         "keep drains and node autoscalers away from running jobs (docs/scaling.md), or let the template request the resource of which the node ran short",
+	v1alpha1.LostCauseNodeLost:        "run long jobs on nodes that stay, not on spot instances",
+	v1alpha1.LostCausePreempted:       "give the template a priorityClassName",
+	v1alpha1.LostCauseOOMKilled:       "raise the memory limit of the container that the message names",
+	v1alpha1.LostCausePodDeleted:      "find out who deletes pods; the API server's audit log knows",
+	v1alpha1.LostCauseContainerFailed: "look up the exit code, and follow the pod's log when the job runs again",
+	v1alpha1.LostCauseUnknown:         "look at the Events of pod and node",
+}
+
 func fixOfPod(reason string) string {
 	if fix, known := podFixes[reason]; known {
 		return fix

@@ -92,7 +92,7 @@ func checkFailedRunners(s *Set) []Finding {
 	reasons := map[string]*tally{}
 	for i := range s.Runners {
 		r := &s.Runners[i]
-		if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed {
+		if r.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && r.Status.LostCause == "" {
 			add(reasons, r.Status.Reason, r.Name, r.Status.Message)
 		}
 	}
@@ -103,6 +103,29 @@ func checkFailedRunners(s *Set) []Finding {
 			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
 	}
 	return findings
+}
+
+// checkLostJobs reports the lost jobs whose runners are still there, in one finding with an example and a fix for each cause.
+func checkLostJobs(s *Set) []Finding {
+	causes, total := map[string]*tally{}, 0
+	for i := range s.Runners {
+		if r := &s.Runners[i]; r.Status.LostCause != "" {
+			add(causes, string(r.Status.LostCause), r.Name, r.Status.Message)
+			total++
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	var messages, fixes []string
+	for _, cause := range slices.Sorted(maps.Keys(causes)) {
+		t := causes[cause]
+		messages = append(messages, fmt.Sprintf("%d %s, for example of runner %s: %s", t.count, cause, t.example, cmp.Or(t.message, "no message")))
+		fixes = append(fixes, fmt.Sprintf("%s: %s", cause, cmp.Or(lostFixes[v1alpha1.LostCause(cause)], lostFixes[v1alpha1.LostCauseUnknown])))
+	}
+	message := fmt.Sprintf("%s in the last hour (%d since the scale set exists): %s",
+		counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs), strings.Join(messages, "; "))
+	return []Finding{s.finding(Warning, "JobLost", message, strings.Join(fixes, "; ")+"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
 }
 
 // fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for all resources:

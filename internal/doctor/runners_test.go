@@ -1,11 +1,14 @@
 package doctor
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // usedUpQuota is a ResourceQuota with 5 of 5 used of each resource.
@@ -69,5 +72,27 @@ func TestResourcesOfRunners(t *testing.T) {
 	}
 	if len(missed) > 0 {
 		t.Errorf("not reported: %v", missed)
+	}
+}
+
+// One finding tells all causes, each with an example and what helps; runners that failed without a job are another matter.
+func TestLostJobsAreToldByCause(t *testing.T) {
+	lost := func(name string, cause v1alpha1.LostCause) v1alpha1.EphemeralRunner {
+		r := v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: string(cause), LostCause: cause, Message: "what happened to " + name}
+		return r
+	}
+	findings := Diagnose(healthy(func(s *Snapshot) {
+		s.Sets[0].Status.LostJobs = 9
+		s.Sets[0].Runners = append(s.Sets[0].Runners, lost("one", v1alpha1.LostCauseEvicted), lost("two", v1alpha1.LostCauseEvicted), lost("three", v1alpha1.LostCauseOOMKilled))
+	}))
+	if len(findings) != 1 || findings[0].Reason != "JobLost" || findings[0].Severity != Warning {
+		t.Fatalf("found %+v, want the lost jobs only", findings)
+	}
+	said := findings[0].Message + " | " + findings[0].Fix
+	for _, part := range []string{"3 jobs were lost", "9 since", "2 Evicted, for example of runner one: what happened to one", "1 OOMKilled", "raise the memory limit", "drains", "run them again"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("%q lacks %q", said, part)
+		}
 	}
 }

@@ -28,20 +28,41 @@ var (
 )
 
 // Leftovers lists what should not exist once all jobs are done: jobs, runners beyond the idle ones (their objects, pods, Secrets
-// and registrations), and anomalies.
+// and registrations), and anomalies. The objects of runners with a lost job are evidence, but nothing else of them may be left.
 func (r *Rig) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
+	lost, err := r.LostJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, kind := range runnerKinds {
 		objects, err := r.list(ctx, kind, r.RunnerNamespace)
 		if err != nil {
 			return nil, err
 		}
-		objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool { return !ofRunner(&object) })
+		objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool {
+			return !ofRunner(&object) || kind.Kind == "EphemeralRunner" && object.DeletionTimestamp == nil && lost[object.Name] != ""
+		})
 		if len(objects) != r.idle() {
 			left = append(left, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))
 		}
 	}
 	return append(left, r.leftOnGitHub()...), nil
+}
+
+// LostJobs returns the runners that say that their job was lost, with the cause.
+func (r *Rig) LostJobs(ctx context.Context) (map[string]v1alpha1.LostCause, error) {
+	var runners v1alpha1.EphemeralRunnerList
+	if err := r.Cluster.Client().List(ctx, &runners, client.InNamespace(r.RunnerNamespace)); err != nil {
+		return nil, fmt.Errorf("list EphemeralRunners of %s: %w", r.RunnerNamespace, err)
+	}
+	lost := map[string]v1alpha1.LostCause{}
+	for i := range runners.Items {
+		if cause := runners.Items[i].Status.LostCause; cause != "" {
+			lost[runners.Items[i].Name] = cause
+		}
+	}
+	return lost, nil
 }
 
 func (r *Rig) leftOnGitHub() []string {

@@ -175,6 +175,10 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	DesiredRunners int `json:"desiredRunners,omitempty"`
+	// Jobs that were lost since the set exists: their pods ended before GitHub had a result. Not in ARC.
+	// +optional
+	// +kubebuilder:default=0
+	LostJobs int `json:"lostJobs,omitempty"`
 
 	// Generation of the spec that this status is about.
 	// +optional
@@ -226,6 +230,7 @@ type ScaleSetRegistration struct {
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
 // +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
 // +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1
+// +kubebuilder:printcolumn:name="Lost Jobs",type=integer,JSONPath=`.status.lostJobs`,priority=1
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

@@ -59,6 +59,33 @@ const (
 	EphemeralRunnerPhaseOutdated EphemeralRunnerPhase = "Outdated"
 )
 
+// LostCause says, in one word, what the job of a runner was lost to. Empty means that no job was lost.
+type LostCause string
+
+// Causes of lost jobs.
+const (
+	// LostCauseEvicted: the pod was evicted, by the eviction API, as a node drain and autoscalers do, by a taint, or by its kubelet.
+	LostCauseEvicted LostCause = "Evicted"
+	// LostCauseNodeLost: the pod's node was shut down, no longer answers or is gone.
+	LostCauseNodeLost LostCause = "NodeLost"
+	// LostCausePreempted: the pod had to make room for one of higher priority.
+	LostCausePreempted LostCause = "Preempted"
+	// LostCauseOOMKilled: a container of the pod ran out of memory.
+	LostCauseOOMKilled LostCause = "OOMKilled"
+	// LostCausePodDeleted: somebody deleted the pod, by hand or with its namespace or owner.
+	LostCausePodDeleted LostCause = "PodDeleted"
+	// LostCauseContainerFailed: the runner container failed by itself, or reached the pod's deadline.
+	LostCauseContainerFailed LostCause = "ContainerFailed"
+	// LostCauseUnknown: the pod was gone before anybody saw why.
+	LostCauseUnknown LostCause = "Unknown"
+)
+
+// LostCauses are all causes of lost jobs.
+var LostCauses = []LostCause{
+	LostCauseEvicted, LostCauseNodeLost, LostCausePreempted, LostCauseOOMKilled, LostCausePodDeleted, LostCauseContainerFailed,
+	LostCauseUnknown,
+}
+
 // EphemeralRunnerStatus has two writers: the listener writes the fields from jobRequestId to finishedAt, the manager all others.
 type EphemeralRunnerStatus struct {
 	// The pod's Ready condition.
@@ -76,6 +103,10 @@ type EphemeralRunnerStatus struct {
 	// Id of the runner on GitHub, 0 before it is known.
 	// +optional
 	RunnerID int `json:"runnerId,omitempty"`
+	// What the runner's job was lost to, if its pod ended before GitHub had a result from the runner: Evicted, NodeLost, Preempted,
+	// OOMKilled, PodDeleted, ContainerFailed or Unknown. It never changes. Not in ARC.
+	// +optional
+	LostCause LostCause `json:"lostCause,omitempty"`
 	// Name of the runner on GitHub.
 	// +optional
 	RunnerName string `json:"runnerName,omitempty"`
@@ -135,6 +166,7 @@ type EphemeralRunnerStatus struct {
 // +kubebuilder:printcolumn:name="JobDisplayName",type=string,JSONPath=`.status.jobDisplayName`
 // +kubebuilder:printcolumn:name="JobId",type=string,JSONPath=`.status.jobId`,priority=1
 // +kubebuilder:printcolumn:name="JobResult",type=string,JSONPath=`.status.jobResult`
+// +kubebuilder:printcolumn:name="LostCause",type=string,JSONPath=`.status.lostCause`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // EphemeralRunnerSetSpec has two writers: the listener writes replicas, patchID and assignedJobs in one patch, the manager
@@ -66,6 +67,13 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
+	// Jobs that were lost since the AutoscalingRunnerSet exists: their pods ended before GitHub had a result. Not in ARC.
+	// +optional
+	LostJobs int `json:"lostJobs,omitempty"`
+	// UIDs of the existing runners whose lost jobs lostJobs includes, so that each is counted a single time. Not in ARC.
+	// +optional
+	// +listType=set
+	LostRunners []types.UID `json:"lostRunners,omitempty"`
 	// Running or Outdated.
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`

@@ -13,6 +13,8 @@ type memory struct {
 	statusWrittenAt time.Time
 	// deregistrationStart is when the deregistration began, zero while there is none.
 	deregistrationStart time.Time
+	// lostJobs is the highest count of lost jobs that a runner set had; it may be gone before the count is written.
+	lostJobs int
 	// size is the set's size as last recorded, nil if it has not been recorded.
 	size *scaling
 	// troubles are the troubles that the metrics show.

@@ -22,12 +22,14 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 		return nil
 	}
 	c.recordScaling(ctx, p)
+	p.memory.lostJobs = max(p.memory.lostJobs, lostJobs(p))
 	if wait := p.memory.statusWrittenAt.Add(statusPeriod).Sub(p.now); wait > 0 && !p.moved() {
 		p.requeue.After(wait)
 		return nil
 	}
 	after := p.set.DeepCopy()
 	after.Status = statusOf(p, c.options.Version)
+	after.Status.LostJobs = p.memory.lostJobs
 	p.memory.show(p.key, after.Status.Conditions, p.deleting())
 	wrote, err := kube.PatchStatus(ctx, c.options.Client, after, p.set)
 	if wrote {
@@ -88,6 +90,15 @@ func statusOf(p *pass, version string) v1alpha1.AutoscalingRunnerSetStatus {
 	report.SetConditions(&status.Conditions, p.set.Generation, p.now, summary(p, status.Conditions)...)
 	status.Phase = phaseOf(p, status)
 	return status
+}
+
+// lostJobs returns the highest count there is: each runner set goes on from that of the set.
+func lostJobs(p *pass) int {
+	lost := p.set.Status.LostJobs
+	for i := range p.runnerSets {
+		lost = max(lost, p.runnerSets[i].Status.LostJobs)
+	}
+	return lost
 }
 
 // currentRunners includes the runners of older EphemeralRunnerSets, because they occupy nodes like the others.

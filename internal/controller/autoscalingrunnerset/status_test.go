@@ -39,6 +39,33 @@ func TestStatusIsWrittenOncePerSecond(t *testing.T) {
 	})
 }
 
+// The count goes on from the highest that any runner set had, also one that is gone before the count could be written.
+func TestLostJobsAreThoseOfAllTime(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.listening()
+		controllertest.Elapse(statusPeriod)
+		for _, count := range []int{3, 5} { // the second comes within a second of the first
+			runnerSet := f.runnerSets()[0]
+			runnerSet.Status.LostJobs = count
+			f.updateStatus(&runnerSet)
+			f.reconcile()
+		}
+		if got := f.set().Status.LostJobs; got != 3 {
+			t.Fatalf("lostJobs = %d at once, want 3", got)
+		}
+		runnerSet := f.runnerSets()[0]
+		runnerSet.Status.LostJobs = 0 // another one
+		f.updateStatus(&runnerSet)
+		controllertest.Elapse(statusPeriod)
+		f.reconcile()
+		if got := f.set().Status.LostJobs; got != 5 {
+			t.Errorf("lostJobs = %d, want 5", got)
+		}
+	})
+}
+
 func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
 	status := statusOf(healthy(func(p *pass) {
 		p.runnerSets[0].Spec.AssignedJobs, p.runnerSets[0].Spec.Replicas, p.runnerSets[0].Status.BusyRunners = 4, 5, 1

@@ -51,13 +51,15 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 }
 
 // cleanUp deletes what a runner that is done leaves behind: pod, Secret and registration. The object stays until its set has
-// read its status. If there was a job, it is the set that asks GitHub, which may still count the job.
+// read its status. While there may be a job, it is the set that asks GitHub, which may still count it; and after a job that was not
+// lost, the runner itself has told GitHub.
 func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	if p.provisioning.running {
 		return time.Time{}, nil // see plan
 	}
 	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.reportExitedIdle(ctx, p))
-	if p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() || p.mayHaveJob() || c.unregistered(p) {
+	told := p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() && p.Status.LostCause == ""
+	if told || p.mayHaveJob() || c.unregistered(p) || c.options.Removed.Has(p.UID, p.memory.runnerID) {
 		return time.Time{}, err
 	}
 	ask, at := c.removal(p).askAgain(c.options.Clock.Now())

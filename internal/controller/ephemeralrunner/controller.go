@@ -68,6 +68,7 @@ type Controller struct {
 	deregistrations *pool.Calls[key, struct{}]
 	waker           requeue.Waker
 	statusGate      statusGate
+	removedPods     removedPods
 	podAllowance    flowcontrol.PassiveRateLimiter // see untrack
 
 	mu       sync.Mutex
@@ -105,7 +106,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunner").
 		Watches(&v1alpha1.EphemeralRunner{}, runnerEvents()).
-		Watches(&corev1.Pod{}, podEvents(&c.statusGate)).
+		Watches(&corev1.Pod{}, podEvents(&c.statusGate, &c.removedPods)).
 		WatchesRawSource(&c.waker).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ queue) error { return c.begin(ctx) })).
 		WithOptions(requeue.ControllerOptions(c.options.Workers)).
@@ -122,6 +123,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := c.options.Client.Get(ctx, request.NamespacedName, runner); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.forget(request.NamespacedName)
+			c.removedPods.drop(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("get EphemeralRunner: %w", err)

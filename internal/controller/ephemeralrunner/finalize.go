@@ -44,6 +44,10 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (time.Time, error) {
 	if p.memory.pod.left && o.pod.state != podMissing {
 		return c.options.Clock.Now(), errors.Join(errs...) // the runner need not wait for a pod that is only collected after it
 	}
+	settledAt, err := c.settleLoss(ctx, p, o)
+	if f.requeueBy(settledAt); err != nil || !settledAt.IsZero() {
+		return f.requeueAt, errors.Join(append(errs, err)...)
+	}
 	if f.removeFinalizers && errors.Join(errs...) == nil {
 		errs = append(errs, c.removeFinalizers(ctx, p, f.leftBehind))
 	}

@@ -257,6 +257,8 @@ func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 				f.settle()
 				dies(f)
 				f.settle()
+				f.elapse(silentGracePeriod)
+				f.settle()
 				f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "failed" })
 				f.settle()
 				f.delete()

@@ -92,6 +92,8 @@ func TestJobIsNotGivenUpForALateCacheOfPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
+		f.elapse(silentGracePeriod)
+		f.settle()
 		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonPodLost {
 			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodLost)
 		}

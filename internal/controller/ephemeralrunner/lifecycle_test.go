@@ -190,6 +190,8 @@ func TestStartedRunnerWithAJobFails(t *testing.T) {
 		f.settle()
 		f.setPod(exits(137))
 		f.settle()
+		f.elapse(failedGracePeriod)
+		f.settle()
 		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "Error" {
 			t.Errorf("status %+v, want Failed", got)
 		}

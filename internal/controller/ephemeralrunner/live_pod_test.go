@@ -61,8 +61,14 @@ func TestPodThatHangsInALateCacheIsNotTreatedAsLost(t *testing.T) {
 		f.reconcile()
 		f.elapse(reportGracePeriod)
 		f.reconcile()
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseSucceeded {
-			t.Errorf("status %+v, want Succeeded", status)
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning {
+			t.Errorf("status %+v, want Running until the report has had its time", status)
+		}
+		f.controller.options.Client = f.api
+		f.setStatus(jobDone)
+		f.settle()
+		if runner := f.runner(); runner != nil && runner.Status.Done() {
+			t.Errorf("status %+v, want the runner to be deleted because its job is over", runner.Status)
 		}
 	}, newRunner())
 }

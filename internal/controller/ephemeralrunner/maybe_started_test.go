@@ -194,6 +194,8 @@ func TestPodDeletedWhileBusyFailsTheRunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.settle()
+		f.elapse(silentGracePeriod)
+		f.settle()
 		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseFailed || got.Reason != "PodLost" {
 			t.Errorf("status %+v, want Failed for PodLost", got)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // memory is what the controller remembers of a runner between passes. All of it except shared belongs to the one worker that
@@ -50,6 +51,8 @@ type lastPod struct {
 	deleted    bool      // at the controller's request
 	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
 	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
+	// ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by the next pass.
+	ending podstatus.Ending
 	// The job and its result have been written on the pod: a stale cache must not have either written again.
 	jobWritten, resultWritten bool
 }
@@ -58,7 +61,7 @@ type lastPod struct {
 // remained would be attributed to the next attempt, and a used JIT config could be used again.
 type attempt struct {
 	startedAt         time.Time // when the runner container was first seen running
-	endedAt           time.Time // when it was first seen to have ended after that, or to have lost its pod
+	endedAt           time.Time // when it was first seen to have ended, or to have lost its pod after it had started or got a job
 	blockedAt         time.Time // when its kubelet was first seen to be unable to start it
 	exitedAt          time.Time // when it was first seen to have exited with 0
 	pendingReportedAt time.Time // when the status was last given the reason why the runner does not run
@@ -71,6 +74,7 @@ type deletion struct {
 	deletingAt time.Time // when it was first seen with a deletionTimestamp
 	stoppedAt  time.Time // since when it has been seen without a running container
 	podGoneAt  time.Time // since when it has been seen without a pod
+	heldAt     time.Time // since when it waits for its set to count its lost job
 	forced     bool      // its pod was deleted without GitHub's consent, after GitHub had its time to answer
 }
 
@@ -89,7 +93,7 @@ func (c *Controller) newPass(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, 
 	if m.shared.takeAsked() {
 		m.runnerID = 0
 	}
-	m.see(p, now)
+	m.see(p, c.removedPods.take(p), now)
 	m.measure(p, now)
 	if call.Result != 0 {
 		m.runnerID = call.Result
@@ -147,12 +151,26 @@ func recordedRunnerID(status *v1alpha1.EphemeralRunnerStatus) int {
 	return 0
 }
 
-// see notes what this pass sees for the first time.
-func (m *memory) see(p *pass, now time.Time) {
+// see notes what this pass sees for the first time. removed is the pod as it was when it was removed, nil if there is a pod or that
+// is not known.
+func (m *memory) see(p *pass, removed *corev1.Pod, now time.Time) {
+	if removed != nil && !failureNoted(p.EphemeralRunner, removed.UID) {
+		m.pod.see(removed, now)
+		m.seeEnd(p, outcomeOf(removed, now), now)
+		m.pod.seeEnding(removed, &p.Status, false)
+	}
 	m.pod.see(p.pod, now)
 	m.seeStart(p, now)
-	p.outcome = outcomeOf(p.pod, m.apiServerTime(p.pod, now))
-	m.seeEnd(p.outcome, now)
+	serverTime := m.apiServerTime(p.pod, now)
+	p.outcome = outcomeOf(p.pod, serverTime)
+	if p.pod == nil || !failureNoted(p.EphemeralRunner, p.pod.UID) {
+		m.seeEnd(p, p.outcome, now)
+	}
+	if p.pod != nil {
+		m.pod.seeEnding(p.pod, &p.Status, stuck(p.pod, serverTime))
+	} else {
+		m.seeGone(&p.Status)
+	}
 	if !p.DeletionTimestamp.IsZero() {
 		m.shared.abandon()
 		m.deletion.see(p.outcome.state == podRunning, p.pod == nil || m.pod.passedOver(), now)
@@ -176,11 +194,14 @@ func (m *memory) seeStart(p *pass, now time.Time) {
 }
 
 // seeEnd notes how and when the present attempt ended. That the runner exited with 0 is never overwritten.
-func (a *attempt) seeEnd(o outcome, now time.Time) {
+func (a *attempt) seeEnd(p *pass, o outcome, now time.Time) {
 	if o.over() && a.ending != podSucceeded {
 		a.ending = o.state
 	}
-	if !a.startedAt.IsZero() && (o.over() || o.state == podMissing) {
+	switch {
+	case o.state == podRunning:
+		a.endedAt = time.Time{} // the report of its job was seen before its pod
+	case o.over() || o.state == podMissing && (!a.startedAt.IsZero() || p.Status.HadJob()):
 		kube.SetIfZero(&a.endedAt, now)
 	}
 }

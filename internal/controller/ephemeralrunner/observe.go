@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -47,6 +48,8 @@ type observation struct {
 	// serve only the message.
 	deletionDueAt time.Time
 	finalizers    []string
+	// podEnding is what ended the pod while its job ran, as first seen.
+	podEnding podstatus.Ending
 	// runnerID is the runner's id on GitHub, 0 if not known.
 	runnerID int
 	// provisioning is the state of the last registration in this process.
@@ -80,7 +83,7 @@ func (c *Controller) observe(p *pass) *observation {
 	m, now := p.memory, c.options.Clock.Now()
 	o := &observation{
 		runner: p.EphemeralRunner, pod: p.outcome, now: now,
-		attempt: m.attempt, runnerID: m.runnerID,
+		attempt: m.attempt, runnerID: m.runnerID, podEnding: m.pod.ending,
 		provisioning: p.provisioning,
 		removal:      c.removal(p),
 		deferStatus:  c.deferStatus(p.EphemeralRunner, now.Sub(m.startedAt)),
@@ -233,7 +236,7 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	if !runner.DeletionTimestamp.IsZero() {
 		atWork = atWork || m.busy
 	}
-	if !atWork || status.JobCompleted() || status.Done() {
+	if !atWork || status.Done() || status.JobCompleted() && !m.goneUnseen(status) {
 		return false
 	}
 	return m.exitedAt.IsZero() && !m.pod.left && !m.pod.deleted

@@ -5,6 +5,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 const (
@@ -19,6 +20,10 @@ const (
 	// upAfter is how long a runner container must have run before an end from outside, such as an eviction, no longer counts
 	// against image or template. A runner that can't start or register ends within seconds.
 	upAfter = time.Minute
+	// longUpAfter is how long a runner must have been up for its end, whatever its cause, to start a new row of failures. It has
+	// worked for longer than all pauses of a row together (155 s), so runners that crash so rarely cost little, while six ends of an
+	// idle runner in a day, for example by its liveness probe, say nothing about image or template.
+	longUpAfter = 5 * time.Minute
 	// rewordPeriod is the shortest time between two reports of the same reason with different messages. GitHub's messages
 	// contain the id of the request and the scheduler's the number of nodes, and a thousand runners may wait for the same
 	// thing.
@@ -73,6 +78,8 @@ const (
 type decision struct {
 	step
 	reason, message string
+	// lost is what the runner's job was lost to, zero if it was not.
+	lost podstatus.Ending
 	// firstInRow is set if the failure to note starts a new count: the failures noted before are dropped.
 	firstInRow bool
 	requeueAt  time.Time
@@ -146,7 +153,7 @@ func plan(o *observation) decision {
 		// between, it would be created again, with a used JIT config. The runner is requeued when the call ends.
 		return decision{}
 	case o.runner.Status.JobCompleted() && (o.pod.over() || o.pod.state == podMissing):
-		return decision{step: stepDeleteRunner}
+		return o.withLoss(decision{step: stepDeleteRunner})
 	case o.failureNoted:
 		return planDeleteFailedPod(o)
 	}
@@ -154,7 +161,7 @@ func plan(o *observation) decision {
 	case podSucceeded:
 		return planSucceeded(o)
 	case podOutdated:
-		return o.pod.decide(stepOutdate)
+		return o.withLoss(o.pod.decide(stepOutdate))
 	case podNeverStarted:
 		return planEnded(o)
 	case podFailed:
@@ -176,7 +183,7 @@ func planMissing(o *observation) decision {
 	switch {
 	case !o.exitedAt.IsZero() && o.deregistered():
 		return planStartedLate(o)
-	case !o.exitedAt.IsZero():
+	case !o.exitedAt.IsZero(), o.ending == podSucceeded && o.runner.Status.HadJob():
 		return planExited(o)
 	case o.hadPod:
 		return planLost(o)
@@ -231,7 +238,7 @@ func planProvision(o *observation) decision {
 	case refusal.kind == failureNameTaken:
 		return decision{step: stepReplace, reason: refusal.reason, message: refusal.message}
 	case refusal.kind == failureBusy:
-		return decision{step: stepFailBusy, reason: v1alpha1.ReasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"}
+		return o.lostBusy(decision{step: stepFailBusy, reason: v1alpha1.ReasonPodLost, message: "the runner has a job on GitHub, and its pod is gone"})
 	case refusal.kind == failureClosed:
 		return decision{} // its deletion comes next
 	case o.now.Before(o.provisioning.retryAt):
@@ -312,7 +319,7 @@ func planExited(o *observation) decision {
 	case o.now.Before(o.exitedAt.Add(reportGracePeriod)):
 		return decision{requeueAt: o.exitedAt.Add(reportGracePeriod)}
 	default:
-		return decision{step: stepSucceed}
+		return o.withLoss(decision{step: stepSucceed})
 	}
 }
 
@@ -321,9 +328,9 @@ func planExited(o *observation) decision {
 func planFailed(o *observation) decision {
 	switch {
 	case o.runner.Status.HadJob():
-		return o.pod.decide(stepFail)
+		return o.withLoss(o.pod.decide(stepFail))
 	case o.removal.busy():
-		return o.pod.decide(stepFailBusy)
+		return o.lostBusy(o.pod.decide(stepFailBusy))
 	default:
 		return planDeregistered(o)
 	}
@@ -345,7 +352,7 @@ func planDeregistered(o *observation) decision {
 
 // planRetry retries, or gives up after the sixth failure in a row.
 func planRetry(o *observation, how step) decision {
-	firstInRow := o.wasUp() && o.pod.disrupted
+	firstInRow := o.wasUpFor(longUpAfter) || o.wasUpFor(upAfter) && o.pod.disrupted
 	if !firstInRow && len(o.runner.Status.Failures) >= len(retryBackoff) {
 		return o.pod.decide(stepFail)
 	}
@@ -354,10 +361,10 @@ func planRetry(o *observation, how step) decision {
 	return d
 }
 
-// wasUp reports whether the present attempt has shown that the template works. Idle runners may live for weeks, and be
-// evicted or reach their pods' deadline many times.
-func (o *observation) wasUp() bool {
-	return !o.startedAt.IsZero() && !o.endedAt.Before(o.startedAt.Add(upAfter))
+// wasUpFor reports whether the present attempt was up for so long, which shows that the template works. Idle runners may live for
+// weeks, and be evicted, reach their pods' deadline or fail their liveness probes many times.
+func (o *observation) wasUpFor(d time.Duration) bool {
+	return !o.startedAt.IsZero() && !o.endedAt.Before(o.startedAt.Add(d))
 }
 
 // nextAttemptAt returns when the pause after the last failure is over. It returns now if that failure is dated in the future:

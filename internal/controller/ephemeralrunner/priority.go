@@ -55,12 +55,16 @@ func runnerEvents() handler.EventHandler {
 	}
 }
 
-// podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well.
-func podEvents(gate *statusGate) handler.EventHandler {
+// podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well. The last state
+// of a pod that is gone is kept for the next pass.
+func podEvents(gate *statusGate, removed *removedPods) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueueOwner(q, e.Object, gate) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueueOwner(q, e.ObjectNew, gate) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueueOwner(q, e.Object, gate) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			removed.keep(e.Object)
+			enqueueOwner(q, e.Object, gate)
+		},
 	}
 }
 

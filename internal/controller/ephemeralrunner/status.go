@@ -128,6 +128,7 @@ func (c *Controller) finish(ctx context.Context, p *pass, phase v1alpha1.Ephemer
 	before := p.EphemeralRunner.DeepCopy()
 	status := &p.Status
 	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.reason, d.message
+	status.LostCause = cmp.Or(status.LostCause, d.lost.Cause)
 	status.RunnerID, status.RunnerName = p.memory.runnerID, p.Name
 	report.SetConditions(&status.Conditions, p.Generation, c.options.Clock.Now(), conditions...)
 	if err := c.patchStatus(ctx, p, before, events...); err != nil {

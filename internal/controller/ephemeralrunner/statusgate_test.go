@@ -25,7 +25,7 @@ func TestStatusGateHoldsReportsBack(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()
 	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
-	podEvents(&gate).Create(t.Context(), event.CreateEvent{Object: ended}, q)
+	podEvents(&gate, new(removedPods)).Create(t.Context(), event.CreateEvent{Object: ended}, q)
 	if !gate.closed() {
 		t.Error("the gate is open though a pod has ended")
 	}

@@ -86,6 +86,8 @@ type setState struct {
 	strays          strays
 	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
 	toldJobsAt time.Time
+	// lostToldAt is when lost jobs were last counted.
+	lostToldAt time.Time
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
@@ -135,6 +137,10 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	p.state = c.setStateOf(set)
+	if err := c.tellLost(ctx, p); err != nil {
+		return ctrl.Result{}, err
+	}
 	if difference := difference(set, origin); difference != "" {
 		return c.hold(ctx, p, difference)
 	}
@@ -156,7 +162,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // API server did not say which unseen runners exist; a plan can be made even so.
 func (c *Controller) observe(ctx context.Context, p *pass) error {
 	key := client.ObjectKeyFromObject(p.set)
-	p.state, p.specHash = c.setStateOf(p.set), templateHash(p.set)
+	p.specHash = templateHash(p.set)
 	p.state.differsSince = time.Time{}
 	p.state.configURL = configURLOf(&p.set.Spec.EphemeralRunnerSpec)
 	over := p.state.note(p.views, p.set.Spec.PatchID, p.specHash, c.options.Clock.Now())
@@ -220,6 +226,9 @@ func (c *Controller) setStateOf(set *v1alpha1.EphemeralRunnerSet) *setState {
 	c.states[key] = &setState{
 		history: newHistory(creations{set: key, expected: c.expectations, unlisted: true}), uid: set.UID, recentlyDeleted: map[types.UID]time.Time{},
 		scaleSet: kube.ScaleSetOf(set),
+	}
+	if c.options.PublishMetrics {
+		initLost(kube.ScaleSetOf(set))
 	}
 	return c.states[key]
 }

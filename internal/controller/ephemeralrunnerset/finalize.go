@@ -24,7 +24,7 @@ const unseenPause = time.Second
 func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error) {
 	p.state = c.setStateOf(p.set)
 	p.state.creations.abandon()
-	listErr := c.countUnseen(ctx, p)
+	listErr := errors.Join(c.countUnseen(ctx, p), c.tellLost(ctx, p))
 	switch {
 	case len(p.views) > 0:
 		remaining := slices.DeleteFunc(slices.Clone(p.views), func(r *runnerView) bool { return r.deleting })

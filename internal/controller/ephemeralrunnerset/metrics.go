@@ -16,7 +16,7 @@ var labelNames = []string{"name", "namespace", "repository", "organization", "en
 
 // runnersByState has a series for each state and reason that a runner has been in. Reasons are known ones, or Other.
 var runnersByState = setmetrics.Gauge("runners",
-	"Runners by state (pending, idle, busy, finishing, failed); pending and failed ones also by reason.", "state", "reason")
+	"Runners by state (pending, idle, busy, finishing, failed, lost); pending, failed and lost ones also by reason.", "state", "reason")
 
 var (
 	pendingRunners = gauge("pending_ephemeral_runners", "Number of ephemeral runners in a pending state.")
@@ -39,6 +39,8 @@ const (
 	stateBusy      = "busy"
 	stateFinishing = "finishing"
 	stateFailed    = "failed"
+	// stateLost: failed with its job, which says nothing about image or template.
+	stateLost = "lost"
 )
 
 // stateAndReason are the labels of runnersByState that describe a runner.
@@ -46,6 +48,8 @@ type stateAndReason struct{ state, reason string }
 
 func stateOf(r *runnerView) stateAndReason {
 	switch {
+	case r.lost():
+		return stateAndReason{stateLost, string(r.lostCause)}
 	case r.phase == v1alpha1.EphemeralRunnerPhaseFailed || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		return stateAndReason{stateFailed, report.KnownReason(r.reason)}
 	case r.ended() || r.completed || r.deleting && !r.draining:

@@ -136,6 +136,7 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	p := &plan{tally: h.tally(runners)}
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
+	h.planLostHistory(p, runners)
 	h.planReplacement(p, runners)
 	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
@@ -274,7 +275,7 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 		case r.failedIdle() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		case r.ended() && h.slotOf(r) == slotHeld:
 			h.planHeld(p, r, past) // even if it is being deleted: somebody may keep its pod, and so its slot, for long
-		case r.deleting:
+		case r.deleting, r.lost():
 		case r.alive():
 			if !past.removedAt.IsZero() || past.gone {
 				p.decide(r, actionDelete)

@@ -30,6 +30,7 @@ type runnerView struct {
 	completed  bool
 	proxied    bool // its pod takes the proxy from the set's Secret
 	jobPatchID int
+	lostCause  v1alpha1.LostCause // empty if no job was lost
 
 	template        string // hash of the spec that it was created from, empty if not known
 	reason, message string
@@ -100,6 +101,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		completed:      status.JobCompleted(),
 		proxied:        object.Spec.ProxySecretRef != "",
 		jobPatchID:     status.JobPatchID,
+		lostCause:      knownCause(status.LostCause),
 		template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
 		reason:         status.Reason, message: status.Message,
 	}

@@ -59,7 +59,7 @@ func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Ti
 	changed := false
 	for _, c := range set {
 		before := meta.FindStatusCondition(*conditions, c.Type)
-		c.Reason, c.Message = validReason(c.Reason), truncate(c.Message, maxMessage)
+		c.Reason, c.Message = validReason(c.Reason), Truncate(c.Message, maxMessage)
 		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
 		changed = changed || before == nil || before.Status != c.Status || before.Reason != c.Reason || before.Message != c.Message
 		meta.SetStatusCondition(conditions, c)
@@ -79,8 +79,8 @@ func validReason(text string) string {
 	return cmp.Or(strings.TrimRight(word[:min(len(word), maxReason)], ",:"), "Unknown")
 }
 
-// truncate cuts a text to at most maxBytes, between two characters, and marks the cut.
-func truncate(text string, maxBytes int) string {
+// Truncate cuts a text to at most maxBytes, between two characters, and marks the cut.
+func Truncate(text string, maxBytes int) string {
 	if len(text) <= maxBytes {
 		return text
 	}

@@ -33,7 +33,7 @@ func Warning(reason, action, note string) Event {
 // it may quote others.
 func RecordEvent(ctx context.Context, recorder events.EventRecorder, about, related runtime.Object, event Event) {
 	ctrl.LoggerFrom(ctx).Info("Event", "type", event.Type, "reason", event.Reason, "note", event.Note)
-	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", truncate(event.Note, maxNote))
+	recorder.Eventf(about, related, event.Type, validReason(event.Reason), event.Action, "%s", Truncate(event.Note, maxNote))
 }
 
 // maxNote is the longest note, in bytes, that the API server accepts.

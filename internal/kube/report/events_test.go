@@ -17,7 +17,7 @@ func TestRecordEventQuotesAndCutsNotes(t *testing.T) {
 	if got, want := <-recorder.Events, "Normal Why 100%d done"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	note := truncate(strings.Repeat("ä", maxNote), maxNote)
+	note := Truncate(strings.Repeat("ä", maxNote), maxNote)
 	if len(note) > maxNote || !utf8.ValidString(note) || !strings.HasSuffix(note, "…") {
 		t.Errorf("a long note became %d bytes, valid %t", len(note), utf8.ValidString(note))
 	}

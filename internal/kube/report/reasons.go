@@ -40,8 +40,8 @@ var knownReasons = sets.New(append([]string{
 	v1alpha1.ReasonInsecureRedirect, v1alpha1.ReasonFieldsRefused, v1alpha1.ReasonListenerNameTaken, v1alpha1.ReasonListenerIgnored,
 	v1alpha1.ReasonRunnerSpecDiffers,
 }, strings.Fields(`
-Accepted BackOff CallFailed Complete Completed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
-ExtraListenerDeleted HookResourcesLeft JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
+Accepted BackOff CallFailed Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
+ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
 NamespaceTerminating NoVersionLabel OldRunnerSetDraining Outdated PodFailed PodMetadataForbidden PodNotReady PodReady
 PodUnreadable StartedLate
 PodReplaced PodsAdmitted Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused

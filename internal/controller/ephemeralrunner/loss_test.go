@@ -1,0 +1,290 @@
+package ephemeralrunner
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+)
+
+// happening is one thing that happens to a runner whose job runs. A pass follows it.
+type happening func(f *fixture)
+
+func podIs(change func(*corev1.Pod)) happening { return func(f *fixture) { f.setPod(change) } }
+
+// podDeleted has somebody delete the pod; its kubelet removes it with podRemoved.
+func podDeleted(f *fixture) { f.hang() }
+
+func podRemoved(f *fixture) { f.hold() }
+
+// podForced has somebody delete the pod without a grace period: no pass sees it being deleted.
+func podForced(f *fixture) {
+	f.Helper()
+	if err := f.api.WithWatch.Delete(f.Context(), f.pod()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func podDisrupted(reason string) happening {
+	return podIs(func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Now()})
+	})
+}
+
+// reports is what the listener writes at the end of a job.
+func reports(result string) happening {
+	return func(f *fixture) {
+		if f.runner() == nil {
+			return
+		}
+		f.setStatus(func(r *v1alpha1.EphemeralRunner) {
+			r.Status.JobResult, r.Status.FinishedAt = result, new(metav1.Now())
+		})
+	}
+}
+
+func waits(d time.Duration) happening { return func(f *fixture) { f.elapse(d) } }
+
+func outOfMemory(container string) happening {
+	return podIs(func(p *corev1.Pod) {
+		killed := corev1.ContainerStatus{Name: container, State: exited(137, "OOMKilled")}
+		if container == v1alpha1.RunnerContainerName {
+			p.Status.Phase, p.Status.ContainerStatuses = corev1.PodFailed, []corev1.ContainerStatus{killed}
+			return
+		}
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, killed)
+	})
+}
+
+// endsNow ends the runner container at the present time.
+func endsNow(f *fixture, code int32) {
+	f.setPod(func(p *corev1.Pod) {
+		exits(code)(p)
+		p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.Now()
+	})
+}
+
+func runnerDeleted(f *fixture) { f.delete() }
+
+func managerRestarts(f *fixture) { f.restart() }
+
+const evictionAPI = "EvictionByEvictionAPI"
+
+func TestJobsThatAreLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens []happening
+		want    v1alpha1.LostCause
+	}{
+		"evicted":                            {[]happening{podDisrupted(evictionAPI), podDeleted, podRemoved}, "Evicted"},
+		"evicted, told to stop":              {[]happening{podDisrupted(evictionAPI), podDeleted, reports("canceled"), podIs(exits(0)), podRemoved}, "Evicted"},
+		"evicted, killed, canceled later":    {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(137)), reports("canceled"), podRemoved}, "Evicted"},
+		"evicted, exits with 0, no report":   {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(0)), podRemoved}, "Evicted"},
+		"evicted, seen after the report":     {[]happening{func(f *fixture) { podDeleted(f); reports("canceled")(f) }, podIs(exits(0)), podRemoved}, "PodDeleted"},
+		"evicted by its kubelet":             {[]happening{podIs(evict)}, "Evicted"},
+		"preempted":                          {[]happening{podDisrupted("PreemptionByScheduler"), podDeleted, podRemoved}, "Preempted"},
+		"node removed":                       {[]happening{podDisrupted("DeletionByPodGC"), podDeleted, podRemoved}, "NodeLost"},
+		"node silent":                        {[]happening{podDeleted, waits(stuckAfter), waits(failedGracePeriod), podRemoved}, "NodeLost"},
+		"out of memory":                      {[]happening{outOfMemory(v1alpha1.RunnerContainerName)}, "OOMKilled"},
+		"Docker out of memory":               {[]happening{outOfMemory("dind"), podIs(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = exited(1, "Error") })}, "OOMKilled"},
+		"deleted by hand":                    {[]happening{podDeleted, podRemoved}, "PodDeleted"},
+		"deleted by force, seen by no pass":  {[]happening{podForced}, "Unknown"},
+		"deleted while the manager was away": {[]happening{func(f *fixture) { podForced(f); f.restart() }}, "Unknown"},
+		"drained while the manager was away": {[]happening{func(f *fixture) { podForced(f); reports("canceled")(f); f.restart() }}, "Unknown"},
+		"manager restarts after the end":     {[]happening{podIs(exits(1)), managerRestarts}, "ContainerFailed"},
+		"out of memory, canceled after that": {[]happening{outOfMemory(v1alpha1.RunnerContainerName), reports("canceled")}, "OOMKilled"},
+		"killed, canceled after that":        {[]happening{podIs(exits(137)), reports("canceled")}, "ContainerFailed"},
+		"killed, seen with the report":       {[]happening{func(f *fixture) { endsNow(f, 137); reports("canceled")(f) }}, "ContainerFailed"},
+		"gone, canceled after that":          {[]happening{podForced, reports("canceled")}, "Unknown"},
+		"failed":                             {[]happening{podIs(exits(1))}, "ContainerFailed"},
+		"failed, GitHub gives up later":      {[]happening{podIs(exits(1)), waits(10 * time.Minute), reports("failed")}, "ContainerFailed"},
+		"abandoned":                          {[]happening{podDeleted, reports("abandoned"), podRemoved}, "PodDeleted"},
+		"exits with 7":                       {[]happening{podIs(exits(exitCodeOutdated))}, "ContainerFailed"},
+		"deadline": {[]happening{podIs(func(p *corev1.Pod) {
+			exits(0)(p)
+			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "DeadlineExceeded"
+		})}, "ContainerFailed"},
+
+		"works":                               {[]happening{podIs(exits(0)), reports("succeeded")}, ""},
+		"works, report before the end":        {[]happening{reports("succeeded"), podIs(exits(0))}, ""},
+		"works, no report":                    {[]happening{podIs(exits(0)), waits(time.Minute)}, ""},
+		"fails by itself":                     {[]happening{reports("failed"), podIs(exits(0))}, ""},
+		"fails by itself, runner fails, too":  {[]happening{podIs(exits(1)), waits(time.Second), reports("failed")}, ""},
+		"canceled by a person":                {[]happening{reports("canceled"), podIs(exits(0))}, ""},
+		"canceled by a person, runner fails":  {[]happening{reports("canceled"), podIs(exits(1))}, ""},
+		"canceled, seen with a failed runner": {[]happening{func(f *fixture) { reports("canceled")(f); f.elapse(2 * time.Second); endsNow(f, 1) }}, ""},
+		"canceled by a person, then evicted":  {[]happening{reports("canceled"), waits(time.Second), podDisrupted(evictionAPI), podDeleted, podRemoved}, ""},
+		"evicted, ends in its grace period":   {[]happening{podDisrupted(evictionAPI), podDeleted, reports("succeeded"), podIs(exits(0)), podRemoved}, ""},
+		"evicted, succeeds, report is late":   {[]happening{podDisrupted(evictionAPI), podDeleted, podIs(exits(0)), waits(silentGracePeriod - time.Second), reports("succeeded")}, ""},
+		"evicted, fails by itself":            {[]happening{podDisrupted(evictionAPI), podDeleted, reports("failed"), podIs(exits(0)), podRemoved}, ""},
+		"evicted, eviction is withdrawn":      {[]happening{podDisrupted(evictionAPI), podIs(runs), reports("canceled"), podIs(exits(0))}, ""},
+		"gone, the report was on its way":     {[]happening{podForced, waits(silentGracePeriod - time.Second), reports("succeeded")}, ""},
+		"gone, restart, report on its way":    {[]happening{podIs(exits(0)), managerRestarts, waits(time.Second), reports("succeeded")}, ""},
+		"Docker out of memory, job goes on":   {[]happening{outOfMemory("dind"), reports("failed"), podIs(exits(0))}, ""},
+		"canceled, manager restarts, removed": {[]happening{reports("canceled"), managerRestarts, podIs(exits(0)), podRemoved}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started().setStatus(hasReportedJob)
+				f.settle()
+				for _, happens := range test.happens {
+					if f.pod() == nil && f.runner() == nil {
+						break
+					}
+					happens(f)
+					f.settle()
+				}
+				for range 2 {
+					f.elapse(silentGracePeriod)
+					f.settle()
+				}
+				runner := f.runner()
+				switch {
+				case test.want == "" && runner != nil && (runner.Status.LostCause != "" || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed):
+					t.Errorf("status %+v, want no lost job", runner.Status)
+				case test.want != "" && (runner == nil || runner.Status.LostCause != test.want || !runner.Status.Done() || runner.Status.Message == ""):
+					t.Errorf("runner %+v, want a job lost to %s", runner, test.want)
+				case test.want != "" && (f.pod() != nil || f.secret() != nil):
+					t.Error("pod or Secret is left")
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// The events of a pod that is deleted by force may all come before a pass, which then finds no pod. Its last state is in the last
+// event.
+func TestLastStateOfAPodThatIsGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		last func(*corev1.Pod)
+		want v1alpha1.LostCause
+		done bool
+	}{
+		"evicted": {last: func(p *corev1.Pod) { p.Status.Reason, p.Status.Phase = "Evicted", corev1.PodFailed }, want: "Evicted", done: true},
+		"out of memory": {last: func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State = exited(137, "OOMKilled")
+			p.Status.Phase = corev1.PodFailed
+		}, want: "OOMKilled", done: true},
+		"exited with 0": {last: exits(0), done: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started().setStatus(hasReportedJob)
+				f.settle()
+				last := f.pod()
+				test.last(last)
+				podForced(f)
+				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+				defer q.ShutDown()
+				podEvents(&f.controller.statusGate, &f.controller.removedPods).Delete(t.Context(), event.DeleteEvent{Object: last}, q)
+				f.settle()
+				f.elapse(silentGracePeriod)
+				f.settle()
+				if status := f.runner().Status; status.LostCause != test.want || status.Done() != test.done {
+					t.Errorf("status %+v, want the job lost to %q", status, test.want)
+				}
+				if left := len(f.controller.removedPods.pods); left != 0 {
+					t.Errorf("%d pods are kept", left)
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// A runner that somebody deletes waits for its job. If the pod takes the job along, the object stays until its set has counted that.
+func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
+	set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set", UID: "set-uid"}}
+	owned := newRunner(func(r *v1alpha1.EphemeralRunner) {
+		r.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EphemeralRunnerSet", Name: "set", UID: set.UID, Controller: new(true)}}
+	})
+	for name, counts := range map[string]bool{"counted": true, "never counted": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.started().setStatus(hasReportedJob)
+				f.settle()
+				f.github.remove = actions.ErrJobStillRunning
+				runnerDeleted(f)
+				f.settle()
+				podDisrupted(evictionAPI)(f)
+				podDeleted(f)
+				f.settle()
+				f.elapse(time.Second)
+				podRemoved(f)
+				f.github.remove = nil
+				f.settle()
+				f.elapse(failedGracePeriod)
+				f.settle()
+				if runner := f.runner(); runner == nil || runner.Status.LostCause != "Evicted" {
+					t.Fatalf("runner %+v, want it to say that its job was lost", runner)
+				}
+				if counts {
+					counted := &v1alpha1.EphemeralRunnerSet{}
+					controllertest.Read(f, f.api.WithWatch, client.ObjectKeyFromObject(set), counted)
+					counted.Status.LostRunners = append(counted.Status.LostRunners, f.runner().UID)
+					if err := f.api.WithWatch.Update(t.Context(), counted); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.elapse(2 * time.Second)
+				f.settle()
+				if gone := f.runner() == nil; gone != counts {
+					t.Errorf("gone %t, want %t", gone, counts)
+				}
+				f.elapse(countedTimeout)
+				f.settle()
+				f.wantGone()
+			}, owned.DeepCopy(), set.DeepCopy())
+		})
+	}
+}
+
+// The registration of a runner with a lost job goes, though the object stays.
+func TestRegistrationOfARunnerWithALostJobIsRemoved(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().setStatus(hasReportedJob)
+		f.settle()
+		f.setPod(exits(137))
+		f.settle()
+		f.elapse(failedGracePeriod)
+		f.settle()
+		f.wantCalls() // GitHub still counts the job: the set asks
+		reports("canceled")(f)
+		f.settle()
+		f.wantCalls("remove 101")
+		f.settle()
+		f.wantCalls()
+	}, newRunner())
+}
+
+// An idle runner that its liveness probe ends every hour has nothing wrong with it; one that can't live for long has.
+func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
+	for up, failed := range map[time.Duration]bool{time.Hour: false, longUpAfter: false, longUpAfter - time.Second: true} {
+		inBubble(t, func(f *fixture) {
+			for range 2 * len(retryBackoff) {
+				f.settle()
+				if f.runner().Status.Done() {
+					break
+				}
+				f.setPod(runs)
+				f.settle()
+				f.elapse(up)
+				f.setPod(exits(137))
+				f.settle()
+				f.elapse(retryBackoff[len(retryBackoff)-1])
+			}
+			f.settle()
+			if status := f.runner().Status; (status.Phase == v1alpha1.EphemeralRunnerPhaseFailed) != failed {
+				t.Errorf("up for %s each time: %s after %d failures in a row", up, status.Phase, len(status.Failures))
+			}
+		}, newRunner())
+	}
+}

@@ -1,0 +1,170 @@
+package ephemeralrunnerset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
+)
+
+// A runner's status.lostCause is the record of a lost job. The set counts each such runner a single time: one patch, conditional on
+// the resourceVersion that was seen, raises lostJobs and adds the runners to lostRunners. A runner's object doesn't go before that,
+// so neither a restart nor a stale cache makes a job count twice or never.
+
+const (
+	// lostHistoryLimit and maxFailedHistoryAge limit the runners with a lost job that are kept as evidence.
+	lostHistoryLimit = 100
+	// lostEventsAtOnce is how many lost jobs have an Event of their own if many are lost together, as with a zone; another Event has
+	// the number of the others.
+	lostEventsAtOnce = 10
+)
+
+// reasonJobLost is the reason of the Event about a lost job.
+const reasonJobLost = "JobLost"
+
+var jobsLost = setmetrics.Counter("jobs_lost_total",
+	"Jobs that were lost, by cause: their pods ended before GitHub had a result from the runner.", "cause")
+
+// initLost creates the series of all causes: the rise from no series to 1 would be none to Prometheus.
+func initLost(scaleSet types.NamespacedName) {
+	for _, cause := range v1alpha1.LostCauses {
+		jobsLost.WithLabelValues(scaleSet.Name, scaleSet.Namespace, string(cause))
+	}
+}
+
+// lost reports whether the runner's job was lost.
+func (r *runnerView) lost() bool { return r.lostCause != "" && r.ended() }
+
+// knownCause returns Unknown for a cause that this version doesn't know: anybody with rights in the namespace may write one.
+func knownCause(cause v1alpha1.LostCause) v1alpha1.LostCause {
+	if cause == "" || slices.Contains(v1alpha1.LostCauses, cause) {
+		return cause
+	}
+	return v1alpha1.LostCauseUnknown
+}
+
+// tellLost counts the lost jobs that have not been counted yet, and then tells them by metric and Event. The count goes on from the
+// AutoscalingRunnerSet's, which outlives a runner set.
+func (c *Controller) tellLost(ctx context.Context, p *pass) error {
+	set, s, now := p.set, p.state, c.options.Clock.Now()
+	counted := sets.New(set.Status.LostRunners...)
+	var lost []*runnerView
+	var still []types.UID
+	for _, r := range p.views {
+		switch {
+		case counted.Has(r.uid):
+			still = append(still, r.uid)
+		case r.lost():
+			lost = append(lost, r)
+		}
+	}
+	if len(lost) == 0 && len(still) == len(set.Status.LostRunners) {
+		return nil
+	}
+	if due := s.lostToldAt.Add(reportPeriod); now.Before(due) {
+		p.requeueBy(due)
+		return nil
+	}
+	origin, err := c.originOf(ctx, set)
+	if err != nil {
+		return err
+	}
+	before := set.DeepCopy()
+	set.Status.LostJobs += len(lost)
+	if origin != nil {
+		set.Status.LostJobs = max(before.Status.LostJobs, origin.Status.LostJobs) + len(lost)
+	}
+	for _, r := range lost {
+		still = append(still, r.uid)
+	}
+	set.Status.LostRunners = still
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	switch err := c.options.Client.Status().Patch(ctx, set, patch); {
+	case apierrors.IsConflict(err):
+		before.DeepCopyInto(set)
+		p.requeueBy(now.Add(reportPeriod))
+		return nil
+	case err != nil:
+		return client.IgnoreNotFound(fmt.Errorf("count lost jobs: %w", err))
+	}
+	s.lostToldAt = now
+	c.recordLost(ctx, p, origin, lost)
+	return nil
+}
+
+// recordLost tells about lost jobs that have just been counted, on the AutoscalingRunnerSet, because that is where a user looks.
+func (c *Controller) recordLost(ctx context.Context, p *pass, origin *v1alpha1.AutoscalingRunnerSet, lost []*runnerView) {
+	var about runtime.Object = p.set
+	if origin != nil {
+		about = origin
+	}
+	for i, r := range lost {
+		jobsLost.WithLabelValues(p.state.scaleSet.Name, p.state.scaleSet.Namespace, string(r.lostCause)).Inc()
+		runner := &v1alpha1.EphemeralRunner{}
+		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: r.name}, runner) != nil {
+			continue // the last Event counts it
+		}
+		report.RecordEvent(ctx, c.options.Recorder, about, runner, report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.lostCause)))
+	}
+	if more := len(lost) - lostEventsAtOnce; more > 0 {
+		report.RecordEvent(ctx, c.options.Recorder, about, p.set, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(
+			"%d more jobs were lost at the same time: kubectl get ephemeralrunners -n %s lists the latest with their causes for an hour; "+
+				"run them again on GitHub", more, p.set.Namespace)))
+	}
+}
+
+// lostNote names a lost job, its cause and what its author can do. Every text in it comes from GitHub or a user and may be long; the
+// advice must not be cut off.
+func lostNote(runner *v1alpha1.EphemeralRunner, cause v1alpha1.LostCause) string {
+	status := &runner.Status
+	job := "a job that GitHub has not named"
+	if status.HadJob() {
+		job = fmt.Sprintf("job %q of %s (workflow %s, run %d, job id %s)", report.Truncate(status.JobDisplayName, 120),
+			report.Truncate(status.JobRepositoryName, 140), report.Truncate(cmp.Or(status.JobWorkflowRef, "unknown"), 160),
+			status.WorkflowRunID, report.Truncate(cmp.Or(status.JobID, fmt.Sprint(status.JobRequestID)), 60))
+	}
+	return fmt.Sprintf("%s was lost on runner %s: %s: %s; its author can run it again: %s", job, runner.Name, cause,
+		report.Truncate(status.Message, 240), runPage(runner))
+}
+
+// repositoryName is what GitHub allows in OWNER/REPO.
+var repositoryName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
+
+// runPage returns the address of the job's workflow run, or where to look for it.
+func runPage(runner *v1alpha1.EphemeralRunner) string {
+	address, err := url.Parse(runner.Spec.GitHubConfigUrl)
+	if err != nil || address.Host == "" || runner.Status.WorkflowRunID <= 0 || !repositoryName.MatchString(runner.Status.JobRepositoryName) {
+		return "on the page of its workflow run on GitHub"
+	}
+	return fmt.Sprintf("%s://%s/%s/actions/runs/%d", address.Scheme, address.Host, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID)
+}
+
+// planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
+// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't.
+func (h *history) planLostHistory(p *plan, runners []*runnerView) {
+	room := lostHistoryLimit
+	for _, r := range slices.Backward(runners) {
+		if !r.lost() || r.phase != v1alpha1.EphemeralRunnerPhaseFailed || r.deleting || h.slotOf(r) == slotHeld {
+			continue
+		}
+		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)
+		if room == 0 || !h.now.Before(expiry) {
+			p.decide(r, actionDelete)
+			continue
+		}
+		room--
+		p.requeueBy(expiry)
+	}
+}

@@ -1,0 +1,288 @@
+package ephemeralrunnerset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+// lose makes the runners lose their jobs, as their own controller would say it.
+func (f *fixture) lose(cause v1alpha1.LostCause, runners ...v1alpha1.EphemeralRunner) {
+	f.Helper()
+	for i := range runners {
+		r := runners[i].DeepCopy()
+		r.Status.Phase, r.Status.Ready, r.Status.LostCause = v1alpha1.EphemeralRunnerPhaseFailed, false, cause
+		r.Status.JobID, r.Status.JobDisplayName, r.Status.JobRepositoryName, r.Status.WorkflowRunID = "8-1", "build", "acme/web", 42
+		r.Status.JobWorkflowRef = "acme/web/.github/workflows/ci.yaml@refs/heads/main"
+		r.Status.Reason, r.Status.Message = string(cause), "the pod was evicted (node worker-3)"
+		if err := f.api.Status().Update(f.Context(), r); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// restart replaces the controller by one that remembers nothing.
+func (f *fixture) restart() {
+	f.controller = NewController(f.controller.options)
+	f.watch = controllertest.RunnerWatch{Handler: f.controller.RunnerEvents()}
+}
+
+// kept returns the runners that nobody has deleted.
+func (f *fixture) kept() []v1alpha1.EphemeralRunner {
+	return slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool { return r.DeletionTimestamp != nil })
+}
+
+func (f *fixture) settle() {
+	f.Helper()
+	for range 3 {
+		f.reconcile()
+		controllertest.Elapse(reportPeriod)
+	}
+}
+
+func TestLostJobIsToldASingleTime(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.settle()
+		controllertest.Events(f.recorder)
+		lost := f.runners()[0]
+		f.lose("Evicted", lost)
+		f.settle()
+		told := slices.DeleteFunc(controllertest.Events(f.recorder), func(e string) bool { return !strings.Contains(e, reasonJobLost) })
+		if len(told) != 1 {
+			t.Fatalf("Events %q, want one", told)
+		}
+		for _, part := range []string{"acme/web", `"build"`, "ci.yaml", "run 42", "8-1", lost.Name, "Evicted", "worker-3", "run it again", "https://github.com/acme/web/actions/runs/42"} {
+			if !strings.Contains(told[0], part) {
+				t.Errorf("the Event %q lacks %q", told[0], part)
+			}
+		}
+		f.restart()
+		f.settle()
+		f.publish(1)
+		f.settle()
+		if status := f.set().Status; status.LostJobs != 1 || !slices.Equal(status.LostRunners, []types.UID{lost.UID}) || f.event(reasonJobLost) {
+			t.Errorf("status %+v, want one lost job, told a single time", status)
+		}
+		f.lose("OOMKilled", f.runners()[1])
+		f.settle()
+		if status := f.set().Status; status.LostJobs != 2 || !f.event(reasonJobLost) {
+			t.Errorf("status %+v, want two lost jobs", status)
+		}
+	}, newSet(3, func(s *v1alpha1.EphemeralRunnerSet) {
+		s.Spec.EphemeralRunnerSpec.GitHubConfigUrl = "https://github.com/acme"
+	}))
+}
+
+// oldSet is a cache that shows the set as it was.
+type oldSet struct {
+	client.Client
+	set *v1alpha1.EphemeralRunnerSet
+}
+
+func (c oldSet) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if set, is := object.(*v1alpha1.EphemeralRunnerSet); is {
+		c.set.DeepCopyInto(set)
+		return nil
+	}
+	return c.Client.Get(ctx, key, object, options...)
+}
+
+func TestLateCacheCountsNoJobTwice(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.settle()
+		f.lose("Evicted", f.runners()[0])
+		shown := f.set()
+		f.settle()
+		controllertest.Events(f.recorder)
+		f.restart() // another manager takes over, with a cache that is late
+		f.controller.options.Client = oldSet{f.api, shown}
+		f.settle()
+		if status := f.set().Status; status.LostJobs != 1 || f.event(reasonJobLost) {
+			t.Errorf("status %+v, want one lost job, told before", status)
+		}
+		f.controller.options.Client = f.api
+		f.settle()
+		if status := f.set().Status; status.LostJobs != 1 || f.event(reasonJobLost) {
+			t.Errorf("status %+v, want one lost job, told before", status)
+		}
+	}, newSet(2))
+}
+
+// The count of the AutoscalingRunnerSet outlives its runner sets.
+func TestLostJobsOfAFormerRunnerSetCount(t *testing.T) {
+	set := newSet(1)
+	origin := controllertest.Origin(set)
+	origin.Status.LostJobs = 7
+	inBubble(t, func(f *fixture) {
+		f.ownOrigin = true
+		f.settle()
+		f.bringUp()
+		f.settle()
+		f.lose("NodeLost", f.runners()[0])
+		f.settle()
+		if got := f.set().Status.LostJobs; got != 8 {
+			t.Errorf("%d lost jobs, want 8", got)
+		}
+	}, set, origin)
+}
+
+// Evidence is kept for an hour, even after a later runner took a job and the template changed, and costs nothing of
+// failedHistoryLimit. Its object goes after that, and the count stays.
+func TestRunnersWithALostJobAreKept(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.remove = nil
+		f.settle()
+		f.bringUp()
+		f.settle()
+		f.lose("Evicted", f.runners()...)
+		f.settle()
+		f.publish(0)
+		for range 20 {
+			f.settle()
+			controllertest.Elapse(time.Minute)
+		}
+		if got := len(f.kept()); got != 5 {
+			t.Fatalf("%d runners are kept after 20 minutes, want all five", got)
+		}
+		f.restart()
+		f.settle()
+		for range 61 {
+			f.settle()
+			controllertest.Elapse(time.Minute)
+		}
+		f.settle()
+		if left := len(f.kept()); left != 0 {
+			t.Errorf("%d runners are kept after an hour", left)
+		}
+		for _, r := range f.runners() {
+			r.Finalizers = nil
+			if err := f.api.Update(t.Context(), &r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.settle()
+		if status := f.set().Status; status.LostJobs != 5 || len(status.LostRunners) != 0 {
+			t.Errorf("status %+v, want five lost jobs of no runners", status)
+		}
+	}, newSet(5, func(s *v1alpha1.EphemeralRunnerSet) { s.Spec.FailedHistoryLimit = new(0) }))
+}
+
+// A zone is lost: every job counts, the newest hundred runners stay, and a few Events say it.
+func TestManyJobsAreLostTogether(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.publish(130)
+		f.settle()
+		f.lose("NodeLost", f.runners()...)
+		f.publish(0)
+		f.settle()
+		told := slices.DeleteFunc(controllertest.Events(f.recorder), func(e string) bool { return !strings.Contains(e, reasonJobLost) })
+		if len(told) != lostEventsAtOnce+1 || !strings.Contains(told[lostEventsAtOnce], "120 more") {
+			t.Errorf("%d Events, the last %q", len(told), told[len(told)-1])
+		}
+		if got := f.set().Status.LostJobs; got != 130 {
+			t.Errorf("%d lost jobs, want 130", got)
+		}
+		controllertest.Elapse(heldTimeout)
+		f.settle()
+		if kept := len(f.kept()); kept != lostHistoryLimit {
+			t.Errorf("%d runners are kept, want %d", kept, lostHistoryLimit)
+		}
+	}, newSet(130))
+}
+
+// A runner set that is being deleted still counts what its last runners lose.
+func TestLostJobOfASetThatIsBeingDeleted(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.settle()
+		if err := f.api.Delete(t.Context(), f.set()); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		f.lose("PodDeleted", f.runners()...)
+		f.settle()
+		if status := f.set().Status; status.LostJobs != 1 || !f.event(reasonJobLost) {
+			t.Errorf("status %+v, want one lost job, told", status)
+		}
+	}, newSet(1))
+}
+
+func TestLostJobsAreMeasuredByCause(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.controller.options.PublishMetrics = true
+		set := setKey
+		deleteMetrics(set)
+		f.settle()
+		f.bringUp()
+		f.settle()
+		if got := testutil.CollectAndCount(jobsLost); got != len(v1alpha1.LostCauses) {
+			t.Errorf("%d series before the first loss, want one for each of %d causes", got, len(v1alpha1.LostCauses))
+		}
+		runners := f.runners()
+		f.lose("Evicted", runners[:2]...)
+		f.lose("SomethingInvented", runners[2])
+		f.settle()
+		for cause, want := range map[v1alpha1.LostCause]float64{"Evicted": 2, "Unknown": 1, "OOMKilled": 0} {
+			if got := testutil.ToFloat64(jobsLost.WithLabelValues(set.Name, set.Namespace, string(cause))); got != want {
+				t.Errorf("%g jobs lost to %s, want %g", got, cause, want)
+			}
+		}
+		for state, want := range map[stateAndReason]float64{{"lost", "Evicted"}: 2, {"failed", ""}: 0, {"failed", "Evicted"}: 0} {
+			if got := testutil.ToFloat64(runnersByState.WithLabelValues(set.Name, set.Namespace, state.state, state.reason)); got != want {
+				t.Errorf("%g runners %v, want %g", got, state, want)
+			}
+		}
+		deleteMetrics(set)
+		if got := testutil.CollectAndCount(jobsLost); got != 0 {
+			t.Errorf("%d series of a set that is gone", got)
+		}
+	}, newSet(3))
+}
+
+// Names and results come from GitHub, messages from Kubernetes: however long, the advice is not cut off.
+func TestNoteOfALostJobKeepsItsAdvice(t *testing.T) {
+	long := strings.Repeat("ü%s\n", 500)
+	runner := &v1alpha1.EphemeralRunner{}
+	runner.Name, runner.Spec.GitHubConfigUrl = strings.Repeat("r", 63), "https://ghes.example.com/enterprises/acme"
+	runner.Status = v1alpha1.EphemeralRunnerStatus{JobID: long, JobDisplayName: long, JobWorkflowRef: long, JobRepositoryName: long, Message: long, WorkflowRunID: 9}
+	if note := lostNote(runner, "NodeLost"); len(note) > 1024 || !strings.HasSuffix(note, "on the page of its workflow run on GitHub") {
+		t.Errorf("%d bytes: %q", len(note), note)
+	}
+	for url, want := range map[string]string{
+		"https://ghes.example.com/enterprises/acme": "https://ghes.example.com/acme/web/actions/runs/9",
+		"https://github.com/acme":                   "https://github.com/acme/web/actions/runs/9",
+		"::":                                        "on the page of its workflow run on GitHub",
+	} {
+		runner.Spec.GitHubConfigUrl, runner.Status.JobRepositoryName = url, "acme/web"
+		if note := lostNote(runner, "NodeLost"); !strings.HasSuffix(note, want) {
+			t.Errorf("%s: %q, want %q at its end", url, note, want)
+		}
+	}
+	runner.Status = v1alpha1.EphemeralRunnerStatus{}
+	if note := lostNote(runner, "Unknown"); !strings.HasPrefix(note, "a job that GitHub has not named") {
+		t.Errorf("%q", note)
+	}
+	for _, cause := range v1alpha1.LostCauses {
+		if report.KnownReason(string(cause)) != string(cause) {
+			t.Error(fmt.Sprintf("cause %s is no known reason", cause))
+		}
+	}
+}

@@ -1,0 +1,211 @@
+// Package podstatus says what a pod's state means. It is pure: pods come in, and what was seen besides; nothing is read or written.
+// The controller of runners decides with it whether a job was lost, and to what.
+package podstatus
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+// Ending says what ended a container, or is about to end it. The zero value means that nothing does, or that it ended well.
+type Ending struct {
+	Cause v1alpha1.LostCause
+	// Outside is set if the container did not end by itself: its pod was evicted, preempted or deleted, reached its deadline, or was
+	// lost with its node.
+	Outside bool
+	// At is when the container ended, or when the first sign came from outside, by the clock of whoever dated it; zero if nobody did.
+	At time.Time
+	// Message names the node, and has Kubernetes' own words.
+	Message string
+}
+
+// Seen is what a pod's own state does not tell.
+type Seen struct {
+	// NodeSilent is set if the pod should have been removed by its node long ago.
+	NodeSilent bool
+	// DeletedByUs is set if the pod is being deleted because its runner is no longer needed.
+	DeletedByUs bool
+}
+
+// EndingOf returns what ended the named container of a pod, or is about to.
+func EndingOf(pod *corev1.Pod, container string, seen Seen) Ending {
+	var ended *corev1.ContainerStateTerminated
+	if status := kube.ContainerStatus(pod, container); status != nil {
+		ended = status.State.Terminated
+	}
+	outside := fromOutside(pod, seen)
+	if outside.Outside && !endedBefore(pod, ended, outside.At) {
+		return outside
+	}
+	switch {
+	case ended == nil && pod.Status.Phase != corev1.PodFailed, ended != nil && ended.ExitCode == 0:
+		return Ending{}
+	case ended == nil:
+		return ownEnding(pod, container, nil)
+	}
+	own := ownEnding(pod, container, ended)
+	own.At = ended.FinishedAt.Time
+	return own
+}
+
+// endedBefore reports whether a container had ended by itself before something came from outside at that time. Times have whole
+// seconds: what ended in the same second counts as ended from outside. A kubelet may date its reason later than the end that it
+// caused; then only a good end or one for lack of memory is the container's own.
+func endedBefore(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) bool {
+	if ended == nil || at.IsZero() || !ended.FinishedAt.Time.Before(at) {
+		return false
+	}
+	_, byKubelet := kubeletEndings[pod.Status.Reason]
+	return !byKubelet || ended.ExitCode == 0 || ended.Reason == reasonOOMKilled
+}
+
+// Clearer reports whether what is seen now says more of an ending than what was seen first. Only a mere deletion can be explained
+// later, for example by the loss of the node.
+func (e Ending) Clearer(first Ending) bool {
+	switch first.Cause {
+	case "":
+		return e.Cause != ""
+	case v1alpha1.LostCausePodDeleted, v1alpha1.LostCauseUnknown:
+		return e.Outside && e.Cause != v1alpha1.LostCausePodDeleted
+	}
+	return false
+}
+
+const reasonOOMKilled = "OOMKilled"
+
+// fromOutside returns what ended the pod as a whole.
+func fromOutside(pod *corev1.Pod, seen Seen) Ending {
+	e := Ending{Outside: true}
+	if pod.DeletionTimestamp != nil && !seen.DeletedByUs {
+		e.At = pod.DeletionTimestamp.Add(-kube.GracePeriod(pod))
+	}
+	what, detail := "", pod.Status.Message
+	target := kube.PodCondition(pod, corev1.DisruptionTarget)
+	byKubelet, known := kubeletEndings[pod.Status.Reason]
+	switch {
+	case target != nil && target.Status == corev1.ConditionTrue:
+		e.Cause, what = causeOfDisruption(pod, target)
+		e.At, detail = kube.EarlierOf(e.At, target.LastTransitionTime.Time), cmp.Or(detail, target.Message)
+	case known:
+		e.Cause, what = byKubelet.cause, byKubelet.what
+	case pod.Status.Reason == "DeadlineExceeded":
+		e.Cause, what = v1alpha1.LostCauseContainerFailed, "the pod reached its activeDeadlineSeconds"
+		e.At = kube.EarlierOf(e.At, deadlineOf(pod))
+	case seen.NodeSilent:
+		e.Cause, what = v1alpha1.LostCauseNodeLost, "the pod is being deleted and its node does not confirm it"
+	case !e.At.IsZero():
+		e.Cause, what = v1alpha1.LostCausePodDeleted, "the pod was deleted by hand, or with its owner or namespace"
+	default:
+		return Ending{}
+	}
+	e.Message = onNode(pod, e.Cause, what).Message + words(detail)
+	return e
+}
+
+// deadlineOf returns when a pod reaches its activeDeadlineSeconds, zero if it has none.
+func deadlineOf(pod *corev1.Pod) time.Time {
+	if pod.Spec.ActiveDeadlineSeconds == nil || pod.Status.StartTime == nil {
+		return time.Time{}
+	}
+	return pod.Status.StartTime.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
+}
+
+// causeOfDisruption reads the condition that whoever disrupts a pod sets on it before the deletion.
+func causeOfDisruption(pod *corev1.Pod, target *corev1.PodCondition) (cause v1alpha1.LostCause, what string) {
+	switch target.Reason {
+	case "EvictionByEvictionAPI":
+		return v1alpha1.LostCauseEvicted, "the pod was evicted, as by a node drain or an autoscaler"
+	case "PreemptionByScheduler", "PreemptionByKubeScheduler":
+		return v1alpha1.LostCausePreempted, "the pod made room for one of higher priority"
+	case "DeletionByTaintManager":
+		if ready := kube.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
+			return v1alpha1.LostCauseEvicted, "the pod was evicted by a taint on its node" // a node that still answers
+		}
+		return v1alpha1.LostCauseNodeLost, "the node stopped answering"
+	case "DeletionByPodGC":
+		return v1alpha1.LostCauseNodeLost, "the node is gone"
+	}
+	if ending, known := kubeletEndings[pod.Status.Reason]; known { // TerminationByKubelet has several causes
+		return ending.cause, ending.what
+	}
+	return v1alpha1.LostCauseEvicted, "the pod was evicted (" + target.Reason + ")"
+}
+
+type kubeletEnding struct {
+	cause v1alpha1.LostCause
+	what  string
+}
+
+// kubeletEndings are keyed by the reason that a kubelet, or the controller of its node, gives for the end of a pod that ran.
+var kubeletEndings = map[string]kubeletEnding{
+	"Evicted":      {v1alpha1.LostCauseEvicted, "the pod was evicted because its node ran short of a resource"},
+	"Preempting":   {v1alpha1.LostCausePreempted, "the pod made room for a critical one"},
+	"Preempted":    {v1alpha1.LostCausePreempted, "the pod made room for one of higher priority"},
+	"NodeLost":     {v1alpha1.LostCauseNodeLost, "the node stopped answering"},
+	"Terminated":   {v1alpha1.LostCauseNodeLost, "the node was shut down"},
+	"Shutdown":     {v1alpha1.LostCauseNodeLost, "the node was shut down"},
+	"NodeShutdown": {v1alpha1.LostCauseNodeLost, "the node was shut down"},
+}
+
+// ownEnding returns how a container ended that neither exited with 0 nor was ended from outside. It may have ended because another
+// one, such as the Docker daemon, ran out of memory.
+func ownEnding(pod *corev1.Pod, container string, ended *corev1.ContainerStateTerminated) Ending {
+	if ended != nil && ended.Reason == reasonOOMKilled {
+		return onNode(pod, v1alpha1.LostCauseOOMKilled, outOfMemory(container))
+	}
+	if other := killedForMemory(pod, container); other != "" {
+		return onNode(pod, v1alpha1.LostCauseOOMKilled, outOfMemory(other))
+	}
+	switch {
+	case ended == nil:
+		e := onNode(pod, v1alpha1.LostCauseUnknown, "the pod failed, and nothing says how its container ended")
+		e.Message += words(cmp.Or(pod.Status.Message, pod.Status.Reason))
+		return e
+	case ended.Reason == "ContainerStatusUnknown" || ended.Reason == "Unknown":
+		return onNode(pod, v1alpha1.LostCauseUnknown, fmt.Sprintf("container %s was lost, as when its node restarts", container))
+	}
+	e := onNode(pod, v1alpha1.LostCauseContainerFailed, fmt.Sprintf("container %s exited with code %d", container, ended.ExitCode))
+	e.Message += words(cmp.Or(ended.Message, ended.Reason))
+	return e
+}
+
+// killedForMemory returns the name of another container that ran out of memory, empty if none did. A sidecar that is restarted
+// shows it in its last termination only.
+func killedForMemory(pod *corev1.Pod, container string) string {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			for _, state := range []corev1.ContainerState{statuses[i].State, statuses[i].LastTerminationState} {
+				if t := state.Terminated; t != nil && t.Reason == reasonOOMKilled && statuses[i].Name != container {
+					return statuses[i].Name
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func outOfMemory(container string) string {
+	return fmt.Sprintf("container %s ran out of memory", container)
+}
+
+// onNode returns an ending whose message says what happened and where.
+func onNode(pod *corev1.Pod, cause v1alpha1.LostCause, what string) Ending {
+	if pod.Spec.NodeName != "" {
+		what += " (node " + pod.Spec.NodeName + ")"
+	}
+	return Ending{Cause: cause, Message: what}
+}
+
+// words appends what Kubernetes says, if it says anything.
+func words(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + message
+}
