@@ -50,8 +50,9 @@ type lastPod struct {
 	deleted    bool      // at the controller's request
 	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
 	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
-	// The job and its result have been written on the pod: a stale cache must not have either written again.
-	jobWritten, resultWritten bool
+	// That the runner is busy, its job and the job's result have been written on the pod: a stale cache must not have any of
+	// them written again.
+	busyWritten, jobWritten, resultWritten bool
 }
 
 // attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has failed: what
