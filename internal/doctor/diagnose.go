@@ -27,7 +27,7 @@ func Diagnose(s *Snapshot) []Finding {
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkStrays, checkNoJobs, checkEvents,
+			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkStrays, checkNoJobs, checkProtection, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}
