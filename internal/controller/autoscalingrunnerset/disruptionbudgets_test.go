@@ -53,7 +53,7 @@ func TestAForeignBudgetIsNamed(t *testing.T) {
 		f.wantUnprotected("with one budget", "", "")
 		foreign := budgetOf(types.NamespacedName{Namespace: setNamespace, Name: "ops-all-pods"}, nil)
 		foreign.Labels = nil
-		controllertest.Create(t, f.client, foreign)
+		f.create(foreign)
 		controllertest.Events(f.recorder)
 		controllertest.Elapse(budgetsPeriod)
 		f.settle()
@@ -62,7 +62,7 @@ func TestAForeignBudgetIsNamed(t *testing.T) {
 			t.Errorf("%d Events, want 1", got)
 		}
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionTrue, reasonRegistered)
-		if err := f.client.Delete(t.Context(), foreign); err != nil {
+		if err := f.client.Delete(f.Context(), foreign); err != nil {
 			t.Fatal(err)
 		}
 		controllertest.Elapse(budgetsPeriod)
@@ -73,7 +73,7 @@ func TestAForeignBudgetIsNamed(t *testing.T) {
 
 func TestAMissingBudgetIsTold(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		if err := f.client.Delete(t.Context(), budgetOf(setKey, nil)); err != nil {
+		if err := f.client.Delete(f.Context(), budgetOf(setKey, nil)); err != nil {
 			t.Fatal(err)
 		}
 		f.create(newSet())
