@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -30,8 +31,8 @@ func TestEvictionsWaitForJobs(t *testing.T) {
 	if err := evict(t, r, idle); err != nil {
 		t.Errorf("the eviction of an idle pod is answered with %v", err)
 	}
-	gomega.NewWithT(t).Eventually(func() bool { _, again := awaitPods(t, r); return again != idle }, rig.Patience).
-		Should(gomega.BeTrue(), "another idle runner")
+	gomega.NewWithT(t).Eventually(func() types.UID { _, again := awaitPods(t, r); return again.UID }, rig.Patience).
+		ShouldNot(gomega.Equal(idle.UID), "another pod for the idle runner")
 
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"protectRunners": "All"})
 	awaitBudget(t, r)
@@ -60,23 +61,23 @@ func TestEvictionsWaitForJobs(t *testing.T) {
 	r.EndJobs(jobs)
 }
 
-// awaitPods waits until one runner pod is marked as busy and another one is up and isn't, and returns their names.
-func awaitPods(t *testing.T, r *rig.Rig) (busy, idle string) {
+// awaitPods waits until one runner pod is marked as busy and another one is up and isn't, and returns both.
+func awaitPods(t *testing.T, r *rig.Rig) (busy, idle corev1.Pod) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() bool {
-		busy, idle = "", ""
+		busy, idle = corev1.Pod{}, corev1.Pod{}
 		for _, pod := range r.RunnerPods() {
 			ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 			})
 			switch {
 			case pod.Labels[v1alpha1.LabelRunnerBusy] == "true":
-				busy = pod.Name
+				busy = pod
 			case ready && pod.DeletionTimestamp == nil:
-				idle = pod.Name
+				idle = pod
 			}
 		}
-		return busy != "" && idle != ""
+		return busy.Name != "" && idle.Name != ""
 	}, rig.Patience).Should(gomega.BeTrue(), "a busy and an idle pod")
 	return busy, idle
 }
@@ -93,8 +94,7 @@ func awaitBudget(t *testing.T, r *rig.Rig) {
 }
 
 // evict asks for a pod's eviction, as kubectl drain does.
-func evict(t *testing.T, r *rig.Rig, name string) error {
+func evict(t *testing.T, r *rig.Rig, pod corev1.Pod) error {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: name}}
-	return r.Cluster.Client().SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{})
+	return r.Cluster.Client().SubResource("eviction").Create(t.Context(), &pod, &policyv1.Eviction{})
 }
