@@ -15,10 +15,6 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// MaxDisruptionBudgets is how many PodDisruptionBudgets of a namespace are read. The others are not checked: whoever may create
-// them must not decide how much memory that takes.
-const MaxDisruptionBudgets = 500
-
 // Unprotected returns why the PodDisruptionBudgets of a scale set's namespace don't protect its runners as its spec asks for: a
 // reason, and a message with the next step. Both are empty if they do, or if no protection is asked for.
 func Unprotected(set *v1alpha1.AutoscalingRunnerSet, budgets []policyv1.PodDisruptionBudget) (reason, message string) {

@@ -23,6 +23,9 @@ const (
 	budgetsPeriod = time.Minute
 	// budgetsForbiddenPeriod replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit log.
 	budgetsForbiddenPeriod = 10 * time.Minute
+	// budgetsPerPage and budgetPages limit how many are read, at 38 MB a page in the worst case; maxBudgetSize limits the spec of
+	// each, in bytes. The others are not checked.
+	budgetsPerPage, budgetPages, maxBudgetSize = 25, 4, 16 << 10
 	// budgetsTimeout bounds the read. Nothing but a condition depends on it.
 	budgetsTimeout = 5 * time.Second
 	// budgetsGrace is how long a new set may be without its budget: whoever installs it may create the budget after the set.
@@ -80,17 +83,40 @@ func (c *Controller) readBudgets(ctx context.Context, p *pass) error {
 	if !p.now.Before(last.staleAt()) {
 		ctx, cancel := context.WithTimeout(ctx, budgetsTimeout)
 		defer cancel()
-		var list policyv1.PodDisruptionBudgetList
-		err := c.options.Reader.List(ctx, &list, client.InNamespace(p.set.Namespace), client.Limit(kube.MaxDisruptionBudgets))
+		items, err := c.listBudgets(ctx, p.set.Namespace)
 		if err != nil && !apierrors.IsForbidden(err) {
 			ctrl.LoggerFrom(ctx).V(1).Info("Can't list PodDisruptionBudgets, trying again in a minute", "cause", err.Error())
 		}
-		last = namespaceBudgets{items: list.Items, err: err, readAt: p.now}
+		last = namespaceBudgets{items: items, err: err, readAt: p.now}
 		c.budgets.store(p.set.Namespace, last)
 	}
 	p.requeue.After(last.staleAt().Sub(p.now))
 	p.budgets = &last
 	return nil
+}
+
+// listBudgets returns what there is to know of the first budgets of a namespace. Anybody with rights there may create any number,
+// of up to 1.5 MB each.
+func (c *Controller) listBudgets(ctx context.Context, namespace string) ([]policyv1.PodDisruptionBudget, error) {
+	var budgets []policyv1.PodDisruptionBudget
+	page := policyv1.PodDisruptionBudgetList{}
+	for range budgetPages {
+		more := page.Continue
+		page = policyv1.PodDisruptionBudgetList{}
+		if err := c.options.Reader.List(ctx, &page, client.InNamespace(namespace), client.Limit(budgetsPerPage), client.Continue(more)); err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			if b := &page.Items[i]; b.Spec.Size() <= maxBudgetSize {
+				part := map[string]string{v1alpha1.LabelPartOf: b.Labels[v1alpha1.LabelPartOf]}
+				budgets = append(budgets, policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: part}, Spec: b.Spec})
+			}
+		}
+		if page.Continue == "" {
+			break
+		}
+	}
+	return budgets, nil
 }
 
 // protectionCondition returns nil if nothing new is known about the protection of the set's runners, or if nothing has ever been

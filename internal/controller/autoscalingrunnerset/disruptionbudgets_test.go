@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,23 @@ func TestAMissingBudgetIsTold(t *testing.T) {
 		controllertest.Elapse(budgetsPeriod)
 		f.settle()
 		f.wantUnprotected("without asking for one", "", "")
+	})
+}
+
+// Whoever may create budgets can't fill the manager's memory with them.
+func TestHugeBudgetsAreNotKept(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		huge := budgetOf(types.NamespacedName{Namespace: setNamespace, Name: "huge"}, map[string]string{})
+		for i := range 1000 {
+			huge.Spec.Selector.MatchLabels[strings.Repeat("k", 40)+strconv.Itoa(i)] = "v"
+		}
+		small := budgetOf(types.NamespacedName{Namespace: setNamespace, Name: "small"}, nil)
+		small.Annotations = map[string]string{"note": strings.Repeat("x", 100_000)}
+		f.create(huge, small)
+		kept, err := f.controller.listBudgets(f.Context(), setNamespace)
+		if err != nil || len(kept) != 2 || kept[0].Name != "set" || kept[1].Name != "small" || kept[1].Annotations != nil {
+			t.Errorf("kept %v (%v), want the two that are not huge, without their annotations", kept, err)
+		}
 	})
 }
 
