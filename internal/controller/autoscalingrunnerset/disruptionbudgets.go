@@ -23,9 +23,9 @@ const (
 	budgetsPeriod = time.Minute
 	// budgetsForbiddenPeriod replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit log.
 	budgetsForbiddenPeriod = 10 * time.Minute
-	// budgetsPerPage and budgetPages limit how many are read, at 38 MB a page in the worst case; maxBudgetSize limits the spec of
+	// budgetsPerPage and budgetPages limit how many are read, at 75 MB a page in the worst case; maxBudgetSize limits the spec of
 	// each, in bytes. The others are not checked.
-	budgetsPerPage, budgetPages, maxBudgetSize = 25, 4, 16 << 10
+	budgetsPerPage, budgetPages, maxBudgetSize = 50, 4, 16 << 10
 	// budgetsTimeout bounds the read. Nothing but a condition depends on it.
 	budgetsTimeout = 5 * time.Second
 	// budgetsGrace is how long a new set may be without its budget: whoever installs it may create the budget after the set.
@@ -35,6 +35,8 @@ const (
 // namespaceBudgets are the PodDisruptionBudgets of a namespace at a time.
 type namespaceBudgets struct {
 	items []policyv1.PodDisruptionBudget
+	// partial is set if there are more, so that one that is missing may be among them.
+	partial bool
 	// err is why they could not be read.
 	err    error
 	readAt time.Time
@@ -83,11 +85,11 @@ func (c *Controller) readBudgets(ctx context.Context, p *pass) error {
 	if !p.now.Before(last.staleAt()) {
 		ctx, cancel := context.WithTimeout(ctx, budgetsTimeout)
 		defer cancel()
-		items, err := c.listBudgets(ctx, p.set.Namespace)
-		if err != nil && !apierrors.IsForbidden(err) {
-			ctrl.LoggerFrom(ctx).V(1).Info("Can't list PodDisruptionBudgets, trying again in a minute", "cause", err.Error())
+		last = c.listBudgets(ctx, p.set.Namespace)
+		last.readAt = p.now
+		if last.err != nil && !apierrors.IsForbidden(last.err) {
+			ctrl.LoggerFrom(ctx).V(1).Info("Can't list PodDisruptionBudgets, trying again in a minute", "cause", last.err.Error())
 		}
-		last = namespaceBudgets{items: items, err: err, readAt: p.now}
 		c.budgets.store(p.set.Namespace, last)
 	}
 	p.requeue.After(last.staleAt().Sub(p.now))
@@ -97,26 +99,25 @@ func (c *Controller) readBudgets(ctx context.Context, p *pass) error {
 
 // listBudgets returns what there is to know of the first budgets of a namespace. Anybody with rights there may create any number,
 // of up to 1.5 MB each.
-func (c *Controller) listBudgets(ctx context.Context, namespace string) ([]policyv1.PodDisruptionBudget, error) {
-	var budgets []policyv1.PodDisruptionBudget
+func (c *Controller) listBudgets(ctx context.Context, namespace string) (read namespaceBudgets) {
 	page := policyv1.PodDisruptionBudgetList{}
 	for range budgetPages {
 		more := page.Continue
 		page = policyv1.PodDisruptionBudgetList{}
 		if err := c.options.Reader.List(ctx, &page, client.InNamespace(namespace), client.Limit(budgetsPerPage), client.Continue(more)); err != nil {
-			return nil, err
+			return namespaceBudgets{err: err}
 		}
 		for i := range page.Items {
 			if b := &page.Items[i]; b.Spec.Size() <= maxBudgetSize {
 				part := map[string]string{v1alpha1.LabelPartOf: b.Labels[v1alpha1.LabelPartOf]}
-				budgets = append(budgets, policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: part}, Spec: b.Spec})
+				read.items = append(read.items, policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: b.Name, Labels: part}, Spec: b.Spec})
 			}
 		}
-		if page.Continue == "" {
+		if read.partial = page.Continue != ""; !read.partial {
 			break
 		}
 	}
-	return budgets, nil
+	return read
 }
 
 // protectionCondition returns nil if nothing new is known about the protection of the set's runners, or if nothing has ever been
@@ -134,7 +135,7 @@ func protectionCondition(p *pass) *metav1.Condition {
 		reason, message = kube.Unprotected(p.set, p.budgets.items)
 	}
 	switch {
-	case reason == v1alpha1.ReasonNoDisruptionBudget && p.now.Before(p.set.CreationTimestamp.Add(budgetsGrace)):
+	case reason == v1alpha1.ReasonNoDisruptionBudget && (p.budgets.partial || p.now.Before(p.set.CreationTimestamp.Add(budgetsGrace))):
 		return nil
 	case reason != "":
 		condition = report.True(conditionType, reason, message)
