@@ -70,7 +70,8 @@ func covers(budget *policyv1.PodDisruptionBudget, pod labels.Set) bool {
 	}
 	requirements, selectable := selector.Requirements()
 	return selectable && !slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
-		return !r.Matches(pod) && !(slices.Contains(jobLabels, r.Key()) && pod.Has(v1alpha1.LabelRunnerBusy))
+		ofJob := slices.Contains(jobLabels, r.Key()) && pod.Has(v1alpha1.LabelRunnerBusy)
+		return !ofJob && !r.Matches(pod)
 	})
 }
 

@@ -97,21 +97,28 @@ func planMark(p *pass, busy, metadata bool, now time.Time) (what markStep, reque
 	if pod == nil || pod.DeletionTimestamp != nil || p.Status.Done() || written.deleted || p.outcome.over() {
 		return markNothing, time.Time{}
 	}
-	labelled := pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
-	started := !p.Status.HadJob() || written.jobWritten || pod.Annotations[v1alpha1.AnnotationJobID] != "" || !metadata
-	ended := written.resultWritten || !labelled && !written.busyWritten && (pod.Annotations[v1alpha1.AnnotationJobResult] != "" || !metadata)
-	switch {
-	case p.Status.JobCompleted() && ended:
-		return markNothing, time.Time{}
-	case p.Status.JobCompleted():
-		if due := podDueToEnd(&p.Status); now.Before(due) {
-			return markNothing, due
-		}
-		return markEnd, time.Time{}
-	case busy && !(started && (labelled || written.busyWritten)):
+	labelled := written.busyWritten || pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
+	if p.Status.JobCompleted() {
+		shown := !metadata || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
+		return planMarkEnd(&p.Status, written.resultWritten || shown && !labelled, now)
+	}
+	shown := !metadata || !p.Status.HadJob() || written.jobWritten || pod.Annotations[v1alpha1.AnnotationJobID] != ""
+	if busy && (!labelled || !shown) {
 		return markStart, time.Time{}
-	default:
+	}
+	return markNothing, time.Time{}
+}
+
+// planMarkEnd decides about the pod of a runner whose job was reported completed; ended is set if the pod says so already.
+func planMarkEnd(status *v1alpha1.EphemeralRunnerStatus, ended bool, now time.Time) (what markStep, requeueAt time.Time) {
+	due := podDueToEnd(status)
+	switch {
+	case ended:
 		return markNothing, time.Time{}
+	case now.Before(due):
+		return markNothing, due
+	default:
+		return markEnd, time.Time{}
 	}
 }
 
