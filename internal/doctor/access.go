@@ -8,6 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -18,6 +19,9 @@ import (
 var managerNeeds = []authorizationv1.ResourceAttributes{
 	{Verb: "get", Resource: "secrets"}, {Verb: "create", Resource: "secrets"}, {Verb: "create", Resource: "pods"}, {Verb: "delete", Resource: "pods"},
 }
+
+// managerMarks is what a manager does when a job starts: the PodDisruptionBudget selects what it writes on the pod.
+var managerMarks = []authorizationv1.ResourceAttributes{{Verb: "patch", Resource: "pods"}}
 
 // listenerNeeds is what a listener does in the scale set's namespace. The Role that the manager creates for it grants it.
 func listenerNeeds(runnerSet string) []authorizationv1.ResourceAttributes {
@@ -65,9 +69,9 @@ func (g *gathering) deniedListener(ctx context.Context, set *Set) Denial {
 	return g.denied(ctx, account{set.Listener.Namespace, set.Listener.Name}, set.Namespace, listenerNeeds(runnerSet.Name))
 }
 
-// deniedManager returns what the manager may not do in a namespace. Several managers may each watch a different namespace, so one
+// deniedManager returns which of its needs the manager may not do in a namespace. Several managers may each watch a different namespace, so one
 // with all permissions is enough; if there is none, the one that lacks least is reported.
-func (g *gathering) deniedManager(ctx context.Context, namespace string) Denial {
+func (g *gathering) deniedManager(ctx context.Context, namespace string, needs []authorizationv1.ResourceAttributes) Denial {
 	var accounts []account
 	for i := range g.Managers {
 		accounts = append(accounts, account{g.Managers[i].Namespace, g.Managers[i].Spec.Template.Spec.ServiceAccountName})
@@ -77,7 +81,7 @@ func (g *gathering) deniedManager(ctx context.Context, namespace string) Denial 
 	}
 	var least *Denial
 	for _, a := range accounts {
-		if denial := g.denied(ctx, a, namespace, managerNeeds); least == nil || len(denial.Actions) < len(least.Actions) {
+		if denial := g.denied(ctx, a, namespace, needs); least == nil || len(denial.Actions) < len(least.Actions) {
 			least = &denial
 		}
 	}
@@ -155,4 +159,24 @@ func checkPermissions(s *Set) []Finding {
 	}
 	return []Finding{s.finding(Problem, "MissingPermission", strings.Join(denials, "; "),
 		"helm upgrade the scale set: its chart contains the manager's Role and RoleBinding, and the manager creates the listener's; a scale set installed without the chart needs such a Role")}
+}
+
+// checkProtection reports what keeps running jobs from being protected from eviction, or every runner from being evicted.
+func checkProtection(s *Set) []Finding {
+	if s.Spec.ProtectRunners == v1alpha1.ProtectNoRunners {
+		return nil
+	}
+	var findings []Finding
+	if len(s.Unmarked.Actions) > 0 {
+		findings = append(findings, s.finding(Warning, "PodMetadataForbidden", fmt.Sprintf(
+			"running jobs are not protected from eviction: %s may not %s in namespace %s", s.Unmarked.Account, strings.Join(s.Unmarked.Actions, ", "), s.Namespace),
+			"helm upgrade the scale set: its chart contains a Role for this, which ends in -pod-metadata"))
+	}
+	if s.Budgets == nil {
+		return append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionRunnersUnprotected, metav1.ConditionTrue))...)
+	}
+	if reason, message := kube.Unprotected(&s.AutoscalingRunnerSet, s.Budgets.Items); reason != "" {
+		findings = append(findings, s.finding(Warning, reason, message, fixOf(v1alpha1.ConditionRunnersUnprotected, reason)))
+	}
+	return findings
 }

@@ -70,7 +70,7 @@ func TestDenials(t *testing.T) {
 			set := &s.Sets[0]
 			set.Listener = &v1alpha1.AutoscalingListener{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-systems", Name: "linux"}}
 			g := gathering{Snapshot: s, cluster: Cluster{Reviews: test.reviewer}}
-			set.deny(g.deniedManager(t.Context(), set.Namespace))
+			set.deny(g.deniedManager(t.Context(), set.Namespace, managerNeeds))
 			set.deny(g.deniedListener(t.Context(), set))
 			var accounts []string
 			for _, denial := range set.Denials {

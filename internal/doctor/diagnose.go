@@ -27,7 +27,8 @@ func Diagnose(s *Snapshot) []Finding {
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkNoJobs, checkEvents,
+			checkPendingRunners, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkNoJobs, checkProtection,
+			checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}

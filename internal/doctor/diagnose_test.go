@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -94,6 +95,18 @@ var (
 	}
 )
 
+// budgets adds PodDisruptionBudgets for all pods of the namespace.
+func budgets(names ...string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.Sets[0].Budgets = &policyv1.PodDisruptionBudgetList{}
+		for _, name := range names {
+			s.Sets[0].Budgets.Items = append(s.Sets[0].Budgets.Items, policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+			})
+		}
+	}
+}
+
 // warned adds a warning about a runner.
 func warned(ago time.Duration) func(*Snapshot) {
 	return func(s *Snapshot) {
@@ -151,6 +164,11 @@ func TestDiagnose(t *testing.T) {
 		"secret read":           {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = errors.New("lacks github_token") }}, "CredentialsInvalid", Problem},
 		"secret missing":        {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Credentials = &credentials.MissingError{Kind: "Secret", Name: "github"} }}, "CredentialsMissing", Problem},
 		"wrong group":           {[]func(*Snapshot){condition(v1alpha1.ConditionScaleSetRegistered, no, "RunnerGroupNotFound")}, "RunnerGroupNotFound", Problem},
+		"no disruption budget":  {[]func(*Snapshot){budgets()}, v1alpha1.ReasonNoDisruptionBudget, Warning},
+		"foreign budget":        {[]func(*Snapshot){budgets("set-gha-rs-runners", "ops")}, v1alpha1.ReasonSeveralDisruptionBudgets, Warning},
+		"no budget wanted":      {[]func(*Snapshot){budgets(), func(s *Snapshot) { s.Sets[0].Spec.ProtectRunners = v1alpha1.ProtectNoRunners }}, "", ""},
+		"budgets not read":      {[]func(*Snapshot){condition(v1alpha1.ConditionRunnersUnprotected, yes, "SeveralDisruptionBudgets")}, "SeveralDisruptionBudgets", Warning},
+		"pods not marked":       {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Unmarked.Actions = []string{"patch pods"} }}, "PodMetadataForbidden", Warning},
 		"labels":                {[]func(*Snapshot){condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped")}, "LabelsDropped", Warning},
 		"deaf listener":         {[]func(*Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", Problem},
 		"outdated image":        {[]func(*Snapshot){condition(v1alpha1.ConditionRunnerOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", Problem},

@@ -44,6 +44,7 @@ var typeFixes = map[string]string{
 	v1alpha1.ConditionRunnerOutdated:     "use a newer runner image in the template",
 	v1alpha1.ConditionScaleSetRegistered: "wait: GitHub is asked again at least once a minute",
 	v1alpha1.ConditionDegraded:           "correct the template; run kubectl describe on one of the failed EphemeralRunners",
+	v1alpha1.ConditionRunnersUnprotected: "docs/scaling.md says what a PodDisruptionBudget of the scale set's chart does, and what to do about others",
 	v1alpha1.ConditionVersionSupported:   "upgrade the charts of controller and scale set to the same version",
 }
 

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,10 +57,14 @@ type Set struct {
 	Runners    []v1alpha1.EphemeralRunner
 	Pods       []corev1.Pod
 	Quotas     []corev1.ResourceQuota
+	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if they were not read.
+	Budgets *policyv1.PodDisruptionBudgetList
 	// Listener is the set's listener, nil if there is none or it was not read.
 	Listener *v1alpha1.AutoscalingListener
 	// Denials are permissions that manager or listener lack.
 	Denials []Denial
+	// Unmarked says that the manager may not mark pods as busy.
+	Unmarked Denial
 	// Warnings are Events of type Warning about the set and its runners; Now is when they were read.
 	Warnings []corev1.Event
 	Now      time.Time
@@ -181,7 +186,12 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 	g.read(ctx, runners, "EphemeralRunners", ours...)
 	g.read(ctx, pods, "Pods", ours...)
 	g.read(ctx, quotas, "ResourceQuotas", client.InNamespace(namespace))
-	warnings, manager := g.warnings(ctx, namespace), g.deniedManager(ctx, namespace)
+	budgets := &policyv1.PodDisruptionBudgetList{}
+	g.read(ctx, budgets, "PodDisruptionBudgets", client.InNamespace(namespace))
+	if g.wasUnread("PodDisruptionBudgets") {
+		budgets = nil
+	}
+	warnings, manager, unmarked := g.warnings(ctx, namespace), g.deniedManager(ctx, namespace, managerNeeds), g.deniedManager(ctx, namespace, managerMarks)
 	slices.SortStableFunc(runnerSets.Items, func(a, b v1alpha1.EphemeralRunnerSet) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
@@ -189,7 +199,7 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 		set.RunnerSets = ofSet(set.Name, runnerSets.Items, func(r *v1alpha1.EphemeralRunnerSet) client.Object { return r })
 		set.Runners = ofSet(set.Name, runners.Items, func(r *v1alpha1.EphemeralRunner) client.Object { return r })
 		set.Pods = ofSet(set.Name, pods.Items, func(p *corev1.Pod) client.Object { return p })
-		set.Quotas = quotas.Items
+		set.Quotas, set.Budgets, set.Unmarked = quotas.Items, budgets, unmarked
 		set.Warnings = set.concerned(warnings)
 		set.deny(manager)
 	}

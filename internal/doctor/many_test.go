@@ -89,7 +89,7 @@ func crowd(sets, namespaces int) []client.Object {
 
 // Fifty scale sets are checked in seconds, with a bounded number of concurrent requests, in whatever namespaces they are.
 func TestManySetsAreLookedAtTogether(t *testing.T) {
-	const sets, perNamespace = 50, 5 // lists: EphemeralRunnerSets, EphemeralRunners, Pods, ResourceQuotas, Events
+	const sets, perNamespace = 50, 6 // lists: EphemeralRunnerSets, EphemeralRunners, Pods, ResourceQuotas, PodDisruptionBudgets, Events
 	for _, namespaces := range []int{1, 50} {
 		t.Run(fmt.Sprint(namespaces, " namespaces"), func(t *testing.T) {
 			server := &counting{Reader: cluster(t, allow, crowd(sets, namespaces)...)}
@@ -112,7 +112,7 @@ func TestManySetsAreLookedAtTogether(t *testing.T) {
 			if want := 3 + perNamespace*namespaces; server.lists != want {
 				t.Errorf("%d lists, want %d", server.lists, want)
 			}
-			if want := len(managerNeeds)*namespaces + len(listenerNeeds(""))*sets; server.reviews != want {
+			if want := (len(managerNeeds)+len(managerMarks))*namespaces + len(listenerNeeds(""))*sets; server.reviews != want {
 				t.Errorf("%d access reviews, want %d", server.reviews, want)
 			}
 			if server.gets > 2*sets || server.most > atOnce {

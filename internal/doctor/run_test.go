@@ -134,7 +134,7 @@ func TestRunWithFewRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"Deployments", "Pods", "ResourceQuotas", "EphemeralRunners", "EphemeralRunnerSets"} {
+	for _, kind := range []string{"Deployments", "Pods", "ResourceQuotas", "PodDisruptionBudgets", "EphemeralRunners", "EphemeralRunnerSets"} {
 		if snapshot.Unread[kind] == nil {
 			t.Errorf("that %s were not read is not said", kind)
 		}

@@ -33,6 +33,8 @@ type values struct {
 	MaxRunners          *intstr.IntOrString     `json:"maxRunners"`
 	PendingTimeout      any                     `json:"pendingTimeout"`
 	RegistrationTimeout any                     `json:"registrationTimeout"`
+	ProtectRunners      any                     `json:"protectRunners"`
+	JobProtection       any                     `json:"jobProtection"`
 	Template            *corev1.PodTemplateSpec `json:"template"`
 	ListenerTemplate    *corev1.PodTemplateSpec `json:"listenerTemplate"`
 	ScaleSetLabels      []string                `json:"scaleSetLabels"`
@@ -69,8 +71,8 @@ type proxyValues struct {
 // knownValues are the top-level keys of the chart's values. The chart's schema refuses all others, too.
 var knownValues = []string{
 	"annotations", "containerMode", "controllerServiceAccount", "enabled", "failedHistoryLimit", "githubConfigSecret", "githubConfigUrl",
-	"githubServerTLS", "global", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
-	"namespaceOverride", "pendingTimeout", "proxy", "registrationTimeout", "resourceMeta", "runnerGroup", "runnerScaleSetName",
+	"githubServerTLS", "global", "jobProtection", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "maxRunners", "minRunners", "nameOverride",
+	"namespaceOverride", "pendingTimeout", "protectRunners", "proxy", "registrationTimeout", "resourceMeta", "runnerGroup", "runnerScaleSetName",
 	"scaleSetLabels", "template",
 }
 
@@ -117,6 +119,7 @@ func (c *checks) values(document []byte, fields map[string]any) {
 	c.name(v.RunnerScaleSetName)
 	c.timeout("pendingTimeout", v.PendingTimeout)
 	c.timeout("registrationTimeout", v.RegistrationTimeout)
+	c.protection(text(v.ProtectRunners), text(v.JobProtection))
 	for _, label := range v.ScaleSetLabels {
 		c.require(label != "" && len(label) < maxLabel, "InvalidLabel", fmt.Sprintf("scaleSetLabels has %q", label),
 			fmt.Sprintf("use 1 to %d characters for a label", maxLabel-1))
@@ -211,6 +214,14 @@ func (c *checks) timeout(name string, value any) {
 	wait, err := time.ParseDuration(given)
 	c.require(given == "" || duration.MatchString(given) && err == nil && wait <= maxTimeout, "InvalidValues", fmt.Sprintf("%s is %q", name, given),
 		"use a duration with a unit (ms, s, m or h), such as 10m; at most a year, 8760h")
+}
+
+func (c *checks) protection(runners, job string) {
+	known := []string{"", string(v1alpha1.ProtectNoRunners), string(v1alpha1.ProtectBusyRunners), string(v1alpha1.ProtectAllRunners)}
+	c.require(slices.Contains(known, runners), "InvalidValues", fmt.Sprintf("protectRunners is %q", runners), "use None, Busy or All")
+	wait, err := time.ParseDuration(job)
+	c.require(slices.Contains([]string{"", "true", "false"}, job) || duration.MatchString(job) && err == nil && wait > 0 && wait <= maxTimeout, "InvalidValues",
+		fmt.Sprintf("jobProtection is %q", job), "use true, false, or a duration with a unit, such as 6h; at most a year, 8760h")
 }
 
 // text returns a value as the chart renders it, or "" if there is none.

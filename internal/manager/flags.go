@@ -103,7 +103,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.IntVar(&o.RunnerWorkers, "runner-max-concurrent-reconciles", defaultRunnerWorkers,
 		"EphemeralRunners reconciled at once; values below 24 count as 24. Calls to GitHub don't occupy these workers")
 	flags.BoolVar(&o.JobPodMetadata, "job-pod-metadata", true,
-		"write repository, workflow, run, id and name of a job to its pod, as annotations and labels, when it starts")
+		"write repository, workflow, run, id and name of a job to its pod, as annotations and labels, when it starts; without it only the label that it is busy")
 	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,
 		"ask node autoscalers not to evict a pod while its job runs; part of --job-pod-metadata")
 	o.registerTenancy(flags)

@@ -1,8 +1,10 @@
-// Package removals remembers which registrations GitHub has removed. The EphemeralRunnerSet's controller asks GitHub to remove
-// surplus runners, and the EphemeralRunner's controller finalizes them: what one has learned, the other needn't ask again.
+// Package removals remembers which registrations GitHub has removed, or refused to remove because of a job. The
+// EphemeralRunnerSet's controller asks GitHub to remove surplus runners, and the EphemeralRunner's controller finalizes them, or
+// protects the job: what one has learned, the other needn't ask again.
 package removals
 
 import (
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,13 +12,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// rememberedFor is how long a removal is remembered. The runner's object is deleted within a second after it.
+// rememberedFor is how long an answer is remembered. The runner's object is deleted, or its pod marked as busy, within a second
+// after it.
 const rememberedFor = 5 * time.Minute
 
-// Memory remembers which registrations GitHub has removed. It is lost in a restart: then GitHub is asked once more. A nil Memory
-// remembers nothing.
+// Memory remembers what GitHub has answered. It is lost in a restart: then GitHub is asked once more. A nil Memory remembers
+// nothing.
 type Memory struct {
-	removed *cache.Expiring
+	removed, busy *cache.Expiring
+
+	mu   sync.Mutex
+	wake func(runner types.NamespacedName)
 }
 
 // removal identifies a registration by its id on GitHub and the runner that had it, because two servers may use the same id.
@@ -26,7 +32,9 @@ type removal struct {
 }
 
 // New returns an empty memory.
-func New(clk clock.Clock) *Memory { return &Memory{removed: cache.NewExpiringWithClock(clk)} }
+func New(clk clock.Clock) *Memory {
+	return &Memory{removed: cache.NewExpiringWithClock(clk), busy: cache.NewExpiringWithClock(clk), wake: func(types.NamespacedName) {}}
+}
 
 // Note remembers that GitHub no longer has the registration of a runner object.
 func (m *Memory) Note(runner types.UID, id int) {
@@ -41,5 +49,35 @@ func (m *Memory) Has(runner types.UID, id int) bool {
 		return false
 	}
 	_, remembered := m.removed.Get(removal{runner, id})
+	return remembered
+}
+
+// WhenBusy has a function called, which must not block, with each runner that NoteBusy is called for from now on.
+func (m *Memory) WhenBusy(wake func(runner types.NamespacedName)) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.wake = wake
+	}
+}
+
+// NoteBusy remembers that GitHub has refused to remove the registration of a runner object, which has a job.
+func (m *Memory) NoteBusy(name types.NamespacedName, runner types.UID, id int) {
+	if m == nil {
+		return
+	}
+	m.busy.Set(removal{runner, id}, nil, rememberedFor)
+	m.mu.Lock()
+	wake := m.wake
+	m.mu.Unlock()
+	wake(name)
+}
+
+// Busy reports whether GitHub has refused to remove the registration of a runner object because of a job.
+func (m *Memory) Busy(runner types.UID, id int) bool {
+	if m == nil {
+		return false
+	}
+	_, remembered := m.busy.Get(removal{runner, id})
 	return remembered
 }

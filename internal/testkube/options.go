@@ -11,7 +11,7 @@ import (
 // Options say what a cluster consists of. The zero value is etcd and kube-apiserver with the project's CRDs.
 type Options struct {
 	// ControllerManager runs kube-controller-manager: garbage collection, deletion of namespaces, ResourceQuota status,
-	// ServiceAccounts of namespaces, Deployments and Jobs. It has no controller that evicts or collects pods of nodes
+	// ServiceAccounts of namespaces, Deployments, Jobs and PodDisruptionBudgets. It has no controller that evicts or collects pods of nodes
 	// that have no Node object, because fake nodes have none.
 	ControllerManager bool
 	// AuditLog records every request; see Cluster.AuditEvents.

@@ -109,6 +109,7 @@ func (m *measurement) times(result *Result, jobs []fakegithub.Job) {
 	}
 	lives := livesOf(jobs, podTimesOf(events))
 	result.Created = spreadOf(between(lives, queued, created))
+	result.Marked = spreadOf(between(lives, reported, marked))
 	result.Gone = spreadOf(between(lives, completed, gone))
 	result.Removed = spreadOf(between(lives, told, gone))
 	result.AllCreated = seconds(latest(lives, created).Sub(m.began))

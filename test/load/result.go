@@ -30,6 +30,8 @@ type Result struct {
 	Created    Spread  `json:"created"`
 	AllCreated float64 `json:"allCreated"`
 	Ratio      float64 `json:"ratio,omitempty"`
+	// Marked is the time from the first report about a job to the label on its pod by which a PodDisruptionBudget protects it.
+	Marked Spread `json:"marked"`
 	// Gone is the time from the end of a job to the removal of its pod, Removed the part of it after the node had reported the
 	// pod's end, Drained the time from the end of the last job to the removal of the last pod.
 	Gone    Spread  `json:"gone"`
@@ -118,6 +120,7 @@ func (r Result) String() string {
 // perRunner adds the rows about what only jobs cause.
 func (r Result) perRunner(row func(name, format string, values ...any)) {
 	row("queued → pod created", "%s", r.Created)
+	row("job reported → pod marked busy", "%s", r.Marked)
 	row("finished → pod gone", "%s", r.Gone)
 	row("  of it, after the node's report", "%s", r.Removed)
 	row("last finished → last pod gone", "%.2f s", r.Drained)

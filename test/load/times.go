@@ -1,10 +1,12 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
@@ -42,8 +44,9 @@ func spreadOf(durations []time.Duration) Spread {
 // seconds rounds to milliseconds, which is more precise than the measurements.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// podTimes are when the API server created a pod, got the last report about it from its node, and removed it.
-type podTimes struct{ created, told, gone time.Time }
+// podTimes are when the API server created a pod, got the first report about its job from the listener and after that the mark that
+// its runner is busy, got the last report about it from its node, and removed it.
+type podTimes struct{ created, reported, marked, told, gone time.Time }
 
 // podTimesOf reads the times of pods from the audit log, by name. There is more than one pod of a name, because names repeat
 // among thousands of runners. Only nodes write a pod's status. The last successful deletion is the one that removed the pod; the
@@ -52,11 +55,16 @@ func podTimesOf(events []testkube.AuditEvent) map[string][]*podTimes {
 	pods := map[string][]*podTimes{}
 	for _, event := range events {
 		done := event.Response.Code == http.StatusOK || event.Response.Code == http.StatusCreated
-		if done && event.Object.Resource == "pods" {
+		if done && (event.Object.Resource == "pods" || reportsJob(event)) {
 			pods[event.Object.Name] = note(pods[event.Object.Name], event)
 		}
 	}
 	return pods
+}
+
+// reportsJob reports whether a listener has written about a runner's job.
+func reportsJob(event testkube.AuditEvent) bool {
+	return event.Object.Resource == "ephemeralrunners" && event.Object.Subresource == "status" && strings.HasSuffix(event.User.Username, "-listener")
 }
 
 // note adds an event to the latest of the pods with a name.
@@ -68,7 +76,16 @@ func note(pods []*podTimes, event testkube.AuditEvent) []*podTimes {
 	if len(pods) == 0 {
 		return nil
 	}
-	switch last := pods[len(pods)-1]; request {
+	last := pods[len(pods)-1]
+	if reportsJob(event) {
+		last.reported = cmp.Or(last.reported, event.Answered)
+		return pods
+	}
+	switch request {
+	case "patch ":
+		if !last.reported.IsZero() {
+			last.marked = cmp.Or(last.marked, event.Answered)
+		}
 	case "patch status":
 		last.told = event.Answered
 	case "delete ":
@@ -103,6 +120,8 @@ type moment func(life) time.Time
 func queued(l life) time.Time    { return l.QueuedAt }
 func completed(l life) time.Time { return l.CompletedAt }
 func created(l life) time.Time   { return l.pod.created }
+func reported(l life) time.Time  { return l.pod.reported }
+func marked(l life) time.Time    { return l.pod.marked }
 
 // told is when the node reported about the pod for the last time, namely that it has ended.
 func told(l life) time.Time { return l.pod.told }

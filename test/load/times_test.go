@@ -20,8 +20,10 @@ func TestAJobsPodIsTheOneOfItsTime(t *testing.T) {
 		event.Response.Code = http.StatusOK
 		return event
 	}
+	report := event("patch", "status", 3)
+	report.Object.Resource, report.User.Username = "ephemeralrunners", "system:serviceaccount:arc-systems:runners-0123456789abcdef-listener"
 	pods := podTimesOf([]testkube.AuditEvent{
-		event("create", "", 1), event("patch", "status", 2), event("patch", "status", 5), event("delete", "", 6), event("delete", "", 7),
+		event("create", "", 1), event("patch", "status", 2), event("patch", "", 2), report, event("patch", "", 4), event("patch", "status", 5), event("delete", "", 6), event("delete", "", 7),
 		event("create", "", 600), event("patch", "status", 610), event("delete", "", 620),
 	})
 	job := func(queued, completed int) fakegithub.Job {
@@ -29,9 +31,10 @@ func TestAJobsPodIsTheOneOfItsTime(t *testing.T) {
 	}
 	lives := livesOf([]fakegithub.Job{job(0, 4), job(590, 608), {Runner: "another", CompletedAt: at(9)}}, pods)
 	for what, spans := range map[string]struct{ got, want []time.Duration }{
-		"queued → created": {between(lives, queued, created), []time.Duration{time.Second, 10 * time.Second}},
-		"completed → gone": {between(lives, completed, gone), []time.Duration{3 * time.Second, 12 * time.Second}},
-		"told → gone":      {between(lives, told, gone), []time.Duration{2 * time.Second, 10 * time.Second}},
+		"queued → created":  {between(lives, queued, created), []time.Duration{time.Second, 10 * time.Second}},
+		"reported → marked": {between(lives, reported, marked), []time.Duration{time.Second}},
+		"completed → gone":  {between(lives, completed, gone), []time.Duration{3 * time.Second, 12 * time.Second}},
+		"told → gone":       {between(lives, told, gone), []time.Duration{2 * time.Second, 10 * time.Second}},
 	} {
 		if !slices.Equal(spans.got, spans.want) {
 			t.Errorf("%s: %v, want %v", what, spans.got, spans.want)

@@ -59,6 +59,12 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 		}, "spec.runnerScaleSetLabels[0]", "255"},
 		"too many labels": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.RunnerScaleSetLabels = make([]string, 101) },
 			"spec.runnerScaleSetLabels", "at most 100"},
+		"unknown protection":          {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.ProtectRunners = "Idle" }, "spec.protectRunners", `"Busy"`},
+		"protection of a job in days": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "1d" }, "spec.jobProtection", "match"},
+		"protection of a job for no time": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "0s" },
+			"spec.jobProtection", "must be true, false, or a duration"},
+		"protection of a job for years": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "9000h" },
+			"spec.jobProtection", "must be true, false, or a duration"},
 		"unknown vault": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VaultConfig = &v1alpha1.VaultConfig{Type: "safe"} }, "spec.vaultConfig.type", "azure_key_vault"},
 		"vault without settings": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault}
@@ -85,6 +91,13 @@ func TestGoodSetsAreTaken(t *testing.T) {
 		set.Spec.GitHubConfigUrl, set.Spec.MinRunners, set.Spec.MaxRunners = url, new(2), new(2)
 		if err := cluster.Client().Create(t.Context(), set); err != nil {
 			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for protection, runners := range map[string]v1alpha1.RunnerProtection{"true": "All", "false": "None", "6h": "Busy", "1h30m": "", "": ""} {
+		set := newSet(namespace)
+		set.Spec.JobProtection, set.Spec.ProtectRunners = protection, runners
+		if err := cluster.Client().Create(t.Context(), set); err != nil {
+			t.Errorf("jobProtection %q, protectRunners %q: %v", protection, runners, err)
 		}
 	}
 }

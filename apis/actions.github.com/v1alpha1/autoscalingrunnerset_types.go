@@ -107,7 +107,31 @@ type AutoscalingRunnerSetSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	FailedHistoryLimit *int `json:"failedHistoryLimit,omitempty"`
+
+	// Which runners the PodDisruptionBudget of the scale set's chart protects from eviction: None, Busy (those with a job) or All.
+	// The chart creates the budget; this field says what it should cover. Default Busy. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Enum=None;Busy;All
+	ProtectRunners RunnerProtection `json:"protectRunners,omitempty"`
+
+	// Value of the annotation karpenter.sh/do-not-disrupt of a runner pod while its job runs: true, false, or for how long after
+	// the job's start, such as 6h. Default true. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^(true|false|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`
+	// +kubebuilder:validation:XValidation:rule="self in ['true', 'false'] || duration(self) > duration('0s') && duration(self) <= duration('8760h')",message="must be true, false, or a duration of more than 0s and at most 8760h, a year"
+	JobProtection string `json:"jobProtection,omitempty"`
 }
+
+// RunnerProtection says which runners a PodDisruptionBudget protects.
+type RunnerProtection string
+
+// Values of RunnerProtection.
+const (
+	ProtectNoRunners   RunnerProtection = "None"
+	ProtectBusyRunners RunnerProtection = "Busy"
+	ProtectAllRunners  RunnerProtection = "All"
+)
 
 // RunnerTimeouts limit how long a runner waits. Not in ARC.
 type RunnerTimeouts struct {

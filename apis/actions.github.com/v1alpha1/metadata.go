@@ -86,6 +86,13 @@ const (
 	LabelJobID         = AnnotationJobID
 )
 
+// LabelRunnerBusy marks, with the value RunnerBusy, the pods that run a job: a runner's own while it has one, and those that
+// container hooks start for a job. The PodDisruptionBudget of the scale set's chart selects by it.
+const (
+	LabelRunnerBusy = "actions.github.com/runner-busy"
+	RunnerBusy      = "true"
+)
+
 // Annotations of node autoscalers that protect a pod from eviction when nodes are consolidated. A runner pod has them while
 // its job is running, whatever its template says.
 const (

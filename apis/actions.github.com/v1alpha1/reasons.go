@@ -115,6 +115,12 @@ const (
 	ReasonInitContainerFailed = "InitContainerFailed"
 	// ReasonRunnerExitedWithoutJob: the runner exited with 0 without ever having had a job.
 	ReasonRunnerExitedWithoutJob = "RunnerExitedWithoutJob"
+	// ReasonNoDisruptionBudget: no PodDisruptionBudget covers the runners that protectRunners names.
+	ReasonNoDisruptionBudget = "NoDisruptionBudget"
+	// ReasonSeveralDisruptionBudgets: another PodDisruptionBudget covers the runners, too, and the API server evicts no such pod.
+	ReasonSeveralDisruptionBudgets = "SeveralDisruptionBudgets"
+	// ReasonDisruptionBudgetTooWeak: the only PodDisruptionBudget that covers the runners may allow their eviction.
+	ReasonDisruptionBudgetTooWeak = "DisruptionBudgetTooWeak"
 	// ReasonPodTerminating: the pod of a runner or listener is stuck in deletion and blocks its replacement, or the deletion of its owner.
 	ReasonPodTerminating = "PodTerminating"
 )

@@ -52,6 +52,19 @@ values. JSON.
 {{- end }}
 
 {{/*
+Labels of the pods that run a job of this set, by which its PodDisruptionBudget selects them: the controller puts them on runner
+pods, and pods that container hooks start for a job are protected by the same ones. The first is the name of the
+AutoscalingRunnerSet. JSON.
+*/}}
+{{- define "gha-runner-scale-set.protected-labels" -}}
+{{- dict
+    "actions.github.com/scale-set-name" (include "gha-runner-scale-set.resource-name" .)
+    "actions.github.com/scale-set-namespace" (include "gha-runner-scale-set.namespace" .)
+    "actions.github.com/runner-busy" "true"
+    | toJson }}
+{{- end }}
+
+{{/*
 The given labels except those that clash with the chart's, which the controller depends on. Takes root and labels.
 JSON.
 */}}

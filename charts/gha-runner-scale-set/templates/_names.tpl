@@ -45,6 +45,15 @@ the objects made from it, whose names have to be subdomains: a release's name al
 {{- include "gha-runner-scale-set.fullname" . }}-pod-metadata
 {{- end }}
 
+{{- define "gha-runner-scale-set.disruption-budget-name" -}}
+{{- include "gha-runner-scale-set.fullname" . }}-runners
+{{- end }}
+
+{{/* Which runners are protected from eviction: None, Busy or All. */}}
+{{- define "gha-runner-scale-set.protect-runners" -}}
+{{- .Values.protectRunners | default "Busy" }}
+{{- end }}
+
 {{- define "gha-runner-scale-set.kube-mode-name" -}}
 {{- include "gha-runner-scale-set.fullname" . }}-kube-mode
 {{- end }}

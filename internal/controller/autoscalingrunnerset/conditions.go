@@ -21,6 +21,7 @@ import (
 // Reasons of conditions.
 const (
 	reasonReady                = "Ready"
+	reasonProtected            = "Protected"
 	reasonRegistered           = "Registered"
 	reasonRegistering          = "Registering"
 	reasonAccepted             = "Accepted"
@@ -40,6 +41,7 @@ func conditionsOf(p *pass, version string) []metav1.Condition {
 		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
 		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(p, v1alpha1.ConditionQuotaExceeded), runnersCondition(p, v1alpha1.ConditionRunnersPending),
+		protectionCondition(p),
 	} {
 		if optional != nil {
 			conditions = append(conditions, *optional)

@@ -42,7 +42,7 @@ func TestSecretThatMayNotBeReadIsSaid(t *testing.T) {
 		f.reconcile() // sets the finalizer
 		f.github.unresolved = apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("no Role says so"))
 		controllertest.Elapse(time.Minute)
-		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
+		if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
 			t.Error("the refusal is not tried again")
 		}
 		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileFailed)

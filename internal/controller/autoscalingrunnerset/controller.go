@@ -62,6 +62,7 @@ type Controller struct {
 	options  Options
 	waker    requeue.Waker
 	memories kube.Memories[memory]
+	budgets  budgetMemory
 	// syncs, deregistrations and searches have the last calls to GitHub for each AutoscalingRunnerSet.
 	syncs           *pool.Calls[types.NamespacedName, syncResult]
 	deregistrations *pool.Calls[types.NamespacedName, deregistration]
@@ -117,6 +118,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	steps := []func(context.Context, *pass) error{
 		c.protect, c.resolve, c.giveWay, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.applyListener,
+		c.readBudgets,
 	}
 	if !set.DeletionTimestamp.IsZero() {
 		steps = []func(context.Context, *pass) error{c.finalize}
@@ -195,6 +197,8 @@ type pass struct {
 	asked    bool
 	// runnerSpecHash identifies the runner spec that the EphemeralRunnerSet has to have, empty if the pass did not get that far.
 	runnerSpecHash string
+	// budgets are the PodDisruptionBudgets of the set's namespace, nil if the pass did not look.
+	budgets *namespaceBudgets
 	// failure is the error of the step that failed. cutShort is set when steps were skipped, even if only because the cache was
 	// behind.
 	failure  error

@@ -29,9 +29,9 @@ func TestScaleSetIsDeletedOnceThoughTheStatusIsLate(t *testing.T) {
 		}
 		for range 3 {
 			f.restart(nil)
-			_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
 			controllertest.Elapse(2 * time.Second)
-			_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey})
+			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 		}
 		f.intercept.SubResourcePatch = nil
 		f.restart(nil)

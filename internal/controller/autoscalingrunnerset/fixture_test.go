@@ -55,6 +55,7 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{}, &v1alpha1.EphemeralRunnerSet{}).
 		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, indexByAddress, addressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, indexByOwner, ownerUIDs)
 	f.client = controllertest.SelectByName(builder, &v1alpha1.AutoscalingListener{}).Build()
+	controllertest.Create(t, f.client, budgetOf(setKey, nil))
 	f.restart(workers)
 	return f
 }

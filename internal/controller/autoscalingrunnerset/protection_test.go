@@ -123,7 +123,7 @@ func TestStrippingIsTriedAgainAfterAFailure(t *testing.T) {
 		f.create(protectedObjects()...)
 		f.create(newSet(protectedByARC))
 		for range 5 {
-			if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
+			if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
 				t.Error("nothing brings the next pass")
 			}
 			controllertest.Elapse(2 * statusPeriod)

@@ -84,7 +84,7 @@ func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
 		f.refuseAnnotations(apierrors.NewForbidden(schema.GroupResource{Resource: "autoscalingrunnersets"}, "set", errors.New("a policy guards it")))
 		f.create(newSet())
 		for range 3 {
-			_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
 			controllertest.Elapse(2 * statusPeriod)
 		}
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, v1alpha1.ReasonReconcileFailed)

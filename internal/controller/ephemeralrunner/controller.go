@@ -48,7 +48,8 @@ type Options struct {
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// Pool runs the calls to GitHub, and the creation of Secret and Pod that follows a registration.
 	Pool *pool.Pool
-	// Removed holds the registrations that GitHub has removed at the request of the runner's set. It may be nil.
+	// Removed holds the registrations that GitHub has removed, or refused to remove, at the request of the runner's set. It may
+	// be nil.
 	Removed  *removals.Memory
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -56,8 +57,8 @@ type Options struct {
 	Workers int
 	// Version is the manager's version. Every runner sends it to GitHub as part of its user agent.
 	Version string
-	// JobMetadata writes on a pod which job it runs. JobProtection adds the annotations that keep node autoscalers away while
-	// the job runs.
+	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations that keep
+	// node autoscalers away while the job runs.
 	JobMetadata, JobProtection bool
 }
 
@@ -96,6 +97,7 @@ func NewController(options Options) *Controller {
 		forbidden:    map[string]time.Time{},
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
+	options.Removed.WhenBusy(c.waker.Wake)
 	c.provisions = pool.NewCalls[key, int](options.Pool, options.Clock, wake)
 	c.deregistrations = pool.NewCalls[key, struct{}](options.Pool, options.Clock, wake)
 	return c
@@ -135,9 +137,9 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	p := c.newPass(runner, pod, m)
 	ctx = kube.WithScaleSetLogger(ctx, kube.ScaleSetOf(runner), jobValues(runner)...)
+	markAt, markErr := c.markJob(ctx, p) // first, because it protects the job
 	requeueAt, err := c.step(ctx, p)
-	annotateAt, annotateErr := c.annotateJob(ctx, p)
-	return c.result(p, kube.EarlierOf(requeueAt, annotateAt), errors.Join(err, annotateErr))
+	return c.result(p, kube.EarlierOf(requeueAt, markAt), errors.Join(err, markErr))
 }
 
 // result ends a pass. The runner is reconciled again at requeueAt or when its pod must be treated as lost, whichever is

@@ -83,13 +83,12 @@ func hookResourcesLeft(runner string, refusal error) report.Event {
 		v1alpha1.LabelRunnerPod, runner, refusal))
 }
 
-// podMetadataForbidden names the ways out: the permission, the policy, or the flag that turns the patch off. The API server's
-// words come last because they may be long.
+// podMetadataForbidden names the ways out: the permission or the policy. The API server's words come last because they may be long.
 func podMetadataForbidden(namespace string, refusal error) report.Event {
 	return report.Warning("PodMetadataForbidden", actionMark, fmt.Sprintf(
-		"pods of namespace %s don't show their jobs and aren't protected while they run: the manager may not patch pods; "+
-			"grant it the verb, as the chart's Role ending in -pod-metadata does, exempt it from the policy or webhook that is named here, "+
-			"or run it with --job-pod-metadata=false: %v", namespace, refusal))
+		"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the manager may not patch pods; "+
+			"grant it the verb, as the scale set chart's Role ending in -pod-metadata does, or exempt it from the policy or webhook that is "+
+			"named here: %v", namespace, refusal))
 }
 
 // record records an Event about the runner and logs it. A runner that simply succeeds gets none.

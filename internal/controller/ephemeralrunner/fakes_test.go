@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -131,6 +132,7 @@ func (a *recordingAPI) Patch(ctx context.Context, object client.Object, patch cl
 	if err := a.note("patch", object); err != nil {
 		return err
 	}
+	<-time.After(a.latency)
 	return a.WithWatch.Patch(ctx, object, patch, options...)
 }
 
@@ -185,6 +187,7 @@ func (s recordingStatus) Patch(ctx context.Context, object client.Object, patch 
 	if err := s.api.note("patch status", object); err != nil {
 		return err
 	}
+	<-time.After(s.api.latency)
 	if s.api.unanswered == nil {
 		return s.SubResourceWriter.Patch(ctx, object, patch, options...)
 	}

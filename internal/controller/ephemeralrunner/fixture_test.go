@@ -198,6 +198,8 @@ type recordingAPI struct {
 	// unanswered is the error of writes of the status that take effect.
 	unanswered error
 	grace      *int64 // of the last deletion of a pod
+	// latency is how long each patch takes.
+	latency time.Duration
 }
 
 func (a *recordingAPI) note(verb string, object any) error {

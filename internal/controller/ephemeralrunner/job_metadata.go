@@ -1,6 +1,7 @@
 package ephemeralrunner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,32 +34,42 @@ const (
 	deniedRetryAfter = time.Minute
 )
 
-// annotateStep is what to write on a pod about its job.
-type annotateStep int
+// markStep is what to write on a pod about its job.
+type markStep int
 
 const (
-	annotateNothing annotateStep = iota
-	// annotateStart: which job it runs, and that it must not be evicted.
-	annotateStart
-	// annotateResult: how the job ended, and that it may be evicted.
-	annotateResult
+	markNothing markStep = iota
+	// markStart: that a job runs and which, and that the pod must not be evicted.
+	markStart
+	// markEnd: how the job ended, and that the pod may be evicted.
+	markEnd
 )
 
-// annotateJob writes the job on the pod, as annotations and labels, and returns when to reconcile the runner again.
-func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error) {
+// markJob writes the job on the pod, as labels and annotations, and returns when to reconcile the runner again. Nothing holds the
+// start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is written the pod may be evicted.
+func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
 	now := c.options.Clock.Now()
-	what, requeueAt := planAnnotate(p, now)
-	if what == annotateNothing || !c.options.JobMetadata {
+	what, requeueAt := planMark(p, c.busy(p), c.options.JobMetadata, now)
+	if what == markNothing {
 		return requeueAt, nil
 	}
 	if retryAt := c.refusedUntil(p); now.Before(retryAt) {
 		return kube.EarlierOf(requeueAt, retryAt), nil
 	}
-	if c.deferStatus(p.EphemeralRunner, now.Sub(p.memory.startedAt)) {
+	if what == markEnd && c.deferStatus(p.EphemeralRunner, now.Sub(p.memory.startedAt)) {
 		return statusRecheckAt(p.EphemeralRunner, now), nil
 	}
-	annotations, labels := jobMetadata(p.EphemeralRunner)
-	c.protect(p, what, annotations)
+	annotations, labels := map[string]any{}, map[string]any{}
+	if c.options.JobMetadata {
+		annotations, labels = jobMetadata(p.EphemeralRunner)
+		if err := c.protect(ctx, p, what, annotations); err != nil {
+			return requeueAt, err
+		}
+	}
+	labels[v1alpha1.LabelRunnerBusy] = nil // removes it
+	if what == markStart {
+		labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
+	}
 	defer c.statusGate.enter()()
 	err := c.patchPod(ctx, p.pod, annotations, labels)
 	switch {
@@ -68,32 +79,46 @@ func (c *Controller) annotateJob(ctx context.Context, p *pass) (time.Time, error
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
 	}
-	p.memory.pod.jobWritten = true
-	p.memory.pod.resultWritten = p.memory.pod.resultWritten || what == annotateResult
+	p.memory.pod.busyWritten = true
+	p.memory.pod.jobWritten = p.memory.pod.jobWritten || p.Status.HadJob()
+	p.memory.pod.resultWritten = p.memory.pod.resultWritten || what == markEnd
 	return requeueAt, nil
 }
 
-// planAnnotate decides what to write now on a pod about its job.
-func planAnnotate(p *pass, now time.Time) (what annotateStep, requeueAt time.Time) {
-	pod := p.pod
-	if pod == nil || pod.DeletionTimestamp != nil || !p.Status.HadJob() || p.Status.Done() ||
-		p.memory.pod.deleted || p.outcome.state != podRunning {
-		return annotateNothing, time.Time{}
+// busy reports whether the runner has a job: one was reported, or GitHub has refused to remove the registration because of one.
+func (c *Controller) busy(p *pass) bool {
+	return p.mayHaveJob() || c.removal(p).busy() || c.options.Removed.Busy(p.UID, p.memory.runnerID)
+}
+
+// planMark decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
+// and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
+func planMark(p *pass, busy, metadata bool, now time.Time) (what markStep, requeueAt time.Time) {
+	pod, written := p.pod, &p.memory.pod
+	if pod == nil || pod.DeletionTimestamp != nil || p.Status.Done() || written.deleted || p.outcome.over() {
+		return markNothing, time.Time{}
 	}
-	started := p.memory.pod.jobWritten || pod.Annotations[v1alpha1.AnnotationJobID] != ""
-	ended := p.memory.pod.resultWritten || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
+	labelled := written.busyWritten || pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
+	if p.Status.JobCompleted() {
+		shown := !metadata || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
+		return planMarkEnd(&p.Status, written.resultWritten || shown && !labelled, now)
+	}
+	shown := !metadata || !p.Status.HadJob() || written.jobWritten || pod.Annotations[v1alpha1.AnnotationJobID] != ""
+	if busy && (!labelled || !shown) {
+		return markStart, time.Time{}
+	}
+	return markNothing, time.Time{}
+}
+
+// planMarkEnd decides about the pod of a runner whose job was reported completed; ended is set if the pod says so already.
+func planMarkEnd(status *v1alpha1.EphemeralRunnerStatus, ended bool, now time.Time) (what markStep, requeueAt time.Time) {
+	due := podDueToEnd(status)
 	switch {
-	case p.Status.JobCompleted() && ended:
-		return annotateNothing, time.Time{}
-	case p.Status.JobCompleted():
-		if due := podDueToEnd(&p.Status); now.Before(due) {
-			return annotateNothing, due
-		}
-		return annotateResult, time.Time{}
-	case started:
-		return annotateNothing, time.Time{}
+	case ended:
+		return markNothing, time.Time{}
+	case now.Before(due):
+		return markNothing, due
 	default:
-		return annotateStart, time.Time{}
+		return markEnd, time.Time{}
 	}
 }
 
@@ -152,15 +177,19 @@ func jobID(status *v1alpha1.EphemeralRunnerStatus) string {
 // protect adds the annotations that keep node autoscalers away while the job runs, and restores the template's own when it
 // has ended. Templates may mark idle runners safe to evict, because cluster-autoscaler by default keeps nodes whose pods
 // belong to a custom controller; a running job is never safe to evict.
-func (c *Controller) protect(p *pass, what annotateStep, annotations map[string]any) {
+func (c *Controller) protect(ctx context.Context, p *pass, what markStep, annotations map[string]any) error {
 	if !c.options.JobProtection {
-		return
+		return nil
+	}
+	doNotDisrupt, err := c.doNotDisrupt(ctx, p)
+	if err != nil {
+		return err
 	}
 	template := kube.Annotations(p.Annotations, p.Spec.PodMetadata.Annotations)
-	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: "true", v1alpha1.AnnotationSafeToEvict: "false"} {
+	for key, value := range map[string]string{v1alpha1.AnnotationDoNotDisrupt: doNotDisrupt, v1alpha1.AnnotationSafeToEvict: "false"} {
 		without, set := template[key]
 		switch {
-		case what == annotateStart:
+		case what == markStart:
 			annotations[key] = value
 		case set:
 			annotations[key] = without
@@ -168,6 +197,34 @@ func (c *Controller) protect(p *pass, what annotateStep, annotations map[string]
 			annotations[key] = nil // removes it
 		}
 	}
+	return nil
+}
+
+// doNotDisrupt returns what jobProtection of the runner's scale set means for its pod. It is read when the job starts, from the
+// cache, and not from the runner: a change of it then needs no new runners.
+func (c *Controller) doNotDisrupt(ctx context.Context, p *pass) (string, error) {
+	set := &v1alpha1.AutoscalingRunnerSet{}
+	err := c.options.Client.Get(ctx, kube.ScaleSetOf(p), set, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("get AutoscalingRunnerSet: %w", err)
+	}
+	return doNotDisruptFor(set.Spec.JobProtection, p.pod, c.options.Clock.Now()), nil
+}
+
+// doNotDisruptFor returns the value of AnnotationDoNotDisrupt for a job that starts now. Karpenter counts a duration from the
+// pod's start, and an idle runner may have waited for hours before its job: the pod's age is added, in whole seconds, rounded up
+// because the pod's start is given in whole seconds. What is not a positive duration is passed on; empty means "true".
+func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
+	duration, err := time.ParseDuration(protection)
+	if err != nil || duration <= 0 {
+		return cmp.Or(protection, "true")
+	}
+	started := pod.CreationTimestamp
+	if pod.Status.StartTime != nil {
+		started = *pod.Status.StartTime
+	}
+	protected := max(now.Sub(started.Time), 0) + duration
+	return (protected + time.Second - 1).Truncate(time.Second).String()
 }
 
 func (c *Controller) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -64,6 +65,7 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 			t.Errorf("annotations (-want +got):\n%s", diff)
 		}
 		labels := f.pod().Labels
+		f.wantBusy("with a job", true)
 		if labels[v1alpha1.LabelJobRepository] != "acme_web" || labels[v1alpha1.LabelJobRunID] != "42" || labels[v1alpha1.LabelJobID] != "6f5a" {
 			t.Errorf("labels %v", labels)
 		}
@@ -109,7 +111,114 @@ func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 		if annotations[v1alpha1.AnnotationJobResult] != "succeeded" || protected {
 			t.Errorf("annotations %v, want the result and no protection", annotations)
 		}
+		f.wantBusy("after its job", false)
+		f.restart() // forgets that both are written
+		f.settle()
+		if got := f.api.sent(); got != "" {
+			t.Errorf("requests %s of another manager, want none", got)
+		}
 	}, newRunner())
+}
+
+// wantBusy fails unless the pod has the label that the PodDisruptionBudget selects by, or has it not.
+func (f *fixture) wantBusy(when string, want bool) {
+	f.Helper()
+	if got := f.pod().Labels["actions.github.com/runner-busy"]; (got == "true") != want {
+		f.Errorf("label of busy runners %s: %q, want it: %t", when, got, want)
+	}
+}
+
+// Only a job makes a pod busy: a template that says so would keep nodes with idle runners for ever, and hide the start of a job.
+func TestNoTemplateMakesAPodBusy(t *testing.T) {
+	labels := map[string]string{v1alpha1.LabelRunnerBusy: "true"}
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.wantBusy("without a job", false)
+		f.working()
+		f.wantBusy("with a job", true)
+	}, newRunner(func(r *v1alpha1.EphemeralRunner) {
+		r.Spec.PodMetadata.Labels, r.Labels[v1alpha1.LabelRunnerBusy] = labels, "true"
+	}))
+}
+
+// GitHub may know of a job whose start nobody has reported, as while the listener is away: its refusal to remove the registration says
+// so, to the runner's set or to this controller. The report, when it comes, adds what job it is.
+func TestARunnerThatGitHubCallsBusyIsMarked(t *testing.T) {
+	for asks, ask := range map[string]func(*fixture){
+		"its set": func(f *fixture) { f.removed.NoteBusy(runnerKey, f.runner().UID, 101) },
+		"this controller": func(f *fixture) {
+			f.github.remove = actions.ErrJobStillRunning
+			f.delete()
+			f.settle()
+		},
+	} {
+		t.Run(asks, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.settle()
+				f.setPod(runs)
+				f.settle()
+				f.wantBusy("before", false)
+				ask(f)
+				f.settle()
+				f.wantBusy("once GitHub has refused", true)
+				f.api.sent()
+				f.setStatus(startJob)
+				f.settle()
+				if got := f.api.sent(); got != "patch Pod" || f.pod().Annotations[v1alpha1.AnnotationJobID] != "6f5a" {
+					t.Errorf("requests %s, annotations %v; want the job, once", got, f.pod().Annotations)
+				}
+			}, newRunner())
+		})
+	}
+}
+
+// Another manager may have written the job on the pod without the label, as versions before it did.
+func TestARestartedManagerMarksWhatIsNotMarked(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.working()
+		pod := f.pod()
+		delete(pod.Labels, v1alpha1.LabelRunnerBusy)
+		if err := f.api.WithWatch.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		f.restart()
+		f.settle()
+		f.wantBusy("after a restart", true)
+	}, newRunner())
+}
+
+// Karpenter counts a duration from the pod's start, and an idle runner may have waited long before its job.
+func TestProtectionForADurationBeginsWithTheJob(t *testing.T) {
+	for _, test := range []struct {
+		protection string
+		idle       time.Duration
+		want       string
+	}{
+		{"", time.Hour, "true"},
+		{"true", time.Hour, "true"},
+		{"false", time.Hour, "false"},
+		{"6h", 90 * time.Minute, "7h30m0s"},
+		{"30m", 0, "30m0s"},
+		{"1h30m", 100 * time.Millisecond, "1h30m1s"},
+		{"30m", -time.Minute, "30m0s"}, // the node's clock is ahead
+	} {
+		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set"}}
+		inBubble(t, func(f *fixture) {
+			f.settle()
+			f.setPod(runs)
+			f.settle()
+			f.setPod(func(pod *corev1.Pod) { pod.Status.StartTime = new(metav1.NewTime(time.Now().Add(-test.idle))) })
+			set.Spec.JobProtection = test.protection // after the runner was made: a change needs no new runners
+			if err := f.api.WithWatch.Create(t.Context(), set.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			f.setStatus(startJob)
+			f.settle()
+			if got := f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt]; got != test.want {
+				t.Errorf("jobProtection %q after %s: %q, want %q", test.protection, test.idle, got, test.want)
+			}
+		}, newRunner())
+	}
 }
 
 // cluster-autoscaler keeps a node with idle runners unless their template marks them safe to evict. Their jobs are not.
@@ -166,8 +275,16 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.controller.options.JobMetadata = false
 		f.working()
-		if got := f.api.sent(); got != "" {
-			t.Errorf("requests %s, want none", got)
+		f.wantBusy("without metadata", true)
+		if got := f.api.sent(); got != "patch Pod" || f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != "" || f.pod().Labels[v1alpha1.LabelJobID] != "" {
+			t.Errorf("requests %s, annotations %v, labels %v; want one label", got, f.pod().Annotations, f.pod().Labels)
+		}
+		f.setStatus(endJob(time.Time{}))
+		f.settle()
+		f.wantBusy("without metadata, after the job", false)
+		f.settle()
+		if got := f.api.sent(); got != "patch Pod" {
+			t.Errorf("requests %s, want one that removes the label", got)
 		}
 	}, newRunner())
 }
@@ -195,7 +312,7 @@ func TestRefusedPodMetadataIsReportedOnce(t *testing.T) {
 				if got := f.api.sent(); got != "patch Pod" {
 					t.Errorf("requests %s, want one try", got)
 				}
-				retryAt, err := f.controller.annotateJob(t.Context(), f.newPass())
+				retryAt, err := f.controller.markJob(t.Context(), f.newPass())
 				if wait := time.Until(retryAt); err != nil || wait <= 0 || wait > forbiddenRetryAfter {
 					t.Errorf("tried again after %s, %v: nothing else may bring the runner back", wait, err)
 				}
@@ -229,8 +346,8 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 			f.setStatus(startJob)
 			f.api.refuse = map[string]error{"patch Pod": test.err}
 			p := f.newPass()
-			if _, err := f.controller.annotateJob(t.Context(), p); (err != nil) != test.fails {
-				t.Errorf("annotateJob() = %v, fails %t wanted", err, test.fails)
+			if _, err := f.controller.markJob(t.Context(), p); (err != nil) != test.fails {
+				t.Errorf("markJob() = %v, fails %t wanted", err, test.fails)
 			}
 		}, newRunner())
 	}
@@ -249,19 +366,19 @@ func TestWhatCanNotBeALabelIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestOnlyALivingPodIsAnnotated(t *testing.T) {
+func TestOnlyALivingPodIsMarked(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(*corev1.Pod)
-		want   annotateStep
+		want   markStep
 	}{
-		"runs":             {runs, annotateStart},
-		"has ended":        {exits(0), annotateNothing},
-		"is being deleted": {deletedAt(noon), annotateNothing},
-		"is pending":       {statusOf(corev1.PodPending), annotateNothing},
+		"runs":                             {runs, markStart},
+		"has ended":                        {exits(0), markNothing},
+		"is being deleted":                 {deletedAt(noon), markNothing},
+		"is still pending, says the cache": {statusOf(corev1.PodPending), markStart},
 	} {
 		pod := podWith(corev1.PodRunning, running, test.change)
 		p := &pass{EphemeralRunner: newRunner(startJob), pod: pod, outcome: outcomeOf(pod, noon), memory: &memory{}}
-		if got, _ := planAnnotate(p, noon); got != test.want {
+		if got, _ := planMark(p, true, true, noon); got != test.want {
 			t.Errorf("a pod that %s: step %d, want %d", what, got, test.want)
 		}
 	}

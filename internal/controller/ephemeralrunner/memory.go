@@ -53,8 +53,9 @@ type lastPod struct {
 	left       bool      // the controller may not delete it: garbage collection does once the runner is gone
 	// ending is what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by the next pass.
 	ending podstatus.Ending
-	// The job and its result have been written on the pod: a stale cache must not have either written again.
-	jobWritten, resultWritten bool
+	// That the runner is busy, its job and the job's result have been written on the pod: a stale cache must not have any of
+	// them written again.
+	busyWritten, jobWritten, resultWritten bool
 }
 
 // attempt is what was seen of the present attempt to run the runner. All of it is forgotten once the attempt has failed: what

@@ -62,6 +62,7 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 		},
 		Spec: *runner.Spec.PodSpec.DeepCopy(),
 	}
+	delete(pod.Labels, v1alpha1.LabelRunnerBusy) // only a job makes a pod busy
 	startOnce(&pod.Spec)
 	if container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName); container != nil {
 		container.Env = append(container.Env, runnerEnv(runner, version)...)

@@ -17,16 +17,18 @@ import (
 )
 
 // Priorities of a pass. Every pass writes, and in a burst everything waits for the API server. So a pass comes first if a job
-// waits for it, or a machine that a finished pod still occupies; a pass that only reports something or tidies up comes later.
+// waits for it or needs its protection, or a machine that a finished pod still occupies; a pass that only reports something or
+// tidies up comes later.
 const (
 	priorityHigh = 0
 	priorityLow  = -1
 )
 
-// priority returns the priority of a pass that is requeued by time alone: high if a pod has ended and must still be deleted,
-// because its deletion may have had to wait for a stale cache.
+// priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must still be
+// deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
 func (p *pass) priority() int {
-	if p.podStays() && hasEnded(p.pod) {
+	unmarked := p.pod != nil && working(&p.Status) && !p.memory.pod.busyWritten && p.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
+	if unmarked || p.podStays() && hasEnded(p.pod) {
 		return priorityHigh
 	}
 	return priorityLow
@@ -40,14 +42,25 @@ func hasEnded(pod *corev1.Pod) bool {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// runnerEvents enqueues runners, new ones with high priority.
+// working reports whether the runner's job was reported started, and not completed.
+func working(status *v1alpha1.EphemeralRunnerStatus) bool {
+	return status.HadJob() && !status.JobCompleted()
+}
+
+// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported.
 func runnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
 			enqueue(q, e.Object, e.Object.GetName(), priorityHigh)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priorityLow)
+			priority := priorityLow
+			before, isRunner := e.ObjectOld.(*v1alpha1.EphemeralRunner)
+			after, _ := e.ObjectNew.(*v1alpha1.EphemeralRunner)
+			if isRunner && after != nil && working(&after.Status) && !working(&before.Status) {
+				priority = priorityHigh
+			}
+			enqueue(q, e.ObjectNew, e.ObjectNew.GetName(), priority)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			enqueue(q, e.Object, e.Object.GetName(), priorityLow)

@@ -117,7 +117,7 @@ var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub 
 // mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub mentioned
 // one.
 func (p *pass) mayHaveJob() bool {
-	return p.Status.HadJob() && !p.Status.JobCompleted() || p.memory.busy ||
+	return working(&p.Status) || p.memory.busy ||
 		meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionDraining)
 }
 

@@ -3,17 +3,23 @@ package ephemeralrunner
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
 // Reports wait until pods that have ended are handled, and while enough passes are writing.
@@ -115,18 +121,18 @@ func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
 				f.setPod(runs)
 				f.setStatus(hasReportedJob)
 				f.settle()
-				running := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
-				annotated := f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != ""
-				if running != test.said || annotated != test.said {
-					t.Errorf("Running is reported: %t, the job is protected: %t, want %t", running, annotated, test.said)
+				if running := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning; running != test.said {
+					t.Errorf("Running is reported: %t, want %t", running, test.said)
 				}
+				f.wantBusy("whoever hangs", true)
 			}, newRunner())
 		})
 	}
 }
 
-// While the gate is closed, only a runner that has something to report is requeued again and again.
-func TestJobMetadataWaitsForTheStatusGate(t *testing.T) {
+// While the gate is closed, only a runner that has something to report is requeued again and again. That its job has started is
+// never held back, because that protects the job.
+func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
 		f.setPod(runs)
@@ -136,15 +142,98 @@ func TestJobMetadataWaitsForTheStatusGate(t *testing.T) {
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != 0 {
 			t.Errorf("without a job: requeued after %s", requeueAfter)
 		}
-		f.setStatus(hasReportedJob)
+		f.setStatus(startJob)
+		f.reconcile()
+		f.wantBusy("at the start of the job", true)
+		f.setStatus(endJob(time.Time{}))
 		want := statusRecheckAt(f.runner(), time.Time{}).Sub(time.Time{})
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != want || f.pod().Annotations[v1alpha1.AnnotationJobID] != "" {
-			t.Errorf("requeued after %s, annotations %v; want %s, and no job", requeueAfter, f.pod().Annotations, want)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != want {
+			t.Errorf("requeued after %s, want %s", requeueAfter, want)
 		}
+		f.wantBusy("while the gate is closed", true)
 		f.controller.statusGate.handled(other)
 		f.reconcile()
-		if f.pod().Annotations[v1alpha1.AnnotationJobID] == "" {
-			t.Error("the pod does not get its job")
-		}
+		f.wantBusy("at the end of the job", false)
 	}, newRunner())
+}
+
+// Five hundred jobs start at once, when a thousand reports about other runners are overdue, which alone take 2.5 s: each write takes
+// the API server 60 ms. The PodDisruptionBudget covers every one of the jobs 2 s later.
+func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
+	const burst, others, latency, atMost = 500, 1000, 60 * time.Millisecond, 2 * time.Second
+	inBubble(t, func(f *fixture) {
+		var runners, objects []client.Object
+		for i := range burst + others {
+			runner, pod := runningRunner(i)
+			runners, objects = append(runners, runner), append(objects, runner, pod)
+		}
+		f.api.WithWatch = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
+		options := requeue.ControllerOptions(24) // as many workers as the manager has
+		q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
+		f.controller.statusGate.podEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
+		for _, other := range runners[burst:] {
+			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(other)) // its report waits for the gate
+		}
+		f.elapse(2 * maxStatusDelay)
+		for _, other := range runners[burst:] {
+			runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
+		}
+		f.api.latency = latency
+		for _, before := range runners[:burst] {
+			after := &v1alpha1.EphemeralRunner{}
+			if !controllertest.Read(t, f.api.WithWatch, client.ObjectKeyFromObject(before), after) {
+				t.Fatal("the runner is gone")
+			}
+			startJob(after)
+			if err := f.api.WithWatch.Status().Update(t.Context(), after); err != nil {
+				t.Fatal(err)
+			}
+			runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+		}
+		var workers sync.WaitGroup
+		for range options.MaxConcurrentReconciles {
+			workers.Go(func() { work(f, q) })
+		}
+		f.elapse(atMost)
+		var pods corev1.PodList
+		if err := f.api.WithWatch.List(t.Context(), &pods, client.MatchingLabels{v1alpha1.LabelRunnerBusy: "true"}); err != nil {
+			t.Fatal(err)
+		}
+		if len(pods.Items) != burst {
+			t.Errorf("%d of %d pods are marked after %s", len(pods.Items), burst, atMost)
+		}
+		q.ShutDown()
+		workers.Wait()
+	})
+}
+
+// runningRunner returns a runner whose pod runs, and the pod.
+func runningRunner(i int) (*v1alpha1.EphemeralRunner, *corev1.Pod) {
+	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
+		r.Name, r.UID = fmt.Sprint("set-runner-", i), types.UID(fmt.Sprint("runner-", i))
+	})
+	pod := newPod(runner, i+1, "1.2.3")
+	pod.UID = types.UID(fmt.Sprint("pod-", i))
+	runs(pod)
+	return runner, pod
+}
+
+// work reconciles what is queued until the queue is shut down, as a worker of controller-runtime does.
+func work(f *fixture, q priorityqueue.PriorityQueue[reconcile.Request]) {
+	for {
+		request, priority, shutdown := q.GetWithPriority()
+		if shutdown {
+			return
+		}
+		result, err := f.controller.Reconcile(f.Context(), request)
+		if err != nil {
+			f.Error(err)
+		}
+		if result.RequeueAfter > 0 {
+			priority = *result.Priority
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: result.RequeueAfter}, request)
+		}
+		q.Done(request)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -192,12 +193,16 @@ func TestSurplusIsRemovedWithGitHubsConsent(t *testing.T) {
 func TestBusyRunnerIsNotAVictim(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.remove = actions.ErrJobStillRunning
+		var told []string
+		f.removed.WhenBusy(func(runner types.NamespacedName) { told = append(told, runner.String()) })
 		f.makeSurplus()
 		for range 3 {
 			f.reconcile()
 		}
 		if r := f.runners()[0]; f.asked != 1 || f.requests["delete"] != 0 || f.removed.Has(r.UID, r.Status.RunnerID) {
 			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none, and no removal remembered", f.asked, f.requests["delete"])
+		} else if !f.removed.Busy(r.UID, r.Status.RunnerID) || !slices.Equal(told, []string{r.Namespace + "/" + r.Name}) {
+			t.Errorf("told of %v that it has a job, want %s: its pod can be evicted until it is marked", told, r.Name)
 		}
 	}, newSet(1))
 }

@@ -103,6 +103,9 @@ func (q *questions) askOne(
 		if said == answerRemoved || said == answerMissing && r.ended() {
 			q.removed.Note(r.uid, r.registrationID)
 		}
+		if said == answerBusy {
+			q.removed.NoteBusy(types.NamespacedName{Namespace: key.Namespace, Name: r.name}, r.uid, r.registrationID)
+		}
 		return said, err
 	})
 	if asked {
