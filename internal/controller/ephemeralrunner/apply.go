@@ -50,13 +50,13 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	return d.requeueAt, nil
 }
 
-// cleanUp deletes what a runner that is done leaves behind: pod, Secret and registration. The object stays until its set has
-// read its status. If there was a job, it is the set that asks GitHub, which may still count the job.
+// cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The object
+// stays until its set has read its status. If there was a job, it is the set that asks GitHub, which may still count the job.
 func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	if p.provisioning.running {
 		return time.Time{}, nil // see plan
 	}
-	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.reportExitedIdle(ctx, p))
+	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p), c.reportExitedIdle(ctx, p))
 	if p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() || p.mayHaveJob() || c.unregistered(p) {
 		return time.Time{}, err
 	}

@@ -166,7 +166,7 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 	}{
 		"finalization": {
 			newRunner(withHooks), func(f *fixture) { f.delete() }, false,
-			"delete Pod, delete Secret, list PodList, list SecretList, patch EphemeralRunner",
+			"delete Pod, delete Secret, list PodList, list SecretList, list JobList, patch EphemeralRunner",
 		},
 		"finalization, pod shown too": {newRunner(), func(f *fixture) { f.delete() }, true, "delete Pod, delete Secret"},
 		"job done": {

@@ -3,6 +3,7 @@ package ephemeralrunner
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,4 +136,14 @@ func workFolder(spec *corev1.PodSpec) string {
 func usesContainerHooks(spec *corev1.PodSpec) bool {
 	container := kube.Container(spec, v1alpha1.RunnerContainerName)
 	return container != nil && slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == envContainerHooks })
+}
+
+// hooksCreateJobs reports whether the runner's hooks may run a step in a container as a Job: those that share a volume with the
+// runner do, those that copy files instead, which both charts call k8s-novolume, don't, and in their mode the manager has no
+// rights on Jobs.
+func hooksCreateJobs(spec *corev1.PodSpec) bool {
+	container := kube.Container(spec, v1alpha1.RunnerContainerName)
+	return container != nil && slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool {
+		return env.Name == envContainerHooks && !strings.Contains(env.Value, "novolume")
+	})
 }

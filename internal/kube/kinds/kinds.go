@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,10 +23,11 @@ import (
 // and plural. The first use of a kind that is missing here fails with "no matches for kind".
 var (
 	namespaced = map[schema.GroupVersion][]string{
-		v1alpha1.GroupVersion:     {"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner"},
-		corev1.SchemeGroupVersion: {"ConfigMap", "Event", "Pod", "ResourceQuota", "Secret", "ServiceAccount"},
-		rbacv1.SchemeGroupVersion: {"Role", "RoleBinding"},
-		appsv1.SchemeGroupVersion: {"Deployment"},
+		v1alpha1.GroupVersion:      {"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner"},
+		corev1.SchemeGroupVersion:  {"ConfigMap", "Event", "Pod", "ResourceQuota", "Secret", "ServiceAccount"},
+		rbacv1.SchemeGroupVersion:  {"Role", "RoleBinding"},
+		appsv1.SchemeGroupVersion:  {"Deployment"},
+		batchv1.SchemeGroupVersion: {"Job"},
 	}
 	clusterWide = map[schema.GroupVersion][]string{
 		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview"},
