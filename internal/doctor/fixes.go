@@ -1,6 +1,11 @@
 package doctor
 
-import "github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+import (
+	"strings"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+)
 
 // reasonFixes are keyed by the reason of a condition. The condition's message says what happened; these say what to do.
 var reasonFixes = map[string]string{
@@ -98,6 +103,16 @@ var podFixes = map[string]string{
 	v1alpha1.ReasonRunnerNameTaken:        "nothing: another runner takes its place",
 	v1alpha1.ReasonRegistrationFailed:     "the message says what failed: correct what it names, or wait, and look at https://www.githubstatus.com",
 	v1alpha1.ReasonQuotaExceeded:          "raise the ResourceQuota, or lower maxRunners or the runners' requests",
+}
+
+// fixOfRunner returns what to do about the set's runners that failed with a reason. An unwritable work folder looks like a wrong
+// command.
+func (s *Set) fixOfRunner(reason string) string {
+	fix := fixOfPod(reason)
+	if unwritable := kube.UnwritableWork(&s.Spec.Template.Spec, v1alpha1.RunnerContainerName); unwritable != "" && strings.HasPrefix(fix, correctCommand) {
+		fix += "; " + unwritable
+	}
+	return fix
 }
 
 func fixOfPod(reason string) string {

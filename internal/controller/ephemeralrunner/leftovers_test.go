@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // A policy forbids deleting the runner's Secret: the runner is removed nevertheless, and garbage collection deletes what it
@@ -55,7 +56,7 @@ func TestWhatHooksCreatedIsLeftOnlyAfterALastingRefusal(t *testing.T) {
 }
 
 func withHooks(r *v1alpha1.EphemeralRunner) {
-	r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
+	r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}
 }
 
 func (f *fixture) finishedWithHooks() {
@@ -190,7 +191,7 @@ func TestJobsAreNotAskedForWhereHooksCreateNone(t *testing.T) {
 			t.Errorf("requests %s", requests)
 		}
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) {
-		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/home/runner/k8s-novolume/index.js"}}
+		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/home/runner/k8s-novolume/index.js"}}
 	}))
 }
 
