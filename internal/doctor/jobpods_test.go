@@ -40,7 +40,7 @@ func jobPod(suffix string, protected bool, status corev1.PodStatus) corev1.Pod {
 // ofStep makes it the pod of a Job, which has what the template says but not the label of the hooks.
 func ofStep(pod corev1.Pod) corev1.Pod {
 	delete(pod.Labels, "runner-pod")
-	pod.Labels["batch.kubernetes.io/job-name"] = jobRunner + "-step-01234567"
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: jobRunner + "-step-01234567", Controller: new(true)}}
 	return pod
 }
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
@@ -37,13 +37,15 @@ func RunnerEnv(spec *corev1.PodSpec, name string) (value string, given bool) {
 	return container.Env[i].Value, true
 }
 
-// IsJobPod reports whether a pod that belongs to a scale set is one of container hooks, and not a runner's or a listener's. A pod
-// of a Job has no label of the hooks.
+// IsJobPod reports whether a pod that belongs to a scale set is one of container hooks, and not a runner's or a listener's, whatever
+// labels these were given. Hooks set no owner; the pod of a Job has the Job, and no label of the hooks.
 func IsJobPod(pod *corev1.Pod) bool {
-	_, runner := pod.Labels[v1alpha1.LabelRunner]
-	_, hooks := pod.Labels[v1alpha1.LabelRunnerPod]
-	_, job := pod.Labels[batchv1.JobNameLabel]
-	return !runner && (hooks || job && IsJobPodName(pod.Name))
+	switch owner := metav1.GetControllerOfNoCopy(pod); {
+	case owner == nil:
+		return pod.Labels[v1alpha1.LabelRunnerPod] != ""
+	default:
+		return owner.Kind == "Job" && IsJobPodName(pod.Name)
+	}
 }
 
 // IsJobPodName reports whether a pod that is named after a runner is one of container hooks.

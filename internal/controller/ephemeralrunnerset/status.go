@@ -58,7 +58,7 @@ func (h *history) describe(
 	}
 	status.Capacity, due = h.capacity(p)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	report.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners)...)
+	report.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners, h.jobWaits...)...)
 	return due
 }
 
