@@ -1,7 +1,9 @@
 package charts
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,6 +93,30 @@ func TestJobPodsAreProtectedWithoutATemplate(t *testing.T) {
 			"docker in dind": renderSet(t, cluster, mode("dind")),
 		} {
 			check(t, containerMode+" "+title, len(other["hook_extension.yaml"]), 0)
+		}
+	}
+}
+
+// Whoever installs is told of a volume that the runner may be unable to write, and of job pods that the chart doesn't protect.
+func TestNotesOnKubernetesModes(t *testing.T) {
+	t.Parallel()
+	const group, unprotected = "fsGroup isn't set", "Job pods have a template of your own"
+	for _, test := range []struct {
+		values []string
+		want   map[string]bool
+	}{
+		{[]string{hookTemplate}, map[string]bool{group: true, unprotected: false}},
+		{[]string{hookTemplate, "template: {spec: {securityContext: {fsGroup: 1001}}}"}, map[string]bool{group: false}},
+		{[]string{mode("kubernetes-novolume"), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}"},
+			map[string]bool{group: false, unprotected: true}},
+		{[]string{mode("dind")}, map[string]bool{group: false, unprotected: false}},
+	} {
+		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, test.values...)...)
+		if err != nil {
+			t.Fatal(stderr)
+		}
+		for words, want := range test.want {
+			check(t, fmt.Sprintf("%v: %q", test.values, words), strings.Contains(notes, words), want)
 		}
 	}
 }
