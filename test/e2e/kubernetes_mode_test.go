@@ -158,6 +158,7 @@ func TestNothingOfADeadRunnersHooksIsLeft(t *testing.T) {
 			t.Parallel()
 			s := inMode(t, name, mode, 1, 1)
 			s.setEnv("STEP_SLEEPS", "10m")
+			s.caused = []state.AnomalyKind{state.RunnerStoppedBusy}
 			s.install()
 			runner := s.awaitJobs(s.queue(1, longJob), state.Running)[0].Runner
 			if at := s.jobPods(); len(at) != 2 {
@@ -240,6 +241,13 @@ func TestJobPodsThatDoNotFit(t *testing.T) {
 				}
 				return s.diagnosed(corev1.PodReasonUnschedulable, "job pod")
 			})
+			// After the uninstallation nobody has the right to delete the pod: drained first, as documented.
+			s.values["maxRunners"] = 0
+			s.apply()
+			s.awaitNoRunners()
+			if left := s.jobPods(); len(left) > 0 {
+				t.Errorf("pod %s of the runner's hooks is left", left[0].Name)
+			}
 		})
 	}
 }
