@@ -73,11 +73,7 @@ func (s *Set) fromCondition(severity Severity, c *metav1.Condition) []Finding {
 	if message == "" {
 		message = fmt.Sprintf("condition %s is %s", c.Type, c.Status)
 	}
-	fix := fixOf(c.Type, c.Reason)
-	if c.Type == v1alpha1.ConditionDegraded && fix == fixOfPod(c.Reason) {
-		fix = s.fixOfRunner(c.Reason)
-	}
-	return []Finding{s.finding(severity, c.Reason, message, fix)}
+	return []Finding{s.finding(severity, c.Reason, message, s.fixOfCondition(c))}
 }
 
 // installation checks what all scale sets depend on.

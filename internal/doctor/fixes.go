@@ -3,6 +3,8 @@ package doctor
 import (
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -103,6 +105,15 @@ var podFixes = map[string]string{
 	v1alpha1.ReasonRunnerNameTaken:        "nothing: another runner takes its place",
 	v1alpha1.ReasonRegistrationFailed:     "the message says what failed: correct what it names, or wait, and look at https://www.githubstatus.com",
 	v1alpha1.ReasonQuotaExceeded:          "raise the ResourceQuota, or lower maxRunners or the runners' requests",
+}
+
+// fixOfCondition returns what to do about a condition of the set.
+func (s *Set) fixOfCondition(c *metav1.Condition) string {
+	fix := fixOf(c.Type, c.Reason)
+	if c.Type == v1alpha1.ConditionDegraded && fix == fixOfPod(c.Reason) {
+		return s.fixOfRunner(c.Reason)
+	}
+	return fix
 }
 
 // fixOfRunner returns what to do about the set's runners that failed with a reason. An unwritable work folder looks like a wrong
