@@ -27,8 +27,8 @@ func Diagnose(s *Snapshot) []Finding {
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkNoJobs, checkProtection,
-			checkEvents,
+			checkPendingRunners, checkJobPods, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkNoJobs,
+			checkProtection, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}
@@ -74,7 +74,7 @@ func (s *Set) fromCondition(severity Severity, c *metav1.Condition) []Finding {
 	if message == "" {
 		message = fmt.Sprintf("condition %s is %s", c.Type, c.Status)
 	}
-	return []Finding{s.finding(severity, c.Reason, message, fixOf(c.Type, c.Reason))}
+	return []Finding{s.finding(severity, c.Reason, message, s.fixOfCondition(c))}
 }
 
 // installation checks what all scale sets depend on.
@@ -355,7 +355,7 @@ func checkMissingRunners(s *Set) []Finding {
 		return []Finding{s.finding(Warning, v1alpha1.ReasonRunnerExitedWithoutJob,
 			fmt.Sprintf("%s with code 0 and no known job; within two minutes GitHub shows whether there was one",
 				counted(ended, "runner has ended", "runners have ended")),
-			"run the doctor again in two minutes; if this is still reported, "+correctCommand)}
+			"run the doctor again in two minutes; if this is still reported, "+s.fixOfRunner(v1alpha1.ReasonRunnerExitedWithoutJob))}
 	}
 	return []Finding{s.finding(Warning, "RunnersMissing",
 		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),

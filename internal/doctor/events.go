@@ -48,11 +48,16 @@ func (s *Set) concerns(object corev1.ObjectReference) bool {
 	case "AutoscalingRunnerSet":
 		return object.Name == s.Name
 	case "EphemeralRunner", "Pod":
-		return slices.ContainsFunc(s.RunnerSets, func(set v1alpha1.EphemeralRunnerSet) bool {
-			return strings.HasPrefix(object.Name, kube.RunnerPrefix(set.Name))
-		})
+		return s.named(object.Name)
 	}
 	return false
+}
+
+// named reports whether a name begins as those of the set's runners do.
+func (s *Set) named(name string) bool {
+	return slices.ContainsFunc(s.RunnerSets, func(set v1alpha1.EphemeralRunnerSet) bool {
+		return strings.HasPrefix(name, kube.RunnerPrefix(set.Name))
+	})
 }
 
 // lastSeen returns when an Event last occurred. Reporters fill different fields.
@@ -73,7 +78,7 @@ func checkEvents(s *Set) []Finding {
 	for i := range s.Warnings {
 		event := &s.Warnings[i]
 		at := lastSeen(event)
-		if s.Now.Sub(at) > recently {
+		if s.Now.Sub(at) > recently || rejectsJobPod(event) {
 			continue
 		}
 		add(reasons, event.Reason, event.InvolvedObject.Kind+" "+event.InvolvedObject.Name, event.Message)

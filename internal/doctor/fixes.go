@@ -1,8 +1,13 @@
 package doctor
 
 import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // reasonFixes are keyed by the reason of a condition. The condition's message says what happened; these say what to do.
@@ -120,6 +125,25 @@ var lostFixes = map[v1alpha1.LostCause]string{
 	v1alpha1.LostCausePodDeleted:      "find out who deletes pods; the API server's audit log knows",
 	v1alpha1.LostCauseContainerFailed: "look up the exit code, and follow the pod's log when the job runs again",
 	v1alpha1.LostCauseUnknown:         "look at the Events of pod and node",
+}
+
+// fixOfCondition returns what to do about a condition of the set.
+func (s *Set) fixOfCondition(c *metav1.Condition) string {
+	fix := fixOf(c.Type, c.Reason)
+	if c.Type == v1alpha1.ConditionDegraded && fix == fixOfPod(c.Reason) {
+		return s.fixOfRunner(c.Reason)
+	}
+	return fix
+}
+
+// fixOfRunner returns what to do about the set's runners that failed with a reason. An unwritable work folder looks like a wrong
+// command.
+func (s *Set) fixOfRunner(reason string) string {
+	fix := fixOfPod(reason)
+	if unwritable := kube.UnwritableWork(&s.Spec.Template.Spec, v1alpha1.RunnerContainerName); unwritable != "" && strings.HasPrefix(fix, correctCommand) {
+		fix += "; " + unwritable
+	}
+	return fix
 }
 
 func fixOfPod(reason string) string {

@@ -56,7 +56,9 @@ type Set struct {
 	RunnerSets []v1alpha1.EphemeralRunnerSet
 	Runners    []v1alpha1.EphemeralRunner
 	Pods       []corev1.Pod
-	Quotas     []corev1.ResourceQuota
+	// JobPods are the pods in which container hooks run the jobs of the set's runners.
+	JobPods []corev1.Pod
+	Quotas  []corev1.ResourceQuota
 	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if they were not read.
 	Budgets *policyv1.PodDisruptionBudgetList
 	// Listener is the set's listener, nil if there is none or it was not read.
@@ -191,6 +193,7 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 	if g.wasUnread("PodDisruptionBudgets") {
 		budgets = nil
 	}
+	jobPods := g.jobPods(ctx, namespace, sets)
 	warnings, manager, unmarked := g.warnings(ctx, namespace), g.deniedManager(ctx, namespace, managerNeeds), g.deniedManager(ctx, namespace, managerMarks)
 	slices.SortStableFunc(runnerSets.Items, func(a, b v1alpha1.EphemeralRunnerSet) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
@@ -199,9 +202,39 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 		set.RunnerSets = ofSet(set.Name, runnerSets.Items, func(r *v1alpha1.EphemeralRunnerSet) client.Object { return r })
 		set.Runners = ofSet(set.Name, runners.Items, func(r *v1alpha1.EphemeralRunner) client.Object { return r })
 		set.Pods = ofSet(set.Name, pods.Items, func(p *corev1.Pod) client.Object { return p })
+		set.splitJobPods(jobPods)
 		set.Quotas, set.Budgets, set.Unmarked = quotas.Items, budgets, unmarked
 		set.Warnings = set.concerned(warnings)
 		set.deny(manager)
+	}
+}
+
+// jobPods reads the pods of container hooks. Those that the chart's template made are among the sets' own, too; others are known by
+// the hooks' label only.
+func (g *gathering) jobPods(ctx context.Context, namespace string, sets []*Set) []corev1.Pod {
+	pods := &corev1.PodList{}
+	if slices.ContainsFunc(sets, (*Set).usesContainerHooks) {
+		g.read(ctx, pods, "Pods", client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRunnerPod})
+	}
+	return pods.Items
+}
+
+// splitJobPods moves the pods of container hooks from the set's pods to its JobPods, and adds those among others that are named after
+// its runners.
+func (s *Set) splitJobPods(others []corev1.Pod) {
+	runners := s.Pods[:0:0]
+	for i := range s.Pods {
+		if pod := &s.Pods[i]; kube.IsJobPod(pod) {
+			s.JobPods = append(s.JobPods, *pod)
+		} else {
+			runners = append(runners, *pod)
+		}
+	}
+	s.Pods = runners
+	for i := range others {
+		if pod := &others[i]; kube.IsJobPod(pod) && s.named(kube.RunnerOfJobPod(pod)) && !s.hasJobPod(pod.Name) {
+			s.JobPods = append(s.JobPods, *pod)
+		}
 	}
 }
 

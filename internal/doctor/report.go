@@ -45,6 +45,8 @@ type Summary struct {
 	Idle         int    `json:"idleRunners"`
 	Busy         int    `json:"busyRunners"`
 	Failed       int    `json:"failedRunners"`
+	// JobPods is how many pods container hooks have for running jobs.
+	JobPods int `json:"jobPods,omitempty"`
 	// Max is nil if there is no limit.
 	Max      *int   `json:"maxRunners,omitempty"`
 	Listener string `json:"listener,omitempty"`
@@ -58,7 +60,7 @@ func summaries(s *Snapshot) []Summary {
 		summary := Summary{
 			Namespace: set.Namespace, Name: set.Name, AssignedJobs: status.AssignedJobs, Desired: status.DesiredRunners,
 			Pending: status.PendingEphemeralRunners, Idle: status.IdleRunners, Busy: status.BusyRunners,
-			Failed: status.FailedEphemeralRunners, Max: set.Spec.MaxRunners,
+			Failed: status.FailedEphemeralRunners, JobPods: len(set.JobPods), Max: set.Spec.MaxRunners,
 		}
 		if current := set.runnerSet(); current != nil && current.Status.Listener != nil {
 			summary.Listener = string(current.Status.Listener.State)
@@ -112,9 +114,13 @@ func (s *Summary) most() string {
 
 // line describes one set in words.
 func (s *Summary) line() string {
-	return fmt.Sprintf("%s/%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed, listener %s\n",
+	jobPods := ""
+	if s.JobPods > 0 {
+		jobPods = " " + counted(s.JobPods, "job pod,", "job pods,")
+	}
+	return fmt.Sprintf("%s/%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed,%s listener %s\n",
 		s.Namespace, s.Name, counted(s.AssignedJobs, "job assigned", "jobs assigned"), counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
-		s.Pending, s.Idle, s.Busy, s.Failed, orUnknown(s.Listener))
+		s.Pending, s.Idle, s.Busy, s.Failed, jobPods, orUnknown(s.Listener))
 }
 
 // table returns a line for each set, or "" if there are no sets.

@@ -100,7 +100,7 @@ func checkFailedRunners(s *Set) []Finding {
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
 		findings = append(findings, s.finding(Warning, reason,
-			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
+			fmt.Sprintf("%s, for example %s: %s", counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), s.fixOfRunner(reason)))
 	}
 	return findings
 }

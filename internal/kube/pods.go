@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -66,6 +68,34 @@ func PodCondition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCon
 		}
 	}
 	return nil
+}
+
+// UnwritableWork returns why the container may be unable to write its work folder, with what to do about it, "" if nothing suggests
+// it: the folder is on a volume that may belong to root, and the container doesn't run as root.
+func UnwritableWork(spec *corev1.PodSpec, name string) string {
+	container := Container(spec, name)
+	if container == nil {
+		return ""
+	}
+	pod, own := ptr.Deref(spec.SecurityContext, corev1.PodSecurityContext{}), ptr.Deref(container.SecurityContext, corev1.SecurityContext{})
+	if user := cmp.Or(own.RunAsUser, pod.RunAsUser); user != nil && *user == 0 {
+		return ""
+	}
+	for i := range spec.Volumes {
+		volume := &spec.Volumes[i]
+		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == volume.Name && path.Base(m.MountPath) == "_work"
+		})
+		claim := volume.Ephemeral != nil || volume.PersistentVolumeClaim != nil
+		switch {
+		case mounted && claim && pod.FSGroup == nil:
+			return fmt.Sprintf("if volume %s belongs to root, the runner can't write its work folder: set template.spec.securityContext.fsGroup, to 1001 for GitHub's image", volume.Name)
+		case mounted && volume.HostPath != nil:
+			return fmt.Sprintf("if volume %s belongs to root, the runner can't write its work folder: change its owner on the node or in an init container, "+
+				"because Kubernetes sets no fsGroup on a hostPath", volume.Name)
+		}
+	}
+	return ""
 }
 
 // GracePeriod returns the grace period of a pod that is being deleted, zero if it has none. The deletion began that long before

@@ -91,8 +91,8 @@ func (o Options) bindingCacheOptions() cache.Options {
 	return options
 }
 
-// stripPod drops what no controller reads in a runner's pod: nearly all of its spec, which is most of its size. The spec is
-// built from the runner's template and never compared with it later. A listener's pod keeps its spec. The managedFields of both
+// stripPod drops what no controller reads in the pods of runners and their jobs: nearly all of the spec, which is most of their size.
+// A runner's is built from its template and never compared with it later. A listener's pod keeps its spec. The managedFields of both
 // keep only who applied something.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -100,7 +100,7 @@ func stripPod(object any) (any, error) {
 		return object, nil // a tombstone
 	}
 	pod.ManagedFields = applied(pod.ManagedFields)
-	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner {
+	if _, runner := pod.Labels[v1alpha1.LabelRunner]; runner || kube.IsJobPod(pod) {
 		pod.Spec = corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
 			InitContainers: stripContainers(pod.Spec.InitContainers),

@@ -1,11 +1,17 @@
 package charts
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 const hookTemplate = `
@@ -32,6 +38,96 @@ func TestHookTemplate(t *testing.T) {
 		checkHookFile(t, runnerPod(t, hookTemplate, mode(containerMode)), directory, config.Name, "extension")
 		own := runnerPod(t, mode(containerMode), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}")
 		checkHookFile(t, own, directory, "mine", "pod.yaml")
+	}
+}
+
+// protection is what the chart adds to the metadata of job pods.
+func protection(set string) corev1.PodTemplateSpec {
+	var template corev1.PodTemplateSpec
+	template.Labels = map[string]string{
+		"actions.github.com/scale-set-name": set, "actions.github.com/scale-set-namespace": "arc-runners", "actions.github.com/runner-busy": "true",
+	}
+	template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+	return template
+}
+
+func jobPods(t *testing.T, rendered manifests) corev1.PodTemplateSpec {
+	t.Helper()
+	return decode[corev1.PodTemplateSpec](t, one[corev1.ConfigMap](t, rendered, "hook_extension.yaml").Data["extension"])
+}
+
+// A running job's pods are protected like its runner's, and are known as the scale set's; what the user says of them wins.
+func TestHookTemplateProtectsJobPods(t *testing.T) {
+	t.Parallel()
+	want := protection("a-b")
+	want.Labels["team"], want.Labels["actions.github.com/runner-busy"] = "5", "false"
+	want.Annotations["karpenter.sh/do-not-disrupt"], want.Annotations["owner"] = "2h", "me"
+	want.Finalizers = []string{"example.com/kept"}
+	got := jobPods(t, renderSet(t, scaleSet, hookTemplate, `
+runnerScaleSetName: a_b
+containerMode:
+  kubernetesModeHookTemplate:
+    metadata:
+      labels: {team: 5, actions.github.com/runner-busy: "false"}
+      annotations: {karpenter.sh/do-not-disrupt: 2h, owner: me}
+      finalizers: [example.com/kept]`))
+	check(t, "metadata", got.ObjectMeta, want.ObjectMeta)
+	check(t, "job container", got.Spec.Containers[0].Name, "$job")
+}
+
+// Without a template, job pods get the protection alone. A bare helm template renders what it renders of ARC's chart: nothing.
+func TestJobPodsAreProtectedWithoutATemplate(t *testing.T) {
+	t.Parallel()
+	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
+	const claim = "containerMode: {kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce]}}"
+	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s", "kubernetes-novolume": "/home/runner/k8s-novolume"} {
+		rendered := renderSet(t, cluster, mode(containerMode), claim)
+		check(t, "template", jobPods(t, rendered), protection("test-runners"))
+		set := one[v1alpha1.AutoscalingRunnerSet](t, rendered, "autoscalingrunnerset.yaml")
+		checkHookFile(t, set.Spec.Template.Spec, directory, "test-runners-gha-rs-hook-extension", "extension")
+		for title, other := range map[string]manifests{
+			"bare":           renderSet(t, scaleSet, mode(containerMode), claim),
+			"own ConfigMap":  renderSet(t, cluster, mode(containerMode), claim, "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}"),
+			"own variable":   renderSet(t, cluster, mode(containerMode), claim, "template: {spec: {containers: [{name: runner, image: i, env: [{name: "+hookVariable+", value: /mine.yaml}]}]}}"),
+			"no containers":  renderSet(t, cluster),
+			"docker in dind": renderSet(t, cluster, mode("dind")),
+		} {
+			check(t, containerMode+" "+title, len(other["hook_extension.yaml"]), 0)
+		}
+	}
+}
+
+// Whoever installs is told of a volume that the runner may be unable to write, and of job pods that the chart doesn't protect.
+func TestNotesOnKubernetesModes(t *testing.T) {
+	t.Parallel()
+	const group, unprotected = "fsGroup isn't set", "Job pods have a template of your own"
+	for _, test := range []struct {
+		values []string
+		want   map[string]bool
+	}{
+		{[]string{hookTemplate}, map[string]bool{group: true, unprotected: false}},
+		{[]string{hookTemplate, "template: {spec: {securityContext: {fsGroup: 1001}}}"}, map[string]bool{group: false}},
+		{[]string{mode("kubernetes-novolume"), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}"},
+			map[string]bool{group: false, unprotected: true}},
+		{[]string{mode("dind")}, map[string]bool{group: false, unprotected: false}},
+	} {
+		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, test.values...)...)
+		if err != nil {
+			t.Fatal(stderr)
+		}
+		for words, want := range test.want {
+			check(t, fmt.Sprintf("%v: %q", test.values, words), strings.Contains(notes, words), want)
+		}
+	}
+}
+
+// The manager deletes the Jobs that hooks leave, and may do so only where they create any.
+func TestManagerMayDeleteJobsInModeKubernetes(t *testing.T) {
+	t.Parallel()
+	for containerMode, want := range map[string]bool{"kubernetes": true, "kubernetes-novolume": false, "dind": false, "none": false} {
+		role := one[rbacv1.Role](t, renderSet(t, scaleSet, mode(containerMode)), "manager_role.yaml")
+		rule := rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"delete", "list"}}
+		check(t, containerMode, slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) }), want)
 	}
 }
 

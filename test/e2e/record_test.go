@@ -21,12 +21,18 @@ type record struct {
 	gone  map[types.UID]bool
 }
 
-// recordPods watches the namespace until the test ends.
+// recordPods watches the runner pods of the namespace until the test ends.
 func recordPods(t *testing.T, namespace string) *record {
+	t.Helper()
+	return recordPodsOf(t, namespace, client.MatchingLabels{v1alpha1.LabelRunner: "True"})
+}
+
+// recordPodsOf watches the selected pods of the namespace until the test ends.
+func recordPodsOf(t *testing.T, namespace string, selected client.ListOption) *record {
 	t.Helper()
 	r := &record{pods: map[types.UID]corev1.Pod{}, gone: map[types.UID]bool{}}
 	ctx, stop := context.WithCancel(context.Background())
-	events, err := kube.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRunner: "True"})
+	events, err := kube.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace), selected)
 	if err != nil {
 		stop()
 		t.Fatal(err)

@@ -51,6 +51,9 @@ type life struct {
 // authority is the value githubServerTLS of one of them.
 var authority = rig.Values{"certificateFrom": rig.Values{"configMapKeyRef": rig.Values{"name": "ca", "key": "ca.crt"}}}
 
+// hookedTemplate has the volume that runner and job share.
+var hookedTemplate = rig.Values{"spec": rig.Values{"volumes": []any{rig.Values{"name": "work", "emptyDir": rig.Values{}}}}}
+
 // begin installs the controller and a scale set of each sort.
 func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 	t.Helper()
@@ -70,7 +73,7 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 	server := rig.Values{"url": proxy, "credentialSecretRef": "proxy"}
 	r.InstallSet(proxied, rig.Values{"proxy": rig.Values{"http": server, "https": server}})
 	r.InstallSet(trusting, rig.Values{"githubServerTLS": authority})
-	r.InstallSet(hooked, rig.Values{"containerMode": rig.Values{"type": "kubernetes-novolume"}})
+	r.InstallSet(hooked, rig.Values{"containerMode": rig.Values{"type": "kubernetes"}, "template": hookedTemplate})
 	for _, set := range []string{proxied, trusting, hooked} {
 		r.AwaitListening(set)
 	}
@@ -207,7 +210,7 @@ func (l *life) change() {
 		return l.listenerPod(set).Annotations["actions.github.com/listener-config-hash"]
 	}
 	limit, replaced := configuration(hooked), l.listenerPod(trusting).UID
-	l.rig.UpgradeSet(hooked, rig.Values{"minRunners": 0, "containerMode": rig.Values{"type": "kubernetes-novolume"}})
+	l.rig.UpgradeSet(hooked, rig.Values{"minRunners": 0, "containerMode": rig.Values{"type": "kubernetes"}, "template": hookedTemplate})
 	l.rig.UpgradeSet(trusting, rig.Values{"githubServerTLS": authority, "listenerTemplate": rig.Values{
 		"metadata": rig.Values{"labels": rig.Values{"changed": "yes"}},
 		"spec":     rig.Values{"containers": []any{rig.Values{"name": "listener"}}},

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,7 +140,7 @@ func (l *life) gone(object client.Object) bool {
 	return client.IgnoreNotFound(err) == nil && err != nil
 }
 
-// leaveJobPods is what the container hooks of a runner do that is killed: it leaves a job's pod and Secret.
+// leaveJobPods is what the container hooks of a runner do that is killed: it leaves a job's pod and Secret, and a step's Job.
 func (l *life) leaveJobPods() {
 	l.Helper()
 	jobs := l.rig.QueueJobsFor(hooked, 1, rig.Held) // a runner that has gone before has its job's pods looked for too early
@@ -154,8 +155,10 @@ func (l *life) leaveJobPods() {
 	})
 	meta := l.named(runner + "-workflow")
 	meta.Labels = map[string]string{v1alpha1.LabelRunnerPod: runner}
-	pod, secret := foreignPod(meta), &corev1.Secret{ObjectMeta: meta}
-	l.create(pod, secret)
+	pod, secret, step := foreignPod(meta), &corev1.Secret{ObjectMeta: meta}, &batchv1.Job{ObjectMeta: meta}
+	step.Spec.Template.Spec = foreignPod(meta).Spec
+	step.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	l.create(pod, secret, step)
 	l.rig.EndJobs(jobs)
-	l.await("job pods are cleaned up", func() bool { return l.gone(pod) && l.gone(secret) })
+	l.await("job pods are cleaned up", func() bool { return l.gone(pod) && l.gone(secret) && l.gone(step) })
 }

@@ -4,7 +4,8 @@
 // would. SIGTERM ends it: idle at once, busy with its job canceled.
 //
 // Like the real image it trusts the authority in NODE_EXTRA_CA_CERTS, needs the
-// Docker daemon that DOCKER_HOST promises, and calls its container hooks.
+// Docker daemon that DOCKER_HOST promises, a work folder that it can write, and
+// calls its container hooks.
 package main
 
 import (
@@ -42,6 +43,9 @@ func run(ctx context.Context) (int, error) {
 	client, err := clientTrusting(os.Getenv("NODE_EXTRA_CA_CERTS"))
 	if err != nil {
 		return fakegithub.ExitBadCommand, err
+	}
+	if err := needWork(workFolder); err != nil {
+		return fakegithub.ExitDone, err
 	}
 	if err := callHook(ctx); err != nil {
 		return fakegithub.ExitBadCommand, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 
@@ -29,6 +30,12 @@ func TestSurroundingsThatAreMissingAreNamed(t *testing.T) {
 	t.Setenv("ACTIONS_RUNNER_CONTAINER_HOOKS", t.TempDir()+"/index.js")
 	if err := callHook(t.Context()); err == nil {
 		t.Error("there is no hook, and nobody says so")
+	}
+	if err := needWork(t.TempDir()); err != nil {
+		t.Errorf("a folder that can be written: %v", err)
+	}
+	if err := needWork("/proc/self"); !errors.Is(err, errUnwritable) {
+		t.Errorf("a folder that nobody can write: %v", err)
 	}
 	for _, content := range []string{"", "not a certificate"} {
 		file := t.TempDir() + "/ca.crt"

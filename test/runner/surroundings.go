@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 )
 
 // clientTrusting returns a client that trusts the certificates of the file too; nil, for the default, without a file.
@@ -41,6 +43,23 @@ func callHook(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, program).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("container hook: %w: %s", err, output)
+	}
+	return nil
+}
+
+// errUnwritable is what the real runner says when it can't write its work folder. Its script turns that into exit code 0.
+var errUnwritable = errors.New("access to the path '" + workFolder + "/_tool' is denied")
+
+// workFolder is where container modes mount the volume for the job's files.
+const workFolder = "/home/runner/_work"
+
+// needWork fails with errUnwritable if there is a work folder that can't be written.
+func needWork(folder string) error {
+	if _, err := os.Stat(folder); err != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Join(folder, "_tool"), 0o755); err != nil {
+		return fmt.Errorf("%w: %w", errUnwritable, err)
 	}
 	return nil
 }

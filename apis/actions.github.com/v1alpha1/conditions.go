@@ -31,8 +31,9 @@ const (
 	ConditionPodStarted = "PodStarted"
 	// ConditionQuotaExceeded: a ResourceQuota refuses the runner's pod or Secret; the manager keeps retrying.
 	ConditionQuotaExceeded = "QuotaExceeded"
-	// ConditionRunnersPending: requested runners are waiting, for a reason other than a ResourceQuota; the message has the
-	// most common reason, as given by the scheduler, the kubelet, GitHub or the API server.
+	// ConditionRunnersPending: requested runners are waiting, for a reason other than a ResourceQuota; or, if none is, pods in
+	// which the container hooks of runners run jobs. The message has the most common reason, as given by the scheduler, the
+	// kubelet, GitHub or the API server.
 	ConditionRunnersPending = "RunnersPending"
 	// ConditionRunnersUnprotected: the PodDisruptionBudgets of the namespace don't protect the runners as protectRunners asks for.
 	ConditionRunnersUnprotected = "RunnersUnprotected"

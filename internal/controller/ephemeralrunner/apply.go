@@ -50,14 +50,14 @@ func (c *Controller) apply(ctx context.Context, p *pass, d decision) (time.Time,
 	return d.requeueAt, nil
 }
 
-// cleanUp deletes what a runner that is done leaves behind: pod, Secret and registration. The object stays until its set has
-// read its status. While there may be a job, it is the set that asks GitHub, which may still count it; and after a job that was not
-// lost, the runner itself has told GitHub.
+// cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The object stays
+// until its set has read its status. While there may be a job, it is the set that asks GitHub, which may still count it; and after a job
+// that was not lost, the runner itself has told GitHub.
 func (c *Controller) cleanUp(ctx context.Context, p *pass) (time.Time, error) {
 	if p.provisioning.running {
 		return time.Time{}, nil // see plan
 	}
-	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.reportExitedIdle(ctx, p))
+	err := errors.Join(c.deletePod(ctx, p), c.deleteSecret(ctx, p), c.deleteHookResources(ctx, p), c.reportExitedIdle(ctx, p))
 	told := p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded || p.Status.JobCompleted() && p.Status.LostCause == ""
 	if told || p.mayHaveJob() || c.unregistered(p) || c.options.Removed.Has(p.UID, p.memory.runnerID) {
 		return time.Time{}, err

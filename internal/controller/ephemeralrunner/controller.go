@@ -41,8 +41,8 @@ type GitHub interface {
 type Options struct {
 	// Client reads from the manager's cache, except Secrets, and writes to the API server.
 	Client client.Client
-	// Reader reads from the API server. It is used for the job pods and Secrets of container hooks, which the cache does not
-	// hold, and wherever a stale cache would cost a job.
+	// Reader reads from the API server. It is used for what container hooks create, of which the cache holds some pods only, and
+	// wherever a stale cache would cost a job.
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)

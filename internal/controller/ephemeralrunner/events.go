@@ -79,7 +79,8 @@ func removalUnanswered(mayHaveJob bool, cause string) report.Event {
 // long.
 func hookResourcesLeft(runner string, refusal error) report.Event {
 	return report.Warning("HookResourcesLeft", actionDelete, fmt.Sprintf(
-		"pods and Secrets that container hooks created for the runner's job may be left: delete those labelled %s=%s: %v",
+		"pods, Jobs and Secrets that container hooks created for the runner's job may be left, and may keep its volume claim: "+
+			"delete those labelled %s=%s; the manager needs the rights that the scale set's chart grants it: %v",
 		v1alpha1.LabelRunnerPod, runner, refusal))
 }
 

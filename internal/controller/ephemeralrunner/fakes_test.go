@@ -122,8 +122,12 @@ func (a *recordingAPI) Delete(ctx context.Context, object client.Object, options
 	if err := a.note("delete", object); err != nil {
 		return err
 	}
+	given := (&client.DeleteOptions{}).ApplyOptions(options)
 	if _, ok := object.(*corev1.Pod); ok {
-		a.grace = (&client.DeleteOptions{}).ApplyOptions(options).GracePeriodSeconds
+		a.grace = given.GracePeriodSeconds
+	}
+	if object.GetObjectKind().GroupVersionKind().Kind == "Job" {
+		a.propagation = given.PropagationPolicy
 	}
 	return a.WithWatch.Delete(ctx, object, options...)
 }

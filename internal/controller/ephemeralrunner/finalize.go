@@ -7,9 +7,12 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -148,15 +151,28 @@ func (c *Controller) reportKept(ctx context.Context, p *pass, pod outcome) error
 	return c.patchStatus(ctx, p, before, podKept(status.Message))
 }
 
-// deleteHookResources deletes, once, the pods and Secrets that container hooks created for the runner's job. They have no
-// owner, so nothing else deletes them. A refusal is believed only if it lasts; an Event then says what is left.
+// deleteHookResources deletes, once, what container hooks created for the runner's job. Nothing of it has an owner, so nothing else
+// deletes it, and pods keep the runner's volume claim. As long as the runner container runs, its hooks may create more, so it is
+// left until then. A refusal is believed only if it lasts; an Event then says what is left. Roles of earlier charts grant nothing
+// on Jobs, which doesn't matter for a runner that had no job or has ended by itself: its hooks have no Job that still runs.
 func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
-	if p.memory.hooksDeleted || !usesContainerHooks(&p.Spec.PodSpec) {
+	ended := p.outcome.over() || p.outcome.state == podMissing || p.memory.pod.passedOver()
+	if p.memory.hooksDeleted || !ended || !usesContainerHooks(&p.Spec.PodSpec) {
 		return nil
 	}
-	err := errors.Join(c.deleteLabelled(ctx, p, &corev1.PodList{}), c.deleteLabelled(ctx, p, &corev1.SecretList{}))
+	err := errors.Join(c.deleteLabelled(ctx, p, corev1.SchemeGroupVersion.WithKind("Pod")),
+		c.deleteLabelled(ctx, p, corev1.SchemeGroupVersion.WithKind("Secret")))
+	if hooksCreateJobs(&p.Spec.PodSpec) {
+		refused := c.deleteLabelled(ctx, p, batchv1.SchemeGroupVersion.WithKind("Job"))
+		exited := p.memory.ending == podSucceeded || p.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded
+		if !apierrors.IsForbidden(refused) || p.Status.HadJob() && !exited {
+			err = errors.Join(err, refused)
+		}
+	}
 	switch {
 	case err == nil:
+	case errors.Is(err, errTooManyLabelled):
+		c.record(ctx, p, hookResourcesLeft(p.Name, err))
 	case !apierrors.IsForbidden(err):
 		return err
 	default:
@@ -171,23 +187,38 @@ func (c *Controller) deleteHookResources(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deleteLabelled deletes the objects of one kind that carry the runner's name as a label.
-func (c *Controller) deleteLabelled(ctx context.Context, p *pass, list client.ObjectList) error {
-	err := c.options.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: p.Name})
-	if err != nil {
-		return fmt.Errorf("list what container hooks made: %w", err)
-	}
-	objects, err := meta.ExtractList(list)
-	if err != nil {
-		return fmt.Errorf("list what container hooks made: %w", err)
-	}
-	var errs []error
-	for _, object := range objects {
-		if err := client.IgnoreNotFound(c.options.Client.Delete(ctx, object.(client.Object))); err != nil {
-			errs = append(errs, fmt.Errorf("delete what container hooks made: %w", err))
+// A job has a handful of pods, Jobs and Secrets, but a workflow may label what it likes: of each kind, at most labelledPages pages
+// of labelledPage objects are read and deleted, labelledAtOnce at a time.
+const (
+	labelledPage   = 100
+	labelledPages  = 10
+	labelledAtOnce = 10
+)
+
+var errTooManyLabelled = fmt.Errorf("there are more than %d of one kind", labelledPage*labelledPages)
+
+// deleteLabelled deletes the objects of one kind that carry the runner's name as a label, and what they own: a Job's pod has no
+// such label. It fails with errTooManyLabelled if some are left because there are too many.
+func (c *Controller) deleteLabelled(ctx context.Context, p *pass, kind schema.GroupVersionKind) error {
+	list := &metav1.PartialObjectMetadataList{}
+	for range labelledPages {
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := c.options.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{v1alpha1.LabelRunnerPod: p.Name},
+			client.Limit(labelledPage), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("list what container hooks made: %w", err)
+		}
+		if err := kube.ForEach(ctx, labelledAtOnce, list.Items, func(ctx context.Context, found metav1.PartialObjectMetadata) error {
+			found.SetGroupVersionKind(kind)
+			err := c.options.Client.Delete(ctx, &found, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			return client.IgnoreNotFound(err)
+		}); err != nil {
+			return fmt.Errorf("delete what container hooks made: %w", err)
+		}
+		if list.Continue == "" {
+			return nil
 		}
 	}
-	return errors.Join(errs...)
+	return errTooManyLabelled
 }
 
 // removeFinalizers removes the finalizers once, and records an Event if something is left on GitHub.

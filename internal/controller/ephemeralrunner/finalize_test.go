@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -290,30 +289,6 @@ func TestFinalizersOfOthers(t *testing.T) {
 			t.Errorf("requests for a runner that waits for others: %s", got)
 		}
 	}, runner)
-}
-
-func TestWhatContainerHooksCreatedIsDeleted(t *testing.T) {
-	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
-		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
-	})
-	labelled := func(objectName, runnerPod string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: objectName, Labels: map[string]string{v1alpha1.LabelRunnerPod: runnerPod}}
-	}
-	inBubble(t, func(f *fixture) {
-		f.delete()
-		f.settle()
-		f.wantGone()
-		var podsLeft corev1.PodList
-		var secretsLeft corev1.SecretList
-		if err := errors.Join(f.api.WithWatch.List(t.Context(), &podsLeft), f.api.WithWatch.List(t.Context(), &secretsLeft)); err != nil {
-			t.Fatal(err)
-		}
-		if len(podsLeft.Items) != 1 || podsLeft.Items[0].Name != "other-job" || len(secretsLeft.Items) != 0 {
-			t.Errorf("left: %d pods, %d Secrets; want another runner's pod only", len(podsLeft.Items), len(secretsLeft.Items))
-		}
-	}, runner,
-		&corev1.Pod{ObjectMeta: labelled("job", name)}, &corev1.Pod{ObjectMeta: labelled("other-job", "other")},
-		&corev1.Secret{ObjectMeta: labelled("job-secret", name)})
 }
 
 func newNamesake() *v1alpha1.EphemeralRunner {

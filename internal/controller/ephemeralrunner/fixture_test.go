@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -200,12 +201,18 @@ type recordingAPI struct {
 	grace      *int64 // of the last deletion of a pod
 	// latency is how long each patch takes.
 	latency time.Duration
+	// propagation is what becomes of what the Job deleted last owns.
+	propagation *metav1.DeletionPropagation
 }
 
 func (a *recordingAPI) note(verb string, object any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	request := verb + " " + strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."), "*v1alpha1.")
+	kind := strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."), "*v1alpha1.")
+	if partial, is := object.(runtime.Object); is && strings.HasPrefix(kind, "PartialObjectMetadata") {
+		kind = partial.GetObjectKind().GroupVersionKind().Kind
+	}
+	request := verb + " " + kind
 	a.requests = append(a.requests, request)
 	return a.refuse[request]
 }

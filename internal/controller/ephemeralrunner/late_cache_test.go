@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // What happens while the cache shows runner and pod as they were some seconds ago.
@@ -158,7 +159,7 @@ func TestLateCacheRepeatsNothing(t *testing.T) {
 // What was deleted is not deleted again while the cache still shows it.
 func TestLateCacheDeletesNothingTwice(t *testing.T) {
 	withHooks := func(r *v1alpha1.EphemeralRunner) {
-		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
+		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}
 	}
 	for title, test := range map[string]struct {
 		runner  *v1alpha1.EphemeralRunner
@@ -168,7 +169,7 @@ func TestLateCacheDeletesNothingTwice(t *testing.T) {
 	}{
 		"finalization": {
 			newRunner(withHooks), func(f *fixture) { f.delete() }, false,
-			"delete Pod, delete Secret, list PodList, list SecretList, patch EphemeralRunner",
+			"delete Pod, delete Secret, list PodList, list SecretList, list JobList, patch EphemeralRunner",
 		},
 		"finalization, pod shown too": {newRunner(), func(f *fixture) { f.delete() }, true, "delete Pod, delete Secret"},
 		"job done": {

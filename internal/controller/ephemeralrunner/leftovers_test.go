@@ -1,16 +1,23 @@
 package ephemeralrunner
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // A policy forbids deleting the runner's Secret: the runner is removed nevertheless, and garbage collection deletes what it
@@ -49,7 +56,7 @@ func TestWhatHooksCreatedIsLeftOnlyAfterALastingRefusal(t *testing.T) {
 }
 
 func withHooks(r *v1alpha1.EphemeralRunner) {
-	r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
+	r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}
 }
 
 func (f *fixture) finishedWithHooks() {
@@ -57,4 +64,157 @@ func (f *fixture) finishedWithHooks() {
 	f.started()
 	f.setStatus(jobDone)
 	f.setPod(exits(0))
+}
+
+// hookObjects are what hooks leave behind: the job's pod and Secret, a step's Job, and another runner's pod.
+func hookObjects() []client.Object {
+	labelled := func(objectName, runnerPod string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: objectName, Labels: map[string]string{v1alpha1.LabelRunnerPod: runnerPod}}
+	}
+	return []client.Object{
+		&corev1.Pod{ObjectMeta: labelled("job", name)}, &corev1.Pod{ObjectMeta: labelled("other-job", "other")},
+		&corev1.Secret{ObjectMeta: labelled("job-secret", name)}, &batchv1.Job{ObjectMeta: labelled("step", name)},
+	}
+}
+
+// wantOnlyOthers fails the test unless everything that hooks created for the runner is gone, and nothing else.
+func (f *fixture) wantOnlyOthers() {
+	f.Helper()
+	var pods corev1.PodList
+	var secrets corev1.SecretList
+	var jobs batchv1.JobList
+	for _, list := range []client.ObjectList{&pods, &secrets, &jobs} {
+		if err := f.api.WithWatch.List(f.Context(), list, client.HasLabels{v1alpha1.LabelRunnerPod}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if len(pods.Items) != 1 || pods.Items[0].Name != "other-job" || len(secrets.Items)+len(jobs.Items) != 0 {
+		f.Errorf("left: %d pods, %d Secrets, %d Jobs; want another runner's pod only", len(pods.Items), len(secrets.Items), len(jobs.Items))
+	}
+	if f.api.propagation == nil || *f.api.propagation != metav1.DeletePropagationBackground {
+		f.Error("the Job's pod stays: the API server's default leaves what a Job owns")
+	}
+}
+
+func TestWhatContainerHooksCreatedIsDeleted(t *testing.T) {
+	for title, end := range map[string]func(f *fixture){
+		"idle runner":         func(f *fixture) { f.delete() },
+		"job ended":           func(f *fixture) { f.finishedWithHooks() },
+		"pod deleted by hand": func(f *fixture) { f.losesPodAtWork() },
+		"kept as failed": func(f *fixture) {
+			f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed })
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) { end(f); f.settle(); f.wantOnlyOthers() }, append(hookObjects(), newRunner(withHooks))...)
+		})
+	}
+}
+
+// Its hooks end their work while the runner is told to stop, and what they create by then must go, too.
+func TestWhatContainerHooksCreatedStaysWhileTheRunnerRuns(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started()
+		f.delete()
+		pod := f.pod()
+		pod.Finalizers = []string{"test/kept"}
+		if err := f.api.WithWatch.Update(f.Context(), pod); err != nil {
+			f.Fatal(err)
+		}
+		f.api.sent()
+		f.settle()
+		if requests := f.api.sent(); strings.Contains(requests, "list") {
+			f.Errorf("%s while the runner container runs", requests)
+		}
+		pod = f.pod()
+		pod.Finalizers = nil
+		if err := f.api.WithWatch.Update(f.Context(), pod); err != nil {
+			f.Fatal(err)
+		}
+		f.settle()
+		f.wantOnlyOthers()
+		f.wantGone()
+	}, append(hookObjects(), newRunner(withHooks))...)
+}
+
+// losesPodAtWork has somebody delete the pod while the job runs.
+func (f *fixture) losesPodAtWork() {
+	f.Helper()
+	f.started()
+	f.setStatus(startJob)
+	if err := f.api.WithWatch.Delete(f.Context(), f.pod()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// A scale set's chart of an earlier version, or of ARC, gives the manager no right on Jobs. That holds nobody up, and is told
+// where a Job may run on.
+func TestJobsThatMayNotBeListedMatterOnlyToADeadRunner(t *testing.T) {
+	for title, test := range map[string]struct {
+		end  func(f *fixture)
+		told int
+	}{
+		"idle":         {func(f *fixture) { f.started().delete() }, 0},
+		"job ended":    {func(f *fixture) { f.finishedWithHooks() }, 0},
+		"lost at work": {func(f *fixture) { f.losesPodAtWork() }, 1},
+	} {
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				test.end(f)
+				f.api.refuse = map[string]error{"list JobList": apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no rule"))}
+				began := time.Now()
+				for f.runner() != nil && f.runner().Status.Phase != v1alpha1.EphemeralRunnerPhaseFailed && time.Since(began) < time.Minute {
+					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}) // errors are expected here
+					f.elapse(time.Second)
+				}
+				if took := time.Since(began); test.told == 0 && took > 5*time.Second {
+					t.Errorf("it went after %s: %s", took, f.api.sent())
+				}
+				for range 20 {
+					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey})
+					f.elapse(time.Second)
+				}
+				if told := controllertest.CountEvents(f.recorder, "HookResourcesLeft"); told != test.told {
+					t.Errorf("%d Events HookResourcesLeft, want %d", told, test.told)
+				}
+			}, newRunner(withHooks))
+		})
+	}
+}
+
+// Hooks that copy files create no Jobs, and in their mode the manager may not list any.
+func TestJobsAreNotAskedForWhereHooksCreateNone(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.finishedWithHooks()
+		f.settle()
+		if requests := f.api.sent(); !strings.Contains(requests, "list PodList") || strings.Contains(requests, "JobList") {
+			t.Errorf("requests %s", requests)
+		}
+	}, newRunner(func(r *v1alpha1.EphemeralRunner) {
+		r.Spec.PodSpec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/home/runner/k8s-novolume/index.js"}}
+	}))
+}
+
+// endless answers every list with a page that is followed by another.
+type endless struct{ *recordingAPI }
+
+func (e endless) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := e.recordingAPI.List(ctx, list, options...)
+	list.SetContinue("more")
+	return err
+}
+
+// A workflow may label more objects than anybody can delete in one pass.
+func TestWhatContainerHooksCreatedIsReadWithinLimits(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.controller.options.Reader = endless{f.api}
+		f.finishedWithHooks()
+		f.api.sent()
+		f.settle()
+		if lists := strings.Count(f.api.sent(), "list "); lists != 3*labelledPages {
+			t.Errorf("%d lists, want %d", lists, 3*labelledPages)
+		}
+		f.wantEvent("HookResourcesLeft")
+		f.wantGone()
+	}, newRunner(withHooks))
 }

@@ -3,6 +3,7 @@ package ephemeralrunner
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,6 @@ const (
 	envJITConfig          = "ACTIONS_RUNNER_INPUT_JITCONFIG"
 	envUserAgent          = "GITHUB_ACTIONS_RUNNER_EXTRA_USER_AGENT"
 	envReturnOutdatedCode = "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"
-	envContainerHooks     = "ACTIONS_RUNNER_CONTAINER_HOOKS"
 )
 
 // newSecret returns the Secret that passes the JIT config to the runner container.
@@ -134,6 +134,14 @@ func workFolder(spec *corev1.PodSpec) string {
 
 // usesContainerHooks reports whether the runner creates pods of its own for a job's steps.
 func usesContainerHooks(spec *corev1.PodSpec) bool {
-	container := kube.Container(spec, v1alpha1.RunnerContainerName)
-	return container != nil && slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == envContainerHooks })
+	_, uses := kube.RunnerEnv(spec, kube.EnvContainerHooks)
+	return uses
+}
+
+// hooksCreateJobs reports whether the runner's hooks may run a step in a container as a Job: those that share a volume with the
+// runner do, those that copy files instead, which GitHub's image has in k8s-novolume, don't. In their mode the manager has no
+// rights on Jobs.
+func hooksCreateJobs(spec *corev1.PodSpec) bool {
+	hooks, uses := kube.RunnerEnv(spec, kube.EnvContainerHooks)
+	return uses && !strings.Contains(hooks, "novolume")
 }

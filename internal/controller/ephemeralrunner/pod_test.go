@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // restartAll restarts the runner container as well.
@@ -123,11 +124,11 @@ func TestWorkFolderAndHooksAreTheRunnerContainers(t *testing.T) {
 	if got := workFolder(spec); got != "/work" {
 		t.Errorf("work folder %q", got)
 	}
-	spec.Containers[0].Env = []corev1.EnvVar{{Name: envContainerHooks, Value: "/hooks"}}
+	spec.Containers[0].Env = []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}
 	if usesContainerHooks(spec) {
 		t.Error("a sidecar's environment counts as the runner's")
 	}
-	spec.Containers[1].Env = append(spec.Containers[1].Env, corev1.EnvVar{Name: envContainerHooks, Value: "/hooks"})
+	spec.Containers[1].Env = append(spec.Containers[1].Env, corev1.EnvVar{Name: kube.EnvContainerHooks, Value: "/hooks"})
 	if !usesContainerHooks(spec) {
 		t.Error("container hooks are not seen")
 	}

@@ -168,19 +168,26 @@ func (c *Controller) failExitedIdle(ctx context.Context, p *pass) error {
 		before := object.DeepCopy()
 		object.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 		object.Status.Reason = v1alpha1.ReasonRunnerExitedWithoutJob
-		object.Status.Message = exitedIdleMessage(p.state.historyOf(r), r.template == p.specHash && lacksCommand(&p.set.Spec.EphemeralRunnerSpec.PodSpec))
+		spec := &p.set.Spec.EphemeralRunnerSpec.PodSpec
+		if r.template != p.specHash {
+			spec = &corev1.PodSpec{} // the runner's own isn't known
+		}
+		object.Status.Message = exitedIdleMessage(p.state.historyOf(r), spec)
 		_, err := kube.PatchStatus(ctx, c.options.Client, object, before)
 		return client.IgnoreNotFound(err)
 	})
 }
 
-func exitedIdleMessage(past *runnerHistory, lacksCommand bool) string {
+// exitedIdleMessage says why the runner counts as failed. The usual image also ends with code 0 if it can't write its work folder.
+func exitedIdleMessage(past *runnerHistory, spec *corev1.PodSpec) string {
 	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job", "check the image and its command"
 	if past.recordKept() {
 		what = "the runner container exited with code 0 before it got a job"
 	}
-	if lacksCommand {
+	if lacksCommand(spec) {
 		advice = `it has no command, and the usual image does not start the runner by itself: add command: ["/home/runner/run.sh"] to the template`
+	} else if unwritable := kube.UnwritableWork(spec, v1alpha1.RunnerContainerName); unwritable != "" {
+		advice += "; " + unwritable
 	}
 	return what + ": " + advice
 }

@@ -64,6 +64,7 @@ type Options struct {
 type Controller struct {
 	options      Options
 	roster       *roster
+	jobPods      *jobPods
 	expectations *kube.Expectations
 	questions    *questions
 	strayCalls   *pool.Calls[strayCall, strayAnswer]
@@ -106,6 +107,7 @@ func NewController(options Options) *Controller {
 	c := &Controller{
 		options:      options,
 		roster:       newRoster(),
+		jobPods:      newJobPods(options.Clock),
 		expectations: kube.NewExpectations(options.Clock),
 		states:       map[types.NamespacedName]*setState{},
 	}
@@ -166,6 +168,9 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	p.state.differsSince = time.Time{}
 	p.state.configURL = configURLOf(&p.set.Spec.EphemeralRunnerSpec)
 	over := p.state.note(p.views, p.set.Spec.PatchID, p.specHash, c.options.Clock.Now())
+	jobWaits, due := c.jobPods.of(p.set.Namespace, p.views)
+	p.state.jobWaits = jobWaits
+	p.requeueBy(due)
 	c.questions.forget(key, over)
 	c.questions.note(ctx, p.state.history, key, p.views)
 	return c.countUnseen(ctx, p)

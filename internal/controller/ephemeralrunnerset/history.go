@@ -27,6 +27,9 @@ type history struct {
 
 	runners map[types.UID]*runnerHistory
 
+	// jobWaits are the pods of the runners' jobs that have been unable to run for a while.
+	jobWaits []jobWait
+
 	// surplus[i] is when there began to be more than i surplus runners.
 	surplus []time.Time
 	// jobsWaitSince is since when there have been more assigned jobs than runners with a job, zero if there are not.

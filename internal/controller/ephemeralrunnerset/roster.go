@@ -92,6 +92,16 @@ func (r *roster) removeLocked(key types.NamespacedName) owner {
 	return left.set
 }
 
+// ownerOf returns the set of a runner that the watch has shown.
+func (r *roster) ownerOf(key types.NamespacedName) owner {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.members[key]; known != nil {
+		return known.set
+	}
+	return owner{}
+}
+
 // of returns the set's runners, oldest first. The caller may change the slice, but not what it points to.
 func (r *roster) of(set types.UID) []*runnerView {
 	r.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -24,6 +25,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
+		Watches(&corev1.Pod{}, c.JobPodEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
 		WithOptions(requeue.ControllerOptions(c.options.Workers)).

@@ -40,8 +40,9 @@ func waitsOf(runners []*runnerView) (quota, other wait) {
 	return quota, other
 }
 
-// waitConditions returns conditions that say what runners wait for. Conditions that were never true are left out.
-func waitConditions(before []metav1.Condition, runners []*runnerView) []metav1.Condition {
+// waitConditions returns conditions that say what runners wait for, and the pods of their jobs if no runner waits. Conditions that
+// were never true are left out.
+func waitConditions(before []metav1.Condition, runners []*runnerView, jobs ...jobWait) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
@@ -54,6 +55,10 @@ func waitConditions(before []metav1.Condition, runners []*runnerView) []metav1.C
 		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe ephemeralrunner %s", runnersWait(other.runners), other.message, other.example))
 	}
+	if example, pods := mostFrequent(jobs); pods > 0 && other.runners == 0 {
+		pending = report.True(v1alpha1.ConditionRunnersPending, example.reason, fmt.Sprintf(
+			"%s: %s; see kubectl describe pod %s", jobPodsWait(pods), example.message, example.pod))
+	}
 	var conditions []metav1.Condition
 	for _, c := range []metav1.Condition{refused, pending} {
 		if c.Status == metav1.ConditionTrue || meta.FindStatusCondition(before, c.Type) != nil {
@@ -61,6 +66,13 @@ func waitConditions(before []metav1.Condition, runners []*runnerView) []metav1.C
 		}
 	}
 	return conditions
+}
+
+func jobPodsWait(pods int) string {
+	if pods == 1 {
+		return "1 job pod waits"
+	}
+	return fmt.Sprintf("%d job pods wait", pods)
 }
 
 func runnersWait(runners int) string {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,6 +28,7 @@ var (
 		corev1.SchemeGroupVersion:   {"ConfigMap", "Event", "Pod", "ResourceQuota", "Secret", "ServiceAccount"},
 		rbacv1.SchemeGroupVersion:   {"Role", "RoleBinding"},
 		appsv1.SchemeGroupVersion:   {"Deployment"},
+		batchv1.SchemeGroupVersion:  {"Job"},
 		policyv1.SchemeGroupVersion: {"PodDisruptionBudget"},
 	}
 	clusterWide = map[schema.GroupVersion][]string{

@@ -1,6 +1,10 @@
-// Command hook plays the hook by which a runner in the container modes kubernetes and kubernetes-novolume runs a job's
-// containers as pods: it does with the rights of the runner pod's ServiceAccount what the real one does. Called with "job" and
-// "step" it is what runs in such a pod.
+// Command hook plays the container hooks by which a runner in the container modes kubernetes and kubernetes-novolume runs a job's
+// containers as pods. Of what they do with the API server it does the same, with the rights of the runner pod's ServiceAccount: as
+// version 0.7 under a path without "novolume", where runner and job share a volume, and as 0.8 under the other, where files are
+// copied. Called with "job" and "step" it is what runs in such a pod.
+//
+// Variables say what the workflow would: JOB_IMAGE is the image of its containers, and with STEP_SLEEPS, a duration, a step
+// "uses: docker://" is still at work when the hook ends, as it is when a runner dies.
 package main
 
 import (
@@ -10,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -31,8 +36,24 @@ func play(ctx context.Context, words []string) error {
 		return nil
 	case words[0] == "step":
 		log.Print(stepLine)
-		return nil
+		return sleep(ctx, words[1:])
 	default:
 		return fmt.Errorf("nobody plays %q here", words)
 	}
+}
+
+// sleep waits as long as the word says, or not at all.
+func sleep(ctx context.Context, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	long, err := time.ParseDuration(words[0])
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(long):
+	case <-ctx.Done():
+	}
+	return nil
 }

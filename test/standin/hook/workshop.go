@@ -6,22 +6,30 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
 const (
-	// runnerPodLabel is what the real hook puts on all it makes; the controller cleans up by it.
+	// runnerPodLabel is what the hooks put on all they make, except on the pods of Jobs.
 	runnerPodLabel = "runner-pod"
 	jobContainer   = "job"
+	workVolume     = "work"
 
-	startLimit = 2 * time.Minute
+	// maxName is how long the hooks' names may be; stepDigits are the random characters of some.
+	maxName    = 63
+	stepDigits = 8
+
+	// startLimit is how long the hooks wait for a pod.
+	startLimit = 10 * time.Minute
 	askEvery   = 200 * time.Millisecond
 )
 
@@ -32,29 +40,40 @@ type workshop struct {
 	namespace string
 	// runner is the runner pod's name.
 	runner string
+	// extension is the template that is merged into each pod, nil without one.
+	extension template
+	image     string
 }
 
-// runJob does what the real hook does for a job with a container: a Secret with its environment, a pod, a command in it, its
-// log, its end. The Secret stays, as after a runner that was lost: the controller has to find it.
+// runJob does what the hooks do for a job with a container: a pod, a command in it, its log, a step in a container of its own, and
+// the cleanup, which leaves a step's Job to its limit of time.
 func runJob(ctx context.Context) error {
 	w, err := newWorkshop()
 	if err != nil {
 		return err
 	}
-	name := w.runner + "-workflow"
-	if err := w.makeSecret(ctx, name); err != nil {
+	copies := strings.Contains(os.Args[0], "novolume")
+	job, err := w.jobPod(ctx, copies)
+	if err != nil {
 		return err
 	}
-	if err := w.makePod(ctx, name); err != nil {
+	if err := w.create(ctx, job); err != nil {
 		return err
 	}
-	if err := w.awaitRunning(ctx, name); err != nil {
+	if err := w.awaitPhase(ctx, job.Name, corev1.PodRunning); err != nil {
+		return errors.Join(err, w.prune(ctx))
+	}
+	if err := errors.Join(w.execute(ctx, job.Name, "step"), w.readLog(ctx, job.Name, jobLine)); err != nil {
 		return err
 	}
-	if err := errors.Join(w.execute(ctx, name), w.readLog(ctx, name), w.listJobs(ctx)); err != nil {
+	step, long := w.stepAsJob, os.Getenv("STEP_SLEEPS")
+	if copies {
+		step = w.stepAsPod
+	}
+	if err := step(ctx, long); err != nil || long != "" {
 		return err
 	}
-	return w.remove(ctx, name)
+	return w.prune(ctx)
 }
 
 func newWorkshop() (*workshop, error) {
@@ -74,35 +93,53 @@ func newWorkshop() (*workshop, error) {
 	if runner == "" {
 		return nil, errors.New("ACTIONS_RUNNER_POD_NAME is not set")
 	}
-	return &workshop{config: config, client: client, namespace: string(namespace), runner: runner}, nil
+	extension, err := readTemplate(os.Getenv("ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE"))
+	if err != nil {
+		return nil, err
+	}
+	return &workshop{
+		config: config, client: client, namespace: string(namespace), runner: runner, extension: extension, image: os.Getenv("JOB_IMAGE"),
+	}, nil
 }
+
+// named returns a name that begins with the runner's, as much of it as fits.
+func (w *workshop) named(suffix string) string {
+	return w.runner[:min(len(w.runner), maxName-len(suffix))] + suffix
+}
+
+// random returns a name with random characters at its end.
+func (w *workshop) random(infix string) string { return w.named(infix + rand.String(stepDigits)) }
 
 func (w *workshop) metadata(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Labels: map[string]string{runnerPodLabel: w.runner}}
+	return metav1.ObjectMeta{Name: name, Labels: map[string]string{runnerPodLabel: w.runner}, Annotations: map[string]string{}}
 }
 
-func (w *workshop) makeSecret(ctx context.Context, name string) error {
-	secret := &corev1.Secret{ObjectMeta: w.metadata(name), StringData: map[string]string{"NAME": "value"}}
-	secrets := w.client.CoreV1().Secrets(w.namespace)
-	if _, err := secrets.Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+// container runs this program as one of the hooks' containers.
+func (w *workshop) container(words ...string) corev1.Container {
+	return corev1.Container{
+		Name: jobContainer, Image: w.image, ImagePullPolicy: corev1.PullNever, Command: append([]string{os.Args[0]}, words...),
+		VolumeMounts: []corev1.VolumeMount{{Name: workVolume, MountPath: "/__w"}},
+	}
+}
+
+// environment makes a Secret with the variables of a step and gives them to its container.
+func (w *workshop) environment(ctx context.Context, container *corev1.Container) error {
+	secret := &corev1.Secret{ObjectMeta: w.metadata(w.random("-secret-")), StringData: map[string]string{"GITHUB_ACTIONS": "true"}}
+	container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}}}}
+	_, err := w.client.CoreV1().Secrets(w.namespace).Create(ctx, secret, metav1.CreateOptions{})
+	return err
+}
+
+func (w *workshop) create(ctx context.Context, pod *corev1.Pod) error {
+	if err := w.extension.into(pod); err != nil {
 		return err
 	}
-	_, err := secrets.List(ctx, metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
+	_, err := w.client.CoreV1().Pods(w.namespace).Create(ctx, pod, metav1.CreateOptions{})
 	return err
 }
 
-func (w *workshop) makePod(ctx context.Context, name string) error {
-	_, err := w.client.CoreV1().Pods(w.namespace).Create(ctx, &corev1.Pod{ObjectMeta: w.metadata(name), Spec: corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever,
-		Containers: []corev1.Container{{
-			Name: jobContainer, Image: os.Getenv("JOB_IMAGE"), ImagePullPolicy: corev1.PullNever, Command: []string{os.Args[0], "job"},
-			EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}},
-		}},
-	}}, metav1.CreateOptions{})
-	return err
-}
-
-func (w *workshop) awaitRunning(ctx context.Context, name string) error {
+// awaitPhase waits while a pod is pending, and fails if it then has another phase than those wanted.
+func (w *workshop) awaitPhase(ctx context.Context, name string, wanted ...corev1.PodPhase) error {
 	var phase corev1.PodPhase
 	err := wait.PollUntilContextTimeout(ctx, askEvery, startLimit, true, func(ctx context.Context) (bool, error) {
 		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
@@ -110,16 +147,17 @@ func (w *workshop) awaitRunning(ctx context.Context, name string) error {
 			return false, err
 		}
 		phase = pod.Status.Phase
-		return phase == corev1.PodRunning, nil
+		return phase != corev1.PodPending, nil
 	})
-	if err != nil {
-		return fmt.Errorf("pod %s is %s: %w", name, phase, err)
+	if err != nil || !slices.Contains(wanted, phase) {
+		return fmt.Errorf("pod %s is unhealthy with phase status %s: %w", name, phase, err)
 	}
 	return nil
 }
 
-func (w *workshop) readLog(ctx context.Context, name string) error {
-	stream, err := w.client.CoreV1().Pods(w.namespace).GetLogs(name, &corev1.PodLogOptions{Container: jobContainer}).Stream(ctx)
+func (w *workshop) readLog(ctx context.Context, name, line string) error {
+	options := &corev1.PodLogOptions{Container: jobContainer}
+	stream, err := w.client.CoreV1().Pods(w.namespace).GetLogs(name, options).Stream(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,22 +166,26 @@ func (w *workshop) readLog(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return expect(jobLine, string(content))
+	return expect(line, string(content))
 }
 
-// listJobs asks for what the hook of the mode kubernetes may see too.
-func (w *workshop) listJobs(ctx context.Context) error {
-	if strings.Contains(os.Args[0], "novolume") {
-		return nil
-	}
-	_, err := w.client.BatchV1().Jobs(w.namespace).List(ctx, metav1.ListOptions{})
-	return err
-}
-
-func (w *workshop) remove(ctx context.Context, name string) error {
-	if err := w.client.CoreV1().Pods(w.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+// prune deletes the pods and Secrets of the job, found by their label.
+func (w *workshop) prune(ctx context.Context) error {
+	labelled := metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner}
+	pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, labelled)
+	if err != nil {
 		return err
 	}
-	_, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: runnerPodLabel + "=" + w.runner})
-	return err
+	secrets, err := w.client.CoreV1().Secrets(w.namespace).List(ctx, labelled)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range pods.Items {
+		errs = append(errs, w.client.CoreV1().Pods(w.namespace).Delete(ctx, pods.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	}
+	for i := range secrets.Items {
+		errs = append(errs, w.client.CoreV1().Secrets(w.namespace).Delete(ctx, secrets.Items[i].Name, metav1.DeleteOptions{}))
+	}
+	return errors.Join(errs...)
 }

@@ -1,0 +1,155 @@
+package ephemeralrunnerset
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+)
+
+const (
+	// jobWaitAfter is how long a job's pod may be unable to run before the set's condition says so, as for runners.
+	jobWaitAfter = 30 * time.Second
+	// jobPodsPerRunner is how many waiting pods of one runner's job are kept: a job has one and, one at a time, those of its steps,
+	// but its workflow may create as many as the namespace allows.
+	jobPodsPerRunner = 10
+	// stepRunnerLength is how much of the runner's name begins that of a step's pod.
+	stepRunnerLength = 49
+)
+
+// jobPods holds the pods in which container hooks run jobs and that can't run, by runner. The watch's handler keeps it up to date,
+// at a cost that depends on neither the set nor the namespace. Only pods with the labels that the chart gives them are watched.
+type jobPods struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	waiting map[types.NamespacedName]map[string]jobWait
+}
+
+// jobWait is a job's pod that can't run, and why.
+type jobWait struct {
+	pod, reason, message string
+	since                time.Time // when it was first seen
+}
+
+func newJobPods(clock clock.PassiveClock) *jobPods {
+	return &jobPods{clock: clock, waiting: map[types.NamespacedName]map[string]jobWait{}}
+}
+
+// put notes a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than before.
+func (j *jobPods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
+	runner = types.NamespacedName{Namespace: pod.Namespace, Name: kube.RunnerOfJobPod(pod)}
+	now := jobWait{pod: pod.Name, since: j.clock.Now()}
+	if !gone && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending {
+		now.reason, now.message = whyNotRunning(pod)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	known, waited := j.waiting[runner][pod.Name]
+	switch {
+	case now.reason == "" && waited:
+		delete(j.waiting[runner], pod.Name)
+		if len(j.waiting[runner]) == 0 {
+			delete(j.waiting, runner)
+		}
+	case now.reason == "", known.reason == now.reason && known.message == now.message, !waited && len(j.waiting[runner]) >= jobPodsPerRunner:
+		return runner, false
+	default:
+		if waited {
+			now.since = known.since
+		}
+		if j.waiting[runner] == nil {
+			j.waiting[runner] = map[string]jobWait{}
+		}
+		j.waiting[runner][pod.Name] = now
+	}
+	return runner, true
+}
+
+// whyNotRunning returns what keeps a pod from running that is not just starting, "" if nothing does.
+func whyNotRunning(pod *corev1.Pod) (reason, message string) {
+	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return scheduled.Reason, scheduled.Message
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			waiting := statuses[i].State.Waiting
+			if waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
+				return waiting.Reason, cmp.Or(waiting.Message, waiting.Reason)
+			}
+		}
+	}
+	return "", ""
+}
+
+// of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one will have.
+func (j *jobPods) of(namespace string, runners []*runnerView) (waits []jobWait, due time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.waiting) == 0 {
+		return nil, time.Time{}
+	}
+	for _, r := range runners {
+		names := []string{r.name}
+		if len(r.name) > stepRunnerLength {
+			names = append(names, r.name[:stepRunnerLength])
+		}
+		for _, name := range names {
+			for _, wait := range j.waiting[types.NamespacedName{Namespace: namespace, Name: name}] {
+				if told := wait.since.Add(jobWaitAfter); told.After(j.clock.Now()) {
+					due = kube.EarlierOf(due, told)
+				} else {
+					waits = append(waits, wait)
+				}
+			}
+		}
+	}
+	slices.SortFunc(waits, func(a, b jobWait) int { return cmp.Compare(a.pod, b.pod) })
+	return waits, due
+}
+
+// mostFrequent returns an example of the reason that most of the pods have, and how many have it.
+func mostFrequent(waits []jobWait) (example jobWait, pods int) {
+	byReason := map[string][]jobWait{}
+	for _, wait := range waits {
+		byReason[wait.reason] = append(byReason[wait.reason], wait)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		if same := byReason[reason]; len(same) > pods {
+			example, pods = same[0], len(same)
+		}
+	}
+	return example, pods
+}
+
+// JobPodEvents returns the handler for the watch of pods. It is exported for tests that simulate the watch.
+func (c *Controller) JobPodEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.jobPodChanged(e.Object, q, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.jobPodChanged(e.ObjectNew, q, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.jobPodChanged(e.Object, q, true) },
+	}
+}
+
+// jobPodChanged notes a job's pod, and enqueues its runner's set if the pod waits otherwise than before. A set whose runner the
+// watch shows later is enqueued then.
+func (c *Controller) jobPodChanged(object client.Object, q queue, gone bool) {
+	pod, is := object.(*corev1.Pod)
+	if !is || !kube.IsJobPod(pod) {
+		return
+	}
+	if runner, news := c.jobPods.put(pod, gone); news {
+		enqueue(q, runner.Namespace, c.roster.ownerOf(runner))
+	}
+}
