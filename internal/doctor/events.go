@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +48,7 @@ func (s *Set) concerns(object corev1.ObjectReference) bool {
 		return object.Name == s.Name
 	case "EphemeralRunner", "Pod":
 		return slices.ContainsFunc(s.RunnerSets, func(set v1alpha1.EphemeralRunnerSet) bool {
-			return strings.HasPrefix(object.Name, kube.RunnerPrefix(set.Name))
+			return kube.IsRunnerName(set.Name, object.Name)
 		})
 	}
 	return false
