@@ -49,14 +49,19 @@ func difference(object, before client.Object) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, data), nil
 }
 
-// AddFinalizer adds a finalizer to an object that lacks it. It fails with a conflict, after which the caller tries again, if
-// somebody has changed the object: a merge patch replaces the whole list and must not drop somebody else's finalizer.
-func AddFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) error {
-	if slices.Contains(object.GetFinalizers(), finalizer) {
+// AddFinalizer adds a finalizer to an object that lacks it, and takes away those that it replaces. It fails with a conflict, after which
+// the caller tries again, if somebody has changed the object: a merge patch replaces the whole list and must not drop somebody else's
+// finalizer.
+func AddFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, replaced ...string) error {
+	before := object.DeepCopyObject().(client.Object)
+	wanted := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return slices.Contains(replaced, f) })
+	if !slices.Contains(wanted, finalizer) {
+		wanted = append(wanted, finalizer)
+	}
+	if slices.Equal(wanted, object.GetFinalizers()) {
 		return nil
 	}
-	before := object.DeepCopyObject().(client.Object)
-	object.SetFinalizers(append(object.GetFinalizers(), finalizer))
+	object.SetFinalizers(wanted)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, object, patch); err != nil {
 		return fmt.Errorf("add finalizer %s: %w", finalizer, err)

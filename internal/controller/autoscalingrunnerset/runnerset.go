@@ -75,7 +75,7 @@ func (c *Controller) reclaimRunnerSet(ctx context.Context, p *pass, name string)
 	}
 	for i := range labelled.Items {
 		lost := &labelled.Items[i]
-		served := slices.Contains(lost.Finalizers, v1alpha1.FinalizerEphemeralRunnerSet) && lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
+		served := slices.ContainsFunc(lost.Finalizers, kube.IsOurFinalizer) && lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
 		if lost.DeletionTimestamp != nil || lost.Name != name && !served {
 			continue
 		}
