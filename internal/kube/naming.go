@@ -118,14 +118,28 @@ func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]str
 	return merged
 }
 
+// pruningDomains are the domains of the labels and annotations of installers that delete whatever has them and isn't installed any more,
+// whether or not it has an owner: kubectl's ApplySets, kapp, Rancher's Fleet and k3s, Config Sync, Kubernetes' add-on manager, and what
+// is built on cli-utils.
+var pruningDomains = []string{
+	"applyset.kubernetes.io", "kapp.k14s.io", "fleet.cattle.io", "objectset.rio.cattle.io", "configsync.gke.io", "configmanagement.gke.io",
+	"addonmanager.kubernetes.io", "cli-utils.sigs.k8s.io",
+}
+
 // installerDomains are the domains of the labels and annotations by which installers, and the selectors that they install, find
-// what is theirs.
-var installerDomains = []string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}
+// what is theirs. Argo CD leaves alone what has an owner, and Flux and Helm keep lists of what they have installed.
+var installerDomains = append([]string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}, pruningDomains...)
 
 // OfInstaller reports whether a label or annotation says who installed an object. An object made from another must not repeat it:
 // Argo CD would delete it, and selectors of the controller's own chart would take it for one of the controller's.
 func OfInstaller(key string) bool {
 	return slices.ContainsFunc(installerDomains, func(domain string) bool { return InDomain(key, domain) })
+}
+
+// ForPruning reports whether a label or annotation is one for which an installer deletes an object that has an owner, too. Nothing that is
+// made from another object has it, in whatever namespace.
+func ForPruning(key string) bool {
+	return slices.ContainsFunc(pruningDomains, func(domain string) bool { return InDomain(key, domain) })
 }
 
 // InDomain reports whether the key of a label or annotation belongs to a domain or to one below it. Case makes no difference: the

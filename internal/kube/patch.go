@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +108,23 @@ func removeFinalizers(ctx context.Context, c client.Client, object client.Object
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizers %v: %w", finalizers, err)
+	}
+	return nil
+}
+
+// DropInherited removes the labels and annotations for which the predicate holds from an object that has them and isn't to. ARC copied all of
+// an AutoscalingRunnerSet's labels, and server-side apply leaves what others have written.
+func DropInherited(ctx context.Context, c client.Client, live, wanted client.Object, unwanted func(key string) bool) error {
+	after := live.DeepCopyObject().(client.Object)
+	rest := func(has, kept map[string]string) map[string]string {
+		has = maps.Clone(has)
+		maps.DeleteFunc(has, func(key, _ string) bool { _, keep := kept[key]; return !keep && unwanted(key) })
+		return has
+	}
+	after.SetLabels(rest(live.GetLabels(), wanted.GetLabels()))
+	after.SetAnnotations(rest(live.GetAnnotations(), wanted.GetAnnotations()))
+	if _, err := Patch(ctx, c, after, live); err != nil {
+		return fmt.Errorf("drop what %s has inherited from an installer: %w", client.ObjectKeyFromObject(live), err)
 	}
 	return nil
 }
