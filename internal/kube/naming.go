@@ -133,20 +133,30 @@ var installerDomains = append([]string{"app.kubernetes.io", "argocd.argoproj.io"
 // OfInstaller reports whether a label or annotation says who installed an object. An object made from another must not repeat it:
 // Argo CD would delete it, and selectors of the controller's own chart would take it for one of the controller's.
 func OfInstaller(key string) bool {
-	return slices.ContainsFunc(installerDomains, func(domain string) bool { return InDomain(key, domain) })
+	return inAnyDomain(key, installerDomains)
 }
 
 // ForPruning reports whether a label or annotation is one for which an installer deletes an object that has an owner, too. Nothing that is
 // made from another object has it, in whatever namespace.
 func ForPruning(key string) bool {
-	return slices.ContainsFunc(pruningDomains, func(domain string) bool { return InDomain(key, domain) })
+	return inAnyDomain(key, pruningDomains)
 }
 
 // InDomain reports whether the key of a label or annotation belongs to a domain or to one below it. Case makes no difference: the
 // API server takes keys of annotations in any.
-func InDomain(key, domain string) bool {
-	prefix, _, found := strings.Cut(strings.ToLower(key), "/")
-	return found && (prefix == domain || strings.HasSuffix(prefix, "."+domain))
+func InDomain(key, domain string) bool { return inAnyDomain(key, []string{domain}) }
+
+// inAnyDomain is InDomain for several domains. It splits the key once: an object may have thousands of them.
+func inAnyDomain(key string, domains []string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	if !found {
+		return false
+	}
+	prefix = strings.ToLower(prefix)
+	return slices.ContainsFunc(domains, func(domain string) bool {
+		above, is := strings.CutSuffix(prefix, domain)
+		return is && (above == "" || strings.HasSuffix(above, "."))
+	})
 }
 
 // Annotations returns the union of the annotation sets. Later sets win.

@@ -200,6 +200,14 @@ func TestLabelsOfInstallers(t *testing.T) {
 		if got := OfInstaller(key); got != want {
 			t.Errorf("%q: %t", key, got)
 		}
+		if ForPruning(key) {
+			t.Errorf("%q: its installer leaves alone what has an owner", key)
+		}
+	}
+	for _, key := range []string{"applyset.kubernetes.io/part-of", "kapp.k14s.io/app", "objectset.rio.cattle.io/hash", "configsync.gke.io/declared-version", "addonmanager.kubernetes.io/mode"} {
+		if !OfInstaller(key) || !ForPruning(key) {
+			t.Errorf("%q: its installer deletes whatever has it", key)
+		}
 	}
 }
 

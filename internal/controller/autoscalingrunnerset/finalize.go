@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // finalize takes the next step of the deletion that the package comment describes. Watch events bring the pass after it.
@@ -146,11 +147,15 @@ func (c *Controller) awaitListeners(_ context.Context, p *pass) (bool, error) {
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
 	// Refusals don't block the deletion of the set: the manager's Role may be gone first, and a policy may protect Helm's objects.
-	if err := c.unprotectAll(ctx, protected(p.set)); err != nil {
+	left, err := c.unprotectAll(ctx, protected(p.set))
+	if err != nil {
 		return false, err
 	}
 	if err := kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
 		return false, err
+	}
+	if len(left) > 0 {
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, c.protectionLeft(left))
 	}
 	p.released = true
 	return true, nil
