@@ -26,7 +26,7 @@ func Diagnose(s *Snapshot) []Finding {
 	findings := installation(s)
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
-			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
+			checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
 			checkPendingRunners, checkJobPods, checkFailedRunners, checkLostJobs, checkMissingRunners, checkStrays, checkNoJobs,
 			checkProtection, checkEvents,
 		} {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,7 +55,7 @@ func (s *Set) concerns(object corev1.ObjectReference) bool {
 // named reports whether a name begins as those of the set's runners do.
 func (s *Set) named(name string) bool {
 	return slices.ContainsFunc(s.RunnerSets, func(set v1alpha1.EphemeralRunnerSet) bool {
-		return strings.HasPrefix(name, kube.RunnerPrefix(set.Name))
+		return kube.IsRunnerName(set.Name, name)
 	})
 }
 

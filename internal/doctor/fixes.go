@@ -39,7 +39,9 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonPublishFailed:        "check that the listener can reach the API server, and that its Role and RoleBinding exist; if deleted, the manager recreates them",
 	v1alpha1.ReasonPodNameTaken:         "delete the pod that the message names, or recreate it under another name",
 	v1alpha1.ReasonListenerNameTaken:    "have whoever created the object that the message names delete it, or recreate it under another name: the manager leaves it as it is",
-	v1alpha1.ReasonPodsForbidden:        "raise the ResourceQuota, or lower maxRunners or the runners' requests",
+	v1alpha1.ReasonForeignFinalizers: "find out why the program that set the finalizers doesn't remove them, such as a backup, a policy engine or Argo CD; " +
+		"if there is no such program any more, run the command in the message",
+	v1alpha1.ReasonPodsForbidden: "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 
 // typeFixes are for reasons that are not listed above.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -189,4 +190,36 @@ func endedWithoutJob(s *Set) int {
 		}
 	}
 	return ended
+}
+
+// checkKept reports objects of a set that are deleted and that only finalizers keep that no controller of ours serves: those that it
+// sees itself, which takes no manager, or what the set says of others.
+func checkKept(s *Set) []Finding {
+	var messages []string
+	look := func(kind string, object client.Object, keepers []string) {
+		if len(keepers) > 0 && s.Now.Sub(object.GetDeletionTimestamp().Time) >= kube.KeptAfter {
+			messages = append(messages, kube.WhyKept(kind, client.ObjectKeyFromObject(object), keepers))
+		}
+	}
+	look("AutoscalingRunnerSet", &s.AutoscalingRunnerSet, kube.Keepers(&s.AutoscalingRunnerSet))
+	if s.Listener != nil {
+		look("AutoscalingListener", s.Listener, kube.Keepers(s.Listener))
+	}
+	for i := range s.RunnerSets {
+		look("EphemeralRunnerSet", &s.RunnerSets[i], kube.Keepers(&s.RunnerSets[i]))
+	}
+	for i := range s.Runners {
+		look("EphemeralRunner", &s.Runners[i], kube.Keepers(&s.Runners[i]))
+	}
+	for i := range s.Pods {
+		look("Pod", &s.Pods[i], kube.PodKeepers(&s.Pods[i]))
+	}
+	switch len(messages) {
+	case 0:
+		return s.fromCondition(Problem, s.condition(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue))
+	case 1:
+	default:
+		messages[0] = fmt.Sprintf("%d objects can't be deleted; the first: %s", len(messages), messages[0])
+	}
+	return []Finding{s.finding(Problem, v1alpha1.ReasonForeignFinalizers, messages[0], fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -94,5 +95,51 @@ func TestLostJobsAreToldByCause(t *testing.T) {
 		if !strings.Contains(said, part) {
 			t.Errorf("%q lacks %q", said, part)
 		}
+	}
+}
+
+// Whatever of a set is kept by finalizers that nobody here serves, the doctor names it and the command, also if no manager runs.
+func TestKeptObjectsAreFound(t *testing.T) {
+	now := time.Now()
+	kept := func(ago time.Duration, finalizers ...string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "runners", Name: "kept", DeletionTimestamp: new(metav1.NewTime(now.Add(-ago))), Finalizers: finalizers}
+	}
+	const foreign = "example.com/backup"
+	for name, test := range map[string]struct {
+		change  func(s *Set)
+		message string // "" if nothing is found
+	}{
+		"set":        {func(s *Set) { s.ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch autoscalingrunnerset kept --namespace runners"},
+		"runner set": {func(s *Set) { s.RunnerSets[0].ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch ephemeralrunnerset kept"},
+		"runner": {func(s *Set) {
+			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: kept(time.Minute, foreign)}, {ObjectMeta: kept(time.Minute, foreign)}}
+		}, "2 objects can't be deleted; the first: EphemeralRunner runners/kept"},
+		"ended pod": {func(s *Set) {
+			s.Pods = []corev1.Pod{{ObjectMeta: kept(time.Minute, foreign), Status: corev1.PodStatus{Phase: corev1.PodFailed}}}
+		}, "kubectl patch pod kept"},
+		"listener":          {func(s *Set) { s.Listener = &v1alpha1.AutoscalingListener{ObjectMeta: kept(time.Minute, foreign)} }, "kubectl patch autoscalinglistener kept"},
+		"garbage collector": {func(s *Set) { s.ObjectMeta = kept(time.Minute, "foregroundDeletion") }, "garbage collector's"},
+		"a Secret, as the set says": {func(s *Set) {
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonForeignFinalizers, Message: "Secret x"})
+		}, "Secret x"},
+		"just now": {func(s *Set) { s.ObjectMeta = kept(time.Second, foreign) }, ""},
+		"a job runs": {func(s *Set) {
+			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: kept(time.Hour, foreign, v1alpha1.FinalizerEphemeralRunner)}}
+		}, ""},
+		"ARC's runner set": {func(s *Set) {
+			s.RunnerSets[0].ObjectMeta = kept(time.Hour, "ephemeralrunner.actions.github.com/finalizer")
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := ""
+			for _, f := range Diagnose(healthy(func(s *Snapshot) { s.Sets[0].Now = now; test.change(&s.Sets[0]) })) {
+				if f.Reason == v1alpha1.ReasonForeignFinalizers {
+					found = f.Message
+				}
+			}
+			if (found == "") != (test.message == "") || !strings.Contains(found, test.message) {
+				t.Errorf("found %q, want %q", found, test.message)
+			}
+		})
 	}
 }

@@ -61,6 +61,12 @@ func ARCListenerName(set *v1alpha1.AutoscalingRunnerSet) string {
 	return shortened(set.Name, maxName-len(suffix)) + suffix
 }
 
+// RunnerProxySecretName returns the name of the Secret from which a set's runners have their proxy. ARC uses the same.
+func RunnerProxySecretName(runnerSet, namespace string) string {
+	suffix := "-" + NameHash(namespace) + "-runner-proxy"
+	return shortened(runnerSet, maxName-len(suffix)) + suffix
+}
+
 // shortened returns name if it has at most limit characters, else its beginning with a hash of the whole.
 func shortened(name string, limit int) string {
 	if len(name) <= limit {
@@ -74,15 +80,29 @@ func shortened(name string, limit int) string {
 // one in two bursts of 5,000 runners would have two of the same name.
 const randomCharacters = 5
 
-// RunnerName returns a new name for a runner of the set.
+// maxRunnerName is the longest name of a runner. Container hooks name a job's pod by what they cut from its runner's name, so that with
+// "-workflow" it has 63 characters. The random characters come last: cut off, they would let two jobs want one pod.
+const maxRunnerName = maxName - len("-workflow")
+
+// runnerInfix is between the name of the set and the random characters of a runner's name.
+const runnerInfix = "-runner-"
+
+// RunnerName returns a new name for a runner of the set. Two names of a set differ in their first maxRunnerName characters, which are all
+// that they have.
 func RunnerName(runnerSet string) string {
 	return RunnerPrefix(runnerSet) + rand.String(randomCharacters)
 }
 
-// RunnerPrefix returns the beginning of the names of the set's runners and of the objects named after them. ARC uses the same.
+// RunnerPrefix returns the beginning of the names of the set's new runners and of the objects named after them. It is ARC's, and has a
+// hash inside from 42 characters of the set's name on: whatever the set is called, and whoever called it so, its runners' names fit.
 func RunnerPrefix(runnerSet string) string {
-	const infix = "-runner-"
-	return shortened(runnerSet, maxName-len(infix)-randomCharacters) + infix
+	return shortened(runnerSet, maxRunnerName-len(runnerInfix)-randomCharacters) + runnerInfix
+}
+
+// IsRunnerName reports whether a name is one that the set gives its runners, or gave them before names had a hash from 42 characters on.
+func IsRunnerName(runnerSet, name string) bool {
+	former := shortened(runnerSet, maxName-len(runnerInfix)-randomCharacters) + runnerInfix
+	return strings.HasPrefix(name, RunnerPrefix(runnerSet)) || strings.HasPrefix(name, former)
 }
 
 // Labels returns the union of the label sets without the keys that start with an excluded prefix. Later sets win. The labels by
@@ -98,21 +118,45 @@ func Labels(excludedPrefixes []string, sets ...map[string]string) map[string]str
 	return merged
 }
 
+// pruningDomains are the domains of the labels and annotations of installers that delete whatever has them and isn't installed any more,
+// whether or not it has an owner: kubectl's ApplySets, kapp, Rancher's Fleet and k3s, Config Sync, Kubernetes' add-on manager, and what
+// is built on cli-utils.
+var pruningDomains = []string{
+	"applyset.kubernetes.io", "kapp.k14s.io", "fleet.cattle.io", "objectset.rio.cattle.io", "configsync.gke.io", "configmanagement.gke.io",
+	"addonmanager.kubernetes.io", "cli-utils.sigs.k8s.io",
+}
+
 // installerDomains are the domains of the labels and annotations by which installers, and the selectors that they install, find
-// what is theirs.
-var installerDomains = []string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}
+// what is theirs. Argo CD leaves alone what has an owner, and Flux and Helm keep lists of what they have installed.
+var installerDomains = append([]string{"app.kubernetes.io", "argocd.argoproj.io", "helm.sh", "toolkit.fluxcd.io"}, pruningDomains...)
 
 // OfInstaller reports whether a label or annotation says who installed an object. An object made from another must not repeat it:
 // Argo CD would delete it, and selectors of the controller's own chart would take it for one of the controller's.
 func OfInstaller(key string) bool {
-	return slices.ContainsFunc(installerDomains, func(domain string) bool { return InDomain(key, domain) })
+	return inAnyDomain(key, installerDomains)
+}
+
+// ForPruning reports whether a label or annotation is one for which an installer deletes an object that has an owner, too. Nothing that is
+// made from another object has it, in whatever namespace.
+func ForPruning(key string) bool {
+	return inAnyDomain(key, pruningDomains)
 }
 
 // InDomain reports whether the key of a label or annotation belongs to a domain or to one below it. Case makes no difference: the
 // API server takes keys of annotations in any.
-func InDomain(key, domain string) bool {
-	prefix, _, found := strings.Cut(strings.ToLower(key), "/")
-	return found && (prefix == domain || strings.HasSuffix(prefix, "."+domain))
+func InDomain(key, domain string) bool { return inAnyDomain(key, []string{domain}) }
+
+// inAnyDomain is InDomain for several domains. It splits the key once: an object may have thousands of them.
+func inAnyDomain(key string, domains []string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	if !found {
+		return false
+	}
+	prefix = strings.ToLower(prefix)
+	return slices.ContainsFunc(domains, func(domain string) bool {
+		above, is := strings.CutSuffix(prefix, domain)
+		return is && (above == "" || strings.HasSuffix(above, "."))
+	})
 }
 
 // Annotations returns the union of the annotation sets. Later sets win.

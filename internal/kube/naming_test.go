@@ -113,22 +113,61 @@ func TestListenerNamesAreOfOneSet(t *testing.T) {
 	}
 }
 
-func TestRunnerNamesAreHostNamesOfTheirSet(t *testing.T) {
-	seen := map[string]bool{}
-	for _, set := range []string{"linux", strings.Repeat("x", 45), strings.Repeat("a-", 40), strings.Repeat("b", 46) + "." + strings.Repeat("c", 30)} {
-		for range 100 {
+// jobPodName is the name that container hooks 0.1 to 0.8 give the pod of a job (runner-container-hooks, packages/k8s, getJobPodName).
+func jobPodName(runner string) string { return runner[:min(len(runner), 54)] + "-workflow" }
+
+// Two hundred runners of a set have two hundred names, and their jobs as many pods, however long the set's name is. One that ARC made
+// has six characters more than the scale set, of which ARC's chart takes up to 45; by hand it may be as long as the API server takes.
+func TestRunnersAndTheirJobPodsHaveNamesOfTheirOwn(t *testing.T) {
+	sets := []string{"linux", strings.Repeat("a-", 40), strings.Repeat("b", 46) + "." + strings.Repeat("c", 30), strings.Repeat("x", 253)}
+	for length := 1; length <= 63; length++ {
+		sets = append(sets, strings.Repeat("a", length), strings.Repeat("b", length)+"-k7x2m")
+	}
+	for _, set := range sets {
+		runners, pods := map[string]bool{}, map[string]bool{}
+		for len(runners) < 200 {
 			name := RunnerName(set)
-			if len(name) > maxName || len(validation.IsDNS1123Subdomain(name)) != 0 {
-				t.Fatalf("RunnerName(%q) = %s", set, name)
+			if problems := validation.IsDNS1123Subdomain(name); len(name) > maxName || len(problems) > 0 {
+				t.Fatalf("RunnerName(%q) = %s: %v", set, name, problems)
 			}
-			seen[name] = true
+			if !IsRunnerName(set, name) {
+				t.Fatalf("%s is not known as a runner of %s", name, set)
+			}
+			runners[name], pods[jobPodName(name)] = true, true
+		}
+		if len(pods) != len(runners) {
+			t.Errorf("%d names of job pods for %d runners of set %s of %d characters", len(pods), len(runners), set, len(set))
 		}
 	}
-	if len(seen) < 398 { // 1 in 14 million for two of them to be alike
-		t.Errorf("%d different names of 400", len(seen))
+}
+
+// Up to 41 characters nothing changes. From there on, sets that begin alike have runners that don't.
+func TestRunnersOfAShortSetHaveItsWholeName(t *testing.T) {
+	whole := strings.Repeat("a", 41)
+	for set, want := range map[string]string{"linux": "linux-runner-", whole: whole + "-runner-"} {
+		if got := RunnerPrefix(set); got != want {
+			t.Errorf("RunnerPrefix(%s) = %s, want %s", set, got, want)
+		}
 	}
-	if got := RunnerName("linux"); !strings.HasPrefix(got, "linux-runner-") {
-		t.Errorf("RunnerName() = %s", got)
+	one, other := RunnerPrefix(whole+"1"), RunnerPrefix(whole+"2")
+	if one == other || !strings.HasPrefix(one, whole[:32]+"-") {
+		t.Errorf("%s and %s, want two prefixes that show what the set is called", one, other)
+	}
+	if !IsRunnerName(whole+"1", whole+"1-runner-abcde") || IsRunnerName("linux", "linux-large-runner-abcde") || IsRunnerName(whole+"1", whole+"2-runner-abcde") {
+		t.Error("want runners with names from before known as the set's, and no other set's")
+	}
+}
+
+// The Secret with the runners' proxy has ARC's name where that fits.
+func TestNamesOfProxySecretsFit(t *testing.T) {
+	for length := 1; length <= 253; length++ {
+		name := RunnerProxySecretName(strings.Repeat("a", length), "runners")
+		if len(name) > maxName || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			t.Errorf("%s has %d characters", name, len(name))
+		}
+	}
+	if got := RunnerProxySecretName("set", "arc-runners"); got != "set-754b578d-runner-proxy" {
+		t.Errorf("RunnerProxySecretName() = %s, want ARC's", got)
 	}
 }
 
@@ -160,6 +199,14 @@ func TestLabelsOfInstallers(t *testing.T) {
 	} {
 		if got := OfInstaller(key); got != want {
 			t.Errorf("%q: %t", key, got)
+		}
+		if ForPruning(key) {
+			t.Errorf("%q: its installer leaves alone what has an owner", key)
+		}
+	}
+	for _, key := range []string{"applyset.kubernetes.io/part-of", "kapp.k14s.io/app", "objectset.rio.cattle.io/hash", "configsync.gke.io/declared-version", "addonmanager.kubernetes.io/mode"} {
+		if !OfInstaller(key) || !ForPruning(key) {
+			t.Errorf("%q: its installer deletes whatever has it", key)
 		}
 	}
 }

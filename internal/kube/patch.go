@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,14 +50,19 @@ func difference(object, before client.Object) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, data), nil
 }
 
-// AddFinalizer adds a finalizer to an object that lacks it. It fails with a conflict, after which the caller tries again, if
-// somebody has changed the object: a merge patch replaces the whole list and must not drop somebody else's finalizer.
-func AddFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) error {
-	if slices.Contains(object.GetFinalizers(), finalizer) {
+// AddFinalizer adds a finalizer to an object that lacks it, and takes away those that it replaces. It fails with a conflict, after which
+// the caller tries again, if somebody has changed the object: a merge patch replaces the whole list and must not drop somebody else's
+// finalizer.
+func AddFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, replaced ...string) error {
+	before := object.DeepCopyObject().(client.Object)
+	wanted := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return slices.Contains(replaced, f) })
+	if !slices.Contains(wanted, finalizer) {
+		wanted = append(wanted, finalizer)
+	}
+	if slices.Equal(wanted, object.GetFinalizers()) {
 		return nil
 	}
-	before := object.DeepCopyObject().(client.Object)
-	object.SetFinalizers(append(object.GetFinalizers(), finalizer))
+	object.SetFinalizers(wanted)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, object, patch); err != nil {
 		return fmt.Errorf("add finalizer %s: %w", finalizer, err)
@@ -102,6 +108,23 @@ func removeFinalizers(ctx context.Context, c client.Client, object client.Object
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizers %v: %w", finalizers, err)
+	}
+	return nil
+}
+
+// DropInherited removes the labels and annotations for which the predicate holds from an object that has them and isn't to. ARC copied all of
+// an AutoscalingRunnerSet's labels, and server-side apply leaves what others have written.
+func DropInherited(ctx context.Context, c client.Client, live, wanted client.Object, unwanted func(key string) bool) error {
+	after := live.DeepCopyObject().(client.Object)
+	rest := func(has, kept map[string]string) map[string]string {
+		has = maps.Clone(has)
+		maps.DeleteFunc(has, func(key, _ string) bool { _, keep := kept[key]; return !keep && unwanted(key) })
+		return has
+	}
+	after.SetLabels(rest(live.GetLabels(), wanted.GetLabels()))
+	after.SetAnnotations(rest(live.GetAnnotations(), wanted.GetAnnotations()))
+	if _, err := Patch(ctx, c, after, live); err != nil {
+		return fmt.Errorf("drop what %s has inherited from an installer: %w", client.ObjectKeyFromObject(live), err)
 	}
 	return nil
 }

@@ -86,6 +86,12 @@ func TestFinalizerIsAddedOnceAndNeverOverAnothers(t *testing.T) {
 	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"theirs", "ours"}) || *writes != 1 {
 		t.Errorf("finalizers %v after %d writes", got, *writes)
 	}
+	if err := AddFinalizer(t.Context(), c, runner, "ours", "theirs", "absent"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"ours"}) || *writes != 2 {
+		t.Errorf("finalizers %v after %d writes, want those that ours replaces removed", got, *writes)
+	}
 	if err := AddFinalizer(t.Context(), c, late, "third"); !apierrors.IsConflict(err) {
 		t.Errorf("AddFinalizer() on a late object = %v, want a conflict", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +110,7 @@ func WhyTerminating(pod string, due time.Time, finalizers []string) string {
 		return fmt.Sprintf("pod %s should have been gone by %s: delete it with --force if its node is gone", pod, since)
 	}
 	return fmt.Sprintf("pod %s should have been gone by %s, but its finalizers %s keep it: "+
-		"find out why nobody removes them; if the controller that added them no longer exists, remove them from the pod's metadata",
-		pod, since, strings.Join(finalizers, ", "))
+		"find out why the program that set them doesn't remove them; if there is no such program any more, remove them from the pod's metadata: "+
+		`kubectl patch pod %s --type merge --patch '{"metadata":{"finalizers":null}}' in its namespace`,
+		pod, since, quoteFinalizers(finalizers), pod)
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
@@ -16,7 +18,9 @@ func TestLongestNames(t *testing.T) {
 	namespace := cluster.NewNamespace(t)
 	for _, values := range []string{"", mode("dind"), mode("kubernetes-novolume"), hookTemplate} {
 		set := scaleSet.as(strings.Repeat("a", 45), namespace)
-		admitAll(t, cluster, namespace, render(t, set, minimal, values))
+		rendered := render(t, set, minimal, values)
+		checkLengths(t, rendered)
+		admitAll(t, cluster, namespace, rendered)
 	}
 	for _, release := range []string{"test.runners", "1runners", "123"} {
 		admitAll(t, cluster, namespace, render(t, scaleSet.as(release, namespace), minimal, hookTemplate))
@@ -43,6 +47,42 @@ monitoring: {dashboards: {enabled: true}, serviceMonitor: {enabled: true}}
 			rendered[file] = withoutKind(documents, "ServiceMonitor") // which the cluster doesn't have
 		}
 		admitAll(t, cluster, namespace, rendered)
+	}
+}
+
+// No name that a scale set's chart makes is longer than the value of a label may be, so that it can be one. What fits is as it was.
+func TestNamesMadeFromLongOnesFit(t *testing.T) {
+	t.Parallel()
+	accounts := map[string]int{}
+	for length := 36; length <= 45; length++ {
+		name := strings.Repeat("a", length)
+		for _, values := range []string{"", mode("kubernetes"), mode("kubernetes-novolume"), hookTemplate} {
+			checkLengths(t, render(t, scaleSet, minimal, "runnerScaleSetName: "+name, values))
+		}
+		account := one[object](t, render(t, scaleSet, minimal, "runnerScaleSetName: "+name), "no_permission_serviceaccount.yaml").Metadata.Name
+		if usual := name + "-gha-rs-no-permission"; len(usual) <= 63 {
+			check(t, "account", account, usual)
+		}
+		accounts[account]++
+		set := runnerSet(t, scaleSet, "runnerScaleSetName: "+name)
+		check(t, "account of the pods", set.Spec.Template.Spec.ServiceAccountName, account)
+		check(t, "named account", set.Annotations["actions.github.com/cleanup-no-permission-service-account-name"], account)
+	}
+	check(t, "different accounts", len(accounts), 10)
+	for _, other := range []string{strings.Repeat("a", 44) + "b", strings.Repeat("a", 30) + "." + strings.Repeat("a", 14), strings.Repeat("a-", 22) + "a"} {
+		checkLengths(t, render(t, scaleSet, minimal, "runnerScaleSetName: "+other, hookTemplate))
+	}
+}
+
+// checkLengths fails the test if an object's name is too long for the value of a label.
+func checkLengths(t *testing.T, rendered manifests) {
+	t.Helper()
+	for file, documents := range rendered {
+		for _, document := range documents {
+			if name := decode[object](t, document).Metadata.Name; len(name) > 63 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+				t.Errorf("%s: %s has %d characters", file, name, len(name))
+			}
+		}
 	}
 }
 

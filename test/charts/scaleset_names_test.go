@@ -46,7 +46,7 @@ func TestScaleSetNamesAndLabels(t *testing.T) {
 	for _, test := range []struct{ values, name, prefix string }{
 		{"", "test-runners", "test-runners"},
 		{"runnerScaleSetName: linux_x64", "linux_x64", "linux-x64"},
-		{"runnerScaleSetName: " + strings.Repeat("a", 45), strings.Repeat("a", 45), strings.Repeat("a", 45)},
+		{"runnerScaleSetName: " + strings.Repeat("a", 41), strings.Repeat("a", 41), strings.Repeat("a", 41)},
 	} {
 		for containerMode, files := range map[string]map[string]string{
 			"kubernetes": {

@@ -1,12 +1,17 @@
 package integration
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -36,12 +41,17 @@ func TestTakesOverFromARC(t *testing.T) {
 	ids := r.QueueJobsFor(arc.Name, 1, rig.Held)
 	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
 	former := listenerPods(t, r, arc.Name)
+	older := drainingRunnerSet(t, r)
 
 	r.StartManager()
 	g.Eventually(func() bool {
 		pods := listenerPods(t, r, arc.Name)
 		return len(pods) == 1 && pods[0].UID != former[0].UID
 	}, rig.Patience).Should(gomega.BeTrue(), "there is not one listener of ours")
+	g.Eventually(func() bool {
+		return apierrors.IsNotFound(r.Cluster.Client().Get(t.Context(), older, &v1alpha1.EphemeralRunnerSet{}))
+	}, rig.Patience).Should(gomega.BeTrue(), "the runner set that ARC had replaced is left")
+	g.Eventually(inherited, rig.Patience).WithArguments(t, r).Should(gomega.BeEmpty(), "labels of the release on what has none of its own")
 	r.EndJobs(append(ids, r.QueueJobsFor(arc.Name, 2, 0)...))
 	checkRanOnARCs(t, r, ids[0])
 	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != set.ScaleSet {
@@ -53,6 +63,40 @@ func TestTakesOverFromARC(t *testing.T) {
 	if anomalies := r.Anomalies(); len(anomalies) > 0 {
 		t.Error(anomalies)
 	}
+}
+
+// drainingRunnerSet makes another runner set of ARC's, which it had replaced by the one in use, and whose deletion it had not ended.
+func drainingRunnerSet(t *testing.T, r *rig.Rig) client.ObjectKey {
+	t.Helper()
+	older, present := &v1alpha1.EphemeralRunnerSet{}, client.ObjectKey{Namespace: r.RunnerNamespace, Name: arc.Name + "-k7x2m"}
+	if err := r.Cluster.Client().Get(t.Context(), present, older); err != nil {
+		t.Fatal(err)
+	}
+	older.Name, older.ResourceVersion, older.UID = arc.Name+"-b4d9f", "", ""
+	if err := errors.Join(r.Cluster.Client().Create(t.Context(), older, client.FieldOwner("arc")), r.Cluster.Client().Delete(t.Context(), older)); err != nil {
+		t.Fatal(err)
+	}
+	return client.ObjectKeyFromObject(older)
+}
+
+// inherited returns the labels of Helm and Argo CD that are still on what ARC made in the manager's namespace. It copied all that it found.
+func inherited(t *testing.T, r *rig.Rig) (left []string) {
+	t.Helper()
+	for _, list := range []client.ObjectList{&v1alpha1.AutoscalingListenerList{}, &corev1.ServiceAccountList{}, &corev1.PodList{}, &corev1.SecretList{}} {
+		if err := r.Cluster.Client().List(t.Context(), list, client.InNamespace(r.SystemNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: arc.Name}); err != nil {
+			t.Fatal(err)
+		}
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			object := item.(client.Object)
+			for _, label := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"} {
+				if _, has := object.GetLabels()[label]; has {
+					left = append(left, fmt.Sprintf("%T %s: %s", object, object.GetName(), label))
+				}
+			}
+			return nil
+		})
+	}
+	return left
 }
 
 // createARC creates an object with its status.

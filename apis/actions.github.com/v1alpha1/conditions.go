@@ -2,7 +2,8 @@ package v1alpha1
 
 // Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is never
 // true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, QuotaExceeded, RunnersPending,
-// RunnersUnprotected, Draining) are either absent without it, or stay with status False and the reason that ended it.
+// RunnersUnprotected, Draining, DeletionBlocked) are either absent without it, or stay with status False and the reason that ended
+// it.
 const (
 	// ConditionReady: the object does what its spec asks for.
 	ConditionReady = "Ready"
@@ -39,4 +40,7 @@ const (
 	ConditionRunnersUnprotected = "RunnersUnprotected"
 	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
+	// ConditionDeletionBlocked: the object, or one that belongs to it, is deleted but kept by finalizers that this controller doesn't
+	// serve. The message names the object and the finalizers, and says what to do.
+	ConditionDeletionBlocked = "DeletionBlocked"
 )

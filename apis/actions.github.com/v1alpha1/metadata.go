@@ -104,8 +104,13 @@ const (
 const (
 	FinalizerAutoscalingRunnerSet = "autoscalingrunnerset.actions.github.com/finalizer"
 	FinalizerAutoscalingListener  = "autoscalinglistener.actions.github.com/finalizer"
-	FinalizerEphemeralRunnerSet   = "ephemeralrunnerset.actions.github.com/finalizer"
 	FinalizerEphemeralRunner      = "ephemeralrunner.actions.github.com/finalizer"
+	// FinalizerEphemeralRunnerSet is the runner's: ARC has given both kinds the same one in all its releases, 0.4 to 0.14. So neither
+	// a set that is taken over from ARC nor one that goes back to it is kept by a finalizer that nobody serves.
+	FinalizerEphemeralRunnerSet = FinalizerEphemeralRunner
+	// FinalizerFormerRunnerSet is what earlier builds of this manager gave an EphemeralRunnerSet. It is replaced, and removed with the
+	// other, wherever it is found.
+	FinalizerFormerRunnerSet = "ephemeralrunnerset.actions.github.com/finalizer"
 	// FinalizerRunnerRegistration is ARC's second finalizer on runners. Our runners have only the first; the second is
 	// removed wherever it is found.
 	FinalizerRunnerRegistration = "ephemeralrunner.actions.github.com/runner-registration-finalizer"

@@ -50,6 +50,8 @@ const (
 	ReasonListenerNameTaken = "ListenerNameTaken"
 	// ReasonListenerIgnored: an AutoscalingListener that the manager did not write for a scale set; nothing is done for it.
 	ReasonListenerIgnored = "ListenerIgnored"
+	// ReasonForeignFinalizers: only finalizers that this controller doesn't serve keep an object that is deleted.
+	ReasonForeignFinalizers = "ForeignFinalizers"
 	// ReasonNodeLost: the pod's node has stopped reporting.
 	ReasonNodeLost = "NodeLost"
 

@@ -37,12 +37,25 @@ the objects made from it, whose names have to be subdomains: a release's name al
 {{- printf "%s-gha-rs" (include "gha-runner-scale-set.resource-name" .) | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/*
+Name of one of the other objects. One that would have more than 63 characters, which are too many for the value of a label,
+has eight digits of a hash instead of its middle. Takes root and suffix.
+*/}}
+{{- define "gha-runner-scale-set.derived-name" -}}
+{{- $fullname := include "gha-runner-scale-set.fullname" .root }}
+{{- $room := sub 62 (len .suffix) | int }}
+{{- if gt (len $fullname) $room }}
+{{- $fullname = printf "%s-%s" (trunc (sub $room 9 | int) $fullname | trimAll "-.") (sha256sum $fullname | trunc 8) }}
+{{- end }}
+{{- $fullname }}-{{ .suffix }}
+{{- end }}
+
 {{- define "gha-runner-scale-set.manager-role-name" -}}
-{{- include "gha-runner-scale-set.fullname" . }}-manager
+{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "manager") }}
 {{- end }}
 
 {{- define "gha-runner-scale-set.pod-metadata-role-name" -}}
-{{- include "gha-runner-scale-set.fullname" . }}-pod-metadata
+{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "pod-metadata") }}
 {{- end }}
 
 {{- define "gha-runner-scale-set.disruption-budget-name" -}}
@@ -55,15 +68,15 @@ the objects made from it, whose names have to be subdomains: a release's name al
 {{- end }}
 
 {{- define "gha-runner-scale-set.kube-mode-name" -}}
-{{- include "gha-runner-scale-set.fullname" . }}-kube-mode
+{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "kube-mode") }}
 {{- end }}
 
 {{- define "gha-runner-scale-set.no-permission-name" -}}
-{{- include "gha-runner-scale-set.fullname" . }}-no-permission
+{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "no-permission") }}
 {{- end }}
 
 {{- define "gha-runner-scale-set.hook-extension-name" -}}
-{{- include "gha-runner-scale-set.fullname" . }}-hook-extension
+{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "hook-extension") }}
 {{- end }}
 
 {{/* Name of the Secret with the credentials: the user's, or that of the chart. */}}
@@ -71,7 +84,7 @@ the objects made from it, whose names have to be subdomains: a release's name al
 {{- if kindIs "string" .Values.githubConfigSecret }}
 {{- .Values.githubConfigSecret }}
 {{- else }}
-{{- include "gha-runner-scale-set.fullname" . }}-github-secret
+{{- include "gha-runner-scale-set.derived-name" (dict "root" . "suffix" "github-secret") }}
 {{- end }}
 {{- end }}
 

@@ -128,8 +128,14 @@ func (c *Controller) applyOwned(ctx context.Context, p *pass, wanted, live clien
 	if !equality.Semantic.DeepEqual(grants(wanted), grants(live)) {
 		kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, "") // applied in any case: both lists are replaced as a whole
 	}
-	_, err = kube.Apply(ctx, c.options.Client, wanted, live)
-	return err
+	if _, err = kube.Apply(ctx, c.options.Client, wanted, live); err != nil {
+		return err
+	}
+	unwanted := kube.ForPruning // in the runners' namespace
+	if wanted.GetNamespace() == p.key.Namespace {
+		unwanted = kube.OfInstaller
+	}
+	return kube.DropInherited(ctx, c.options.Client, live, wanted, unwanted)
 }
 
 // grants returns the rules of a Role or the subjects of a RoleBinding. kube.Apply accepts what others have added to a list, but

@@ -212,6 +212,10 @@ type pass struct {
 	// behind.
 	failure  error
 	cutShort bool
+	// blocked says which object of the listener is kept by finalizers that the manager doesn't serve, "" if none is. undecided is set
+	// while such an object has been kept for too short a time to say so.
+	blocked   string
+	undecided bool
 	// taken is the object that has a name that the listener needs, nil if there is none.
 	taken *takenError
 	// released is set when the finalizer is gone, and possibly the object with it.

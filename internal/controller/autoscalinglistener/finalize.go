@@ -1,6 +1,7 @@
 package autoscalinglistener
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // finalize deletes the pod, then its rights, and finally the Secrets once they are no longer needed.
@@ -47,9 +49,13 @@ func (c *Controller) finalize(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
+	if p.undecided {
+		return nil // the listener would be gone before somebody could be told
+	}
 	if err := kube.RemoveFinalizers(ctx, c.options.Client, p.listener, v1alpha1.FinalizerAutoscalingListener); err != nil {
 		return err
 	}
+	c.tellBlocked(ctx, p)
 	p.released = true
 	return nil
 }
@@ -92,6 +98,34 @@ func (c *Controller) revoke(ctx context.Context, p *pass) error {
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("delete %T %s: %w", object.live, key, err)
 		}
+		c.findKept(p, object.named, object.live)
 	}
 	return nil
+}
+
+// findKept notes that an object that was to be deleted has finalizers of others. None of ours is ever on these kinds.
+func (c *Controller) findKept(p *pass, named, live client.Object) {
+	keepers := live.GetFinalizers()
+	if len(keepers) == 0 || p.standing(named, live) == kube.Foreign {
+		return
+	}
+	if wait := p.memory.kept.Look(live.GetUID(), p.now); wait > 0 {
+		p.undecided = true
+		p.requeue.After(wait)
+		return
+	}
+	p.blocked = cmp.Or(p.blocked, kube.WhyKept(c.kindOf(live), client.ObjectKeyFromObject(live), keepers))
+}
+
+// tellBlocked says that the listener is gone and one of its objects is not. Nobody else watches that object any more. An Event about
+// the listener is in the manager's namespace, in which one can be created even while the set's namespace is being deleted.
+func (c *Controller) tellBlocked(ctx context.Context, p *pass) {
+	if p.blocked == "" {
+		return
+	}
+	event := report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", p.blocked)
+	report.RecordEvent(ctx, c.options.Recorder, p.listener, nil, event)
+	if p.set != nil {
+		report.RecordEvent(ctx, c.options.Recorder, p.set, p.listener, event)
+	}
 }

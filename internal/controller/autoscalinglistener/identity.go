@@ -25,10 +25,15 @@ const takenRetry = time.Minute
 type takenError struct {
 	kind string
 	key  types.NamespacedName
+	// keepers are the finalizers of others that keep an object of a former listener, nil for an object of somebody else.
+	keepers []string
 }
 
 // Error names the object and the next step.
 func (e *takenError) Error() string {
+	if len(e.keepers) > 0 {
+		return kube.WhyKept(e.kind, e.key, e.keepers) + "; it was a former listener's, and the new one waits for its name"
+	}
 	return fmt.Sprintf("%s %s has the name of the listener's own and belongs to somebody else, so it is left as it is; whoever owns it deletes it or "+
 		"recreates it under another name: it is looked at again every minute", e.kind, e.key)
 }
@@ -69,6 +74,9 @@ func (c *Controller) claim(ctx context.Context, p *pass, wanted, found client.Ob
 		err := c.options.Client.Delete(ctx, found, kube.UIDPrecondition(found))
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("delete %s %s of a former listener: %w", c.kindOf(found), client.ObjectKeyFromObject(found), err)
+		}
+		if keepers := found.GetFinalizers(); len(keepers) > 0 {
+			return false, &takenError{kind: c.kindOf(found), key: client.ObjectKeyFromObject(found), keepers: keepers}
 		}
 		return true, nil
 	}

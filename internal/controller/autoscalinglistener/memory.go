@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/requeue"
 )
 
@@ -21,6 +22,8 @@ type memory struct {
 	failedPod types.UID
 	// deletingSince is when each pod that is being deleted was first seen in deletion, by UID.
 	deletingSince map[types.UID]time.Time
+	// kept are the listener's own objects that are to be deleted and have finalizers of others.
+	kept kube.Kept
 	// announced is the revision of the configuration last announced on the pod, even if the patch was forbidden.
 	announced string
 	// news is the revision of a configuration that is still to be announced, first seen at newsAt.

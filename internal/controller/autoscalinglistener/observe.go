@@ -30,6 +30,7 @@ func (c *Controller) observe(ctx context.Context, listener *v1alpha1.Autoscaling
 		return nil, fmt.Errorf("list listener pods: %w", err)
 	}
 	p.memory.noteDeletions(pods.Items, p.now)
+	p.memory.kept.Begin()
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		switch {

@@ -97,6 +97,9 @@ func assess(pod *corev1.Pod, wanted demand, deletingSince, now time.Time) podSta
 func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) podState {
 	state := podState{reason: reasonReplacing, message: "the previous pod is closing its session"}
 	left := kube.GracePeriod(pod) + lostAfter - terminating
+	if len(kube.PodKeepers(pod)) > 0 {
+		left = min(left, kube.KeptAfter-terminating)
+	}
 	switch {
 	case !lost && left > 0:
 		state.requeueAfter = left

@@ -230,5 +230,6 @@ func (c *Controller) deleteSecret(ctx context.Context, p *pass, suffix string) e
 	if err := c.deleteOwn(ctx, p, named, live); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Secret %s: %w", named.Name, err)
 	}
+	c.findKept(p, named, live)
 	return nil
 }

@@ -65,6 +65,14 @@ func conditionsOf(p *pass) []metav1.Condition {
 	}
 	conditions := []metav1.Condition{ready, progressing, stuck}
 	switch {
+	case p.blocked != "":
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, p.blocked))
+	case p.state.reason == v1alpha1.ReasonPodTerminating:
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, p.state.reason, p.state.message))
+	case !p.undecided && meta.FindStatusCondition(p.listener.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
+		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no object of the listener is kept by finalizers of others"))
+	}
+	switch {
 	case p.resolved != nil:
 		conditions = append(conditions, report.True(v1alpha1.ConditionCredentialsValid, "Complete", ""))
 	case p.obstacle != nil:

@@ -41,7 +41,7 @@ func conditionsOf(p *pass, version string) []metav1.Condition {
 		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
 		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(p, v1alpha1.ConditionQuotaExceeded), runnersCondition(p, v1alpha1.ConditionRunnersPending),
-		protectionCondition(p),
+		protectionCondition(p), blockedCondition(p),
 	} {
 		if optional != nil {
 			conditions = append(conditions, *optional)
@@ -337,6 +337,21 @@ var untroubled = []v1alpha1.ListenerState{v1alpha1.ListenerStateListening, v1alp
 func takenMessage(names []string) string {
 	return fmt.Sprintf("the AutoscalingListeners %s in the manager's namespace have the names that this set's listener could get, and belong to others; "+
 		"whoever administers the manager finds out who created them, and deletes one: it is tried again every minute", strings.Join(names, " and "))
+}
+
+// blockedCondition returns nil if no object has ever been kept by finalizers of others.
+func blockedCondition(p *pass) *metav1.Condition {
+	const conditionType = v1alpha1.ConditionDeletionBlocked
+	var condition metav1.Condition
+	switch {
+	case p.blocked != "":
+		condition = report.True(conditionType, v1alpha1.ReasonForeignFinalizers, p.blocked)
+	case meta.FindStatusCondition(p.set.Status.Conditions, conditionType) != nil:
+		condition = report.False(conditionType, "NothingKept", "no object is kept by finalizers of others")
+	default:
+		return nil
+	}
+	return &condition
 }
 
 // runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.

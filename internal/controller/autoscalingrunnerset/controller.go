@@ -116,6 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	p.findBlocked()
 	steps := []func(context.Context, *pass) error{
 		c.protect, c.resolve, c.giveWay, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer, c.applyRunnerSet, c.applyListener,
 		c.readBudgets,
@@ -169,6 +170,9 @@ type pass struct {
 	// first is the one to keep.
 	runnerSets []v1alpha1.EphemeralRunnerSet
 	listeners  []v1alpha1.AutoscalingListener
+	// awaited says which object is kept by finalizers that the manager doesn't serve, and what to do about it, "" if none is. blocked says
+	// the same once that has lasted.
+	awaited, blocked string
 	// accepted is what the policy lets through of what the spec says about the listener.
 	accepted listenertemplate.Accepted
 

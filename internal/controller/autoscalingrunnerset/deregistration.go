@@ -178,12 +178,12 @@ func (c *Controller) recordDeregistration(ctx context.Context, p *pass, state de
 		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, deregistered(registration))
 	}
 	if len(state.left) > 0 {
-		c.recordLeftBehind(ctx, p, leftBehind(state.left, state.cause))
+		c.recordFarewell(ctx, p, leftBehind(state.left, state.cause))
 	}
 }
 
-// recordLeftBehind records the Event for the listener, too: if the set's namespace is being deleted, no Event can be created there.
-func (c *Controller) recordLeftBehind(ctx context.Context, p *pass, event report.Event) {
+// recordFarewell records the Event for the listener, too: if the set's namespace is being deleted, no Event can be created there.
+func (c *Controller) recordFarewell(ctx context.Context, p *pass, event report.Event) {
 	report.RecordEvent(ctx, c.options.Recorder, p.set, nil, event)
 	if listener := p.listener(); listener != nil {
 		report.RecordEvent(ctx, c.options.Recorder, listener, p.set, event)

@@ -1,21 +1,24 @@
 package autoscalingrunnerset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // finalize takes the next step of the deletion that the package comment describes. Watch events bring the pass after it.
 func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	if !slices.Contains(p.set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) {
-		p.released = true
+		p.released = len(kube.Keepers(p.set)) == 0 // otherwise the status says who keeps it
 		return nil
 	}
 	steps := []func(context.Context, *pass) (bool, error){c.stopListeners, c.drainRunnerSets, c.awaitSync, c.search, c.deregister, c.awaitListeners, c.release}
@@ -144,14 +147,48 @@ func (c *Controller) awaitListeners(_ context.Context, p *pass) (bool, error) {
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, p *pass) (bool, error) {
 	// Refusals don't block the deletion of the set: the manager's Role may be gone first, and a policy may protect Helm's objects.
-	if err := c.unprotectAll(ctx, protected(p.set)); err != nil {
+	left, err := c.unprotectAll(ctx, protected(p.set))
+	if err != nil {
 		return false, err
 	}
 	if err := kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerAutoscalingRunnerSet); err != nil {
 		return false, err
 	}
+	if len(left) > 0 {
+		report.RecordEvent(ctx, c.options.Recorder, p.set, nil, c.protectionLeft(left))
+	}
 	p.released = true
 	return true, nil
+}
+
+// findBlocked finds out whether the set's deletion, or that of an object that belongs to it, is held up by finalizers of others. The
+// controllers of these objects look at what they own themselves, and say what they find in conditions.
+func (p *pass) findBlocked() {
+	p.memory.kept.Begin()
+	for i := range p.runnerSets {
+		p.findKept("EphemeralRunnerSet", &p.runnerSets[i], p.runnerSets[i].Status.Conditions)
+	}
+	for i := range p.listeners {
+		p.findKept("AutoscalingListener", &p.listeners[i], p.listeners[i].Status.Conditions)
+	}
+	p.findKept("AutoscalingRunnerSet", p.set, nil)
+}
+
+// findKept looks at one object, and at what its conditions say of others. The first finding is the one to report.
+func (p *pass) findKept(kind string, object client.Object, conditions []metav1.Condition) {
+	if keepers := kube.Keepers(object); len(keepers) > 0 {
+		p.awaited = cmp.Or(p.awaited, kube.WhyKept(kind, client.ObjectKeyFromObject(object), keepers))
+		if wait := p.memory.kept.Look(object.GetUID(), p.now); wait > 0 {
+			p.requeue.After(wait)
+		} else {
+			p.blocked = cmp.Or(p.blocked, p.awaited)
+		}
+	}
+	for _, c := range conditions {
+		if c.Type == v1alpha1.ConditionDeletionBlocked && c.Status == metav1.ConditionTrue {
+			p.blocked = cmp.Or(p.blocked, c.Message)
+		}
+	}
 }
 
 // nameOf returns kind, namespace and name as messages show them.

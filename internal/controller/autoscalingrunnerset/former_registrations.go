@@ -176,7 +176,7 @@ func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string
 		return nil
 	}
 	if asked.set == nil {
-		c.recordLeftBehind(ctx, p, perhapsLeftBehind(asked.desired, last.Err))
+		c.recordFarewell(ctx, p, perhapsLeftBehind(asked.desired, last.Err))
 	} else {
 		before := p.set.DeepCopy()
 		addFormer(p.set, formerRegistration{ScaleSetRegistration: *asked.registration(), Credentials: &asked.reference})
@@ -192,7 +192,7 @@ func (c *Controller) leaveUnrecorded(ctx context.Context, p *pass, except string
 // proven when it was listed.
 func (c *Controller) recordUnproven(ctx context.Context, p *pass, registration v1alpha1.ScaleSetRegistration) {
 	if !isFormer(p.set, registration) {
-		c.recordLeftBehind(ctx, p, unproven(registration))
+		c.recordFarewell(ctx, p, unproven(registration))
 	}
 }
 

@@ -46,7 +46,10 @@ func (c *Controller) applyListener(ctx context.Context, p *pass) error {
 	}
 	pruned := live.DeepCopy()
 	pruned.Spec = wanted.Spec
-	return c.prune(ctx, pruned, live)
+	if err := c.prune(ctx, pruned, live); err != nil {
+		return err
+	}
+	return kube.DropInherited(ctx, c.options.Client, pruned, wanted, kube.OfInstaller)
 }
 
 // createListener creates the listener under the first name that no other object has. An object that has the name is not touched,

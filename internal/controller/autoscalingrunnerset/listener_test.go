@@ -188,3 +188,55 @@ func TestReferenceOfAListenerIsInTheSetsNamespace(t *testing.T) {
 		}
 	})
 }
+
+// tracked are the labels by which Argo CD, kubectl's ApplySets, kapp, Flux, Helm and Fleet know an AutoscalingRunnerSet that they have
+// installed, and whether its EphemeralRunnerSet has them, too: not if the tool deletes objects that have an owner.
+var tracked = map[string]bool{
+	"app.kubernetes.io/instance": true, "argocd.argoproj.io/instance": true, "kustomize.toolkit.fluxcd.io/name": true, "helm.toolkit.fluxcd.io/name": true,
+	"app.kubernetes.io/managed-by": true, "helm.sh/chart": true,
+	"applyset.kubernetes.io/part-of": false, "kapp.k14s.io/app": false, "objectset.rio.cattle.io/hash": false, "configsync.gke.io/declared-version": false,
+}
+
+// The listener is in another namespace than its set and has no owner: a tool that finds its label there deletes it as something that it has
+// not installed. Labels that come later, and those that ARC has copied, don't stay either; other labels do, as do those in the namespace of
+// the set, where everything has an owner.
+func TestListenerDoesNotInheritWhatInstallersPruneBy(t *testing.T) {
+	for name, takenOver := range map[string]bool{"labels that are added later": false, "labels that ARC has copied": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.create(newSet())
+				f.settle()
+				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+					for key := range tracked {
+						kube.SetAnnotation(s, key, "app")
+						s.Labels[key] = "app"
+					}
+				})
+				if takenOver {
+					listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
+					for key := range tracked {
+						listener.Labels[key], runnerSet.Labels[key] = "app", "app"
+					}
+					f.put(&listener)
+					f.put(&runnerSet)
+				}
+				f.settle()
+				listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
+				for key, stays := range tracked {
+					if value, has := listener.Labels[key]; has {
+						t.Errorf("the listener has %s=%s", key, value)
+					}
+					if got := runnerSet.Labels[key] != ""; got != stays {
+						t.Errorf("the runner set has %s: %t, want %t", key, got, stays)
+					}
+					if listener.Annotations[key] != "" || runnerSet.Annotations[key] != "" {
+						t.Errorf("an object has the annotation %s", key)
+					}
+				}
+				if listener.Labels["team"] != "build" || runnerSet.Labels["team"] != "build" {
+					t.Errorf("labels %v and %v, want the set's own", listener.Labels, runnerSet.Labels)
+				}
+			})
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // memory is what is remembered of a set between passes.
@@ -21,6 +23,8 @@ type memory struct {
 	troubles []trouble
 	// begunHere is set if only this process has ever asked GitHub for anything on behalf of the set.
 	begunHere bool
+	// kept are the objects that only finalizers of others keep.
+	kept kube.Kept
 	// stripped is the last release of the chart that stripProtection has handled.
 	stripped strippedRelease
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // stripProtection removes ARC's cleanup-protection from the objects of a chart that may be ARC's, because its version is not the
@@ -33,7 +34,7 @@ func (c *Controller) stripProtection(ctx context.Context, p *pass) error {
 	if version != c.options.Version {
 		now.objects = protected(p.set)
 	}
-	if err := c.unprotectAll(ctx, c.union(before.objects, now.objects)); err != nil {
+	if _, err := c.unprotectAll(ctx, c.union(before.objects, now.objects)); err != nil {
 		return err
 	}
 	p.memory.stripped = now
@@ -60,26 +61,54 @@ func (c *Controller) union(a, b []client.Object) []client.Object {
 	return union
 }
 
-// unprotectAll removes the finalizer from the objects, as far as the API server permits. A manager that is told to leave them tries
-// none: it has not been granted the right to patch the Roles of all namespaces, and each refusal would be in somebody's audit log.
-func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) error {
+// unprotectAll removes the finalizer from the objects, as far as the API server permits, and returns those that still have it. A manager
+// that is told to leave them tries none: it has not been granted the right to patch the Roles of all namespaces, and each refusal would
+// be in somebody's audit log.
+func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) (left []client.Object, err error) {
 	if !c.options.StripForeignFinalizers {
-		return nil
+		return c.stillProtected(ctx, objects), nil
 	}
 	var refusals error
 	for _, object := range objects {
 		switch err := c.unprotect(ctx, object); {
 		case kube.IsRefused(err):
-			refusals = errors.Join(refusals, err)
+			left, refusals = append(left, object), errors.Join(refusals, err)
 		case err != nil:
-			return err
+			return nil, err
 		}
 	}
 	if refusals != nil {
 		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; if one of these objects is still there after Helm has deleted it, remove the finalizer by hand",
 			"finalizer", v1alpha1.FinalizerCleanupProtection, "refusals", refusals.Error())
 	}
-	return nil
+	return left, nil
+}
+
+// protectionLeft is recorded about objects of ARC's chart that nothing will remove, once the set that named them is gone.
+func (c *Controller) protectionLeft(left []client.Object) report.Event {
+	names := make([]string, 0, len(left))
+	for _, object := range left {
+		names = append(names, c.nameOf(object))
+	}
+	kind, key := strings.ToLower(c.kindOf(left[0])), client.ObjectKeyFromObject(left[0])
+	return report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", fmt.Sprintf("ARC's chart left the finalizer %s on %s, which this controller may not remove "+
+		"(flags.stripForeignFinalizers of its chart, its Role, or a policy). If they stay after the release is uninstalled, run for each: "+
+		`kubectl patch %s %s --namespace %s --type merge --patch '{"metadata":{"finalizers":null}}'`,
+		v1alpha1.FinalizerCleanupProtection, someOf(names), kind, key.Name, key.Namespace))
+}
+
+// stillProtected returns the objects that have the finalizer according to the cache, which holds no Secrets.
+func (c *Controller) stillProtected(ctx context.Context, objects []client.Object) (found []client.Object) {
+	for _, object := range objects {
+		if _, secret := object.(*corev1.Secret); secret {
+			continue
+		}
+		err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil && slices.Contains(object.GetFinalizers(), v1alpha1.FinalizerCleanupProtection) {
+			found = append(found, object)
+		}
+	}
+	return found
 }
 
 // protected returns the objects that the cleanup annotations name. The manager's own rights come last, because without them nothing

@@ -230,5 +230,6 @@ func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
 		}
 		f.settle()
 		f.wantProtected(func(client.Object) bool { return true })
+		wantEvent(t, f.events(), v1alpha1.ReasonForeignFinalizers)
 	})
 }

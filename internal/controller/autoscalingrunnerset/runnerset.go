@@ -60,7 +60,10 @@ func (c *Controller) applyRunnerSet(ctx context.Context, p *pass) error {
 	pruned := live.DeepCopy()
 	pruned.Spec = wanted.Spec
 	pruned.Spec.Replicas, pruned.Spec.PatchID, pruned.Spec.AssignedJobs = live.Spec.Replicas, live.Spec.PatchID, live.Spec.AssignedJobs
-	return c.prune(ctx, pruned, live)
+	if err := c.prune(ctx, pruned, live); err != nil {
+		return err
+	}
+	return kube.DropInherited(ctx, c.options.Client, pruned, wanted, kube.ForPruning)
 }
 
 // reclaimRunnerSet gives the set its EphemeralRunnerSet back from which somebody has taken the owner, which a listener may do as it may
@@ -75,7 +78,7 @@ func (c *Controller) reclaimRunnerSet(ctx context.Context, p *pass, name string)
 	}
 	for i := range labelled.Items {
 		lost := &labelled.Items[i]
-		served := slices.Contains(lost.Finalizers, v1alpha1.FinalizerEphemeralRunnerSet) && lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
+		served := slices.ContainsFunc(lost.Finalizers, kube.IsOurFinalizer) && lost.Annotations[v1alpha1.AnnotationIntegrityHash] != ""
 		if lost.DeletionTimestamp != nil || lost.Name != name && !served {
 			continue
 		}

@@ -17,12 +17,14 @@ func withoutScope(labels map[string]string) map[string]string {
 }
 
 // childLabels returns the labels of an object created for the set: the labels in the spec's metadata, overridden by those inherited
-// from the set, overridden by the controller's.
+// from the set, overridden by the controller's. No label is inherited for which an installer deletes objects that others own.
 func (c *Controller) childLabels(
 	set *v1alpha1.AutoscalingRunnerSet, inherited map[string]string, meta *v1alpha1.ResourceMeta, component string,
 ) map[string]string {
 	labels, _ := kube.Metadata(meta)
-	return kube.Labels(c.options.ExcludedLabelPrefixes, labels, withoutScope(inherited), kube.ScopeLabels(set.Spec.GitHubConfigUrl),
+	inherited = withoutScope(inherited)
+	maps.DeleteFunc(inherited, func(key, _ string) bool { return kube.ForPruning(key) })
+	return kube.Labels(c.options.ExcludedLabelPrefixes, labels, inherited, kube.ScopeLabels(set.Spec.GitHubConfigUrl),
 		kube.ScaleSetLabels(set, component))
 }
 

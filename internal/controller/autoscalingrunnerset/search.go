@@ -133,7 +133,7 @@ func (c *Controller) giveUpSearch(ctx context.Context, p *pass, desired desiredS
 		return err
 	}
 	if !refused(cause) || !meta.IsStatusConditionFalse(p.set.Status.Conditions, v1alpha1.ConditionCredentialsValid) {
-		c.recordLeftBehind(ctx, p, perhapsLeftBehind(desired, cause))
+		c.recordFarewell(ctx, p, perhapsLeftBehind(desired, cause))
 	}
 	return nil
 }

@@ -39,9 +39,13 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	return client.IgnoreNotFound(err)
 }
 
-// recordTransitions records Events about changed conditions, but none while the set is being deleted, which is meant to end it.
+// recordTransitions records Events about changed conditions. While the set is being deleted, which is meant to end them, there is only
+// one about what keeps it.
 func (c *Controller) recordTransitions(ctx context.Context, p *pass, after *v1alpha1.AutoscalingRunnerSet) {
 	if p.deleting() {
+		if p.blocked != "" && !meta.IsStatusConditionTrue(p.set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
+			c.recordFarewell(ctx, p, report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", p.blocked))
+		}
 		return
 	}
 	for _, event := range transitionEvents(p.set.Status.Conditions, after.Status.Conditions) {

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -19,6 +17,9 @@ import (
 // summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way there, or stuck
 // until somebody changes something. The reason comes from the first step that isn't done, in the order in which a set is set up.
 func summary(p *pass, conditions []metav1.Condition) []metav1.Condition {
+	if p.blocked != "" && (p.deleting() || !p.hasRunnerSet()) {
+		return report.Unready(v1alpha1.ReasonForeignFinalizers, p.blocked, true)
+	}
 	if p.deleting() {
 		reason, message := p.deletionStage()
 		return p.progressingSummary(reason, message)
@@ -42,7 +43,7 @@ func (p *pass) deletionStage() (reason, message string) {
 	case stopping:
 		return "StoppingListener", "the listener is closing its session"
 	case len(p.runnerSets) > 0:
-		return "DrainingRunners", cmp.Or(keptRunnerSet(p.runnerSets), drainingMessage(currentRunners(p.runnerSets)))
+		return "DrainingRunners", cmp.Or(p.awaited, drainingMessage(currentRunners(p.runnerSets)))
 	case p.creating:
 		return "Deregistering", "waiting for GitHub to answer a request that may have created the scale set; it is deleted after that"
 	case p.searching:
@@ -54,37 +55,7 @@ func (p *pass) deletionStage() (reason, message string) {
 		}
 		return "Deregistering", message
 	}
-	return "Releasing", cmp.Or(keptListener(p.listeners), "removing the last objects")
-}
-
-// keptListener says which listener is kept only by others' finalizers. It returns nothing if there is none.
-func keptListener(listeners []v1alpha1.AutoscalingListener) string {
-	for i := range listeners {
-		if message := keptByOthers("AutoscalingListener", &listeners[i], v1alpha1.FinalizerAutoscalingListener); message != "" {
-			return message
-		}
-	}
-	return ""
-}
-
-// keptRunnerSet says which EphemeralRunnerSet is kept only by others' finalizers. It returns nothing if there is none.
-func keptRunnerSet(runnerSets []v1alpha1.EphemeralRunnerSet) string {
-	for i := range runnerSets {
-		if message := keptByOthers("EphemeralRunnerSet", &runnerSets[i], v1alpha1.FinalizerEphemeralRunnerSet); message != "" {
-			return message
-		}
-	}
-	return ""
-}
-
-// keptByOthers says that an object in deletion has no finalizer of ours left, and names its remaining ones.
-func keptByOthers(kind string, object client.Object, ours string) string {
-	finalizers := object.GetFinalizers()
-	if object.GetDeletionTimestamp() == nil || len(finalizers) == 0 || slices.Contains(finalizers, ours) {
-		return ""
-	}
-	return fmt.Sprintf("%s %s is kept by finalizers that are not this controller's: %s; it is gone once their owner, or you, remove them",
-		kind, client.ObjectKeyFromObject(object), strings.Join(finalizers, ", "))
+	return "Releasing", cmp.Or(p.awaited, "removing the last objects")
 }
 
 // drainingMessage says what the deletion of runners waits for. left is how many have not ended.

@@ -85,6 +85,8 @@ type setState struct {
 	// recentlyDeleted holds the deletion times of runners that a stale cache may still show as live.
 	recentlyDeleted map[types.UID]time.Time
 	strays          strays
+	// kept are the runners that only finalizers of others keep.
+	kept kube.Kept
 	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
 	toldJobsAt time.Time
 	// lostToldAt is when lost jobs were last counted.
@@ -131,7 +133,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !set.DeletionTimestamp.IsZero() {
 		return c.finalize(ctx, p)
 	}
-	if err := kube.AddFinalizer(ctx, c.options.Client, set, v1alpha1.FinalizerEphemeralRunnerSet); err != nil {
+	if err := kube.AddFinalizer(ctx, c.options.Client, set, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet); err != nil {
 		return ctrl.Result{}, ignoreConflict(err)
 	}
 

@@ -43,7 +43,7 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 		}
 		return ctrl.Result{RequeueAfter: unseenPause}, nil
 	default:
-		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerEphemeralRunnerSet)
+		return ctrl.Result{}, kube.RemoveFinalizers(ctx, c.options.Client, p.set, v1alpha1.FinalizerEphemeralRunnerSet, v1alpha1.FinalizerFormerRunnerSet)
 	}
 }
 
@@ -52,10 +52,12 @@ func (c *Controller) finalize(ctx context.Context, p *pass) (ctrl.Result, error)
 // again, zero if it has done its work.
 func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error) {
 	now := c.options.Clock.Now()
+	kept, lookAt := c.tellKept(ctx, p, now)
 	if due := p.state.reportedAt.Add(reportPeriod); now.Before(due) {
-		return due, nil
+		return kube.EarlierOf(due, lookAt), nil
 	}
 	before := p.set.DeepCopy()
+	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, kept...)
 	countWithDeleting(&p.set.Status, p.views)
 	p.set.Status.Capacity = new(p.set.Status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
 	report.SetConditions(&p.set.Status.Conditions, p.set.Generation, now, p.state.creations.unseenWhileDeleted(p.set)...)
@@ -64,7 +66,7 @@ func (c *Controller) reportLeft(ctx context.Context, p *pass) (time.Time, error)
 	if wrote {
 		p.state.reportedAt = now
 	}
-	return time.Time{}, client.IgnoreNotFound(err)
+	return lookAt, client.IgnoreNotFound(err)
 }
 
 // publishLeft keeps the metrics correct, too, unless another set has replaced this one: then the metrics belong to that set.

@@ -41,7 +41,7 @@ func (c *Controller) ensureProxySecret(ctx context.Context, p *pass) (string, er
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: proxySecretName(set),
+			Namespace: set.Namespace, Name: kube.RunnerProxySecretName(set.Name, set.Namespace),
 			Labels: map[string]string{
 				v1alpha1.LabelScaleSetName:      set.Labels[v1alpha1.LabelScaleSetName],
 				v1alpha1.LabelScaleSetNamespace: set.Labels[v1alpha1.LabelScaleSetNamespace],
@@ -80,16 +80,11 @@ func (c *Controller) dropProxySecret(ctx context.Context, p *pass) error {
 		p.requeueBy(s.proxyDropAt)
 		return nil
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: proxySecretName(set)}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: kube.RunnerProxySecretName(set.Name, set.Namespace)}}
 	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
 		s.proxyDropAt = now.Add(proxyReapplyPeriod)
 		return fmt.Errorf("delete Secret %s of a proxy that is no longer in the spec: %w", secret.Name, err)
 	}
 	s.proxyHash = noProxySecret
 	return nil
-}
-
-// proxySecretName returns the name that ARC gives the Secret.
-func proxySecretName(set *v1alpha1.EphemeralRunnerSet) string {
-	return fmt.Sprintf("%s-%s-runner-proxy", set.Name, kube.NameHash(set.Namespace))
 }

@@ -27,6 +27,9 @@ func (c *Controller) report(ctx context.Context, p *pass) error {
 	set, s := p.set, p.state
 	before := set.DeepCopy()
 	s.describe(&set.Status, set, p.views, p.plan)
+	kept, lookAt := c.tellKept(ctx, p, s.now)
+	report.SetConditions(&set.Status.Conditions, set.Generation, s.now, kept...)
+	p.requeueBy(lookAt)
 	if c.options.PublishMetrics {
 		s.publishCounts(set)
 		s.publishStates(set, p.views)

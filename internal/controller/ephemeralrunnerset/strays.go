@@ -136,14 +136,14 @@ func (c *Controller) listStrays(ctx context.Context, set *v1alpha1.EphemeralRunn
 	for i := range runners.Items {
 		existing.Insert(runners.Items[i].Name)
 	}
-	return strayAnswer{found: straysAmong(offline.Names, kube.RunnerPrefix(set.Name), existing), listedAt: offline.ListedAt}, nil
+	return strayAnswer{found: straysAmong(offline.Names, set.Name, existing), listedAt: offline.ListedAt}, nil
 }
 
-// straysAmong returns the names that begin with prefix and are not those of existing runners. GitHub ignores the case of names.
-func straysAmong(offline []string, prefix string, existing sets.Set[string]) []string {
+// straysAmong returns the names that only the set gives and that are not those of existing runners. GitHub ignores the case of names.
+func straysAmong(offline []string, runnerSet string, existing sets.Set[string]) []string {
 	found := sets.New[string]()
 	for _, name := range offline {
-		if name = strings.ToLower(name); strings.HasPrefix(name, prefix) && !existing.Has(name) {
+		if name = strings.ToLower(name); kube.IsRunnerName(runnerSet, name) && !existing.Has(name) {
 			found.Insert(name)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// runnerView is what decisions need to know of one EphemeralRunner: some 170 bytes, without the pod template. A view never
+// runnerView is what decisions need to know of one EphemeralRunner: some 190 bytes, without the pod template. A view never
 // changes; a runner that changes gets a new one.
 type runnerView struct {
 	name            string
@@ -34,6 +34,8 @@ type runnerView struct {
 
 	template        string // hash of the spec that it was created from, empty if not known
 	reason, message string
+
+	keepers string // finalizers that alone keep a deleted runner, separated by spaces
 }
 
 // configURL is the GitHub address at which a runner is registered, or at which a set registers runners. A runner's id is
@@ -104,6 +106,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		lostCause:      knownCause(status.LostCause),
 		template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
 		reason:         status.Reason, message: status.Message,
+		keepers: strings.Join(kube.Keepers(object), " "),
 	}
 }
 

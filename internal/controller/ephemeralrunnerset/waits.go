@@ -1,12 +1,19 @@
 package ephemeralrunnerset
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
@@ -73,6 +80,55 @@ func jobPodsWait(pods int) string {
 		return "1 job pod waits"
 	}
 	return fmt.Sprintf("%d job pods wait", pods)
+}
+
+// tellKept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep them or their
+// pods, and who keeps the first one, and when to look again: no event of a runner tells what becomes of its pod. A condition that was
+// never true is left out.
+func (c *Controller) tellKept(ctx context.Context, p *pass, now time.Time) (conditions []metav1.Condition, lookAt time.Time) {
+	kept := &p.state.kept
+	kept.Begin()
+	blocked, first := 0, ""
+	for _, r := range p.views {
+		if !r.deleting && !r.ended() && (r.up() || r.reason == "") {
+			continue // nothing of it is being deleted
+		}
+		kind, keepers := "EphemeralRunner", strings.Fields(r.keepers)
+		if pod := c.podOf(ctx, p.set.Namespace, r); len(keepers) == 0 && pod != nil {
+			lookAt = kube.EarlierOf(lookAt, now.Add(kube.KeptAfter))
+			kind, keepers = "Pod", kube.PodKeepers(pod)
+		}
+		if len(keepers) == 0 {
+			continue
+		}
+		if wait := kept.Look(r.uid+types.UID(kind), now); wait > 0 {
+			lookAt = kube.EarlierOf(lookAt, now.Add(wait))
+			continue
+		}
+		if blocked++; blocked == 1 {
+			first = kube.WhyKept(kind, types.NamespacedName{Namespace: p.set.Namespace, Name: r.name}, keepers)
+		}
+	}
+	if blocked > 1 {
+		first = fmt.Sprintf("%d runners can't be deleted; the first: %s", blocked, first)
+	}
+	switch {
+	case blocked > 0:
+		conditions = append(conditions, report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first))
+	case meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
+		conditions = append(conditions, report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept", "no runner is kept by finalizers of others"))
+	}
+	return conditions, lookAt
+}
+
+// podOf returns a runner's pod as the cache has it, nil if there is none.
+func (c *Controller) podOf(ctx context.Context, namespace string, r *runnerView) *corev1.Pod {
+	pod := &corev1.Pod{}
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.name}, pod, client.UnsafeDisableDeepCopy)
+	if owner := metav1.GetControllerOfNoCopy(pod); err != nil || owner == nil || owner.UID != r.uid {
+		return nil
+	}
+	return pod
 }
 
 func runnersWait(runners int) string {
