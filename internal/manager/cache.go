@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
 // cacheOptions returns what the cache holds: only objects of scale sets, without managedFields, which make up half of a small
@@ -89,6 +90,18 @@ func (o Options) bindingCacheOptions() cache.Options {
 	options.DefaultNamespaces = map[string]cache.Config{o.WatchNamespace: {}}
 	options.ByObject = map[client.Object]cache.ByObject{&rbacv1.RoleBinding{}: {Label: watchednamespace.Selector(o.Namespace)}}
 	return options
+}
+
+// nodeCacheOptions returns the options of a cache of its own for Nodes, without which the manager is ready and works: it may lack the
+// right to watch them.
+func (o Options) nodeCacheOptions() cache.Options {
+	return cache.Options{
+		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodes.Strip}},
+		NewInformer: func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return newInformer(nodes.InPages(source), object, resync, indexers)
+		},
+		DefaultWatchErrorHandler: nodes.SayForbiddenOnce(),
+	}
 }
 
 // stripPod drops what no controller reads in a runner's pod: nearly all of its spec, which is most of its size. The spec is

@@ -58,12 +58,15 @@ type Options struct {
 	MaxRunnersPerSet int
 	// PublishMetrics turns the gauges on.
 	PublishMetrics bool
+	// WatchNodes is set if NodeEvents is told about nodes. Then runners without a job leave those that are about to go away.
+	WatchNodes bool
 }
 
 // Controller reconciles EphemeralRunnerSets.
 type Controller struct {
 	options      Options
 	roster       *roster
+	departures   *departures
 	expectations *kube.Expectations
 	questions    *questions
 	strayCalls   *pool.Calls[strayCall, strayAnswer]
@@ -86,6 +89,8 @@ type setState struct {
 	strays          strays
 	// toldJobsAt is when the last job ended that an Event has told to have run on an unknown runner.
 	toldJobsAt time.Time
+	// toldMoved has, by node, the departures that an Event has told.
+	toldMoved map[string]int
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
@@ -104,6 +109,7 @@ func NewController(options Options) *Controller {
 	c := &Controller{
 		options:      options,
 		roster:       newRoster(),
+		departures:   newDepartures(),
 		expectations: kube.NewExpectations(options.Clock),
 		states:       map[types.NamespacedName]*setState{},
 	}
@@ -145,6 +151,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	applyErr := c.apply(ctx, p)
 	c.removeStrays(ctx, p)
 	c.tellUnknownJobs(ctx, p)
+	c.tellMoved(ctx, p)
 	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}
@@ -159,6 +166,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	p.state, p.specHash = c.setStateOf(p.set), templateHash(p.set)
 	p.state.differsSince = time.Time{}
 	p.state.configURL = configURLOf(&p.set.Spec.EphemeralRunnerSpec)
+	p.state.departing = c.departures.of(p.set.Namespace, p.views)
 	over := p.state.note(p.views, p.set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	c.questions.forget(key, over)
 	c.questions.note(ctx, p.state.history, key, p.views)

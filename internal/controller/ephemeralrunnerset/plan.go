@@ -73,6 +73,8 @@ type plan struct {
 	order   []*runnerView
 	// unexplained are the runners that exited with code 0 and about which GitHub has yet to say whether they had a job.
 	unexplained []*runnerView
+	// moved are the runners that leave a node which is about to go away.
+	moved []*runnerView
 	// requeueAt is when to plan again even if nothing changes; zero is never.
 	requeueAt time.Time
 }
@@ -137,6 +139,7 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
 	h.planReplacement(p, runners)
+	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
 	h.planSurplus(p, runners, want, out.expected-out.uncertain)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -20,14 +21,17 @@ import (
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
-		WithOptions(requeue.ControllerOptions(c.options.Workers)).
-		Complete(c)
+		WithOptions(requeue.ControllerOptions(c.options.Workers))
+	if c.options.WatchNodes {
+		b.Watches(&corev1.Pod{}, c.PodEvents())
+	}
+	return b.Complete(c)
 }
 
 // ownerOf returns the set that a runner belongs to.
@@ -50,20 +54,26 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // its runners has changed in a way that matters. It is exported for tests that simulate the watch.
 func (c *Controller) RunnerEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.runnerChanged(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			c.runnerChanged(e.Object, !e.IsInInitialList, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, false, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.runnerDeleted(e.Object, q) },
 	}
 }
 
-// runnerChanged stores a runner as it is now. If the runner has left a set, that set is enqueued as well.
-func (c *Controller) runnerChanged(object client.Object, q queue) {
+// runnerChanged stores a runner as it is now, and whether it has just arrived. If the runner has left a set, that set is enqueued as well.
+func (c *Controller) runnerChanged(object client.Object, arrives bool, q queue) {
 	runner, is := object.(*v1alpha1.EphemeralRunner)
 	if !is {
 		return
 	}
 	set := ownerOf(runner)
-	former, news := c.roster.put(client.ObjectKeyFromObject(runner), set, viewOf(runner))
+	view := viewOf(runner)
+	if arrives {
+		view.arrival = c.departures.arrive()
+	}
+	former, news := c.roster.put(client.ObjectKeyFromObject(runner), set, view)
 	if !news {
 		return
 	}

@@ -10,9 +10,10 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
-// runnerView is what decisions need to know of one EphemeralRunner: some 170 bytes, without the pod template. A view never
+// runnerView is what decisions need to know of one EphemeralRunner: some 190 bytes, without the pod template. A view never
 // changes; a runner that changes gets a new one.
 type runnerView struct {
 	name            string
@@ -33,6 +34,11 @@ type runnerView struct {
 
 	template        string // hash of the spec that it was created from, empty if not known
 	reason, message string
+
+	// arrival numbers the runners in the order in which they came; 0 is before the controller's start.
+	arrival   int
+	pinned    bool        // its template names a node
+	tolerates nodes.Signs // signs of a node's departure that its pod tolerates
 }
 
 // configURL is the GitHub address at which a runner is registered, or at which a set registers runners. A runner's id is
@@ -101,6 +107,8 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		proxied:        object.Spec.ProxySecretRef != "",
 		jobPatchID:     status.JobPatchID,
 		template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
+		pinned:         object.Spec.PodSpec.NodeName != "",
+		tolerates:      nodes.Tolerated(object.Spec.PodSpec.Tolerations),
 		reason:         status.Reason, message: status.Message,
 	}
 }
