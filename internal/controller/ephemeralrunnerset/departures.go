@@ -22,7 +22,7 @@ import (
 // date; the cost of an event depends on the runners of one node only.
 type departures struct {
 	mu sync.Mutex
-	// arrivals counts the runners that came after the controller's start.
+	// arrivals counts the runners that this process has created and that have been seen.
 	arrivals int
 	// leaving has the nodes with signs.
 	leaving map[string]departure
@@ -35,8 +35,8 @@ type departures struct {
 type departure struct {
 	node  string
 	signs nodes.Signs
-	// arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created, so every pod
-	// that was there before the sign belongs to one of them.
+	// arrivals is how many runners had come when the latest sign was seen. A runner is seen before its pod is created, so a pod that was
+	// there before the sign belongs to one of them, or to a runner of an earlier process.
 	arrivals int
 }
 
@@ -52,7 +52,7 @@ func newDepartures() *departures {
 	}
 }
 
-// arrive counts a runner that is new, and returns its number.
+// arrive counts a runner that this process has created, and returns its number.
 func (d *departures) arrive() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -137,8 +137,8 @@ func TestOrderOfTheWatchesDoesNotMatter(t *testing.T) {
 		func(t *testing.T, c *Controller) {
 			c.PodEvents().Create(t.Context(), event.CreateEvent{Object: podOn("n", &runner)}, &controllertest.Queue{})
 		},
-		func(t *testing.T, c *Controller) { // the controller has just started
-			c.RunnerEvents().Create(t.Context(), event.CreateEvent{Object: &runner, IsInInitialList: true}, &controllertest.Queue{})
+		func(t *testing.T, c *Controller) { // an earlier process has created it
+			c.RunnerEvents().Create(t.Context(), event.CreateEvent{Object: &runner}, &controllertest.Queue{})
 		},
 	}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
@@ -211,8 +211,9 @@ func TestDeparturesForgetWhatIsGone(t *testing.T) {
 
 // A replacement that comes to the same node although it is cordoned stays; one more sign moves it once more.
 func TestReplacementOnTheSameNodeStays(t *testing.T) {
-	c, set, runners := populate(1)
+	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
 	place := func(r *v1alpha1.EphemeralRunner) {
+		c.expectations.Expect(setKey, r.Name)
 		c.RunnerEvents().Create(t.Context(), event.CreateEvent{Object: r}, &controllertest.Queue{})
 		c.PodEvents().Create(t.Context(), event.CreateEvent{Object: podOn("n", r)}, &controllertest.Queue{})
 	}

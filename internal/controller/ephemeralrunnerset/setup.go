@@ -55,22 +55,22 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (c *Controller) RunnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			c.runnerChanged(e.Object, !e.IsInInitialList, q)
+			c.runnerChanged(e.Object, q)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, false, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.runnerDeleted(e.Object, q) },
 	}
 }
 
-// runnerChanged stores a runner as it is now, and whether it has just arrived. If the runner has left a set, that set is enqueued as well.
-func (c *Controller) runnerChanged(object client.Object, arrives bool, q queue) {
+// runnerChanged stores a runner as it is now. If the runner has left a set, that set is enqueued as well.
+func (c *Controller) runnerChanged(object client.Object, q queue) {
 	runner, is := object.(*v1alpha1.EphemeralRunner)
 	if !is {
 		return
 	}
 	set := ownerOf(runner)
 	view := viewOf(runner)
-	if arrives {
+	if c.expectations.Expects(types.NamespacedName{Namespace: runner.Namespace, Name: set.name}, runner.Name) {
 		view.arrival = c.departures.arrive()
 	}
 	former, news := c.roster.put(client.ObjectKeyFromObject(runner), set, view)

@@ -35,7 +35,7 @@ type runnerView struct {
 	template        string // hash of the spec that it was created from, empty if not known
 	reason, message string
 
-	// arrival numbers the runners in the order in which they came; 0 is before the controller's start.
+	// arrival numbers the runners that this process has created, in the order in which they were first seen; 0 are all others.
 	arrival   int
 	pinned    bool        // its template names a node
 	tolerates nodes.Signs // signs of a node's departure that its pod tolerates
