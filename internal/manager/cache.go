@@ -3,6 +3,7 @@ package manager
 import (
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,13 +95,13 @@ func (o Options) bindingCacheOptions() cache.Options {
 
 // nodeCacheOptions returns the options of a cache of its own for Nodes, without which the manager is ready and works: it may lack the
 // right to watch them.
-func (o Options) nodeCacheOptions() cache.Options {
+func nodeCacheOptions(logger logr.Logger) cache.Options {
 	return cache.Options{
 		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodes.Strip}},
 		NewInformer: func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			return newInformer(nodes.InPages(source), object, resync, indexers)
 		},
-		DefaultWatchErrorHandler: nodes.SayForbiddenOnce(),
+		DefaultWatchErrorHandler: nodes.SayForbiddenOnce(logger),
 	}
 }
 

@@ -105,7 +105,7 @@ func (d dependencies) addNodes(ctx context.Context, handler toolscache.ResourceE
 	if !d.options.watchesNodes() {
 		return nil
 	}
-	options := d.options.nodeCacheOptions()
+	options := nodeCacheOptions(d.mgr.GetLogger().WithName("nodes"))
 	options.Scheme, options.Mapper = d.mgr.GetScheme(), d.mgr.GetRESTMapper()
 	watched, err := newCache(d.mgr.GetConfig(), options)
 	if err != nil {

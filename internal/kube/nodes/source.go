@@ -4,12 +4,12 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // InPages wraps the source of an informer of Nodes so that it lists them in pages of the size that the informer asks for, and strips
@@ -36,14 +36,14 @@ func InPages(source cache.ListerWatcher) cache.ListerWatcher {
 
 // SayForbiddenOnce handles the errors of an informer of Nodes. That the API server forbids it is said once and costs nothing else; the
 // informer tries again a few times a minute, in case the right is granted.
-func SayForbiddenOnce() cache.WatchErrorHandlerWithContext {
+func SayForbiddenOnce(logger logr.Logger) cache.WatchErrorHandlerWithContext {
 	var said atomic.Bool
 	return func(ctx context.Context, r *cache.Reflector, err error) {
 		switch {
 		case !apierrors.IsForbidden(err):
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		case said.CompareAndSwap(false, true):
-			log.FromContext(ctx).Info("Nodes can't be watched, so idle runners stay on a node that is about to go away until they are evicted: "+
+			logger.Info("Nodes can't be watched, so idle runners stay on a node that is about to go away until they are evicted: "+
 				"let the manager's ClusterRole list and watch nodes, as the chart does, or set flags.watchNodes to false", "cause", err.Error())
 		}
 	}

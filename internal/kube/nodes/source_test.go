@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // forbidden is a source that nobody may read, until it is granted.
@@ -55,11 +54,11 @@ func TestMissingRight(t *testing.T) {
 		logger := funcr.New(func(string, string) { said++ }, funcr.Options{})
 		f := &forbidden{}
 		informer := cache.NewSharedIndexInformer(InPages(f.source()), &corev1.Node{}, 0, nil)
-		if err := informer.SetWatchErrorHandlerWithContext(SayForbiddenOnce()); err != nil {
+		if err := informer.SetWatchErrorHandlerWithContext(SayForbiddenOnce(logger)); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})
-		go func() { informer.RunWithContext(log.IntoContext(ctx, logger)); close(done) }()
+		go func() { informer.RunWithContext(ctx); close(done) }()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if said != 1 || f.lists < 10 || f.lists > 60 {
