@@ -95,7 +95,7 @@ func (s Signs) String() string {
 	return strings.Join(all, " and ")
 }
 
-// Strip drops everything of a Node but its name, its signs and what a watch needs: 0.5 KiB instead of 10 KiB or more. It is a transform
+// Strip drops everything of a Node but its name, its signs and what a watch needs: 1 KiB instead of 10 KiB or more. It is a transform
 // for a cache.
 func Strip(object any) (any, error) {
 	if node, is := object.(*corev1.Node); is { // otherwise it is a tombstone
