@@ -250,17 +250,18 @@ func (sim *simulation) check(t *testing.T, p *plan) {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.name, is)
 		}
 	}
-	for _, r := range p.moved {
-		if is := sim.find(r); is != nil && sim.cameLater(is) {
-			t.Errorf("%s is moved though it came to its node when that was cordoned", r.name)
-		}
-	}
+	sim.checkMovedOnce(t, p)
 	sim.checkMaximum(t, p)
 }
 
-// cameLater reports whether the manager has seen both that the runner's node was cordoned and, after that, that the runner came.
-func (sim *simulation) cameLater(r *simulatedRunner) bool {
-	return r.node > 0 && sim.signed[r.node-1] > 0 && r.born > sim.signed[r.node-1] && r.born > sim.restarted
+// checkMovedOnce fails the test if the plan moves a runner that came to its node when the manager had seen that it was cordoned.
+func (sim *simulation) checkMovedOnce(t *testing.T, p *plan) {
+	t.Helper()
+	for _, r := range p.moved {
+		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 && is.born > max(sim.signed[is.node-1], sim.restarted) {
+			t.Errorf("%s is moved though it came to its node when that was cordoned", r.name)
+		}
+	}
 }
 
 // checkMoved fails the test if a runner without a job is on a node that was cordoned after it had come. Runners that an earlier process

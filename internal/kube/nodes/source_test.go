@@ -59,13 +59,13 @@ func TestMissingRight(t *testing.T) {
 		}
 		done := make(chan struct{})
 		go func() { informer.RunWithContext(ctx); close(done) }()
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		if said != 1 || f.lists < 10 || f.lists > 60 {
 			t.Errorf("in ten minutes %d lines and %d lists, want one, and 10 to 60", said, f.lists)
 		}
 		f.granted = true
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		nodes := informer.GetStore().List()
 		if len(nodes) != 1 || nodes[0].(*corev1.Node).Labels != nil || SignsOf(nodes[0].(*corev1.Node)) == 0 {
