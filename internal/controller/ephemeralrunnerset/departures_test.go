@@ -71,21 +71,29 @@ func TestWhichRunnersLeaveANode(t *testing.T) {
 	}
 }
 
-// GitHub says that a runner has a job: it stays, and counts as working. Another one goes: it is deleted and replaced.
+// GitHub says that a runner has a job: it stays, and counts as working. Another one goes: it is deleted and replaced in the same pass,
+// unless there would be more than maxRunners while it ends.
 func TestGitHubDecidesWhoLeaves(t *testing.T) {
-	s := newScenario(2)
-	busy, free := s.add(1, idle), s.add(1, idle)
-	s.departing = map[types.UID]departure{busy.uid: {signs: cordon}, free.uid: {signs: cordon}}
-	s.pass()
-	s.historyOf(busy).note(answered(answerBusy), s.now)
-	s.historyOf(free).note(answered(answerRemoved), s.now)
-	p := s.later(time.Second).pass()
-	if p.decided[busy] != actionNone || p.decided[free] != actionDelete || p.tally.working != 1 {
-		t.Errorf("decided %v about the busy one, %v about the other; %d working", p.decided[busy], p.decided[free], p.tally.working)
-	}
-	*free = with(*free, func(r *runnerView) { r.deleting = true })
-	if p := s.pass(); p.create != 1 || len(p.going()) != 0 {
-		t.Errorf("create %d and remove %v, want the one replacement", p.create, names(p.going()))
+	for most, create := range map[int]int{3: 1, 2: 0} {
+		s := newScenario(2)
+		s.want.maxRunners = most
+		busy, free := s.add(1, idle), s.add(1, idle)
+		s.departing = map[types.UID]departure{busy.uid: {signs: cordon}, free.uid: {signs: cordon}}
+		if p := s.pass(); len(p.with(actionDeregister)) != 2 || p.create != 0 {
+			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.with(actionDeregister)), p.create)
+		}
+		s.historyOf(busy).note(answered(answerBusy), s.now)
+		s.historyOf(free).note(answered(answerRemoved), s.now)
+		p := s.later(time.Second).pass()
+		if p.decided[busy] != actionNone || p.decided[free] != actionDelete || p.tally.working != 1 || p.create != create {
+			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",
+				p.decided[busy], p.decided[free], p.tally.working, p.create, create)
+		}
+		s.out.expected = create
+		*free = with(*free, func(r *runnerView) { r.deleting = true })
+		if p := s.pass(); p.create != 0 || len(p.going()) != 0 {
+			t.Errorf("create %d and remove %v more", p.create, names(p.going()))
+		}
 	}
 }
 
@@ -251,8 +259,7 @@ func TestCordonedNodeIsLeftAtOnce(t *testing.T) {
 		f.controller.NodeEvents().OnUpdate(nil, node("n", true))
 		began := time.Now()
 		f.reconcile() // asks
-		f.reconcile() // deletes
-		f.reconcile() // replaces
+		f.reconcile() // deletes and replaces
 		if took := time.Since(began); f.asked != there || took > time.Second {
 			t.Errorf("GitHub was asked about %d runners in %s, want %d within a second", f.asked, took, there)
 		}

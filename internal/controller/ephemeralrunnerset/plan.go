@@ -279,7 +279,7 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 			h.planHeld(p, r, past) // even if it is being deleted: somebody may keep its pod, and so its slot, for long
 		case r.deleting:
 		case r.alive():
-			if !past.removedAt.IsZero() || past.gone {
+			if past.unregistered() {
 				p.decide(r, actionDelete)
 			}
 		case r.exitedIdle() && !past.busy:
