@@ -3,6 +3,8 @@ package nodes
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,16 +21,29 @@ import (
 
 // forbidden is a source that nobody may read, until it is granted.
 type forbidden struct {
+	mu      sync.Mutex
 	granted bool
-	lists   int
-	options []metav1.ListOptions
+	options []metav1.ListOptions // of the lists
+}
+
+func (f *forbidden) isGranted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.granted
+}
+
+func (f *forbidden) listed() []metav1.ListOptions {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.options
 }
 
 func (f *forbidden) source() cache.ListerWatcher {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no Role"))
 	return &cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			f.lists++
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			f.options = append(f.options, options)
 			if !f.granted {
 				return nil, refusal
@@ -38,7 +53,7 @@ func (f *forbidden) source() cache.ListerWatcher {
 			return &corev1.NodeList{Items: []corev1.Node{*node}}, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			if !f.granted || options.SendInitialEvents != nil {
+			if !f.isGranted() || options.SendInitialEvents != nil {
 				return nil, refusal
 			}
 			return watch.NewFake(), nil
@@ -50,8 +65,8 @@ func (f *forbidden) source() cache.ListerWatcher {
 func TestMissingRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		said := 0
-		logger := funcr.New(func(string, string) { said++ }, funcr.Options{})
+		var said atomic.Int32
+		logger := funcr.New(func(string, string) { said.Add(1) }, funcr.Options{})
 		f := &forbidden{}
 		informer := cache.NewSharedIndexInformer(InPages(f.source()), &corev1.Node{}, 0, nil)
 		if err := informer.SetWatchErrorHandlerWithContext(SayForbiddenOnce(logger)); err != nil {
@@ -61,17 +76,19 @@ func TestMissingRight(t *testing.T) {
 		go func() { informer.RunWithContext(ctx); close(done) }()
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
-		if said != 1 || f.lists < 10 || f.lists > 60 {
-			t.Errorf("in ten minutes %d lines and %d lists, want one, and 10 to 60", said, f.lists)
+		if lines, lists := said.Load(), len(f.listed()); lines != 1 || lists < 10 || lists > 60 {
+			t.Errorf("in ten minutes %d lines and %d lists, want one, and 10 to 60", lines, lists)
 		}
+		f.mu.Lock()
 		f.granted = true
+		f.mu.Unlock()
 		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		nodes := informer.GetStore().List()
 		if len(nodes) != 1 || nodes[0].(*corev1.Node).Labels != nil || SignsOf(nodes[0].(*corev1.Node)) == 0 {
 			t.Errorf("the informer has %+v, want the node with its sign alone", nodes)
 		}
-		if o := f.options[len(f.options)-1]; o.ResourceVersion != "" || o.Limit == 0 {
+		if o := f.listed()[len(f.listed())-1]; o.ResourceVersion != "" || o.Limit == 0 {
 			t.Errorf("listed with %+v: the API server would answer with all nodes at once", o)
 		}
 		cancel()
