@@ -15,10 +15,10 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// ourCgroups returns the pods' cgroup in every hierarchy: one with cgroup v2, about ten with v1.
+// ourCgroups returns the pods' cgroups, one for each node, in every hierarchy: there is one with cgroup v2, about ten with v1.
 func ourCgroups() []string {
 	if isCgroupV2() {
-		return []string{filepath.Join(cgroupRoot, nodeName)}
+		return cgroupsBelow(cgroupRoot)
 	}
 	entries, err := os.ReadDir(cgroupRoot)
 	if err != nil {
@@ -27,8 +27,16 @@ func ourCgroups() []string {
 	var found []string
 	for _, entry := range entries {
 		if entry.IsDir() { // links are second names: cpu -> cpu,cpuacct
-			found = append(found, filepath.Join(cgroupRoot, entry.Name(), nodeName))
+			found = append(found, cgroupsBelow(filepath.Join(cgroupRoot, entry.Name()))...)
 		}
+	}
+	return found
+}
+
+func cgroupsBelow(hierarchy string) []string {
+	var found []string
+	for _, name := range nodeNames {
+		found = append(found, filepath.Join(hierarchy, name))
 	}
 	return found
 }
@@ -38,7 +46,7 @@ func isCgroupV2() bool {
 	return err == nil
 }
 
-// makeCgroups creates the root cgroup that kubelet.yaml names. The kubelet refuses to start unless it exists in every hierarchy.
+// makeCgroups creates the root cgroups that the kubelets' configurations name. The kubelet refuses to start unless it exists in every hierarchy.
 func makeCgroups() error {
 	if isCgroupV2() {
 		if err := delegateControllers(); err != nil {
@@ -112,7 +120,7 @@ func removeCgroups(ctx context.Context) error {
 		return !left
 	})
 	if err != nil {
-		return fmt.Errorf("cgroups %s/*/%s can't be removed: %w", cgroupRoot, nodeName, err)
+		return fmt.Errorf("cgroups %s/*/%s* can't be removed: %w", cgroupRoot, nodeName, err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/recipe"
 )
 
-// Cluster is a running Kubernetes cluster of one node. Its processes outlive this one, so the caller must call Down, or Leave if
+// Cluster is a running Kubernetes cluster of one node, or two. Its processes outlive this one, so the caller must call Down, or Leave if
 // it is to keep running.
 type Cluster struct {
 	layout      layout
@@ -23,6 +23,9 @@ type Cluster struct {
 	progress    progress
 	processes   *processes
 	lock        *os.File
+	// running are the nodes that have been started, and archives those of the images that each of them has.
+	running  []node
+	archives []string
 	// left is closed when the cluster is no longer this process's to look after.
 	left chan struct{}
 }
@@ -84,8 +87,9 @@ func newCluster(options Options) (*Cluster, error) {
 	}
 	left := make(chan struct{})
 	go reapShims(left)
+	ports := portsFrom(options.FirstPort)
 	return &Cluster{
-		layout: l, ports: portsFrom(options.FirstPort), host: found,
+		layout: l, ports: ports, host: found, running: l.nodes(ports)[:1:1],
 		progress: progress{options.Progress}, processes: newProcesses(l), lock: lock, left: left,
 	}, nil
 }

@@ -52,7 +52,7 @@ func (c *Cluster) apiServer() component {
 
 // clients returns the components that need a ready API server.
 func (c *Cluster) clients() []component {
-	return []component{c.controllerManager(), c.scheduler(), c.kubelet(), c.proxy()}
+	return []component{c.controllerManager(), c.scheduler(), c.kubelet(c.running[0]), c.proxy()}
 }
 
 // authenticated returns the flags with which a component acts as a client of the API server, and lets the API server authenticate
@@ -82,17 +82,6 @@ func (c *Cluster) scheduler() component {
 	return component{"kube-scheduler", c.program("kube-scheduler"), c.authenticated("kube-scheduler", c.ports.scheduler)}
 }
 
-func (c *Cluster) kubelet() component {
-	return component{"kubelet", c.program("kubelet"), []string{
-		"--config=" + c.layout.config("kubelet.yaml"), "--kubeconfig=" + c.layout.userConfig("kubelet"),
-		"--hostname-override=" + nodeName, "--node-ip=" + c.nodeAddress, "--root-dir=" + c.layout.in("kubelet"),
-	}}
-}
-
 func (c *Cluster) proxy() component {
 	return component{"kube-proxy", c.program("kube-proxy"), []string{"--config=" + c.layout.config("kube-proxy.yaml")}}
-}
-
-func (c *Cluster) containerd() component {
-	return component{"containerd", c.host.containerd, []string{"--config=" + c.layout.config("containerd.toml")}}
 }

@@ -13,37 +13,45 @@ var configFiles embed.FS
 
 var configTemplates = template.Must(template.New("").Option("missingkey=error").ParseFS(configFiles, "config/*"))
 
-// settings are the values that the templates below config can use.
+// settings are the values that the templates below config can use. State is the cluster's directory, Node is the node's own.
 type settings struct {
-	State, PKI, ContainerdSocket, CNIPlugins, NodeName, PodCIDR, PauseImage, DNSAddress string
-	KubeletPort, KubeletHealthPort, ProxyMetricsPort, ProxyHealthPort                   int
+	State, Node, PKI, ContainerdSocket, CNIPlugins, NodeName, PodCIDR, PauseImage, DNSAddress, Taint string
+	KubeletPort, KubeletHealthPort, ProxyMetricsPort, ProxyHealthPort                                int
 }
 
-// writeConfig writes the configuration files of the programs that are not configured by flags alone. kube-proxy exits when its
-// file changes, so writeConfig is called once, before the first start.
+// writeConfig writes the configuration files of the programs that are not configured by flags alone, for both nodes. kube-proxy exits
+// when its file changes, so writeConfig is called once, before the first start.
 func writeConfig(l layout, p ports, cniPlugins string) error {
 	values := settings{
-		State: l.state(), PKI: l.pki(""), ContainerdSocket: l.containerd(), CNIPlugins: cniPlugins,
-		NodeName: nodeName, PodCIDR: podCIDR, PauseImage: pauseImage, DNSAddress: dnsAddress,
-		KubeletPort: p.kubelet, KubeletHealthPort: p.kubeletHealth,
+		State: l.state(), PKI: l.pki(""), CNIPlugins: cniPlugins, NodeName: nodeName, PodCIDR: podCIDR, PauseImage: pauseImage, DNSAddress: dnsAddress,
 		ProxyMetricsPort: p.proxyMetrics, ProxyHealthPort: p.proxyHealth,
 	}
-	if err := os.MkdirAll(l.in("cni"), 0o700); err != nil {
-		return fmt.Errorf("make directory of the CNI configuration: %w", err)
+	proxy := values
+	for _, n := range l.nodes(p) {
+		values.Node, values.ContainerdSocket, values.NodeName, values.PodCIDR = n.dir, n.socket(), n.name, n.podCIDR
+		values.KubeletPort, values.KubeletHealthPort, values.Taint = n.kubelet, n.kubeletHealth, n.taint
+		if err := os.MkdirAll(n.in("cni"), 0o700); err != nil {
+			return fmt.Errorf("make directory of the CNI configuration: %w", err)
+		}
+		for name, file := range map[string]string{
+			"containerd.toml": n.in("containerd.toml"), "kubelet.yaml": n.in("kubelet.yaml"), "cni.conflist": n.in("cni/10-harrier.conflist"),
+		} {
+			if err := write(name, file, values); err != nil {
+				return err
+			}
+		}
 	}
-	for name, file := range map[string]string{
-		"containerd.toml": l.config("containerd.toml"),
-		"kubelet.yaml":    l.config("kubelet.yaml"),
-		"kube-proxy.yaml": l.config("kube-proxy.yaml"),
-		"cni.conflist":    l.in("cni/10-harrier.conflist"),
-	} {
-		var content bytes.Buffer
-		if err := configTemplates.ExecuteTemplate(&content, name, values); err != nil {
-			return fmt.Errorf("fill in %s: %w", name, err)
-		}
-		if err := os.WriteFile(file, content.Bytes(), 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
+	return write("kube-proxy.yaml", l.config("kube-proxy.yaml"), proxy)
+}
+
+// write fills in a template.
+func write(name, file string, values settings) error {
+	var content bytes.Buffer
+	if err := configTemplates.ExecuteTemplate(&content, name, values); err != nil {
+		return fmt.Errorf("fill in %s: %w", name, err)
+	}
+	if err := os.WriteFile(file, content.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,30 +17,38 @@ func TestConfigurationFilesAreComplete(t *testing.T) {
 	if err := writeConfig(l, portsFrom(20000), "/usr/lib/cni"); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kubelet.yaml", "kube-proxy.yaml"} {
-		content, err := os.ReadFile(l.config(name))
+	nodes := l.nodes(portsFrom(20000))
+	for _, file := range []string{nodes[0].in("kubelet.yaml"), nodes[1].in("kubelet.yaml"), l.config("kube-proxy.yaml")} {
+		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var config map[string]any
 		if err := yaml.UnmarshalStrict(content, &config); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v", file, err)
+		}
+		if tainted := config["registerWithTaints"] != nil; tainted != (file == nodes[1].in("kubelet.yaml")) {
+			t.Errorf("%s has taints: %t", file, tainted)
 		}
 	}
-	content, err := os.ReadFile(l.in("cni/10-harrier.conflist"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !json.Valid(content) {
-		t.Errorf("CNI configuration is not JSON:\n%s", content)
-	}
-	content, err = os.ReadFile(l.config("containerd.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{l.containerd(), pauseImage, `bin_dir = "/usr/lib/cni"`} {
-		if !strings.Contains(string(content), want) {
-			t.Errorf("containerd.toml lacks %s", want)
+	for _, n := range nodes {
+		content, err := os.ReadFile(n.in("cni/10-harrier.conflist"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !json.Valid(content) || !strings.Contains(string(content), n.podCIDR) {
+			t.Errorf("CNI configuration of %s is not JSON, or has other addresses than %s:\n%s", n.name, n.podCIDR, content)
+		}
+		if content, err = os.ReadFile(n.in("containerd.toml")); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{n.socket(), pauseImage, `bin_dir = "/usr/lib/cni"`, n.in("containerd-run")} {
+			if !strings.Contains(string(content), want) {
+				t.Errorf("containerd.toml of %s lacks %s", n.name, want)
+			}
+		}
+		if ours, all := netip.MustParsePrefix(n.podCIDR), netip.MustParsePrefix(podCIDR); !all.Overlaps(ours) || all.Bits() >= ours.Bits() {
+			t.Errorf("the pods of %s are outside of %s", n.name, all)
 		}
 	}
 }
@@ -49,8 +58,9 @@ func TestPortsAreDistinctAndWithinTheRange(t *testing.T) {
 	seen := map[int]bool{}
 	for _, port := range []int{
 		p.apiServer, p.etcdClient, p.etcdPeer, p.controllerManager, p.scheduler, p.kubelet, p.kubeletHealth, p.proxyMetrics, p.proxyHealth,
+		p.secondKubelet, p.secondKubeletHealth,
 	} {
-		if seen[port] || port < 20000 || port > 20009 {
+		if seen[port] || port < 20000 || port >= 20000+portCount {
 			t.Errorf("port %d is used twice or out of range", port)
 		}
 		seen[port] = true

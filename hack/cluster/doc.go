@@ -1,4 +1,4 @@
-// Package cluster runs a real Kubernetes cluster of one node on this machine: etcd, the control plane, kubelet and kube-proxy
+// Package cluster runs a real Kubernetes cluster of one node, or two, on this machine: etcd, the control plane, kubelet and kube-proxy
 // from the binary that hack/kubernetes.sh builds; containerd, runc and the CNI plugins from Debian packages. hack/demo and
 // test/e2e install the charts on it, through package site.
 //

@@ -8,7 +8,7 @@ import (
 
 // Names and addresses that are the same for every cluster, so that clean can find what a cluster has left.
 const (
-	// nodeName is also the name of the cgroup below which all pods run, and of the CNI network.
+	// nodeName is the first node's, and that of the cluster in kubeconfigs.
 	nodeName = "harrier"
 	// natTable is the nftables table that lets pods reach addresses outside of the machine.
 	natTable = "harrier-cluster"
@@ -16,7 +16,7 @@ const (
 	dummyLink    = "harrier0"
 	dummyAddress = "198.51.100.10"
 
-	podCIDR     = "10.244.0.0/24"
+	podCIDR     = "10.244.0.0/23" // those of both nodes
 	serviceCIDR = "10.96.0.0/16"
 	// apiServiceAddress is the first address of serviceCIDR, which pods get as KUBERNETES_SERVICE_HOST.
 	apiServiceAddress = "10.96.0.1"
@@ -36,7 +36,6 @@ func (l layout) state() string              { return l.path("state") }
 func (l layout) in(name string) string      { return l.path("state", name) }
 func (l layout) pki(name string) string     { return l.path("state", "pki", name) }
 func (l layout) log(name string) string     { return l.path("log", name+".log") }
-func (l layout) containerd() string         { return l.in("containerd.sock") }
 func (l layout) kubeconfig() string         { return l.in("kubeconfig") }
 func (l layout) record() string             { return l.in("processes.json") }
 func (l layout) sysctls() string            { return l.in("sysctls.json") }
@@ -48,7 +47,7 @@ func (l layout) userConfig(n string) string { return l.in(n + ".kubeconfig") }
 // hard to understand.
 func (l layout) mustBeShort() error {
 	const most = 107
-	if longest := l.in("kubelet/pod-resources/kubelet.sock"); len(longest) > most {
+	if longest := l.in("2/kubelet/pod-resources/kubelet.sock"); len(longest) > most {
 		return fmt.Errorf("the directory %s is too long by %d bytes for the sockets in it; set HARRIER_CACHE to a shorter one", l.dir, len(longest)-most)
 	}
 	return nil

@@ -18,7 +18,7 @@ type Options struct {
 	Root string
 	// Dir contains certificates, data, images and logs, 0.5 GiB or more. Default: "cluster" in the cache of hack/cache.
 	Dir string
-	// FirstPort is the first of nine consecutive TCP ports. Default: HARRIER_CLUSTER_PORT, else 17440, which is below the
+	// FirstPort is the first of eleven consecutive TCP ports. Default: HARRIER_CLUSTER_PORT, else 17440, which is below the
 	// range from which Linux picks ports for outgoing connections.
 	FirstPort int
 	// Progress gets one line per step. Default: none.
@@ -28,7 +28,7 @@ type Options struct {
 const (
 	defaultFirstPort = 17440
 	firstPortName    = "HARRIER_CLUSTER_PORT"
-	portCount        = 9
+	portCount        = 11
 )
 
 // withDefaults fills in what is not set and resolves symbolic links in Dir, because the kernel lists mounts by their real path.
@@ -80,6 +80,7 @@ func firstPort(text string) (int, error) {
 type ports struct {
 	apiServer, etcdClient, etcdPeer, controllerManager, scheduler int
 	kubelet, kubeletHealth, proxyMetrics, proxyHealth             int
+	secondKubelet, secondKubeletHealth                            int
 }
 
 func portsFrom(first int) ports {
@@ -87,6 +88,7 @@ func portsFrom(first int) ports {
 		apiServer:  first + 3, // ends in 443 with the default
 		etcdClient: first, etcdPeer: first + 1, controllerManager: first + 2, scheduler: first + 4,
 		kubelet: first + 5, kubeletHealth: first + 6, proxyMetrics: first + 7, proxyHealth: first + 8,
+		secondKubelet: first + 9, secondKubeletHealth: first + 10,
 	}
 }
 
@@ -100,6 +102,7 @@ func (p ports) mustBeFree() error {
 		{"the controller manager", p.controllerManager}, {"the scheduler", p.scheduler},
 		{"the kubelet", p.kubelet}, {"the kubelet's health", p.kubeletHealth},
 		{"kube-proxy's metrics", p.proxyMetrics}, {"kube-proxy's health", p.proxyHealth},
+		{"the second node's kubelet", p.secondKubelet}, {"the second node's kubelet's health", p.secondKubeletHealth},
 	} {
 		listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(use.port)))
 		if err != nil {

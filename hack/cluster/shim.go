@@ -68,10 +68,13 @@ func isEndedShim(stat string, parent int) bool {
 		len(fields) > 1 && fields[0] == "Z" && fields[1] == strconv.Itoa(parent)
 }
 
-// killShims kills the shims of our containerd, whose socket is on their command lines.
+// killShims kills the shims of our containerds, whose sockets are on their command lines.
 func killShims(ctx context.Context, l layout) error {
 	err := poll(ctx, 10*time.Second, func() bool {
-		shims := shimsOf(l.containerd())
+		var shims []int
+		for _, n := range l.nodes(ports{}) {
+			shims = append(shims, shimsOf(n.socket())...)
+		}
 		for _, pid := range shims {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended in between
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -41,7 +40,8 @@ func (c *Cluster) fits(ctx context.Context) error {
 
 // start starts etcd, the API server and containerd side by side, then the components that need them.
 func (c *Cluster) start(ctx context.Context, pause string) error {
-	if err := c.launch(c.etcd(), c.apiServer(), c.containerd()); err != nil {
+	c.archives = append(c.archives, pause)
+	if err := c.launch(c.etcd(), c.apiServer(), c.containerd(c.running[0])); err != nil {
 		return err
 	}
 	client, err := c.client()
@@ -51,7 +51,7 @@ func (c *Cluster) start(ctx context.Context, pause string) error {
 	err = c.progress.step("starting etcd, API server and containerd", func() error {
 		var both errgroup.Group
 		both.Go(func() error { return c.awaitAPIServer(ctx, client) })
-		both.Go(func() error { return c.awaitContainerd(ctx, pause) })
+		both.Go(func() error { return c.awaitContainerd(ctx, c.running[0], pause) })
 		return both.Wait()
 	})
 	if err != nil {
@@ -93,43 +93,14 @@ func (c *Cluster) awaitAPIServer(ctx context.Context, client *kubernetes.Clients
 	})
 }
 
-func (c *Cluster) awaitContainerd(ctx context.Context, pause string) error {
-	err := c.await(ctx, "containerd", containerdLimit, func() error {
-		_, err := run(ctx, c.host.ctr, "--address", c.layout.containerd(), "version")
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return c.LoadImage(ctx, pause)
-}
-
 // awaitNode waits for what the first pod needs: a ready node and its ServiceAccount.
 func (c *Cluster) awaitNode(ctx context.Context, client *kubernetes.Clientset) error {
 	return c.await(ctx, "the node", nodeLimit, func() error {
 		if _, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return err
 		}
-		node, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		return ready(node)
+		return nodeReady(ctx, client, nodeName)
 	})
-}
-
-// ready returns an error with the kubelet's own reason unless the node is ready.
-func ready(node *corev1.Node) error {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type != corev1.NodeReady {
-			continue
-		}
-		if condition.Status == corev1.ConditionTrue {
-			return nil
-		}
-		return fmt.Errorf("node %s is not ready: %s", node.Name, condition.Message)
-	}
-	return fmt.Errorf("node %s has not reported yet", node.Name)
 }
 
 // await calls ask until it returns no error. It fails at the deadline with ask's last error, and at once if a component has

@@ -25,20 +25,22 @@ func removeStrayFiles(l layout) error {
 }
 
 func strayFiles(l layout) []string {
-	// The kubelet's socket for device plugins. At most one kubelet runs on a machine.
+	// The socket for device plugins, of whichever kubelet started last.
 	files := []string{"/var/lib/kubelet/device-plugins/kubelet.sock"}
-	addresses, _ := filepath.Glob(l.in("containerd-run/io.containerd.runtime.v2.task/*/*/address"))
-	for _, file := range addresses {
-		if socket, err := os.ReadFile(file); err == nil {
-			files = append(files, strings.TrimPrefix(string(socket), "unix://"))
+	for _, n := range l.nodes(ports{}) {
+		addresses, _ := filepath.Glob(n.in("containerd-run/io.containerd.runtime.v2.task/*/*/address"))
+		for _, file := range addresses {
+			if socket, err := os.ReadFile(file); err == nil {
+				files = append(files, strings.TrimPrefix(string(socket), "unix://"))
+			}
 		}
-	}
-	// The CNI library names its results by network and sandbox.
-	results, _ := filepath.Glob("/var/lib/cni/results/" + nodeName + "-*")
-	files = append(files, results...)
-	sandboxes, _ := filepath.Glob(l.in("containerd/io.containerd.grpc.v1.cri/sandboxes/*"))
-	for _, sandbox := range sandboxes {
-		files = append(files, "/var/lib/cni/results/cni-loopback-"+filepath.Base(sandbox)+"-lo")
+		// The CNI library names its results by network and sandbox.
+		results, _ := filepath.Glob("/var/lib/cni/results/" + n.name + "-*")
+		files = append(files, results...)
+		sandboxes, _ := filepath.Glob(n.in("containerd/io.containerd.grpc.v1.cri/sandboxes/*"))
+		for _, sandbox := range sandboxes {
+			files = append(files, "/var/lib/cni/results/cni-loopback-"+filepath.Base(sandbox)+"-lo")
+		}
 	}
 	links, _ := filepath.Glob("/var/log/containers/*.log")
 	for _, link := range links {

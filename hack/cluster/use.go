@@ -29,12 +29,14 @@ func (c *Cluster) Ended() <-chan struct{} { return c.processes.ended }
 // Err returns nil while all components run. Otherwise it names the first one that ended, with the end of its log.
 func (c *Cluster) Err() error { return c.processes.err() }
 
-// LoadImage imports the images of a "docker save" archive into containerd. Pods can use them with imagePullPolicy Never or
-// IfNotPresent.
+// LoadImage imports the images of a "docker save" archive into the containerd of each node. Pods can use them with imagePullPolicy
+// Never or IfNotPresent. A node that is added later gets them, too, so the archive has to stay.
 func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
-	_, err := run(ctx, c.host.ctr, "--address", c.layout.containerd(), "--namespace", "k8s.io", "images", "import", archive)
-	if err != nil {
-		return fmt.Errorf("load image %s: %w", filepath.Base(archive), err)
+	c.archives = append(c.archives, archive)
+	for _, n := range c.running {
+		if err := c.importImage(ctx, n, archive); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 	local := &Site{
 		Root: root, Programs: started.ProgramDir(), Kubeconfig: started.Kubeconfig(), Logs: started.LogDir(),
 		ProductImage: recipe.LocalName, DemoImage: recipe.LocalName + recipe.DemoSuffix, PullPolicy: "Never",
-		Failed: started.Err, Down: started.Down, Leave: started.Leave,
+		Failed: started.Err, Down: started.Down, Leave: started.Leave, AddNode: started.AddNode,
 	}
 	err = step("images onto the node, GitHub beside it", func(io.Writer) error {
 		return local.furnish(ctx, started, images)

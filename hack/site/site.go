@@ -47,6 +47,8 @@ type Site struct {
 	Down func(context.Context) error
 	// Leave gives up the site and keeps it running.
 	Leave func()
+	// AddNode starts a second node and returns its name. It has the taint cluster.SecondNodeTaint. Nil if the site can't.
+	AddNode func(context.Context) (string, error)
 }
 
 // Kubectl runs kubectl and returns what it prints.

@@ -52,6 +52,14 @@ func (e *Expectations) Pending(owner types.NamespacedName) map[string]time.Time 
 	return maps.Clone(e.names[owner])
 }
 
+// Expects reports whether a name is still expected.
+func (e *Expectations) Expects(owner types.NamespacedName, name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, expected := e.names[owner][name]
+	return expected
+}
+
 // Forget drops all names of an owner that is gone.
 func (e *Expectations) Forget(owner types.NamespacedName) {
 	e.mu.Lock()

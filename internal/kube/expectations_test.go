@@ -22,6 +22,9 @@ func TestExpectations(t *testing.T) {
 	if got := expectations.Pending(owner); len(got) != 1 {
 		t.Errorf("pending %v, want b", got)
 	}
+	if expectations.Expects(owner, "a") || !expectations.Expects(owner, "b") || expectations.Expects(other, "b") {
+		t.Error("expected: want b, and only of its owner")
+	}
 	expectations.Met(owner, "b")
 	expectations.Forget(other)
 	if len(expectations.names) != 0 {

@@ -3,6 +3,7 @@ package manager
 import (
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
 // cacheOptions returns what the cache holds: only objects of scale sets, without managedFields, which make up half of a small
@@ -89,6 +91,18 @@ func (o Options) bindingCacheOptions() cache.Options {
 	options.DefaultNamespaces = map[string]cache.Config{o.WatchNamespace: {}}
 	options.ByObject = map[client.Object]cache.ByObject{&rbacv1.RoleBinding{}: {Label: watchednamespace.Selector(o.Namespace)}}
 	return options
+}
+
+// nodeCacheOptions returns the options of a cache of its own for Nodes, without which the manager is ready and works: it may lack the
+// right to watch them.
+func nodeCacheOptions(logger logr.Logger) cache.Options {
+	return cache.Options{
+		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: nodes.Strip}},
+		NewInformer: func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return newInformer(nodes.InPages(source), object, resync, indexers)
+		},
+		DefaultWatchErrorHandler: nodes.SayForbiddenOnce(logger),
+	}
 }
 
 // stripPod drops what no controller reads in the pods of runners and their jobs: nearly all of the spec, which is most of their size.

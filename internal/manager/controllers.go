@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -79,20 +80,48 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 	if err := mgr.Add(d.pool); err != nil {
 		return fmt.Errorf("add the pool of calls to GitHub: %w", err)
 	}
+	sets := d.ephemeralRunnerSet()
 	for _, c := range []struct {
 		name       string
 		controller interface{ SetupWithManager(ctrl.Manager) error }
 	}{
 		{"AutoscalingRunnerSet", d.autoscalingRunnerSet()},
 		{"AutoscalingListener", d.autoscalingListener()},
-		{"EphemeralRunnerSet", d.ephemeralRunnerSet()},
+		{"EphemeralRunnerSet", sets},
 		{"EphemeralRunner", d.ephemeralRunner()},
 	} {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up the controller of %s: %w", c.name, err)
 		}
 	}
+	if err := d.addNodes(ctx, sets.NodeEvents()); err != nil {
+		return err
+	}
 	return d.addWatchedNamespace(ctx)
+}
+
+// addNodes has the handler told about nodes.
+func (d dependencies) addNodes(ctx context.Context, handler toolscache.ResourceEventHandler) error {
+	if !d.options.watchesNodes() {
+		return nil
+	}
+	options := nodeCacheOptions(d.mgr.GetLogger().WithName("nodes"))
+	options.Scheme, options.Mapper = d.mgr.GetScheme(), d.mgr.GetRESTMapper()
+	watched, err := newCache(d.mgr.GetConfig(), options)
+	if err != nil {
+		return fmt.Errorf("set up the cache of nodes: %w", err)
+	}
+	if err := d.mgr.Add(watched); err != nil {
+		return fmt.Errorf("add the cache of nodes: %w", err)
+	}
+	informer, err := watched.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	return nil
 }
 
 // addWatchedNamespace makes a manager that is restricted to a namespace keep its permissions there until the last scale set is
@@ -196,6 +225,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 		Workers:          setWorkers,
 		MaxRunnersPerSet: d.options.MaxRunnersPerSet,
 		PublishMetrics:   serves(d.options.MetricsAddress),
+		WatchNodes:       d.options.watchesNodes(),
 	})
 }
 

@@ -106,6 +106,8 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 		"write repository, workflow, run, id and name of a job to its pod, as annotations and labels, when it starts; without it only the label that it is busy")
 	flags.BoolVar(&o.JobPodProtection, "job-pod-protection", true,
 		"ask node autoscalers not to evict a pod while its job runs; part of --job-pod-metadata")
+	flags.BoolVar(&o.WatchNodes, "watch-nodes", true,
+		"watch the names, unschedulable and taints of nodes, and move idle runners from nodes that are about to go away; has no effect with --watch-namespace")
 	o.registerTenancy(flags)
 	flags.Var(rateLimiter{}, "workqueue-rate-limiter",
 		"bucket_rate_limiter or typed_rate_limiter; accepted for ARC's charts: with either, failing objects back off from 50 ms to 30 s")

@@ -111,6 +111,10 @@ type Options struct {
 	// MaxRunnersPerSet limits the runners of each scale set, whatever its spec says; 0 means no limit.
 	MaxRunnersPerSet int
 
+	// WatchNodes has idle runners leave nodes that are about to go away. It means nothing with WatchNamespace: Nodes belong to no
+	// namespace, so a manager that is restricted to one has no right to watch them.
+	WatchNodes bool
+
 	// QPS and Burst limit the requests to the API server.
 	QPS, Burst int
 
@@ -169,6 +173,9 @@ func validAddress(address string) bool {
 	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil
 }
+
+// watchesNodes reports whether the manager watches nodes.
+func (o Options) watchesNodes() bool { return o.WatchNodes && o.WatchNamespace == "" }
 
 // serves reports whether an address turns its server on.
 func serves(address string) bool { return address != "" && address != disabledAddress }

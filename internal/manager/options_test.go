@@ -27,21 +27,21 @@ func defaults() Options {
 		MetricsAddress:   ":8080", ListenerMetricsAddress: ":8080", ListenerMetricsEndpoint: "/metrics", ListenerMetricsLabels: "few",
 		ListenerTemplatePolicy: listenertemplate.Restricted,
 		RunnerWorkers:          24, SyncPeriod: 10 * time.Hour, QPS: 1000, Burst: 2000,
-		JobPodMetadata: true, JobPodProtection: true, StripForeignFinalizers: true, LogLevel: "debug", LogFormat: "text",
+		JobPodMetadata: true, JobPodProtection: true, StripForeignFinalizers: true, WatchNodes: true, LogLevel: "debug", LogFormat: "text",
 	}
 }
 
 func TestParseLimits(t *testing.T) {
 	got, err := ParseOptions([]string{
 		`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://v.vault.azure.net"}]`,
-		"--vault-certificate-directory=/akv", "--strip-foreign-finalizers=false", "--max-runners-per-set=50",
+		"--vault-certificate-directory=/akv", "--watch-nodes=false", "--strip-foreign-finalizers=false", "--max-runners-per-set=50",
 	}, environment, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := defaults()
 	want.Vaults = []credentials.VaultRule{{URL: "https://v.vault.azure.net", Namespaces: []string{"team-a"}, SecretNames: []string{"team-a-*"}}}
-	want.VaultCertificateDirectory, want.StripForeignFinalizers, want.MaxRunnersPerSet = "/akv", false, 50
+	want.VaultCertificateDirectory, want.StripForeignFinalizers, want.WatchNodes, want.MaxRunnersPerSet = "/akv", false, false, 50
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("options (-want +got):\n%s", difference)
 	}

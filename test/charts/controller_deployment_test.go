@@ -152,19 +152,19 @@ flags:
 func TestLimitsOfAnAdministrator(t *testing.T) {
 	t.Parallel()
 	got := manager(t, `
-flags: {maxRunnersPerSet: 2000000, stripForeignFinalizers: false, vaultCertificateDirectory: "/akv: #1"}
+flags: {maxRunnersPerSet: 2000000, stripForeignFinalizers: false, watchNodes: false, vaultCertificateDirectory: "/akv: #1"}
 vaults:
   - {url: "https://one.vault.azure.net", namespaces: [team-a], secretNames: "team-a-*"}
   - {url: "https://two.vault.azure.net/", namespaces: ["*"], secretNames: [a, '"b"<&']}
 `).Args
 	for _, argument := range []string{
-		"--max-runners-per-set=2000000", "--strip-foreign-finalizers=false", "--vault-certificate-directory=/akv: #1",
+		"--max-runners-per-set=2000000", "--strip-foreign-finalizers=false", "--watch-nodes=false", "--vault-certificate-directory=/akv: #1",
 		`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://one.vault.azure.net"},` +
 			`{"namespaces":["*"],"secretNames":["a","\"b\"<&"],"url":"https://two.vault.azure.net/"}]`,
 	} {
 		check(t, argument, slices.Contains(got, argument), true)
 	}
-	for _, off := range []string{"vaults: []", "vaults:", "flags: {maxRunnersPerSet: 0, stripForeignFinalizers: true, vaultCertificateDirectory: ''}"} {
+	for _, off := range []string{"vaults: []", "vaults:", "flags: {maxRunnersPerSet: 0, stripForeignFinalizers: true, watchNodes: true, vaultCertificateDirectory: ''}"} {
 		check(t, off, manager(t, off).Args, manager(t).Args)
 	}
 }

@@ -43,7 +43,7 @@ var (
 		actionsGroup + "ephemeralrunners: " + made,
 		actionsGroup + "ephemeralrunners/finalizers: " + finalizers,
 		actionsGroup + "ephemeralrunners/status: " + status,
-		"/pods: list watch",
+		"/pods,nodes: list watch",
 		"/serviceaccounts: list watch",
 		rbacGroup + "rolebindings: list watch",
 		rbacGroup + "roles: list watch patch",
@@ -70,6 +70,13 @@ var (
 func withoutPatch(rules []string) []string {
 	changed := slices.Clone(rules)
 	changed[len(changed)-1] = rbacGroup + "roles: list watch"
+	return changed
+}
+
+// withoutNodes are the rules of a manager that doesn't watch nodes.
+func withoutNodes(rules []string) []string {
+	changed := slices.Clone(rules)
+	changed[slices.Index(changed, "/pods,nodes: list watch")] = "/pods: list watch"
 	return changed
 }
 
@@ -103,6 +110,8 @@ func TestControllerRules(t *testing.T) {
 			rbacGroup + "roles: list watch",
 		}},
 		{"manager_single_namespace_watch_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a", inOneNamespace},
+		{"manager_cluster_role.yaml", "flags: {watchNodes: false}", "ClusterRole", "arc-gha-rs-controller", "", withoutNodes(everywhere)},
+		{"manager_cluster_role.yaml", "flags: {watchNodes: }", "ClusterRole", "arc-gha-rs-controller", "", everywhere},
 		{"manager_cluster_role.yaml", noStripping, "ClusterRole", "arc-gha-rs-controller", "", withoutPatch(everywhere)},
 		{"manager_single_namespace_watch_role.yaml", singleNamespaceNoStripping, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a",
 			withoutPatch(inOneNamespace)},

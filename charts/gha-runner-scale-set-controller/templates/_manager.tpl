@@ -77,6 +77,9 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 - {{ printf "--vault-certificate-directory=%s" . | quote }}
 {{- end }}
 {{- end }}
+{{- if not (include "gha-runner-scale-set-controller.is-on" (dict "values" .Values.flags "key" "watchNodes")) }}
+- --watch-nodes=false
+{{- end }}
 {{- if not (include "gha-runner-scale-set-controller.strips-finalizers" .) }}
 - --strip-foreign-finalizers=false
 {{- end }}

@@ -58,6 +58,8 @@ type Options struct {
 	MaxRunnersPerSet int
 	// PublishMetrics turns the gauges on.
 	PublishMetrics bool
+	// WatchNodes is set if NodeEvents is told about nodes. Then runners without a job leave those that are about to go away.
+	WatchNodes bool
 }
 
 // Controller reconciles EphemeralRunnerSets.
@@ -65,6 +67,7 @@ type Controller struct {
 	options      Options
 	roster       *roster
 	jobPods      *jobPods
+	departures   *departures
 	expectations *kube.Expectations
 	questions    *questions
 	strayCalls   *pool.Calls[strayCall, strayAnswer]
@@ -91,6 +94,8 @@ type setState struct {
 	toldJobsAt time.Time
 	// lostToldAt is when lost jobs were last counted.
 	lostToldAt time.Time
+	// toldMoved has, by node, the departures that an Event has told.
+	toldMoved map[string]int
 	// published holds the states that have series, labels are those of the series that count runners the way ARC does.
 	published map[stateAndReason]int
 	labels    seriesLabels
@@ -110,6 +115,7 @@ func NewController(options Options) *Controller {
 		options:      options,
 		roster:       newRoster(),
 		jobPods:      newJobPods(options.Clock),
+		departures:   newDepartures(),
 		expectations: kube.NewExpectations(options.Clock),
 		states:       map[types.NamespacedName]*setState{},
 	}
@@ -155,6 +161,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	applyErr := c.apply(ctx, p)
 	c.removeStrays(ctx, p)
 	c.tellUnknownJobs(ctx, p)
+	c.tellMoved(ctx, p)
 	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}
@@ -169,6 +176,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) error {
 	p.specHash = templateHash(p.set)
 	p.state.differsSince = time.Time{}
 	p.state.configURL = configURLOf(&p.set.Spec.EphemeralRunnerSpec)
+	p.state.departing = c.departures.of(p.set.Namespace, p.views)
 	over := p.state.note(p.views, p.set.Spec.PatchID, p.specHash, c.options.Clock.Now())
 	jobWaits, due := c.jobPods.of(p.set.Namespace, p.views)
 	p.state.jobWaits = jobWaits

@@ -11,6 +11,8 @@
 // A runner counts as soon as its creation is requested, before the watch shows it and even if the request got no answer
 // (creations.go). If the watch doesn't show it in time, the API server is asked (overdue.go).
 //
+// Runners without a job leave nodes that are about to go away (departures.go).
+//
 // Registrations on GitHub that have no runner, which a restore of the cluster from a backup leaves, are found and removed beside all
 // that (strays.go).
 //

@@ -39,6 +39,9 @@ type history struct {
 
 	failures  runnerFailures
 	creations creations
+
+	// departing has the runners on nodes that are about to go away.
+	departing map[types.UID]departure
 }
 
 // runnerHistory is what the controller remembers of one runner.

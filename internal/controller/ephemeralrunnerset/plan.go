@@ -73,6 +73,8 @@ type plan struct {
 	order   []*runnerView
 	// unexplained are the runners that exited with code 0 and about which GitHub has yet to say whether they had a job.
 	unexplained []*runnerView
+	// moved are the runners that leave a node which is about to go away.
+	moved []*runnerView
 	// requeueAt is when to plan again even if nothing changes; zero is never.
 	requeueAt time.Time
 }
@@ -138,6 +140,7 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
 	h.planLostHistory(p, runners)
 	h.planReplacement(p, runners)
+	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
 	h.planSurplus(p, runners, want, out.expected-out.uncertain)
@@ -277,7 +280,7 @@ func (h *history) planRelease(p *plan, runners []*runnerView) {
 			h.planHeld(p, r, past) // even if it is being deleted: somebody may keep its pod, and so its slot, for long
 		case r.deleting, r.lost():
 		case r.alive():
-			if !past.removedAt.IsZero() || past.gone {
+			if past.unregistered() {
 				p.decide(r, actionDelete)
 			}
 		case r.exitedIdle() && !past.busy:

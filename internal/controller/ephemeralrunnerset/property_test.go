@@ -39,7 +39,7 @@ func simulate(t *testing.T, seed uint64) *simulation {
 // There are never more runners than maxRunners. A busy runner is removed only by its own finalization. GitHub is asked about
 // a runner only where it is registered. Nothing is created twice, although the cache is late and answers get lost, and
 // nothing is tried again that nobody wants any more. A repeated pass plans nothing, and nothing becomes due before the
-// requested pass. See pass, check, passAgain and rest.
+// requested pass. Runners are moved from cordoned nodes, but not those that came to them later. See pass, check, passAgain and rest.
 func TestAnyHistoryKeepsTheRules(t *testing.T) {
 	t.Logf("%d histories of %d events, seeds 0 to %d", simulations, length, simulations-1)
 	for seed := range uint64(simulations) {
@@ -62,6 +62,7 @@ func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
 		if p := sim.pass(t); !p.idle() {
 			t.Fatalf("seed %d: no end: %+v", seed, p)
 		}
+		sim.checkMoved(t)
 		sim.jobs += 5
 		sim.publish()
 		sim.show(true)
@@ -165,6 +166,7 @@ func (sim *simulation) checkExpected(t *testing.T) {
 func (sim *simulation) planned() *plan {
 	s := sim.state
 	s.configURL = sim.configURL
+	s.departing = sim.controller.departures.of(setKey.Namespace, sim.cache)
 	for _, over := range s.note(sim.cache, sim.seen.patchID, fmt.Sprint(sim.template), sim.now()) {
 		delete(sim.inFlight, over.runner)
 		delete(sim.answers, over.runner)
@@ -248,7 +250,31 @@ func (sim *simulation) check(t *testing.T, p *plan) {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.name, is)
 		}
 	}
+	sim.checkMovedOnce(t, p)
 	sim.checkMaximum(t, p)
+}
+
+// checkMovedOnce fails the test if the plan moves a runner that came to its node when the manager had seen that it was cordoned.
+func (sim *simulation) checkMovedOnce(t *testing.T, p *plan) {
+	t.Helper()
+	for _, r := range p.moved {
+		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 && is.born > max(sim.signed[is.node-1], sim.restarted) {
+			t.Errorf("%s is moved though it came to its node when that was cordoned", r.name)
+		}
+	}
+}
+
+// checkMoved fails the test if a runner without a job is on a node that was cordoned after it had come. Runners that an earlier process
+// created last, and that this one expects, are exempt.
+func (sim *simulation) checkMoved(t *testing.T) {
+	t.Helper()
+	for _, view := range sim.cache {
+		r := sim.find(view)
+		before := r.node > 0 && r.born < sim.signed[r.node-1] && (r.born > sim.restarted || view.arrival == 0)
+		if before && r.shown && sim.state.slotOf(&r.runnerView) == slotWaiting && !sim.state.historyOf(&r.runnerView).busy {
+			t.Errorf("%s is still on its cordoned node: %+v", r.name, r)
+		}
+	}
 }
 
 // checkMaximum fails the test if the plan goes beyond maxRunners. A plan made before the list is not carried out if the list

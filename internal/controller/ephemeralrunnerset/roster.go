@@ -50,6 +50,7 @@ func (r *roster) put(key types.NamespacedName, set owner, view runnerView) (form
 	defer r.mu.Unlock()
 	known := r.members[key]
 	if known != nil && known.set == set && known.view.uid == view.uid {
+		view.arrival = known.view.arrival
 		if known.view.same(view) {
 			return set, false
 		}
@@ -74,6 +75,16 @@ func (r *roster) remove(key types.NamespacedName) owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.removeLocked(key)
+}
+
+// setOf returns the set that a runner belongs to.
+func (r *roster) setOf(key types.NamespacedName) owner {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.members[key]; known != nil {
+		return known.set
+	}
+	return owner{}
 }
 
 // removeLocked removes a runner from its set. The caller holds the lock.

@@ -21,15 +21,18 @@ import (
 
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunnerset").
 		For(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.EphemeralRunner{}, c.RunnerEvents()).
 		Watches(&corev1.Pod{}, c.JobPodEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf), builder.WithPredicates(givesOtherwise)).
 		WatchesRawSource(&c.waker).
-		WithOptions(requeue.ControllerOptions(c.options.Workers)).
-		Complete(c)
+		WithOptions(requeue.ControllerOptions(c.options.Workers))
+	if c.options.WatchNodes {
+		b.Watches(&corev1.Pod{}, c.PodEvents())
+	}
+	return b.Complete(c)
 }
 
 // ownerOf returns the set that a runner belongs to.
@@ -52,7 +55,9 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // its runners has changed in a way that matters. It is exported for tests that simulate the watch.
 func (c *Controller) RunnerEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { c.runnerChanged(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			c.runnerChanged(e.Object, q)
+		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { c.runnerChanged(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { c.runnerDeleted(e.Object, q) },
 	}
@@ -65,7 +70,11 @@ func (c *Controller) runnerChanged(object client.Object, q queue) {
 		return
 	}
 	set := ownerOf(runner)
-	former, news := c.roster.put(client.ObjectKeyFromObject(runner), set, viewOf(runner))
+	view := viewOf(runner)
+	if c.expectations.Expects(types.NamespacedName{Namespace: runner.Namespace, Name: set.name}, runner.Name) {
+		view.arrival = c.departures.arrive()
+	}
+	former, news := c.roster.put(client.ObjectKeyFromObject(runner), set, view)
 	if !news {
 		return
 	}

@@ -160,6 +160,7 @@ func (sim *simulation) make(name string) {
 		name: name, uid: types.UID(name), createdAt: sim.now(), template: fmt.Sprint(sim.template), configURL: sim.configURL,
 	}}
 	sim.write(r)
+	r.born = sim.made
 	sim.runners = append(sim.runners, r)
 }
 

@@ -17,13 +17,15 @@ func (sim *simulation) step(r *simulatedRunner) {
 		sim.exit(r, v1alpha1.EphemeralRunnerPhaseSucceeded)
 	case r.busy:
 		sim.work(r)
+	case r.node == 0:
+		sim.schedule(r)
 	case !r.up:
 		sim.startUp(r)
 	case r.phase == "" && !sim.chance(3):
 		r.phase, r.registrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7
 		sim.write(r)
 	case sim.chance(30): // evicted: its own controller gives it another pod
-		r.up, r.phase, r.registrationID = false, v1alpha1.EphemeralRunnerPhasePending, 0
+		r.up, r.phase, r.registrationID, r.node = false, v1alpha1.EphemeralRunnerPhasePending, 0, 0
 		sim.write(r)
 	case r.registered && sim.jobs > sim.busy():
 		r.busy, r.silent = true, sim.chance(6)

@@ -32,6 +32,9 @@ type simulation struct {
 	decided    map[string]bool // names under which a runner was created, or a creation refused
 	away       bool            // the API server seldom answers a creation
 	calm       bool            // nothing goes wrong
+	// signed has, by node, when it was last cordoned, 0 if it isn't; restarted is when the manager was. Both count in made.
+	signed    [simulatedNodes]int
+	restarted int
 
 	// What the controller sees, and what it remembers.
 	seen       figures
@@ -58,7 +61,13 @@ type simulatedRunner struct {
 	silent     bool // reports about it get lost
 	changed    time.Time
 	shown      bool // the cache shows it as it is
+	node       int  // where its pod is, counted from 1; 0 is nowhere
+	born       int  // when it was made, counted in made
 }
+
+const simulatedNodes = 3
+
+func nodeName(n int) string { return fmt.Sprint("node-", n) }
 
 // maxLag is how late the cache may be: a watch that is later is restarted, unless it is frozen.
 const maxLag = 20 * time.Second
@@ -84,7 +93,36 @@ func (sim *simulation) restartManager() {
 	sim.state = sim.controller.setStateOf(sim.set)
 	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) answer{}, map[types.UID]pool.Call[answer]{}
 	sim.frozen = false
+	sim.made++
+	sim.restarted = sim.made
 	sim.show(sim.chance(2))
+	for n, signed := range sim.signed {
+		if signed > 0 {
+			sim.controller.departures.note(nodeName(n+1), cordon)
+		}
+	}
+}
+
+// cordon cordons a node, or makes it an ordinary one again.
+func (sim *simulation) cordon() {
+	n, signs := sim.random.IntN(simulatedNodes), cordon
+	sim.made++
+	if sim.signed[n] > 0 {
+		sim.signed[n], signs = 0, 0
+	} else {
+		sim.signed[n] = sim.made
+	}
+	sim.controller.departures.note(nodeName(n+1), signs)
+}
+
+// schedule gives a pod a node, if there is one. The manager has created the pod, and so has seen the runner. The scheduler may not have
+// seen yet that a node is cordoned.
+func (sim *simulation) schedule(r *simulatedRunner) {
+	n, seen := sim.random.IntN(simulatedNodes), sim.controller.roster.setOf(runnerKey(r.name)) != owner{}
+	if seen && (sim.signed[n] == 0 || sim.chance(10)) {
+		r.node = n + 1
+		sim.write(r)
+	}
 }
 
 // publish makes the listener write its figures.
@@ -118,6 +156,8 @@ func (sim *simulation) disturb() {
 		sim.answer()
 	case 19:
 		sim.deleteByHand()
+	case 20:
+		sim.cordon()
 	default:
 		if len(sim.runners) > 0 {
 			sim.step(sim.runners[sim.random.IntN(len(sim.runners))])
@@ -202,6 +242,11 @@ func (sim *simulation) showRunners(all bool) {
 		if all || r.shown || sim.chance(3) || sim.now().Sub(r.changed) > maxLag {
 			r.shown = true
 			sim.observe(r.runnerView)
+			at := placement{runner: r.uid}
+			if r.node > 0 {
+				at.node = nodeName(r.node)
+			}
+			sim.controller.departures.place(runnerKey(r.name), at)
 		}
 	}
 	for _, r := range sim.cache {
@@ -210,6 +255,7 @@ func (sim *simulation) showRunners(all bool) {
 		}
 		if all || sim.chance(2) {
 			sim.controller.roster.remove(runnerKey(r.name))
+			sim.controller.departures.place(runnerKey(r.name), placement{})
 			continue
 		}
 		going := *r
@@ -220,6 +266,9 @@ func (sim *simulation) showRunners(all bool) {
 
 // observe makes the watch show a runner.
 func (sim *simulation) observe(view runnerView) {
+	if sim.controller.expectations.Expects(setKey, view.name) {
+		view.arrival = sim.controller.departures.arrive()
+	}
 	sim.controller.roster.put(runnerKey(view.name), owner{uid: sim.set.UID, name: sim.set.Name}, view)
 }
 

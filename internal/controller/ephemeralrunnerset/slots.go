@@ -45,7 +45,7 @@ func (h *history) slotOf(r *runnerView) slot {
 		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
 	case r.hadJob || r.draining || h.historyOf(r).busy:
 		return slotWorking
-	case r.deleting:
+	case r.deleting, h.historyOf(r).unregistered():
 		return slotFree
 	default:
 		return slotWaiting
@@ -73,6 +73,9 @@ func (h *history) jobGivenUp(past *runnerHistory) bool {
 	agreed := !past.removedAt.IsZero() && h.patchSeenAt.After(past.removedAt)
 	return agreed || h.now.Sub(past.endedAt) >= heldTimeout
 }
+
+// unregistered reports whether GitHub has removed the runner or doesn't know it: it gets no job any more, and is deleted in this pass.
+func (past *runnerHistory) unregistered() bool { return !past.removedAt.IsZero() || past.gone }
 
 func heldUnless(released bool) slot {
 	if released {

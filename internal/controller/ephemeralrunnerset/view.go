@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
 // runnerView is what decisions need to know of one EphemeralRunner: some 190 bytes, without the pod template. A view never
@@ -36,6 +37,10 @@ type runnerView struct {
 	reason, message string
 
 	keepers string // finalizers that alone keep a deleted runner, separated by spaces
+	// arrival numbers the runners that this process has created, in the order in which they were first seen; 0 are all others.
+	arrival   int
+	pinned    bool        // its template names a node
+	tolerates nodes.Signs // signs of a node's departure that its pod tolerates
 }
 
 // configURL is the GitHub address at which a runner is registered, or at which a set registers runners. A runner's id is
@@ -105,6 +110,8 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		jobPatchID:     status.JobPatchID,
 		lostCause:      knownCause(status.LostCause),
 		template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
+		pinned:         object.Spec.PodSpec.NodeName != "",
+		tolerates:      nodes.Tolerated(object.Spec.PodSpec.Tolerations),
 		reason:         status.Reason, message: status.Message,
 		keepers: strings.Join(kube.Keepers(object), " "),
 	}

@@ -32,6 +32,7 @@ var (
 		policyv1.SchemeGroupVersion: {"PodDisruptionBudget"},
 	}
 	clusterWide = map[schema.GroupVersion][]string{
+		corev1.SchemeGroupVersion:           {"Node"},
 		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview"},
 		authorizationv1.SchemeGroupVersion:  {"SelfSubjectAccessReview", "SubjectAccessReview"},
 	}
