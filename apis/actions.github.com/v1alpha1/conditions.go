@@ -2,7 +2,7 @@ package v1alpha1
 
 // Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is never
 // true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, QuotaExceeded, RunnersPending,
-// Draining) are either absent without it, or stay with status False and the reason that ended it.
+// StatisticsDoubtful, Draining) are either absent without it, or stay with status False and the reason that ended it.
 const (
 	// ConditionReady: the object does what its spec asks for.
 	ConditionReady = "Ready"
@@ -34,6 +34,9 @@ const (
 	// ConditionRunnersPending: requested runners are waiting, for a reason other than a ResourceQuota; the message has the
 	// most common reason, as given by the scheduler, the kubelet, GitHub or the API server.
 	ConditionRunnersPending = "RunnersPending"
+	// ConditionStatisticsDoubtful: GitHub counts jobs that idle runners were not given, so no runners are created for them until its
+	// figures change; the message has the figures.
+	ConditionStatisticsDoubtful = "StatisticsDoubtful"
 	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
 )

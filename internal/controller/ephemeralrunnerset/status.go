@@ -58,7 +58,7 @@ func (h *history) describe(
 	}
 	status.Capacity = h.capacity(p)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	report.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners)...)
+	report.SetConditions(&status.Conditions, set.Generation, h.now, append(waitConditions(status.Conditions, runners), h.doubtful(status.Conditions, set)...)...)
 }
 
 // countLive sets the status's runner counts, without the runners that are being deleted.

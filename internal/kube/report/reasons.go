@@ -38,7 +38,7 @@ var knownReasons = sets.New(append([]string{
 	v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodRefused, v1alpha1.ReasonPodLost, v1alpha1.ReasonInitContainerFailed,
 	v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonAddressNotAllowed,
 	v1alpha1.ReasonInsecureRedirect, v1alpha1.ReasonFieldsRefused, v1alpha1.ReasonListenerNameTaken, v1alpha1.ReasonListenerIgnored,
-	v1alpha1.ReasonRunnerSpecDiffers,
+	v1alpha1.ReasonRunnerSpecDiffers, v1alpha1.ReasonJobsNotTaken,
 }, strings.Fields(`
 Accepted BackOff CallFailed Complete Completed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
@@ -47,7 +47,7 @@ PodUnreadable StartedLate
 PodReplaced PodsAdmitted Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused
 RunnerSetRestored RunnersFail RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
 ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp SecretNameTaken SessionLost
-SidecarFailed Starting StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
+SidecarFailed Starting StatisticsBelieved StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
 WaitingForRunnerSets WaitingForScaleSet
 
 AppArmor BackoffLimitExceeded ConfigPodSandboxError ContainerCannotRun ContainerCreating ContainerStatusUnknown
