@@ -19,62 +19,71 @@ import (
 // are created or kept for them until the figures move. Other jobs are believed as before, and at least one runner is kept idle, so
 // a job that is real after all starts at once, and its start moves the figures.
 //
-// Whatever the figures do, they are believed anew at most once more: after two disappointments, the same number of waiting jobs
-// is doubted from the start for a time that doubles with each further one, and believed by half whenever such a job does start.
+// Whatever the figures do, they are believed anew only once: after two disappointments as many waiting jobs are doubted from the
+// start, for a time that doubles with each further one, and most of them are believed when such a job does start.
 const (
 	// figuresSettleAfter is how long fewer jobs must wait than are doubted before that is a move: a start or an end is in the
 	// figures seconds before or after it is reported.
 	figuresSettleAfter = 10 * time.Second
-	// wavePeriod separates disappointments: the runners of one fall in the figures are removed within so much time.
+	// wavePeriod separates waves of waste: the runners of one fall in the figures are removed within so much time.
 	wavePeriod = time.Minute
-	// believedAnew is how many disappointments in a row are forgotten when the figures move.
+	// believedAnew is how many disappointments leave the figures believed when they move.
 	believedAnew = 1
-	// longestMemory is how long a number of waiting jobs is doubted at most after it was last disappointed.
+	// memories is for how many times registrationTimeout as many jobs are doubted again after two disappointments: an hour, unless
+	// the set says otherwise.
+	memories = 6
+	// longestMemory is how long disappointments are remembered at most. doublings bounds the doublings up to it.
 	longestMemory = 24 * time.Hour
-	// doublings bounds the doublings of that time: longestMemory, doubled so often, fits.
-	doublings = 10
+	doublings     = 10
 )
 
 // doubt is how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has just started.
 type doubt struct {
-	// jobs is how many waiting jobs are believed not to exist, and since is when there began to be any. endedAt is when there
-	// last ceased to be.
-	jobs           int
-	since, endedAt time.Time
+	// jobs is how many waiting jobs are believed not to exist.
+	jobs int
 	// moved is the present time in which fewer jobs wait than are doubted: since when, and how many had started before.
 	moved struct {
 		since   time.Time
 		started int
 	}
-	// unmet is the present time in which believed jobs wait beside idle runners.
 	unmet unmet
-	// disappointments counts how often in a row waiting jobs came to nothing, the last time at disappointedAt. level is the
-	// largest number of them, peak that of the jobs that waited since the last wave of waste.
+	// probeSince is how new one of the idle runners must be; see planProbe. probes counts how often that was changed in this doubt.
+	probeSince time.Time
+	probes     int
+	// fruitless counts how often in a row further jobs were doubted although none had started since the last time, when started
+	// jobs had started.
+	fruitless, started int
+	// disappointments counts how often waiting jobs came to nothing, the last time at disappointedAt, level is the largest number
+	// of them, and peak the largest number of waiting jobs since the last wave of waste.
 	disappointments int
 	disappointedAt  time.Time
 	level, peak     int
-	wave            wave
+	waste           waste
 }
 
-// unmet is a time during which jobs have waited beside idle runners, without a pause.
+// unmet is the present time in which jobs that are not doubted wait beside idle runners.
 type unmet struct {
 	since time.Time
 	// pairs is the smallest number, at any moment, of pairs of a waiting job and an idle runner; waiting is that of waiting jobs.
 	pairs, waiting int
 	// started is how many jobs had started before.
 	started int
+	// lastAt is the last moment with such a pair, and broken says that there were moments without.
+	lastAt time.Time
+	broken bool
 }
 
-// wave is waste without a longer pause, as when the figures fall once.
-type wave struct {
-	lastAt time.Time
-	// wasted and started are the totals that were last seen, or at the beginning of the wave.
-	wasted, started int
-	// excused is how many more runners may be wasted before the wave is a disappointment, as many as jobs have started since the
-	// last one. It is negative if the wave was one.
-	excused int
-	// peak is how many jobs waited at most before the wave.
-	peak int
+// waste is about runners that were surplus before they had a job. They come in waves, as when the figures fall.
+type waste struct {
+	// total and started are the totals that were seen last, and at the beginning of the last wave, which ended at lastAt.
+	total, started int
+	lastAt         time.Time
+	// excused is how many runners the wave may have, because as many jobs have started since the last one. counted says that it
+	// had more, which is a disappointment. peak is how many jobs waited at most before.
+	excused, peak int
+	counted       bool
+	// caused is how many runners are surplus because of the doubt, which is no further disappointment.
+	caused int
 }
 
 // evidence is what doubt follows from.
@@ -96,10 +105,10 @@ func (d doubt) next(seen evidence, patience time.Duration, now time.Time) (doubt
 	d.countWaste(seen, now)
 	d.remember(seen, patience, now)
 	due = kube.EarlierOf(due, d.disbelieve(seen, patience, now))
-	d.peak = max(d.peak, seen.waiting-d.jobs)
+	d.peak = max(d.peak, seen.waiting)
 	switch {
 	case d.jobs > 0:
-		d.disappointedAt = now // what is remembered is forgotten some time after the doubt
+		d.disappointedAt = now // the time of the memory begins after the doubt
 	case d.keepsOne(patience, now):
 		due = kube.EarlierOf(due, d.disappointedAt.Add(patience))
 	}
@@ -124,34 +133,35 @@ func (d *doubt) move(seen evidence, now time.Time) time.Time {
 	case d.disappointments <= believedAnew:
 		d.jobs = 0
 	case seen.idle == 0 && started >= d.jobs-seen.waiting: // doubted jobs do start, and perhaps others would
-		d.jobs, d.level = seen.waiting/2, seen.waiting/2
+		d.jobs, d.level = seen.waiting/4, seen.waiting/4
 	default:
 		d.jobs = seen.waiting
 	}
 	d.moved.since, d.unmet = time.Time{}, unmet{}
 	if d.jobs == 0 {
-		d.endedAt = now
+		d.probes, d.waste.caused = 0, 1 // the runner that was kept idle
 	}
 	return time.Time{}
 }
 
 // countWaste counts a disappointment if more runners were surplus without ever having had a job than jobs have started since this
-// last happened. The runners that a doubt makes surplus are no further disappointment.
+// last happened.
 func (d *doubt) countWaste(seen evidence, now time.Time) {
-	w := &d.wave
-	wasted := seen.wasted - w.wasted
-	w.wasted = seen.wasted
-	if wasted == 0 || d.jobs > 0 || !d.endedAt.IsZero() && now.Sub(d.endedAt) < wavePeriod {
+	w := &d.waste
+	wasted := seen.wasted - w.total
+	w.total = seen.wasted
+	caused := min(wasted, w.caused)
+	w.caused -= caused
+	if wasted -= caused; wasted == 0 {
 		return
 	}
 	if now.Sub(w.lastAt) >= wavePeriod {
-		w.excused, w.started, w.peak, d.peak = seen.started-w.started, seen.started, d.peak, 0
+		w.excused, w.started, w.peak, w.counted = seen.started-w.started, seen.started, d.peak, false
+		d.peak = seen.waiting
 	}
 	w.lastAt = now
-	if w.excused < 0 || w.peak == 0 {
-		return
-	}
-	if w.excused -= wasted; w.excused < 0 {
+	if w.excused -= wasted; w.excused < 0 && w.peak > 0 && !w.counted {
+		w.counted = true
 		d.disappoint(w.peak, now)
 	}
 }
@@ -161,49 +171,56 @@ func (d *doubt) disappoint(jobs int, now time.Time) {
 	d.level, d.disappointedAt = max(d.level, jobs), now
 }
 
-// remember doubts jobs as soon as they wait if as many came to nothing more than once, and forgets that after some time.
+// remember doubts jobs as soon as they wait if as many came to nothing more than once, for some time.
 func (d *doubt) remember(seen evidence, patience time.Duration, now time.Time) {
-	memory := requeue.Backoff(min(patience, longestMemory), longestMemory, min(d.disappointments, doublings))
+	if d.disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
+		return
+	}
+	memory := requeue.Backoff(min(memories*patience, longestMemory), longestMemory, min(d.disappointments-believedAnew, doublings))
 	if d.jobs == 0 && !now.Before(d.disappointedAt.Add(memory)) {
-		d.disappointments, d.level = 0, 0
+		d.level = 0
 	}
-	if again := min(seen.waiting, d.level); d.disappointments > believedAnew && again > d.jobs {
-		d.raise(again, now)
+	if d.jobs == 0 && !now.Before(d.disappointedAt.Add(longestMemory)) {
+		d.disappointments = 0
 	}
-}
-
-func (d *doubt) raise(jobs int, now time.Time) {
-	if d.jobs == 0 {
-		d.since = now
-	}
-	d.jobs = jobs
+	d.jobs = max(d.jobs, min(seen.waiting, d.level))
 }
 
 // disbelieve doubts jobs that have waited beside idle runners for as long as patience. If no job has started meanwhile, all of them
 // are. Otherwise some may be real, because a runner that is idle may be one that hangs: then one for each idle runner is doubted,
 // and twice as many every time. It returns when the next jobs will have waited for so long.
 func (d *doubt) disbelieve(seen evidence, patience time.Duration, now time.Time) time.Time {
-	pairs := min(seen.idle, seen.waiting-seen.starting-d.jobs)
+	u, pairs := &d.unmet, min(seen.idle, seen.waiting-seen.starting-d.jobs)
+	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these were real.
+	if u.broken = u.broken || pairs <= 0; u.broken && (seen.started > u.started || now.Sub(u.lastAt) >= surplusPatience) {
+		*u = unmet{}
+	}
 	if pairs <= 0 {
-		d.unmet = unmet{}
 		return time.Time{}
 	}
-	if d.unmet.since.IsZero() {
-		d.unmet = unmet{since: now, pairs: pairs, waiting: seen.waiting, started: seen.started}
+	if u.since.IsZero() {
+		*u = unmet{since: now, pairs: pairs, waiting: seen.waiting, started: seen.started}
 	}
-	d.unmet.pairs, d.unmet.waiting = min(d.unmet.pairs, pairs), min(d.unmet.waiting, seen.waiting)
-	if due := d.unmet.since.Add(patience); now.Before(due) {
+	u.pairs, u.waiting, u.lastAt = min(u.pairs, pairs), min(u.waiting, seen.waiting), now
+	if due := u.since.Add(patience); now.Before(due) {
 		return due
 	}
-	doubted := d.unmet.waiting
-	if seen.started > d.unmet.started {
-		doubted = min(doubted, d.jobs+max(d.unmet.pairs, d.jobs))
+	doubted := u.waiting
+	if seen.started > u.started {
+		doubted = min(doubted, d.jobs+max(u.pairs, d.jobs))
 	}
 	if d.jobs == 0 {
 		d.disappoint(doubted, now)
 	}
-	d.raise(doubted, now)
-	d.level, d.unmet = max(d.level, doubted), unmet{}
+	if !now.Before(d.probeSince.Add(requeue.Backoff(min(patience, longestMemory), longestMemory, min(d.probes, doublings)))) {
+		d.probeSince, d.probes = now, d.probes+1
+	}
+	if seen.started > d.started {
+		d.fruitless, d.started = 0, seen.started
+	}
+	d.fruitless++
+	d.waste.caused = doubted - d.jobs
+	d.jobs, d.level, d.unmet = doubted, max(d.level, doubted), unmet{}
 	return time.Time{}
 }
 
@@ -241,13 +258,18 @@ func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand 
 	if want.minRunners == 0 && (p.doubt.jobs > 0 || p.doubt.keepsOne(patience, h.now)) {
 		p.kept = 1
 	}
-	if p.doubt.jobs > 0 {
-		known := t.working + t.held
-		p.wanted = min(want.replicas, want.minRunners+max(want.assignedJobs-p.doubt.jobs, known))
-		want.replicas = min(want.replicas, max(p.wanted, known+p.kept))
+	p.wanted = want.replicas
+	if p.doubt.jobs == 0 {
 		return want
 	}
-	p.wanted = want.replicas
+	// The jobs that are believed are left to the idle runners of minRunners as far as these suffice. If such jobs have come to
+	// nothing again and again, runners are created for them only when none is idle any more.
+	known, believed := t.working+t.held, max(0, seen.waiting-p.doubt.jobs)
+	if p.doubt.fruitless > believedAnew && p.doubt.started == h.started && seen.idle > 0 {
+		believed = min(believed, seen.idle)
+	}
+	p.wanted = min(want.replicas, known+max(want.minRunners, believed))
+	want.replicas = min(want.replicas, max(p.wanted, known+p.kept))
 	return want
 }
 
@@ -258,17 +280,17 @@ func (h *history) waitsHealthily(r *runnerView) bool {
 		past.missingSince.IsZero() && past.removedAt.IsZero() && !past.gone && !past.removing
 }
 
-// planProbe replaces one of the runners that have been idle since before the doubt, with GitHub's consent, unless there is a newer
-// one: jobs may be real and the runners hang. GitHub may also answer that the runner has a job, whose report was lost.
+// planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
+// runners hang. GitHub may also answer that a runner has a job, whose report was lost.
 func (h *history) planProbe(p *plan, runners []*runnerView, out unseen) {
-	if p.doubt.jobs == 0 || out.expected > 0 || len(p.surplus) > p.kept {
+	if p.doubt.jobs == 0 || p.wantsRunners() || out.expected > 0 || len(p.surplus) > p.kept {
 		return
 	}
-	newer := func(r *runnerView) bool {
+	isNew := func(r *runnerView) bool {
 		past := h.historyOf(r)
-		return h.slotOf(r) == slotWaiting && (!r.up() || !past.upAt.Before(p.doubt.since) || past.removing || p.decided[r].removes())
+		return h.slotOf(r) == slotWaiting && (!r.up() || !past.upAt.Before(p.doubt.probeSince) || past.removing || p.decided[r].removes())
 	}
-	if slices.ContainsFunc(runners, newer) {
+	if slices.ContainsFunc(runners, isNew) {
 		return
 	}
 	if i := slices.IndexFunc(runners, h.waitsHealthily); i >= 0 {
