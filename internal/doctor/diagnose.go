@@ -27,7 +27,7 @@ func Diagnose(s *Snapshot) []Finding {
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkStrays, checkNoJobs, checkEvents,
+			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkStatistics, checkStrays, checkNoJobs, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}
@@ -346,8 +346,10 @@ func checkLimits(s *Set) []Finding {
 func checkMissingRunners(s *Set) []Finding {
 	status := &s.Status
 	missing := status.DesiredRunners - status.CurrentRunners
-	stopped := s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue) != nil || s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue) != nil
-	if missing <= 0 || stopped {
+	explained := slices.ContainsFunc([]string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful}, func(about string) bool {
+		return s.condition(about, metav1.ConditionTrue) != nil
+	})
+	if missing <= 0 || explained {
 		return nil
 	}
 	if ended := endedWithoutJob(s); ended > 0 {
@@ -360,6 +362,11 @@ func checkMissingRunners(s *Set) []Finding {
 		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),
 			counted(status.AssignedJobs, "assigned job", "assigned jobs"), missing),
 		"run the doctor again in a few seconds: the runners of a burst take a moment to create; if this is still reported, read the manager's log")}
+}
+
+// checkStatistics reports jobs that GitHub counts and that probably don't exist.
+func checkStatistics(s *Set) []Finding {
+	return s.fromCondition(Warning, s.condition(v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue))
 }
 
 // checkStrays reports registrations without a runner. They take no jobs; what matters is why they are there.

@@ -34,7 +34,9 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonPublishFailed:        "check that the listener can reach the API server, and that its Role and RoleBinding exist; if deleted, the manager recreates them",
 	v1alpha1.ReasonPodNameTaken:         "delete the pod that the message names, or recreate it under another name",
 	v1alpha1.ReasonListenerNameTaken:    "have whoever created the object that the message names delete it, or recreate it under another name: the manager leaves it as it is",
-	v1alpha1.ReasonPodsForbidden:        "raise the ResourceQuota, or lower maxRunners or the runners' requests",
+	v1alpha1.ReasonJobsNotTaken: "look on GitHub for queued jobs whose runs-on names the scale set: cancel those that never start; if there are none, wait: GitHub's figures are wrong, " +
+		"which costs no runners and ends with them (docs/troubleshooting.md)",
+	v1alpha1.ReasonPodsForbidden: "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 
 // typeFixes are for reasons that are not listed above.

@@ -43,6 +43,7 @@ var bad = []metav1.Condition{
 	{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue},
 	{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue},
 	{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue},
+	{Type: v1alpha1.ConditionStatisticsDoubtful, Status: metav1.ConditionTrue},
 }
 
 // troublesOf returns the conditions that are a trouble. It leaves out the listener of a set that is not registered, because what

@@ -34,6 +34,7 @@ var announcedTransitions = []transition{
 	{conditionType: v1alpha1.ConditionDegraded, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionQuotaExceeded, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: report.Warning, always: true, reasons: true},
+	{conditionType: v1alpha1.ConditionStatisticsDoubtful, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: report.Normal, always: true},
 }
 

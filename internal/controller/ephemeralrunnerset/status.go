@@ -57,6 +57,7 @@ func (h *history) describe(
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
 	status.Capacity = h.capacity(p)
+	status.DoubtedJobs = h.doubt.jobs
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
 	report.SetConditions(&status.Conditions, set.Generation, h.now, append(waitConditions(status.Conditions, runners), h.doubtful(status.Conditions, set)...)...)
 }
