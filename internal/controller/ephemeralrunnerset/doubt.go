@@ -139,7 +139,7 @@ func (d *doubt) move(seen evidence, now time.Time) time.Time {
 	}
 	d.moved.since, d.unmet = time.Time{}, unmet{}
 	if d.jobs == 0 {
-		d.probes, d.waste.caused = 0, 1 // the runner that was kept idle
+		d.probes, d.waste.caused = 0, max(d.waste.caused, 1) // for the runner that was kept idle
 	}
 	return time.Time{}
 }
