@@ -82,8 +82,11 @@ type waste struct {
 	// had more, which is a disappointment. peak is how many jobs waited at most before.
 	excused, peak int
 	counted       bool
-	// caused is how many runners are surplus because of the doubt, which is no further disappointment.
-	caused int
+	// caused is how many runners are surplus because of the doubt, which is no further disappointment. Neither are those after a
+	// change of the limits, which were last minRunners and maxRunners, and changed at limitsAt.
+	caused                 int
+	minRunners, maxRunners int
+	limitsAt               time.Time
 }
 
 // evidence is what doubt follows from.
@@ -96,6 +99,8 @@ type evidence struct {
 	// started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since the
 	// manager has known the set.
 	started, wasted int
+	// minRunners and maxRunners are the set's limits.
+	minRunners, maxRunners int
 }
 
 // next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an idle runner to
@@ -148,11 +153,14 @@ func (d *doubt) move(seen evidence, now time.Time) time.Time {
 // last happened.
 func (d *doubt) countWaste(seen evidence, now time.Time) {
 	w := &d.waste
+	if w.minRunners != seen.minRunners || w.maxRunners != seen.maxRunners {
+		w.minRunners, w.maxRunners, w.limitsAt = seen.minRunners, seen.maxRunners, now
+	}
 	wasted := seen.wasted - w.total
 	w.total = seen.wasted
 	caused := min(wasted, w.caused)
 	w.caused -= caused
-	if wasted -= caused; wasted == 0 {
+	if wasted -= caused; wasted == 0 || now.Sub(w.limitsAt) < 2*wavePeriod {
 		return
 	}
 	if now.Sub(w.lastAt) >= wavePeriod {
@@ -238,6 +246,7 @@ func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand 
 	t, patience := &p.tally, want.doubtPatience()
 	seen := evidence{
 		waiting: max(0, want.assignedJobs-t.working-t.held), starting: len(h.starts), started: h.started, wasted: h.wasted,
+		minRunners: want.minRunners, maxRunners: want.maxRunners,
 	}
 	for _, r := range runners {
 		if !h.waitsHealthily(r) {
@@ -255,7 +264,7 @@ func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand 
 	if len(h.starts) > 0 && seen.waiting > 0 {
 		p.requeueBy(h.starts[0].Add(completionWindow))
 	}
-	if want.minRunners == 0 && (p.doubt.jobs > 0 || p.doubt.keepsOne(patience, h.now)) {
+	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners && (p.doubt.jobs > 0 || p.doubt.keepsOne(patience, h.now)) {
 		p.kept = 1
 	}
 	p.wanted = want.replicas

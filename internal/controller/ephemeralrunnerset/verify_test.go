@@ -298,3 +298,42 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 		t.Error("want GitHub asked again")
 	}
 }
+
+// The runner that is kept idle while jobs are doubted is one of maxRunners, and a set that is drained keeps none.
+func TestNoRunnerIsKeptBeyondMaxRunners(t *testing.T) {
+	s := newScenario(3)
+	s.add(3, idle)
+	s.pass()
+	s.later(idlePatience).pass()
+	if s.later(defaultRegistrationTimeout).pass(); s.doubt.jobs != 3 {
+		t.Fatalf("%d jobs are doubted", s.doubt.jobs)
+	}
+	s.want.maxRunners, s.want.replicas = 0, 0
+	s.pass()
+	s.later(surplusPatience)
+	s.patchID++
+	if p := s.pass(); len(p.with(actionDeregister)) != 3 {
+		t.Errorf("removing %v, want all", names(p.with(actionDeregister)))
+	}
+}
+
+// That a user lowers minRunners says nothing about jobs.
+func TestLowerLimitsAreNoDisappointment(t *testing.T) {
+	s := newScenario(0)
+	for range 4 {
+		s.want.minRunners = 5
+		s.add(6, idle)
+		s.publish(1)
+		s.want.replicas = 6
+		s.pass()
+		s.want.minRunners = 0
+		s.later(time.Minute).publish(0).pass()
+		s.later(surplusPatience).publish(0).pass()
+		s.later(time.Second).pass()
+		s.runners = nil
+		s.later(time.Hour).publish(0).pass()
+	}
+	if s.doubt.disappointments != 0 {
+		t.Errorf("%d disappointments", s.doubt.disappointments)
+	}
+}
