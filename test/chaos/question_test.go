@@ -198,27 +198,38 @@ func (w *world) addPhantoms(jobs int) {
 }
 
 // forgetRunners makes GitHub lose the registrations of idle runners, which must then be replaced. A runner has its turn to be asked about
-// within ten minutes. A run is shorter, so one job that doesn't exist waits until they are gone: then all idle runners are asked about.
+// within ten minutes. A run is shorter, so two jobs that don't exist wait until they are gone: then all idle runners are asked about. These
+// jobs also see to it that there are idle runners.
 func (w *world) forgetRunners(f fault) {
+	w.addPhantoms(2)
+	defer w.addPhantoms(-2)
 	var forgotten []types.NamespacedName
-	registrations := map[string]int{}
-	for _, runner := range w.rig.GitHub.Snapshot().Runners {
-		if runner.Online && !runner.Busy {
-			registrations[runner.Name] = runner.ID
-		}
-	}
-	for _, pod := range w.some(w.observer.runnerPods(), f.percent) {
-		if id, idle := registrations[pod.Name]; idle && w.rig.GitHub.ForgetRunner(id) == nil {
-			forgotten = append(forgotten, pod)
-		}
-	}
+	w.await(busyWithin, func() bool {
+		forgotten = w.forget(w.some(w.observer.runnerPods(), f.percent))
+		return len(forgotten) > 0
+	})
 	w.logf("forgotten: %v", forgotten)
-	w.addPhantoms(1)
-	defer w.addPhantoms(-1)
 	gone := func() bool {
 		return !slices.ContainsFunc(w.observer.runnerPods(), func(pod types.NamespacedName) bool { return slices.Contains(forgotten, pod) })
 	}
 	if !w.await(forgottenFor, gone) {
 		w.errorf("%s after their registrations were lost, some of these runners are left: %v", forgottenFor, forgotten)
 	}
+	w.logf("forgotten runners are gone")
+}
+
+// forget makes GitHub lose the registrations of those of the runners that are idle, and returns these.
+func (w *world) forget(runners []types.NamespacedName) (forgotten []types.NamespacedName) {
+	registrations := map[string]int{}
+	for _, runner := range w.rig.GitHub.Snapshot().Runners {
+		if runner.Online && !runner.Busy {
+			registrations[runner.Name] = runner.ID
+		}
+	}
+	for _, pod := range runners {
+		if id, idle := registrations[pod.Name]; idle && w.rig.GitHub.ForgetRunner(id) == nil {
+			forgotten = append(forgotten, pod)
+		}
+	}
+	return forgotten
 }
