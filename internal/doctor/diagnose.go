@@ -27,7 +27,7 @@ func Diagnose(s *Snapshot) []Finding {
 	for i := range s.Sets {
 		for _, check := range []func(*Set) []Finding{
 			checkSpec, checkPermissions, checkCredentials, checkRegistration, checkListener, checkStopped, checkLimits,
-			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkStatistics, checkStrays, checkNoJobs, checkEvents,
+			checkPendingRunners, checkFailedRunners, checkMissingRunners, checkStrays, checkNoJobs, checkEvents,
 		} {
 			findings = append(findings, check(&s.Sets[i])...)
 		}
@@ -308,10 +308,11 @@ func checkListener(s *Set) []Finding {
 	return findings
 }
 
-// checkStopped reports why the manager creates no runners.
+// checkStopped reports why the manager creates no runners, or fewer than GitHub's figures ask for.
 func checkStopped(s *Set) []Finding {
 	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))
 	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
+	findings = append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue))...)
 	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == v1alpha1.ReasonReconcileFailed {
 		findings = append(findings, s.fromCondition(Problem, ready)...)
 	}
@@ -346,10 +347,8 @@ func checkLimits(s *Set) []Finding {
 func checkMissingRunners(s *Set) []Finding {
 	status := &s.Status
 	missing := status.DesiredRunners - status.CurrentRunners
-	explained := slices.ContainsFunc([]string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful}, func(about string) bool {
-		return s.condition(about, metav1.ConditionTrue) != nil
-	})
-	if missing <= 0 || explained {
+	explanations := []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful}
+	if missing <= 0 || slices.ContainsFunc(explanations, func(about string) bool { return s.condition(about, metav1.ConditionTrue) != nil }) {
 		return nil
 	}
 	if ended := endedWithoutJob(s); ended > 0 {
@@ -362,11 +361,6 @@ func checkMissingRunners(s *Set) []Finding {
 		fmt.Sprintf("%s for %s, and %d of them do not exist yet", counted(status.DesiredRunners, "runner is wanted", "runners are wanted"),
 			counted(status.AssignedJobs, "assigned job", "assigned jobs"), missing),
 		"run the doctor again in a few seconds: the runners of a burst take a moment to create; if this is still reported, read the manager's log")}
-}
-
-// checkStatistics reports jobs that GitHub counts and that probably don't exist.
-func checkStatistics(s *Set) []Finding {
-	return s.fromCondition(Warning, s.condition(v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue))
 }
 
 // checkStrays reports registrations without a runner. They take no jobs; what matters is why they are there.

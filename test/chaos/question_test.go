@@ -204,7 +204,7 @@ func (w *world) forgetRunners(f fault) {
 	w.addPhantoms(2)
 	defer w.addPhantoms(-2)
 	var forgotten []types.NamespacedName
-	w.await(busyWithin, func() bool {
+	w.await(jobsTime, func() bool {
 		forgotten = w.forget(w.some(w.observer.runnerPods(), f.percent))
 		return len(forgotten) > 0
 	})
