@@ -83,10 +83,10 @@ type waste struct {
 	excused, peak int
 	counted       bool
 	// caused is how many runners are surplus because of the doubt, which is no further disappointment. Neither are those after a
-	// change of the limits, which were last minRunners and maxRunners, and changed at limitsAt.
-	caused                 int
-	minRunners, maxRunners int
-	limitsAt               time.Time
+	// change of the set's limits, which are nil before the first pass, and changed at limitsAt.
+	caused   int
+	limits   *limits
+	limitsAt time.Time
 }
 
 // evidence is what doubt follows from.
@@ -99,9 +99,11 @@ type evidence struct {
 	// started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since the
 	// manager has known the set.
 	started, wasted int
-	// minRunners and maxRunners are the set's limits.
-	minRunners, maxRunners int
+	// limits are those of the set.
+	limits limits
 }
+
+type limits struct{ minRunners, maxRunners int }
 
 // next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an idle runner to
 // be doubted. It also returns when the doubt changes if nothing else does; zero is never.
@@ -153,9 +155,10 @@ func (d *doubt) move(seen evidence, now time.Time) time.Time {
 // last happened.
 func (d *doubt) countWaste(seen evidence, now time.Time) {
 	w := &d.waste
-	if w.minRunners != seen.minRunners || w.maxRunners != seen.maxRunners {
-		w.minRunners, w.maxRunners, w.limitsAt = seen.minRunners, seen.maxRunners, now
+	if w.limits != nil && *w.limits != seen.limits {
+		w.limitsAt = now
 	}
+	w.limits = &seen.limits
 	wasted := seen.wasted - w.total
 	w.total = seen.wasted
 	caused := min(wasted, w.caused)
@@ -246,7 +249,7 @@ func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand 
 	t, patience := &p.tally, want.doubtPatience()
 	seen := evidence{
 		waiting: max(0, want.assignedJobs-t.working-t.held), starting: len(h.starts), started: h.started, wasted: h.wasted,
-		minRunners: want.minRunners, maxRunners: want.maxRunners,
+		limits: limits{want.minRunners, want.maxRunners},
 	}
 	for _, r := range runners {
 		if !h.waitsHealthily(r) {
