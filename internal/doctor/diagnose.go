@@ -309,10 +309,11 @@ func checkListener(s *Set) []Finding {
 	return findings
 }
 
-// checkStopped reports why the manager creates no runners.
+// checkStopped reports why the manager creates no runners, or fewer than GitHub's figures ask for.
 func checkStopped(s *Set) []Finding {
 	findings := s.fromCondition(Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))
 	findings = append(findings, s.fromCondition(Problem, s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
+	findings = append(findings, s.fromCondition(Warning, s.condition(v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue))...)
 	if ready := s.condition(v1alpha1.ConditionReady, metav1.ConditionFalse); ready != nil && ready.Reason == v1alpha1.ReasonReconcileFailed {
 		findings = append(findings, s.fromCondition(Problem, ready)...)
 	}
@@ -347,8 +348,8 @@ func checkLimits(s *Set) []Finding {
 func checkMissingRunners(s *Set) []Finding {
 	status := &s.Status
 	missing := status.DesiredRunners - status.CurrentRunners
-	stopped := s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue) != nil || s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue) != nil
-	if missing <= 0 || stopped {
+	explanations := []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful}
+	if missing <= 0 || slices.ContainsFunc(explanations, func(about string) bool { return s.condition(about, metav1.ConditionTrue) != nil }) {
 		return nil
 	}
 	if ended := endedWithoutJob(s); ended > 0 {

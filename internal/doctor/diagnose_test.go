@@ -36,6 +36,12 @@ func healthy(changes ...func(*Snapshot)) *Snapshot {
 	return s
 }
 
+// wrongFigures make GitHub count jobs that don't exist, for which runners are wanted and not created.
+func wrongFigures(s *Snapshot) {
+	condition(v1alpha1.ConditionStatisticsDoubtful, yes, v1alpha1.ReasonJobsNotTaken)(s)
+	s.Sets[0].Status.AssignedJobs, s.Sets[0].Status.DesiredRunners = 15, 15
+}
+
 // condition gives the set a condition.
 func condition(about string, status metav1.ConditionStatus, reason string) func(*Snapshot) {
 	return func(s *Snapshot) {
@@ -189,6 +195,7 @@ func TestDiagnose(t *testing.T) {
 		"missing permission":    {[]func(*Snapshot){denied, condition(v1alpha1.ConditionRunnersPending, yes, "SecretRefused")}, "MissingPermission", Problem},
 		"runners wait":          {[]func(*Snapshot){condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable")}, "Unschedulable", Problem},
 		"runners missing":       {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }}, "RunnersMissing", Warning},
+		"wrong figures":         {[]func(*Snapshot){wrongFigures}, "JobsNotTaken", Warning},
 		"ended without a job":   {[]func(*Snapshot){func(s *Snapshot) { s.Sets[0].Status.DesiredRunners = 2 }, runner(v1alpha1.EphemeralRunnerPhaseSucceeded, "")}, "RunnerExitedWithoutJob", Warning},
 		"warned of late":        {[]func(*Snapshot){warned(time.Minute)}, "Evicted", Info},
 		"warned long ago":       {[]func(*Snapshot){warned(time.Hour)}, "", ""},

@@ -41,6 +41,8 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonListenerNameTaken:    "have whoever created the object that the message names delete it, or recreate it under another name: the manager leaves it as it is",
 	v1alpha1.ReasonForeignFinalizers: "find out why the program that set the finalizers doesn't remove them, such as a backup, a policy engine or Argo CD; " +
 		"if there is no such program any more, run the command in the message",
+	v1alpha1.ReasonJobsNotTaken: "look on GitHub for queued jobs whose runs-on names the scale set: cancel those that never start; if there are none, wait: GitHub's figures are wrong, " +
+		"which costs no runners and ends with them (docs/troubleshooting.md)",
 	v1alpha1.ReasonPodsForbidden: "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 

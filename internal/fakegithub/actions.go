@@ -173,6 +173,18 @@ func (s *Server) RemoveRunner(id int) (err error) {
 	return err
 }
 
+// ForgetRunner loses the registration of an idle runner, whose process waits on.
+func (s *Server) ForgetRunner(id int) (err error) {
+	s.do(func(time.Time) { err = s.state.ForgetRunner(id) })
+	return err
+}
+
+// CountPhantoms makes the statistics of a scale set count as many assigned jobs more than there are.
+func (s *Server) CountPhantoms(scaleSetID, jobs int) (err error) {
+	s.do(func(time.Time) { err = s.state.CountPhantoms(scaleSetID, jobs) })
+	return err
+}
+
 // MoveService gives the Actions service a new address: the old one answers 404,
 // and the next registration tells the new one.
 func (s *Server) MoveService() {

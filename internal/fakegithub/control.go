@@ -17,11 +17,12 @@ import (
 // on its name.
 type Action struct {
 	// Action is one of expire-admin-tokens, expire-queue-tokens, evict-sessions,
-	// delete-scale-set, remove-runner, revoke-pat, restore-pat, move-service,
+	// delete-scale-set, remove-runner, forget-runner, count-phantoms, revoke-pat, restore-pat, move-service,
 	// deprecate-runners, undeprecate-runners, add-runner-group, end-jobs.
 	Action     string `json:"action"`
-	ScaleSetID int    `json:"scaleSetId,omitempty"` // evict-sessions (0 for all), delete-scale-set
-	RunnerID   int    `json:"runnerId,omitempty"`   // remove-runner
+	ScaleSetID int    `json:"scaleSetId,omitempty"` // evict-sessions (0 for all), delete-scale-set, count-phantoms
+	RunnerID   int    `json:"runnerId,omitempty"`   // remove-runner, forget-runner
+	Count      int    `json:"count,omitempty"`      // count-phantoms
 	Token      string `json:"token,omitempty"`      // revoke-pat, restore-pat
 	Version    string `json:"version,omitempty"`    // deprecate-runners; empty for all
 	Name       string `json:"name,omitempty"`       // add-runner-group
@@ -156,6 +157,8 @@ var actions = map[string]func(*Server, Action) error{
 	"evict-sessions":      func(s *Server, a Action) error { s.EvictSessions(a.ScaleSetID); return nil },
 	"delete-scale-set":    func(s *Server, a Action) error { return s.DeleteScaleSet(a.ScaleSetID) },
 	"remove-runner":       func(s *Server, a Action) error { return s.RemoveRunner(a.RunnerID) },
+	"forget-runner":       func(s *Server, a Action) error { return s.ForgetRunner(a.RunnerID) },
+	"count-phantoms":      func(s *Server, a Action) error { return s.countPhantoms(a.ScaleSetID, a.Count) },
 	"move-service":        func(s *Server, _ Action) error { s.MoveService(); return nil },
 	"revoke-pat":          func(s *Server, a Action) error { return s.setPAT(a.Token, true) },
 	"restore-pat":         func(s *Server, a Action) error { return s.setPAT(a.Token, false) },
@@ -163,6 +166,13 @@ var actions = map[string]func(*Server, Action) error{
 	"undeprecate-runners": func(s *Server, a Action) error { return s.setDeprecated(a.Version, false) },
 	"add-runner-group":    func(s *Server, a Action) error { return s.addGroup(a.Name) },
 	"end-jobs":            func(s *Server, _ Action) error { s.EndJobs(); return nil },
+}
+
+func (s *Server) countPhantoms(scaleSetID, jobs int) error {
+	if jobs < 0 {
+		return errors.New("count must not be negative")
+	}
+	return s.CountPhantoms(scaleSetID, jobs)
 }
 
 func (s *Server) setPAT(token string, revoked bool) error {

@@ -71,7 +71,7 @@ func TestControlFaultsAndActions(t *testing.T) {
 	for _, a := range []fakegithub.Action{
 		{Action: "expire-queue-tokens"}, {Action: "evict-sessions"}, {Action: "revoke-pat", Token: "x"}, {Action: "restore-pat", Token: "x"},
 		{Action: "deprecate-runners"}, {Action: "undeprecate-runners"}, {Action: "add-runner-group", Name: "g"}, {Action: "end-jobs"},
-		{Action: "remove-runner", RunnerID: 1}, {Action: "delete-scale-set", ScaleSetID: set.ID},
+		{Action: "remove-runner", RunnerID: 1}, {Action: "count-phantoms", ScaleSetID: set.ID, Count: 3}, {Action: "delete-scale-set", ScaleSetID: set.ID},
 		{Action: "move-service"}, {Action: "expire-admin-tokens"},
 	} {
 		if err := control.Act(ctx, a); err != nil {
@@ -108,6 +108,9 @@ func TestControlGuardsItsInput(t *testing.T) {
 		{"POST", "actions", `{"action":"revoke-pat"}`, 400},
 		{"POST", "actions", `{"action":"add-runner-group"}`, 400},
 		{"POST", "actions", `{"action":"delete-scale-set","scaleSetId":5}`, 400},
+		{"POST", "actions", `{"action":"forget-runner","runnerId":5}`, 400},
+		{"POST", "actions", `{"action":"count-phantoms","scaleSetId":5,"count":1}`, 400},
+		{"POST", "actions", `{"action":"count-phantoms","scaleSetId":1,"count":-1}`, 400},
 		{"POST", "actions", `7`, 400},
 		{"GET", "nowhere", ``, 404},
 	}

@@ -254,3 +254,35 @@ func TestRunnerPersists(t *testing.T) {
 	}
 	c.noAnomalies()
 }
+
+// A registration may get lost under its runner, and statistics may count jobs that don't exist. Nobody is told of either.
+func TestGitHubIsWrong(t *testing.T) {
+	c := newClient(t, fakegithub.Options{PollLength: time.Millisecond})
+	set := c.createSet("linux")
+	kill := make(chan struct{})
+	done := runInBackground(context.Background(), c.generate(set.ID, "runner-1"), fakegithub.RunnerOptions{Kill: kill})
+	c.untilRunner("runner-1", true, false)
+	if err := c.server.ForgetRunner(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.server.CountPhantoms(set.ID, 3); err != nil {
+		t.Fatal(err)
+	}
+	c.queue(fakegithub.JobRequest{ScaleSet: "linux"})
+	s := c.openSession(set.ID)
+	c.want(200, s.poll(0, 5), nil)
+	snapshot := c.server.Snapshot()
+	if counted := snapshot.ScaleSets[0].Statistics; len(snapshot.Runners) != 0 || counted.Registered != 0 || counted.Assigned < 3 {
+		t.Errorf("runners %v, statistics %+v", snapshot.Runners, counted)
+	}
+	select {
+	case got := <-done:
+		t.Errorf("the runner learned of it: %+v", got)
+	default:
+	}
+	close(kill)
+	<-done
+	if err := c.server.CountPhantoms(set.ID, 0); err != nil || c.server.Snapshot().ScaleSets[0].Statistics.Assigned > 1 {
+		t.Errorf("%v, statistics %+v", err, c.server.Snapshot().ScaleSets[0].Statistics)
+	}
+}

@@ -35,6 +35,8 @@ type RunnerSet struct {
 	UID types.UID
 	// Capacity limits the jobs that GitHub may assign while the set can't run as many as maxRunners; nil means no such limit.
 	Capacity *int
+	// DoubtedJobs is how many of the assigned jobs the manager believes not to exist.
+	DoubtedJobs int
 	// Runners counts those of the set that have not ended.
 	Runners RunnerCounts
 	// Listener is the status that the last listener wrote.

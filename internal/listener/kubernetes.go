@@ -123,8 +123,9 @@ func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSe
 	var read struct {
 		setDocument
 		Status struct {
-			Capacity *int                     `json:"capacity"`
-			Listener *v1alpha1.ListenerStatus `json:"listener"`
+			Capacity    *int                     `json:"capacity"`
+			DoubtedJobs int                      `json:"doubtedJobs"`
+			Listener    *v1alpha1.ListenerStatus `json:"listener"`
 			RunnerCounts
 		} `json:"status"`
 	}
@@ -134,7 +135,7 @@ func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSe
 	if err != nil {
 		return nil, fmt.Errorf("%s EphemeralRunnerSet %s/%s: %w", verb, k.namespace, k.name, err)
 	}
-	set := &RunnerSet{UID: read.Metadata.UID, Capacity: read.Status.Capacity, Listener: read.Status.Listener, Runners: read.Status.RunnerCounts}
+	set := &RunnerSet{UID: read.Metadata.UID, Capacity: read.Status.Capacity, DoubtedJobs: read.Status.DoubtedJobs, Listener: read.Status.Listener, Runners: read.Status.RunnerCounts}
 	set.Replicas, set.PatchID, set.AssignedJobs = read.Spec.Replicas, read.Spec.PatchID, read.Spec.AssignedJobs
 	set.SessionID = read.Metadata.Annotations[v1alpha1.AnnotationListenerSession]
 	return set, nil

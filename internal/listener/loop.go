@@ -68,6 +68,7 @@ func newLoop(settings *config.Config, set *RunnerSet, d dependencies) *loop {
 		reporter:    newReporter(d.cluster, d.clock, d.log, d.metrics.Dropped),
 		results:     make(chan func()),
 	}
+	l.scaler.doubted = set.DoubtedJobs
 	if set.Listener != nil {
 		l.status.lastWritten = *set.Listener
 	}

@@ -113,6 +113,7 @@ func (l *loop) published(wrote Publication, epoch int, runnerSet *RunnerSet, err
 	p.last, p.lastAt, p.failure = wrote, now, nil
 	p.backoff.reset()
 	l.updateCapacity(runnerSet.Capacity)
+	l.scaler.doubted = runnerSet.DoubtedJobs
 	l.statusSeen(runnerSet.Listener, epoch)
 	l.strays.observe(&l.scaler.statistics, runnerSet.Runners, now)
 	if p.uid != "" && runnerSet.UID != "" && p.uid != runnerSet.UID {

@@ -43,6 +43,9 @@ type Desired struct {
 // scaler computes how many runners there should be from GitHub's statistics and messages. It has state, but no side effects.
 type scaler struct {
 	minRunners, maxRunners int
+	// doubted is how many of the assigned jobs the manager believes not to exist. They count in what is published, from which the
+	// manager decides, but take up no room.
+	doubted int
 	// desired is the last evaluation.
 	desired    Desired
 	statistics actions.Statistics
@@ -220,5 +223,6 @@ func (s *scaler) unclearJobs() int {
 // its count of acquired jobs includes assigned ones: if it does, the difference is right; if not, it is too low.
 func (s *scaler) room(capacity int) int {
 	unassigned := s.statistics.TotalAcquiredJobs - s.statistics.TotalAssignedJobs
-	return capacity - s.jobs() - max(len(s.acquired), unassigned) - s.unclearJobs()
+	believed := max(s.statistics.TotalAssignedJobs-max(s.doubted, 0), len(s.assigned), 0)
+	return capacity - believed - max(len(s.acquired), unassigned) - s.unclearJobs()
 }

@@ -218,6 +218,7 @@ func TestRoomForOffers(t *testing.T) {
 		statistics actions.Statistics
 		acquired   []int64
 		assigned   []string
+		doubted    int
 		want       int
 	}{
 		"all free":                            {want: 10},
@@ -227,9 +228,13 @@ func TestRoomForOffers(t *testing.T) {
 		"acquired by a process before this":   {statistics: actions.Statistics{TotalAssignedJobs: 2, TotalAcquiredJobs: 5}, want: 5},
 		"acquired counted with assigned ones": {statistics: actions.Statistics{TotalAssignedJobs: 5, TotalAcquiredJobs: 5}, want: 5},
 		"full":                                {statistics: actions.Statistics{TotalAssignedJobs: 12}, want: -2},
+		"doubted jobs take none":              {statistics: actions.Statistics{TotalAssignedJobs: 12, TotalAcquiredJobs: 12}, doubted: 9, want: 7},
+		"more doubted than there are":         {statistics: actions.Statistics{TotalAssignedJobs: 3}, doubted: 9, want: 10},
+		"doubted, but just assigned":          {statistics: actions.Statistics{TotalAssignedJobs: 1}, doubted: 1, assigned: []string{"assign 1"}, want: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScaler(0, 10, 0)
+			s.doubted = test.doubted
 			s.observe(&test.statistics, noon)
 			s.acquire(len(test.acquired), test.acquired, noon)
 			s.remember(message(1, 0, test.assigned...), noon)

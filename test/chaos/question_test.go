@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -158,4 +159,77 @@ func (w *world) request(do func(context.Context) error) {
 func unavailable(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
+}
+
+const (
+	// mostPhantoms is how many jobs that don't exist GitHub counts at most.
+	mostPhantoms = 30
+	// swing is how long it counts them, and how long it doesn't, if it does so now and then.
+	swing = 4 * time.Second
+	// forgottenFor is how soon runners without a registration have to be gone while a job waits: GitHub is asked about them after 30 s
+	// and 15 s later again. Other faults may hold that up, or begin it anew.
+	forgottenFor = 2 * time.Minute
+)
+
+// countPhantoms makes GitHub count jobs that don't exist, all the time or now and then. The set must never have more runners than
+// maxRunners, and as many as before when the fault is over.
+func (w *world) countPhantoms(f fault) {
+	phantoms := 1 + f.percent*mostPhantoms/100
+	for over := time.Now().Add(f.lasts); time.Now().Before(over); w.pause(min(swing, time.Until(over))) {
+		w.addPhantoms(phantoms)
+		w.pause(min(swing, time.Until(over)))
+		if f.variant == phantomsConstant {
+			w.pause(time.Until(over))
+		}
+		w.addPhantoms(-phantoms)
+	}
+}
+
+// addPhantoms makes GitHub count so many more, or fewer, jobs that don't exist.
+func (w *world) addPhantoms(jobs int) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.phantoms += jobs
+	for _, set := range w.rig.GitHub.Snapshot().ScaleSets {
+		if err := w.rig.GitHub.CountPhantoms(set.ID, w.phantoms); err != nil {
+			w.t.Errorf("count phantoms: %v", err)
+		}
+	}
+}
+
+// forgetRunners makes GitHub lose the registrations of idle runners, which must then be replaced. A runner has its turn to be asked about
+// within ten minutes. A run is shorter, so two jobs that don't exist wait until they are gone: then all idle runners are asked about. These
+// jobs also see to it that there are idle runners.
+func (w *world) forgetRunners(f fault) {
+	w.addPhantoms(2)
+	defer w.addPhantoms(-2)
+	var forgotten []types.NamespacedName
+	w.await(jobsTime, func() bool {
+		forgotten = w.forget(w.some(w.observer.runnerPods(), f.percent))
+		return len(forgotten) > 0
+	})
+	w.logf("forgotten: %v", forgotten)
+	gone := func() bool {
+		return !slices.ContainsFunc(w.observer.runnerPods(), func(pod types.NamespacedName) bool { return slices.Contains(forgotten, pod) })
+	}
+	if !w.await(forgottenFor, gone) {
+		w.errorf("%s after their registrations were lost, some of these runners are left: %v", forgottenFor, forgotten)
+	}
+	w.logf("forgotten runners are gone")
+}
+
+// forget makes GitHub lose the registrations of those of the runners that are idle, and returns these.
+func (w *world) forget(runners []types.NamespacedName) (forgotten []types.NamespacedName) {
+	registrations := map[string]int{}
+	for _, runner := range w.rig.GitHub.Snapshot().Runners {
+		if runner.Online && !runner.Busy {
+			registrations[runner.Name] = runner.ID
+		}
+	}
+	for _, pod := range runners {
+		if id, idle := registrations[pod.Name]; idle && w.rig.GitHub.ForgetRunner(id) == nil {
+			forgotten = append(forgotten, pod)
+		}
+	}
+	return forgotten
 }

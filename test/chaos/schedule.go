@@ -51,6 +51,8 @@ const (
 	scaleManagers kind = "scale managers"
 	cutOffLeader  kind = "cut off leader"
 	wrongClock    kind = "wrong clock"
+	countPhantoms kind = "GitHub counts jobs that don't exist"
+	forgetRunners kind = "GitHub forgets idle runners"
 	deleteRunners kind = "delete runner objects"
 	newTemplate   kind = "reports lost, new template"
 	lowerMaximum  kind = "reports lost, maximum lowered"
@@ -97,6 +99,8 @@ var profiles = []profile{
 	// Longer than it takes another manager to get the Lease.
 	{kind: cutOffLeader, shortest: 15 * time.Second, longest: 20 * time.Second, variants: []string{leaseHangs, leaseRefused, writesHang}},
 	{kind: wrongClock, variants: []string{managerAhead, managerBehind, listenerAhead, listenerBehind}, untilEnd: true},
+	{kind: countPhantoms, shortest: 5 * time.Second, longest: 40 * time.Second, variants: []string{phantomsConstant, phantomsSwinging}},
+	{kind: forgetRunners},
 }
 
 // questions are faults after which the product has to ask GitHub whether runners may be removed. Some of them have a job, and the
@@ -162,6 +166,9 @@ const (
 	managerBehind   = "manager behind"
 	listenerAhead   = "listener ahead"
 	listenerBehind  = "listener behind"
+
+	phantomsConstant = "constant"
+	phantomsSwinging = "now and then"
 )
 
 // clockError is how wrong clocks are.
@@ -217,7 +224,7 @@ type schedule struct {
 }
 
 // stream was chosen among PCG's so that the first twenty seeds cover every fault in every variant.
-const stream = 9
+const stream = 98
 
 // newSchedule derives a run from its seed.
 func newSchedule(seed uint64) schedule {

@@ -52,6 +52,8 @@ var strikes = map[kind]func(*world, fault){
 	scaleManagers: (*world).scaleManagers,
 	cutOffLeader:  (*world).cutOffLeader,
 	wrongClock:    (*world).setClock,
+	countPhantoms: (*world).countPhantoms,
+	forgetRunners: (*world).forgetRunners,
 	deleteRunners: (*world).deleteRunners,
 	newTemplate:   (*world).newTemplate,
 	lowerMaximum:  (*world).lowerMaximum,

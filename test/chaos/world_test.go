@@ -44,9 +44,10 @@ type world struct {
 	apiServer sync.Mutex // held while it is away or hangs
 	meddling  sync.Mutex // held while the proxy meddles
 
-	mutex sync.Mutex
-	taken map[string]time.Time // runners whose pod a fault took, and when
-	wrong []string             // why the run failed
+	mutex    sync.Mutex
+	taken    map[string]time.Time // runners whose pod a fault took, and when
+	wrong    []string             // why the run failed
+	phantoms int                  // jobs that GitHub counts and that don't exist
 	// seen is what a later check needs of the time of the run, and the API server's log doesn't have.
 	seen history.History
 }

@@ -143,7 +143,7 @@ type RunnerTimeouts struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h, a year"
 	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
 
-	// How long a running runner may stay without a job while jobs wait before it is replaced. Default 10m.
+	// How long jobs may wait beside idle runners before one of these is replaced and the jobs are doubted. Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`

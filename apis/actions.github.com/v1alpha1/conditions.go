@@ -2,8 +2,8 @@ package v1alpha1
 
 // Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is never
 // true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, QuotaExceeded, RunnersPending,
-// RunnersUnprotected, Draining, DeletionBlocked) are either absent without it, or stay with status False and the reason that ended
-// it.
+// RunnersUnprotected, StatisticsDoubtful, Draining, DeletionBlocked) are either absent without it, or stay with status False and the
+// reason that ended it.
 const (
 	// ConditionReady: the object does what its spec asks for.
 	ConditionReady = "Ready"
@@ -38,6 +38,9 @@ const (
 	ConditionRunnersPending = "RunnersPending"
 	// ConditionRunnersUnprotected: the PodDisruptionBudgets of the namespace don't protect the runners as protectRunners asks for.
 	ConditionRunnersUnprotected = "RunnersUnprotected"
+	// ConditionStatisticsDoubtful: GitHub counts jobs that idle runners were not given, so no runners are created for them until its
+	// figures change; the message has the figures.
+	ConditionStatisticsDoubtful = "StatisticsDoubtful"
 	// ConditionDraining: the deletion waits for a running job.
 	ConditionDraining = "Draining"
 	// ConditionDeletionBlocked: the object, or one that belongs to it, is deleted but kept by finalizers that this controller doesn't

@@ -82,6 +82,11 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Capacity *int `json:"capacity,omitempty"`
+	// Number of assigned jobs that probably don't exist, because they have waited while runners were idle; no runners are created for
+	// them. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DoubtedJobs int `json:"doubtedJobs,omitempty"`
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

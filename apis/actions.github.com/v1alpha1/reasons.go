@@ -44,6 +44,8 @@ const (
 	ReasonMaxRunnersReached = "MaxRunnersReached"
 	// ReasonMaxRunnersZero: maxRunners is 0, so no jobs are accepted.
 	ReasonMaxRunnersZero = "MaxRunnersZero"
+	// ReasonJobsNotTaken: assigned jobs have waited for registrationTimeout while runners were idle, so they probably don't exist.
+	ReasonJobsNotTaken = "JobsNotTaken"
 	// ReasonPodNameTaken: somebody else's pod has the name that the listener's or a runner's pod needs.
 	ReasonPodNameTaken = "PodNameTaken"
 	// ReasonListenerNameTaken: an object that isn't the listener's has the name that the listener, or one of its own objects, needs.

@@ -41,7 +41,7 @@ func conditionsOf(p *pass, version string) []metav1.Condition {
 		credentialsCondition(p), registeredCondition(p), labelsCondition(p),
 		runnersCondition(p, v1alpha1.ConditionDegraded), runnersCondition(p, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(p, v1alpha1.ConditionQuotaExceeded), runnersCondition(p, v1alpha1.ConditionRunnersPending),
-		protectionCondition(p), blockedCondition(p),
+		runnersCondition(p, v1alpha1.ConditionStatisticsDoubtful), protectionCondition(p), blockedCondition(p),
 	} {
 		if optional != nil {
 			conditions = append(conditions, *optional)

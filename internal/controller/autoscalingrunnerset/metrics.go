@@ -45,6 +45,7 @@ var bad = []metav1.Condition{
 	{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue},
 	{Type: v1alpha1.ConditionRunnersUnprotected, Status: metav1.ConditionTrue},
 	{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue},
+	{Type: v1alpha1.ConditionStatisticsDoubtful, Status: metav1.ConditionTrue},
 }
 
 // troublesOf returns the conditions that are a trouble. It leaves out the listener of a set that is not registered, because what

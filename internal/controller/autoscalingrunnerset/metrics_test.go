@@ -32,6 +32,8 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 			condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable"), condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"),
 		}, []trouble{{v1alpha1.ConditionRunnersPending, "Unschedulable"}, {v1alpha1.ConditionQuotaExceeded, "PodsForbidden"}}},
 		{[]metav1.Condition{condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")}, []trouble{{v1alpha1.ConditionRunnersPending, "ImagePullBackOff"}}},
+		{[]metav1.Condition{condition(v1alpha1.ConditionStatisticsDoubtful, yes, v1alpha1.ReasonJobsNotTaken)},
+			[]trouble{{v1alpha1.ConditionStatisticsDoubtful, v1alpha1.ReasonJobsNotTaken}}},
 		{[]metav1.Condition{condition(v1alpha1.ConditionReady, yes, reasonReady)}, nil},
 	} {
 		m.show(set, step.conditions, false)

@@ -139,7 +139,9 @@ func (p *pass) refusal() string {
 
 // readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there are just no jobs.
 func (p *pass) readyReason(conditions []metav1.Condition) (reason, message string) {
-	for _, conditionType := range []string{v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending} {
+	for _, conditionType := range []string{
+		v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRunnersPending, v1alpha1.ConditionStatisticsDoubtful,
+	} {
 		if c := meta.FindStatusCondition(conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
 			if conditionType == v1alpha1.ConditionQuotaExceeded {
 				return v1alpha1.ReasonQuotaExceeded, c.Message

@@ -53,6 +53,7 @@ func TestSummary(t *testing.T) {
 		"healthy":       {func(*pass) {}, metav1.ConditionTrue, reasonReady, false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"new":           {func(p *pass) { *p = pass{set: newSet(), desired: p.desired} }, metav1.ConditionFalse, reasonRegistering, false, v1alpha1.AutoscalingRunnerSetPhasePending},
 		"outdated":      {troubled(v1alpha1.ConditionRunnerOutdated), metav1.ConditionFalse, "Why", true, v1alpha1.AutoscalingRunnerSetPhaseOutdated},
+		"doubtful":      {troubled(v1alpha1.ConditionStatisticsDoubtful), metav1.ConditionTrue, "Why", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"degraded":      {troubled(v1alpha1.ConditionDegraded), metav1.ConditionFalse, "Why", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},
 		"no listener":   {func(p *pass) { p.listeners = nil }, metav1.ConditionFalse, reasonWaitingForScaleSet, false, v1alpha1.AutoscalingRunnerSetPhasePending},
 		"listener away": {func(p *pass) { podStatus(p, metav1.ConditionFalse, "Evicted") }, metav1.ConditionFalse, "Evicted", false, v1alpha1.AutoscalingRunnerSetPhaseRunning},

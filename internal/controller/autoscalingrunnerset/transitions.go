@@ -36,6 +36,7 @@ var announcedTransitions = []transition{
 	{conditionType: v1alpha1.ConditionRunnersPending, to: metav1.ConditionTrue, newEvent: report.Warning, always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionRunnersUnprotected, to: metav1.ConditionTrue, newEvent: report.Warning, always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionDeletionBlocked, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
+	{conditionType: v1alpha1.ConditionStatisticsDoubtful, to: metav1.ConditionTrue, newEvent: report.Warning, always: true},
 	{conditionType: v1alpha1.ConditionReady, to: metav1.ConditionTrue, newEvent: report.Normal, always: true},
 }
 

@@ -216,6 +216,7 @@ func (p *pass) scaleSetName() string {
 // maxRunners counts as far as the AutoscalingRunnerSet allows it: it may be from before a change, or from somebody else.
 func (p *pass) makePlan(ceiling int) {
 	want := demandOf(&p.set.Spec, ceiling)
+	want.minRunners = min(max(p.origin.Spec.EffectiveMinRunners(), 0), v1alpha1.MaxRunnersUnlimited)
 	if most := p.origin.Spec.MaxRunners; most != nil {
 		want.maxRunners = min(want.maxRunners, max(*most, 0))
 	}

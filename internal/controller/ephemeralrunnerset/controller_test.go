@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -290,4 +291,43 @@ func TestExitedRunnerWithoutAJobCountsAsFailed(t *testing.T) {
 			t.Errorf("status %+v, want Failed for %s", got, v1alpha1.ReasonRunnerExitedWithoutJob)
 		}
 	}, newSet(1))
+}
+
+// Jobs that idle runners are not given are doubted, which the status says with the figures, and so does an Event, once.
+func TestDoubtedJobsAreTold(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.bringUp()
+		for range 14 {
+			f.reconcile()
+			controllertest.Elapse(time.Minute)
+			f.publish(4)
+		}
+		set := f.set()
+		told := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionStatisticsDoubtful)
+		if told == nil || told.Status != metav1.ConditionTrue || told.Reason != v1alpha1.ReasonJobsNotTaken ||
+			!strings.Contains(told.Message, "counts 4 assigned jobs; 4 of them") || set.Status.DoubtedJobs != 4 {
+			t.Fatalf("told %+v, %d doubted jobs", told, set.Status.DoubtedJobs)
+		}
+		f.publish(0)
+		for range 6 {
+			f.reconcile()
+			controllertest.Elapse(figuresSettleAfter)
+			f.publish(0)
+		}
+		set = f.set()
+		told = meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionStatisticsDoubtful)
+		if told.Status != metav1.ConditionFalse || set.Status.DoubtedJobs != 0 {
+			t.Errorf("when the figures are right: %+v, %d doubted jobs", told, set.Status.DoubtedJobs)
+		}
+		events := strings.Join(controllertest.Events(f.recorder), "\n")
+		for _, reason := range []string{v1alpha1.ConditionStatisticsDoubtful, told.Reason} {
+			if n := strings.Count(events, " "+reason+" "); n != 1 {
+				t.Errorf("%d Events %s, want 1: %s", n, reason, events)
+			}
+		}
+		if f.requests["delete"] != 4 || f.requests["create"] != 4 {
+			t.Errorf("%d runners created and %d deleted, want one generation", f.requests["create"], f.requests["delete"])
+		}
+	}, newSet(4))
 }

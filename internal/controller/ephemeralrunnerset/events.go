@@ -35,7 +35,7 @@ func (c *Controller) tellUnknownJobs(ctx context.Context, p *pass) {
 
 // recordEvents records an Event for each condition that became true or false between two states of a set.
 func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.EphemeralRunnerSet) {
-	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated} {
+	for _, conditionType := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionStatisticsDoubtful} {
 		was := meta.IsStatusConditionTrue(before.Status.Conditions, conditionType)
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 		switch is := now != nil && now.Status == metav1.ConditionTrue; {

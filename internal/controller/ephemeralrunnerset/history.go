@@ -1,12 +1,14 @@
 package ephemeralrunnerset
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -36,6 +38,13 @@ type history struct {
 	jobsWaitSince time.Time
 	// completions are the times within the last completionWindow at which a completion was first seen.
 	completions []time.Time
+	// starts are the times within it at which a job was first seen to run. started counts all of them, and wasted the runners that
+	// were surplus before they had a job.
+	starts          []time.Time
+	started, wasted int
+	doubt           doubt
+	// limitedUntil is until when GitHub limits how often it is asked.
+	limitedUntil time.Time
 
 	failures  runnerFailures
 	creations creations
@@ -49,12 +58,17 @@ type runnerHistory struct {
 	upAt        time.Time // first seen running in its present pod
 	endedAt     time.Time // first seen ended
 	exitedAt    time.Time // first seen exited with code 0 without a known job, and with its slot free
+	startedAt   time.Time // its job first seen reported as started or completed
 	completedAt time.Time // its job first seen reported as completed
+	// registeredSince is when its present registration was first seen or, if the runner had one when it was first seen, when the
+	// runner was created.
+	registeredSince time.Time
 
 	// The answers are about this registration. They are dropped when another one replaces it.
 	registrationID int
 	answers
 
+	wasted     bool // it was surplus before it had a job
 	counted    bool // its failure has been counted
 	worked     bool // its job has been noted; the report may come after the runner was counted as a failure
 	seenInPass int  // number of the last pass that saw it
@@ -95,8 +109,16 @@ func (h *history) historyOf(r *runnerView) *runnerHistory {
 	return &runnerHistory{}
 }
 
-// follow stores the clocks that the plan decided on.
-func (h *history) follow(p *plan) { h.surplus, h.jobsWaitSince = p.surplus, p.jobsWaitSince }
+// follow stores the clocks and the doubt that the plan decided on, and counts its victims.
+func (h *history) follow(p *plan) {
+	h.surplus, h.jobsWaitSince, h.doubt = p.surplus, p.jobsWaitSince, p.doubt
+	for _, r := range p.victims {
+		if past := h.historyOf(r); !past.wasted {
+			past.wasted = true
+			h.wasted++
+		}
+	}
+}
 
 // note adds what this pass sees for the first time, and forgets the runners that are gone. It returns the registrations that
 // are over: their runners are gone or have another one.
@@ -110,13 +132,13 @@ func (h *history) note(runners []*runnerView, patchID int, specHash string, now 
 	for _, r := range runners {
 		past, known := h.runners[r.uid]
 		if !known {
-			past = &runnerHistory{registrationID: r.registrationID}
+			past = &runnerHistory{registrationID: r.registrationID, registeredSince: r.createdAt}
 			h.runners[r.uid] = past
 		}
 		past.seenInPass = h.passes
 		if past.registrationID != r.registrationID {
 			over = append(over, registration{r.uid, past.registrationID})
-			past.registrationID, past.answers = r.registrationID, answers{}
+			past.registrationID, past.registeredSince, past.answers = r.registrationID, now, answers{}
 		}
 		h.noteRunner(r, past)
 	}
@@ -129,7 +151,8 @@ func (h *history) note(runners []*runnerView, patchID int, specHash string, now 
 			delete(h.runners, uid)
 		}
 	}
-	h.completions = slices.DeleteFunc(h.completions, func(t time.Time) bool { return now.Sub(t) >= completionWindow })
+	old := func(t time.Time) bool { return now.Sub(t) >= completionWindow }
+	h.completions, h.starts = slices.DeleteFunc(h.completions, old), slices.DeleteFunc(h.starts, old)
 	return over
 }
 
@@ -141,6 +164,9 @@ func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
 		kube.SetIfZero(&past.endedAt, h.now)
 	default:
 		past.upAt = time.Time{}
+	}
+	if r.hadJob && kube.SetIfZero(&past.startedAt, h.now) {
+		h.starts, h.started = append(h.starts, h.now), h.started+1
 	}
 	if r.completed && kube.SetIfZero(&past.completedAt, h.now) {
 		h.completions = append(h.completions, h.now)
@@ -155,6 +181,9 @@ func (h *history) noteRunner(r *runnerView, past *runnerHistory) {
 func (h *history) noteAnswer(r *runnerView, call pool.Call[answer]) {
 	past := h.historyOf(r)
 	past.note(call, h.now)
+	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
+		h.limitedUntil = kube.LaterOf(h.limitedUntil, limited.Until)
+	}
 	h.noteOutcome(r, past)
 }
 

@@ -28,9 +28,9 @@ const (
 
 // demand is what the set's spec asks for.
 type demand struct {
-	replicas, assignedJobs, maxRunners int
-	failedHistoryLimit                 int
-	registrationTimeout                time.Duration
+	replicas, assignedJobs, minRunners, maxRunners int
+	failedHistoryLimit                             int
+	registrationTimeout                            time.Duration
 }
 
 // demandOf returns what the spec asks for, within ceiling, the manager's limit on the runners of each set; 0 means none. The numbers
@@ -66,8 +66,13 @@ type plan struct {
 	repeat, create int
 	// surplus is the new history.surplus: one clock for each surplus runner.
 	surplus []time.Time
-	// jobsWaitSince is the new history.jobsWaitSince.
+	// victims are the surplus runners that are removed.
+	victims []*runnerView
+	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
 	jobsWaitSince time.Time
+	doubt         doubt
+	// wanted is how many runners there are to be, without the surplus ones that are kept because of the doubt.
+	wanted, kept int
 	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
 	decided map[*runnerView]action
 	order   []*runnerView
@@ -136,6 +141,7 @@ func (p *plan) with(what action) (runners []*runnerView) {
 // plan decides what to do.
 func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	p := &plan{tally: h.tally(runners)}
+	want = h.planDoubt(p, runners, want)
 	h.planRelease(p, runners)
 	h.planFailedHistory(p, runners, want.failedHistoryLimit)
 	h.planLostHistory(p, runners)
@@ -143,7 +149,8 @@ func (h *history) plan(runners []*runnerView, want demand, out unseen) *plan {
 	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)
 	h.planCreation(p, want, out)
-	h.planSurplus(p, runners, want, out.expected-out.uncertain)
+	h.planSurplus(p, runners, out.expected-out.uncertain)
+	h.planProbe(p, runners, out)
 	return p
 }
 
@@ -188,10 +195,10 @@ func (p *plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 
 // planSurplus picks a victim for each surplus clock that has run out. Expected runners that may not exist don't count, or a
 // real one would be removed in their place.
-func (h *history) planSurplus(p *plan, runners []*runnerView, want demand, expected int) {
+func (h *history) planSurplus(p *plan, runners []*runnerView, expected int) {
 	t := &p.tally
-	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-want.replicas-len(h.completions)), h.now)
-	due := 0
+	p.surplus = surplusClocks(h.surplus, max(0, t.waiting+t.working+expected-p.wanted-len(h.completions)), h.now)
+	due := -p.kept
 	for _, since := range p.surplus {
 		expiry := since.Add(surplusPatience)
 		if h.now.Before(expiry) {
@@ -217,7 +224,7 @@ func surplusClocks(running []time.Time, n int, now time.Time) []time.Time {
 // do runners about which GitHub has yet to say whether it removes them. The best victims come first, the oldest first among
 // equals; a runner with a job is never among them.
 func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
-	if due == 0 {
+	if due <= 0 {
 		return
 	}
 	var removable []*runnerView
@@ -231,7 +238,8 @@ func (h *history) pickVictims(p *plan, runners []*runnerView, due int) {
 		}
 	}
 	slices.SortStableFunc(removable, func(a, b *runnerView) int { return rank(a) - rank(b) })
-	for _, r := range removable[:max(0, min(due, len(removable)))] {
+	p.victims = removable[:max(0, min(due, len(removable)))]
+	for _, r := range p.victims {
 		h.planRemoval(p, r)
 	}
 }
@@ -257,7 +265,7 @@ func (h *history) planRemoval(p *plan, r *runnerView) {
 	case h.registeredElsewhere(r):
 		p.decide(r, actionDelete)
 	default:
-		h.decideAt(p, r, actionDeregister, h.historyOf(r).retryAt)
+		h.decideAt(p, r, actionDeregister, h.questionsAllowedAt(r))
 	}
 }
 

@@ -60,8 +60,10 @@ func (h *history) describe(
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
 	status.Capacity = h.capacity(p)
+	status.DoubtedJobs = h.doubt.jobs
 	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	report.SetConditions(&status.Conditions, set.Generation, h.now, waitConditions(status.Conditions, runners, h.jobWaits...)...)
+	informational := append(waitConditions(status.Conditions, runners, h.jobWaits...), h.doubtful(status.Conditions, set)...)
+	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
 }
 
 // countLive sets the status's runner counts, without the runners that are being deleted.

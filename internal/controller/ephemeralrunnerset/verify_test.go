@@ -56,23 +56,98 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	}
 }
 
-func TestIdleRunnerIsNotAskedAboutWhileNoJobWaits(t *testing.T) {
+// A registration that is gone must be noticed before a job needs the runner: each is asked about once in ten minutes, at a moment of
+// its own, so that 500 cost 50 questions a minute, evenly, also after a restart of the manager.
+func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
+	const runners, minutes = 500, 40
+	for name, restart := range map[string]bool{"all up at once": false, "manager restarted": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario(runners)
+			s.want.assignedJobs, s.want.minRunners = 0, runners
+			s.add(runners, idle)
+			s.pass()
+			if restart {
+				s.later(47 * time.Minute)
+				s.history = newHistory(creations{})
+				s.pass()
+			}
+			began, asked, last := s.now, make([]int, minutes), map[*runnerView]time.Time{}
+			for second := range minutes * 60 {
+				for _, r := range s.later(time.Second).pass().with(actionLookUp) {
+					if before, again := last[r]; again && s.now.Sub(before) < askIdlePeriod {
+						t.Fatalf("%s is asked about again after %s", r.name, s.now.Sub(before))
+					}
+					last[r] = s.now
+					asked[second/60]++
+					s.answer(r, answerRegistered)
+				}
+				if age := s.now.Sub(began); age < newRegistrationAge && len(last) > 0 && !restart {
+					t.Fatalf("asked about a runner that was registered %s ago", age)
+				}
+			}
+			for minute, n := range asked[1:] {
+				if n > 90 || minute > 10 && n < 20 {
+					t.Errorf("%d questions in minute %d, want about 50", n, minute+1)
+				}
+			}
+		})
+	}
+}
+
+func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 	s := newScenario(1)
-	s.want.assignedJobs = 0 // minRunners 1
-	s.add(1, idle)
+	s.want.assignedJobs, s.want.minRunners = 0, 1
+	r := s.add(1, idle)
+	for {
+		p := s.pass()
+		if s.now.Sub(start) > askIdlePeriod+newRegistrationAge+askMissingAgainAfter {
+			t.Fatalf("not deleted after %s", s.now.Sub(start))
+		}
+		if len(p.with(actionDelete)) == 1 {
+			break
+		}
+		if len(p.with(actionLookUp)) == 1 {
+			s.answer(r, answerMissing)
+		}
+		s.later(p.requeueAt.Sub(s.now))
+		if len(p.with(actionLookUp)) == 1 {
+			s.now = s.historyOf(r).askedAt.Add(askMissingAgainAfter)
+		}
+	}
+}
+
+// While GitHub limits the questions, none is asked about any runner, and those that have become due meanwhile are not all asked when
+// the limit ends.
+func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
+	const limit = 30 * time.Minute
+	s := newScenario(100)
+	s.want.assignedJobs, s.want.minRunners = 0, 100
+	r := s.add(100, idle)
 	s.pass()
-	if p := s.later(time.Hour).pass(); len(p.with(actionLookUp))+len(p.with(actionDeregister)) != 0 {
-		t.Error("an idle runner that nobody waits for was asked about")
+	limited := &actions.RateLimitedError{Until: s.now.Add(limit), Err: &actions.Error{StatusCode: http.StatusForbidden}}
+	s.noteAnswer(r, pool.Call[answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
+	for s.now.Before(start.Add(limit - time.Second)) {
+		if p := s.later(time.Second).pass(); len(p.with(actionLookUp)) > 0 {
+			t.Fatalf("asked about %v, %s before the limit ends", names(p.with(actionLookUp)), limited.Until.Sub(s.now))
+		}
+	}
+	s.later(time.Minute)
+	if p := s.pass(); len(p.with(actionLookUp)) == 0 || len(p.with(actionLookUp)) > 30 {
+		t.Errorf("%d questions in the minute after the limit, want about 10", len(p.with(actionLookUp)))
 	}
 }
 
 // The runners of minRunners exist for this job: how long they were idle before it says nothing about them.
 func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s := newScenario(5)
-	s.want.assignedJobs = 0
+	s.want.assignedJobs, s.want.minRunners = 0, 5
 	s.add(5, idle)
 	s.pass()
 	s.later(time.Hour).pass()
+	for _, r := range s.runners {
+		s.answer(r, answerRegistered) // in their turn
+	}
+	s.later(time.Minute).pass()
 	s.want.assignedJobs = 1
 	if p := s.pass(); len(p.with(actionLookUp))+len(p.with(actionDeregister)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
 		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.with(actionLookUp)), names(p.with(actionDeregister)), p.requeueAt.Sub(s.now))
@@ -80,8 +155,8 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	if p := s.later(idlePatience).pass(); len(p.with(actionLookUp)) != 5 || len(p.with(actionDeregister)) != 0 {
 		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.with(actionLookUp)), names(p.with(actionDeregister)))
 	}
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 5 {
-		t.Errorf("the job has waited for more than the registration timeout: removing %v", names(p.with(actionDeregister)))
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
+		t.Errorf("the job has waited for more than the registration timeout: removing %v, want one replaced", names(p.with(actionDeregister)))
 	}
 }
 
@@ -92,7 +167,7 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	s.later(idlePatience).pass()
 	s.answer(r, answerRegistered)
 	s.want.assignedJobs = 0
-	s.later(time.Hour).pass()
+	s.later(askIdlePeriod - time.Minute).pass()
 	s.want.assignedJobs = 1
 	if p := s.pass(); len(p.with(actionLookUp)) != 0 || p.requeueAt.Sub(s.now) != idlePatience {
 		t.Errorf("asked about %v, again in %s", names(p.with(actionLookUp)), p.requeueAt.Sub(s.now))
@@ -103,6 +178,7 @@ func TestRegistrationTimeout(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
+	s.later(idlePatience).pass()
 	s.historyOf(r).askedAt = s.now.Add(defaultRegistrationTimeout - askAgainAfter)
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
@@ -220,5 +296,44 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	}
 	if p := s.later(retryQuestionAfter).pass(); len(p.with(actionDeregister)) != 1 {
 		t.Error("want GitHub asked again")
+	}
+}
+
+// The runner that is kept idle while jobs are doubted is one of maxRunners, and a set that is drained keeps none.
+func TestNoRunnerIsKeptBeyondMaxRunners(t *testing.T) {
+	s := newScenario(3)
+	s.add(3, idle)
+	s.pass()
+	s.later(idlePatience).pass()
+	if s.later(defaultRegistrationTimeout).pass(); s.doubt.jobs != 3 {
+		t.Fatalf("%d jobs are doubted", s.doubt.jobs)
+	}
+	s.want.maxRunners, s.want.replicas = 0, 0
+	s.pass()
+	s.later(surplusPatience)
+	s.patchID++
+	if p := s.pass(); len(p.with(actionDeregister)) != 3 {
+		t.Errorf("removing %v, want all", names(p.with(actionDeregister)))
+	}
+}
+
+// That a user lowers minRunners says nothing about jobs.
+func TestLowerLimitsAreNoDisappointment(t *testing.T) {
+	s := newScenario(0)
+	for range 4 {
+		s.want.minRunners = 5
+		s.add(6, idle)
+		s.publish(1)
+		s.want.replicas = 6
+		s.pass()
+		s.want.minRunners = 0
+		s.later(time.Minute).publish(0).pass()
+		s.later(surplusPatience).publish(0).pass()
+		s.later(time.Second).pass()
+		s.runners = nil
+		s.later(time.Hour).publish(0).pass()
+	}
+	if s.doubt.disappointments != 0 {
+		t.Errorf("%d disappointments", s.doubt.disappointments)
 	}
 }

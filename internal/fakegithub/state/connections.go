@@ -77,7 +77,7 @@ func (s *State) Look(r *Runner, knowsJob bool) Event {
 	switch {
 	case r.lastJob != nil:
 		return Event{Kind: DoneEvent, Job: r.lastJob}
-	case r.removed:
+	case r.removed && !r.untold:
 		return Event{Kind: RemoveEvent}
 	case r.job != nil && !knowsJob:
 		return Event{Kind: JobEvent, Job: r.job}

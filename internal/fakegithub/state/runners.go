@@ -28,8 +28,9 @@ type Runner struct {
 	lastJob  *Job
 	finished bool // ran its job; the record may linger
 	removed  bool
-	polls    int // requests in flight
-	contact  int // counts contacts, so that an old timer sees a new one
+	untold   bool // it was removed, and its process does not learn of it
+	polls    int  // requests in flight
+	contact  int  // counts contacts, so that an old timer sees a new one
 	wake     chan struct{}
 }
 
@@ -96,6 +97,19 @@ func (s *State) RemoveRunner(scope *Scope, id int) error {
 		return refuse(JobStillRunning, "Runner %s is currently running a job and cannot be deleted.", r.Name)
 	}
 	s.forget(r)
+	return nil
+}
+
+// ForgetRunner loses the registration of an idle runner. Unlike after a removal, its process doesn't learn of it and waits on.
+func (s *State) ForgetRunner(id int) error {
+	r, err := s.Runner(nil, id)
+	if err != nil {
+		return err
+	}
+	if err := s.RemoveRunner(nil, id); err != nil {
+		return err
+	}
+	r.untold = true
 	return nil
 }
 

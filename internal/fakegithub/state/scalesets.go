@@ -46,6 +46,7 @@ type ScaleSet struct {
 	unpicked []*Job    // assigned, no runner yet, oldest first
 	idle     []*Runner // waiting for a job, longest waiting first
 	runners  map[int]*Runner
+	phantoms int // jobs that the statistics count as assigned and that don't exist
 	deleted  bool
 }
 

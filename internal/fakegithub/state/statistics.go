@@ -15,7 +15,7 @@ type Statistics struct {
 // Statistics counts for one set: jobs that match and are nobody's, jobs bound
 // and not assigned, jobs assigned including running, and its runners.
 func (s *State) Statistics(set *ScaleSet) Statistics {
-	st := Statistics{Registered: len(set.runners)}
+	st := Statistics{Registered: len(set.runners), Assigned: set.phantoms}
 	for _, job := range s.waiting {
 		if set.fits(job) {
 			st.Available++
@@ -49,4 +49,14 @@ func (s *State) MessageStatistics(set *ScaleSet) *Statistics {
 	}
 	st := s.Statistics(set)
 	return &st
+}
+
+// CountPhantoms makes the statistics of a set count as many assigned jobs more than there are.
+func (s *State) CountPhantoms(setID, jobs int) error {
+	set, err := s.ScaleSet(nil, setID)
+	if err != nil {
+		return err
+	}
+	set.phantoms = jobs
+	return nil
 }

@@ -39,7 +39,7 @@ var knownReasons = sets.New(append([]string{
 	v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonAddressNotAllowed,
 	v1alpha1.ReasonInsecureRedirect, v1alpha1.ReasonFieldsRefused, v1alpha1.ReasonListenerNameTaken, v1alpha1.ReasonListenerIgnored,
 	v1alpha1.ReasonRunnerSpecDiffers, v1alpha1.ReasonNoDisruptionBudget, v1alpha1.ReasonSeveralDisruptionBudgets,
-	v1alpha1.ReasonDisruptionBudgetTooWeak, v1alpha1.ReasonForeignFinalizers,
+	v1alpha1.ReasonDisruptionBudgetTooWeak, v1alpha1.ReasonForeignFinalizers, v1alpha1.ReasonJobsNotTaken,
 }, strings.Fields(`
 Accepted BackOff CallFailed Complete Completed ContainerFailed CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners
 ExtraListenerDeleted HookResourcesLeft JobLost JobRunning LabelsAccepted ListenerStarting Listening MalformedMessage
@@ -48,7 +48,7 @@ PodUnreadable Protected StartedLate
 PodReplaced PodsAdmitted Read Ready Registered Registering RegistrationLeft Releasing RemovalUnanswered Retrying RunnerVersionRefused
 RunnerSetRestored RunnersFail RunnersMoved RunnersScale RunnersSeen RunnersStart RunnersWork Running ScaleSetAddressChanged ScaleSetDeleted
 ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered ScaleSetUpdated ScaledDown ScaledUp SecretNameTaken SessionLost
-SidecarFailed Starting StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
+SidecarFailed Starting StatisticsBelieved StrayHasJob StraysNotListed StraysRemoved Stopping StoppingListener Unknown UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches WaitingForPredecessor
 WaitingForRunnerSets WaitingForScaleSet
 
 AppArmor BackoffLimitExceeded ConfigPodSandboxError ContainerCannotRun ContainerCreating ContainerStatusUnknown

@@ -1,0 +1,326 @@
+package ephemeralrunnerset
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/kube/requeue"
+)
+
+// GitHub's count of assigned jobs may include jobs that do not exist. No job really waits beside a runner that is registered and
+// idle: GitHub gives it one within seconds. So jobs that wait beside idle runners for registrationTimeout are doubted: no runners
+// are created or kept for them until the figures move. Other jobs are believed as before, and at least one runner is kept idle, so
+// a job that is real after all starts at once, and its start moves the figures.
+//
+// Whatever the figures do, they are believed anew only once: after two disappointments as many waiting jobs are doubted from the
+// start, for a time that doubles with each further one, and most of them are believed when such a job does start.
+const (
+	// figuresSettleAfter is how long fewer jobs must wait than are doubted before that is a move: a start or an end is in the
+	// figures seconds before or after it is reported.
+	figuresSettleAfter = 10 * time.Second
+	// wavePeriod separates waves of waste: the runners of one fall in the figures are removed within so much time.
+	wavePeriod = time.Minute
+	// believedAnew is how many disappointments leave the figures believed when they move.
+	believedAnew = 1
+	// memories is for how many times registrationTimeout as many jobs are doubted again after two disappointments: an hour, unless
+	// the set says otherwise.
+	memories = 6
+	// longestMemory is how long disappointments are remembered at most. doublings bounds the doublings up to it.
+	longestMemory = 24 * time.Hour
+	doublings     = 10
+)
+
+// doubt is how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has just started.
+type doubt struct {
+	// jobs is how many waiting jobs are believed not to exist.
+	jobs int
+	// moved is the present time in which fewer jobs wait than are doubted: since when, and how many had started before.
+	moved struct {
+		since   time.Time
+		started int
+	}
+	unmet unmet
+	// probeSince is how new one of the idle runners must be; see planProbe. probes counts how often that was changed in this doubt.
+	probeSince time.Time
+	probes     int
+	// fruitless counts how often in a row further jobs were doubted although none had started since the last time, when started
+	// jobs had started.
+	fruitless, started int
+	// disappointments counts how often waiting jobs came to nothing, the last time at disappointedAt, level is the largest number
+	// of them, and peak the largest number of waiting jobs since the last wave of waste.
+	disappointments int
+	disappointedAt  time.Time
+	level, peak     int
+	waste           waste
+}
+
+// unmet is the present time in which jobs that are not doubted wait beside idle runners.
+type unmet struct {
+	since time.Time
+	// pairs is the smallest number, at any moment, of pairs of a waiting job and an idle runner; waiting is that of waiting jobs.
+	pairs, waiting int
+	// started is how many jobs had started before.
+	started int
+	// lastAt is the last moment with such a pair, and broken says that there were moments without.
+	lastAt time.Time
+	broken bool
+}
+
+// waste is about runners that were surplus before they had a job. They come in waves, as when the figures fall.
+type waste struct {
+	// total and started are the totals that were seen last, and at the beginning of the last wave, which ended at lastAt.
+	total, started int
+	lastAt         time.Time
+	// excused is how many runners the wave may have, because as many jobs have started since the last one. counted says that it
+	// had more, which is a disappointment. peak is how many jobs waited at most before.
+	excused, peak int
+	counted       bool
+	// caused is how many runners are surplus because of the doubt, which is no further disappointment. Neither are those after a
+	// change of the set's limits, which are nil before the first pass, and changed at limitsAt.
+	caused   int
+	limits   *limits
+	limitsAt time.Time
+}
+
+// evidence is what doubt follows from.
+type evidence struct {
+	// waiting is how many assigned jobs neither run nor may just have ended, and starting how many jobs have been seen to start
+	// within the last completionWindow: so many more may have started.
+	waiting, starting int
+	// idle is how many runners have been up and without a job for idlePatience.
+	idle int
+	// started counts the jobs that have started, and wasted the runners that were surplus before they had a job, since the
+	// manager has known the set.
+	started, wasted int
+	// limits are those of the set.
+	limits limits
+}
+
+type limits struct{ minRunners, maxRunners int }
+
+// next returns the doubt that follows from new figures, with patience, the time for which a job must wait beside an idle runner to
+// be doubted. It also returns when the doubt changes if nothing else does; zero is never.
+func (d doubt) next(seen evidence, patience time.Duration, now time.Time) (doubt, time.Time) {
+	due := d.move(seen, now)
+	d.countWaste(seen, now)
+	d.remember(seen, patience, now)
+	due = kube.EarlierOf(due, d.disbelieve(seen, patience, now))
+	d.peak = max(d.peak, seen.waiting)
+	switch {
+	case d.jobs > 0:
+		d.disappointedAt = now // the time of the memory begins after the doubt
+	case d.keepsOne(patience, now):
+		due = kube.EarlierOf(due, d.disappointedAt.Add(patience))
+	}
+	return d, due
+}
+
+// move ends the doubt, or lessens it, when fewer jobs have waited than are doubted for figuresSettleAfter. It returns when they will
+// have.
+func (d *doubt) move(seen evidence, now time.Time) time.Time {
+	if seen.waiting >= d.jobs {
+		d.moved.since = time.Time{}
+		return time.Time{}
+	}
+	if kube.SetIfZero(&d.moved.since, now) {
+		d.moved.started = seen.started - seen.starting
+	}
+	if due := d.moved.since.Add(figuresSettleAfter); now.Before(due) {
+		return due
+	}
+	started := seen.started - d.moved.started
+	switch {
+	case d.disappointments <= believedAnew:
+		d.jobs = 0
+	case seen.idle == 0 && started >= d.jobs-seen.waiting: // doubted jobs do start, and perhaps others would
+		d.jobs, d.level = seen.waiting/4, seen.waiting/4
+	default:
+		d.jobs = seen.waiting
+	}
+	d.moved.since, d.unmet = time.Time{}, unmet{}
+	if d.jobs == 0 {
+		d.probes, d.waste.caused = 0, max(d.waste.caused, 1) // for the runner that was kept idle
+	}
+	return time.Time{}
+}
+
+// countWaste counts a disappointment if more runners were surplus without ever having had a job than jobs have started since this
+// last happened.
+func (d *doubt) countWaste(seen evidence, now time.Time) {
+	w := &d.waste
+	if w.limits != nil && *w.limits != seen.limits {
+		w.limitsAt = now
+	}
+	w.limits = &seen.limits
+	wasted := seen.wasted - w.total
+	w.total = seen.wasted
+	caused := min(wasted, w.caused)
+	w.caused -= caused
+	if wasted -= caused; wasted == 0 || now.Sub(w.limitsAt) < 2*wavePeriod {
+		return
+	}
+	if now.Sub(w.lastAt) >= wavePeriod {
+		w.excused, w.started, w.peak, w.counted = seen.started-w.started, seen.started, d.peak, false
+		d.peak = seen.waiting
+	}
+	w.lastAt = now
+	if w.excused -= wasted; w.excused < 0 && w.peak > 0 && !w.counted {
+		w.counted = true
+		d.disappoint(w.peak, now)
+	}
+}
+
+func (d *doubt) disappoint(jobs int, now time.Time) {
+	d.disappointments++
+	d.level, d.disappointedAt = max(d.level, jobs), now
+}
+
+// remember doubts jobs as soon as they wait if as many came to nothing more than once, for some time.
+func (d *doubt) remember(seen evidence, patience time.Duration, now time.Time) {
+	if d.disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
+		return
+	}
+	memory := requeue.Backoff(min(memories*patience, longestMemory), longestMemory, min(d.disappointments-believedAnew, doublings))
+	if d.jobs == 0 && !now.Before(d.disappointedAt.Add(memory)) {
+		d.level = 0
+	}
+	if d.jobs == 0 && !now.Before(d.disappointedAt.Add(longestMemory)) {
+		d.disappointments = 0
+	}
+	d.jobs = max(d.jobs, min(seen.waiting, d.level))
+}
+
+// disbelieve doubts jobs that have waited beside idle runners for as long as patience. If no job has started meanwhile, all of them
+// are. Otherwise some may be real, because a runner that is idle may be one that hangs: then one for each idle runner is doubted,
+// and twice as many every time. It returns when the next jobs will have waited for so long.
+func (d *doubt) disbelieve(seen evidence, patience time.Duration, now time.Time) time.Time {
+	u, pairs := &d.unmet, min(seen.idle, seen.waiting-seen.starting-d.jobs)
+	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these were real.
+	if u.broken = u.broken || pairs <= 0; u.broken && (seen.started > u.started || now.Sub(u.lastAt) >= surplusPatience) {
+		*u = unmet{}
+	}
+	if pairs <= 0 {
+		return time.Time{}
+	}
+	if u.since.IsZero() {
+		*u = unmet{since: now, pairs: pairs, waiting: seen.waiting, started: seen.started}
+	}
+	u.pairs, u.waiting, u.lastAt = min(u.pairs, pairs), min(u.waiting, seen.waiting), now
+	if due := u.since.Add(patience); now.Before(due) {
+		return due
+	}
+	doubted := u.waiting
+	if seen.started > u.started {
+		doubted = min(doubted, d.jobs+max(u.pairs, d.jobs))
+	}
+	if d.jobs == 0 {
+		d.disappoint(doubted, now)
+	}
+	if !now.Before(d.probeSince.Add(requeue.Backoff(min(patience, longestMemory), longestMemory, min(d.probes, doublings)))) {
+		d.probeSince, d.probes = now, d.probes+1
+	}
+	if seen.started > d.started {
+		d.fruitless, d.started = 0, seen.started
+	}
+	d.fruitless++
+	d.waste.caused = doubted - d.jobs
+	d.jobs, d.level, d.unmet = doubted, max(d.level, doubted), unmet{}
+	return time.Time{}
+}
+
+// keepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down would
+// otherwise create and remove one each time.
+func (d *doubt) keepsOne(patience time.Duration, now time.Time) bool {
+	return d.disappointments > believedAnew && d.level > 0 && now.Before(d.disappointedAt.Add(patience))
+}
+
+// doubtPatience is how long a job must wait beside an idle runner to be doubted.
+func (want demand) doubtPatience() time.Duration { return max(want.registrationTimeout, idlePatience) }
+
+// planDoubt judges the figures, and lowers the demand by the jobs that are doubted.
+func (h *history) planDoubt(p *plan, runners []*runnerView, want demand) demand {
+	t, patience := &p.tally, want.doubtPatience()
+	seen := evidence{
+		waiting: max(0, want.assignedJobs-t.working-t.held), starting: len(h.starts), started: h.started, wasted: h.wasted,
+		limits: limits{want.minRunners, want.maxRunners},
+	}
+	for _, r := range runners {
+		if !h.waitsHealthily(r) {
+			continue
+		}
+		if proven := h.historyOf(r).upAt.Add(idlePatience); !h.now.Before(proven) {
+			seen.idle++
+		} else if seen.waiting > 0 {
+			p.requeueBy(proven)
+		}
+	}
+	var due time.Time
+	p.doubt, due = h.doubt.next(seen, patience, h.now)
+	p.requeueBy(due)
+	if len(h.starts) > 0 && seen.waiting > 0 {
+		p.requeueBy(h.starts[0].Add(completionWindow))
+	}
+	if known := t.working + t.held; want.minRunners == 0 && known < want.maxRunners && (p.doubt.jobs > 0 || p.doubt.keepsOne(patience, h.now)) {
+		p.kept = 1
+	}
+	p.wanted = want.replicas
+	if p.doubt.jobs == 0 {
+		return want
+	}
+	// The jobs that are believed are left to the idle runners of minRunners as far as these suffice. If such jobs have come to
+	// nothing again and again, runners are created for them only when none is idle any more.
+	known, believed := t.working+t.held, max(0, seen.waiting-p.doubt.jobs)
+	if p.doubt.fruitless > believedAnew && p.doubt.started == h.started && seen.idle > 0 {
+		believed = min(believed, seen.idle)
+	}
+	p.wanted = min(want.replicas, known+max(want.minRunners, believed))
+	want.replicas = min(want.replicas, max(p.wanted, known+p.kept))
+	return want
+}
+
+// waitsHealthily reports whether a runner is up and could take a job, as far as is known.
+func (h *history) waitsHealthily(r *runnerView) bool {
+	past := h.historyOf(r)
+	return r.up() && h.slotOf(r) == slotWaiting && !r.deleting && h.askable(r) &&
+		past.missingSince.IsZero() && past.removedAt.IsZero() && !past.gone && !past.removing
+}
+
+// planProbe replaces one of the idle runners, with GitHub's consent, unless one is new enough: doubted jobs may be real and the
+// runners hang. GitHub may also answer that a runner has a job, whose report was lost.
+func (h *history) planProbe(p *plan, runners []*runnerView, out unseen) {
+	if p.doubt.jobs == 0 || p.wantsRunners() || out.expected > 0 || len(p.surplus) > p.kept {
+		return
+	}
+	isNew := func(r *runnerView) bool {
+		past := h.historyOf(r)
+		return h.slotOf(r) == slotWaiting && (!r.up() || !past.upAt.Before(p.doubt.probeSince) || past.removing || p.decided[r].removes())
+	}
+	if slices.ContainsFunc(runners, isNew) {
+		return
+	}
+	if i := slices.IndexFunc(runners, h.waitsHealthily); i >= 0 {
+		h.decideAt(p, runners[i], actionDeregister, h.questionsAllowedAt(runners[i]))
+	}
+}
+
+// doubtful returns the condition that says how many jobs are doubted, none if it was never true.
+func (h *history) doubtful(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
+	const conditionType = v1alpha1.ConditionStatisticsDoubtful
+	switch {
+	case h.doubt.jobs > 0:
+		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
+			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners are created for these until GitHub's figures change, "+
+				"and jobs that do exist still run; look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
+				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.jobs, kube.ScaleSetOf(set).Name))}
+	case meta.FindStatusCondition(before, conditionType) != nil:
+		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved", "all jobs that GitHub counts are believed to exist")}
+	}
+	return nil
+}
