@@ -42,8 +42,9 @@ type scriptedGitHub struct {
 	onRead    func() error
 	onSearch  func() error
 	onAcquire func(requestIDs []int64) ([]int64, error)
-	onDelete  func(messageID int64) error
+	onDelete  func(messageID int64) error // never runs twice at a time, so that it may count
 	onClose   func() error
+	deleting  sync.Mutex // held while onDelete runs
 }
 
 // poll is one GetMessage.
@@ -241,7 +242,10 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 
 func (s *scriptedSession) DeleteMessage(_ context.Context, id int64) error {
 	if hook := guarded(&s.github.mu, &s.github.onDelete); hook != nil {
-		if err := hook(id); err != nil {
+		s.github.deleting.Lock()
+		err := hook(id)
+		s.github.deleting.Unlock()
+		if err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // Jobs lose their pods in every way that a cluster has for it, and one is left to work: each loss is told a single time, with its
 // cause, also by a manager that is killed right after.
 func TestEveryLostJobIsTold(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 10})
+	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 10, ScaleSetValues: rig.Values{"protectRunners": "None"}}) // evictions are not to wait
 	api, namespace := r.Cluster.Client(), client.InNamespace(r.RunnerNamespace)
 	strikes := map[v1alpha1.LostCause][]func(*corev1.Pod) error{
 		"Evicted": {

@@ -47,6 +47,7 @@ func rights() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"pods/log", "pods/status", "events"}, Verbs: read},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: read},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: write},
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: write}, // the chart has one
 	}
 }
 
