@@ -176,12 +176,15 @@ func (r *restoration) checkJobs(running []int64) {
 	}
 }
 
-// runners returns the names of all runners.
+// runners returns the names of all runners but those that are kept because their job was lost: the backup says that they have one, and
+// nobody can know any more what became of it.
 func (r *restoration) runners(g gomega.Gomega) (names []string) {
 	var runners v1alpha1.EphemeralRunnerList
 	g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).To(gomega.Succeed())
 	for i := range runners.Items {
-		names = append(names, runners.Items[i].Name)
+		if runners.Items[i].Status.LostCause == "" {
+			names = append(names, runners.Items[i].Name)
+		}
 	}
 	return names
 }

@@ -159,7 +159,7 @@ func TestScaleSetTemplatesByMode(t *testing.T) {
 	t.Parallel()
 	always := []string{
 		"autoscalingrunnerset.yaml", "manager_pod_metadata_role.yaml", "manager_pod_metadata_role_binding.yaml",
-		"manager_role.yaml", "manager_role_binding.yaml",
+		"manager_role.yaml", "manager_role_binding.yaml", "poddisruptionbudget.yaml",
 	}
 	kube := []string{"kube_mode_role.yaml", "kube_mode_role_binding.yaml", "kube_mode_serviceaccount.yaml"}
 	none := []string{"no_permission_serviceaccount.yaml"}
@@ -193,6 +193,7 @@ func TestScaleSetRules(t *testing.T) {
 		"/serviceaccounts: patch",
 		rbacGroup + "rolebindings: create delete patch",
 		rbacGroup + "roles: create delete patch",
+		"batch/jobs: delete list",
 	}
 	kube := []string{
 		"/pods: get list create delete",
@@ -208,7 +209,8 @@ func TestScaleSetRules(t *testing.T) {
 	}{
 		{"manager_role.yaml", "", base},
 		{"manager_role.yaml", tls, append(base, "/configmaps: get")},
-		{"manager_pod_metadata_role.yaml", "", []string{"/pods: patch"}},
+		{"manager_pod_metadata_role.yaml", "", []string{"/pods: patch", "policy/poddisruptionbudgets: list"}},
+		{"manager_pod_metadata_role.yaml", "protectRunners: None", []string{"/pods: patch"}},
 		{"kube_mode_role.yaml", mode("kubernetes"), kube},
 		{"kube_mode_role.yaml", mode("kubernetes-novolume"), append(append([]string{}, kube[:3]...), kube[4])},
 		{"kube_mode_role.yaml", more, append(kube, "apps/deployments: get")},

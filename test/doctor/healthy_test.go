@@ -23,7 +23,7 @@ var kinds = map[string][]string{
 	"autoscalingrunnersets": {"Message"},
 	"autoscalinglisteners":  {"Message"},
 	"ephemeralrunnersets":   {},
-	"ephemeralrunners":      {"JobRepository", "JobWorkflowRef", "WorkflowRunId", "JobDisplayName", "JobId", "JobResult", "Reason", "Message"},
+	"ephemeralrunners":      {"JobRepository", "JobWorkflowRef", "WorkflowRunId", "JobDisplayName", "JobId", "JobResult", "LostCause", "Reason", "Message"},
 }
 
 // A healthy set has a value in every column of each kind, and kubectl can wait for each to be ready.
