@@ -18,6 +18,7 @@ import (
 
 const (
 	dindMode      = "dind"
+	noVolumeMode  = "kubernetes-novolume"
 	dindContainer = "dind"
 	dindInit      = "init-dind-externals"
 )
@@ -41,9 +42,15 @@ func (c *checks) containers(document []byte, mode string) {
 		return
 	}
 	spec := &given.Template.Spec
-	if spec.Containers == nil { // as in the chart's values.yaml
-		spec.Containers = []map[string]any{{"name": v1alpha1.RunnerContainerName, "image": "ghcr.io/actions/actions-runner:latest", "command": []any{"/home/runner/run.sh"}}}
+	ours := map[string]any{"name": v1alpha1.RunnerContainerName, "image": "ghcr.io/actions/actions-runner:latest", "command": []any{"/home/runner/run.sh"}}
+	if len(spec.Containers) == 0 { // as in the chart's values.yaml
+		spec.Containers = []map[string]any{ours}
 	}
+	named := func(container map[string]any) bool { return container["name"] == v1alpha1.RunnerContainerName }
+	adds := slices.Contains([]string{dindMode, kubernetesMode, noVolumeMode}, mode)
+	c.require(adds || slices.ContainsFunc(slices.Concat(spec.Containers, spec.InitContainers), named), "NoRunnerContainer",
+		"template.spec.containers has no container named runner, and without a container mode the chart adds none", "add one; the chart completes {name: runner}")
+	spec.Containers = slices.DeleteFunc(spec.Containers, func(container map[string]any) bool { return reflect.DeepEqual(container, ours) })
 	for _, name := range []string{v1alpha1.RunnerContainerName, dindInit, dindContainer} {
 		own := c.ownContainer(&given, name)
 		if own == nil {

@@ -52,6 +52,9 @@ type values struct {
 		Type            string                            `json:"type"`
 		WorkVolumeClaim *corev1.PersistentVolumeClaimSpec `json:"kubernetesModeWorkVolumeClaim"`
 		RoleRules       []any                             `json:"kubernetesModeAdditionalRoleRules"`
+		Account         map[string]any                    `json:"kubernetesModeServiceAccount"`
+		HookTemplate    map[string]any                    `json:"kubernetesModeHookTemplate"`
+		HookSource      map[string]any                    `json:"kubernetesModeHookTemplateFrom"`
 	} `json:"containerMode"`
 	KeyVault struct {
 		Type  string         `json:"type"`
@@ -93,7 +96,7 @@ func ofController(fields map[string]any) bool {
 const ownPrefix = "x-"
 
 // containerModes are the types that the chart knows; "" and "none" mean the same.
-var containerModes = []string{"", "none", "dind", kubernetesMode, "kubernetes-novolume"}
+var containerModes = []string{"", "none", dindMode, kubernetesMode, noVolumeMode}
 
 const (
 	// kubernetesMode is the mode in which job pods work on the runner's volume, workVolume.
@@ -292,11 +295,19 @@ func (c *checks) containerMode(v *values) {
 	case given:
 		c.notes = append(c.notes, "containerMode.kubernetesModeWorkVolumeClaim isn't used: only containerMode.type kubernetes has such a volume")
 	}
-	makesRole := strings.HasPrefix(mode.Type, kubernetesMode) && (v.Template == nil || v.Template.Spec.ServiceAccountName == "")
-	if len(mode.RoleRules) > 0 && !makesRole {
-		c.notes = append(c.notes, "containerMode.kubernetesModeAdditionalRoleRules isn't used: only the kubernetes modes have a Role of the chart's, "+
-			"and only without template.spec.serviceAccountName")
+	hooks := mode.Type == kubernetesMode || mode.Type == noVolumeMode
+	makesRole := hooks && (v.Template == nil || v.Template.Spec.ServiceAccountName == "")
+	unused := map[string]int{"kubernetesModeAdditionalRoleRules": len(mode.RoleRules), "kubernetesModeServiceAccount": len(mode.Account)}
+	for _, key := range slices.Sorted(maps.Keys(unused)) {
+		if unused[key] > 0 && !makesRole {
+			c.notes = append(c.notes, "containerMode."+key+" isn't used: only the kubernetes modes have a Role and an account of the chart's, "+
+				"and only without template.spec.serviceAccountName")
+		}
 	}
+	c.require(hooks || len(mode.HookTemplate)+len(mode.HookSource) == 0, "InvalidValues",
+		"containerMode.kubernetesModeHookTemplate or kubernetesModeHookTemplateFrom is given, which has an effect only in the kubernetes modes", "remove it, or set that containerMode.type")
+	c.require(len(mode.HookTemplate) == 0 || len(mode.HookSource) == 0, "InvalidValues",
+		"containerMode has both kubernetesModeHookTemplate and kubernetesModeHookTemplateFrom", "set one of them")
 	if v.KeyVault.Type == "" && len(v.KeyVault.Azure)+len(v.KeyVault.SnakeAzure) > 0 {
 		c.notes = append(c.notes, "keyVault isn't used: it has no type")
 	}

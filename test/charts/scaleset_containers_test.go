@@ -152,6 +152,8 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 		got := runnerPod(t, mode(name), "template: {spec: {containers: [{name: runner, workingDir: /w}], "+
 			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], workingDir: /w}]}}")
 		check(t, "containers in mode "+name, got.Containers, append(want, corev1.Container{Name: "other", Image: "i"})[:1])
+		alone := runnerPod(t, mode(name), "template: {spec: {initContainers: [{name: runner, image: mine, command: [start]}]}}").Containers
+		check(t, "image and command in the other list in mode "+name, fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
 		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "), false)
 		own := runnerPod(t, mode(name), "template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, workingDir: /w}]}}")
 		check(t, "beside another in mode "+name, names(own.Containers, func(c corev1.Container) string { return c.Name + c.WorkingDir }), []string{"runner/w", "other"})
@@ -174,8 +176,8 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 		{"dind", "containers: [{name: dind, image: a}], initContainers: [{name: dind, image: b}]", "template.spec.initContainers[dind].image differs from template.spec.containers[dind].image, but a pod has one container dind: give image once"},
 		{"dind", "containers: [{name: dind, image: a}, {name: dind, image: b}]", "template.spec.containers[dind].image differs from"},
 		{"none", "containers: [{name: runner, image: a}, {name: runner, image: b}]", "a pod has one container runner"},
-		{"none", "initContainers: [{name: runner, image: busybox, command: [chown, '1001', /w]}]", "template.spec.initContainers[runner].command differs from template.spec.containers[runner].command"},
-		{"kubernetes", "initContainers: [{name: runner, image: busybox}]", "template.spec.initContainers[runner].image differs"},
+		{"none", "containers: [{name: runner, image: a, command: [run]}], initContainers: [{name: runner, command: [chown, '1001', /w]}]", "template.spec.initContainers[runner].command differs from template.spec.containers[runner].command"},
+		{"kubernetes", "containers: [{name: runner, image: a}], initContainers: [{name: runner, image: busybox}]", "template.spec.initContainers[runner].image differs"},
 		{"dind", "initContainers: [{name: dind, restartPolicy: Never}]", "template.spec[dind].restartPolicy is Never"},
 		{"dind", "containers: [{name: init-dind-externals, startupProbe: {exec: {command: [a]}}}]", "template.spec[init-dind-externals].startupProbe"},
 		{"kubernetes", "containers: [{name: dind, resources: {}}]", "the container dind in template.spec has no image: only containerMode.type dind completes it"},
@@ -207,6 +209,9 @@ func TestNotesOfARunnerWithoutCommand(t *testing.T) {
 			check(t, container, strings.Contains(notes(t, mode, values), "WARNING: the container runner has no command"), warns)
 		}
 	}
+	const without = "template: {spec: {containers: [{name: side, image: a}]}}"
+	checkContains(t, notes(t, without), "WARNING: template.spec.containers has no container named runner")
+	check(t, "warning where the mode adds it", strings.Contains(notes(t, mode("dind"), without), "WARNING"), false)
 }
 
 // What is set and not used is named, whoever is asked.
@@ -220,6 +225,7 @@ func TestNotesOfWhatIsNotUsed(t *testing.T) {
 		"containerMode: {type: dind, " + claim + "}":                                                                   "kubernetesModeWorkVolumeClaim isn't used: only containerMode.type kubernetes",
 		"containerMode: {type: dind, " + rules + "}":                                                                   "kubernetesModeAdditionalRoleRules isn't used",
 		"containerMode: {type: kubernetes, " + claim + ", " + rules + "}\ntemplate: {spec: {serviceAccountName: own}}": "kubernetesModeAdditionalRoleRules isn't used",
+		"containerMode: {type: dind, kubernetesModeServiceAccount: {annotations: {a: b}}}":                             "kubernetesModeServiceAccount isn't used",
 		"keyVault: {azureKeyVault: {url: a}}":                                                                          "keyVault isn't used: it has no type",
 	} {
 		said, validated := notes(t, values), &bytes.Buffer{}

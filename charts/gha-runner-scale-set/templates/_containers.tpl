@@ -4,14 +4,16 @@ user's container of that name says, in whichever list it is, is merged on top of
 */}}
 
 {{/*
-What the user's containers of a name say, from both lists; empty without one. Takes root and name. JSON.
+What the user's containers of a name say, from both lists; empty without one. The runner of values.yaml isn't the user's, whose
+own may be among the init containers. Takes root and name. JSON.
 */}}
 {{- define "gha-runner-scale-set.own-container" -}}
+{{- $ours := dict "name" "runner" "image" "ghcr.io/actions/actions-runner:latest" "command" (list "/home/runner/run.sh") | toJson }}
 {{- $own := dict }}
 {{- $places := dict }}
 {{- range $list := list "containers" "initContainers" }}
 {{- range $container := get $.root.Values.template.spec $list | default list }}
-{{- if eq .name $.name }}
+{{- if and (eq .name $.name) (ne (toJson $container) $ours) }}
 {{- range $field, $value := (include "gha-runner-scale-set.without-nulls" $container | fromJson).value }}
 {{- $place := printf "template.spec.%s[%s].%s" $list $.name $field }}
 {{- if and $value (get $own $field) (ne (get $own $field | toJson) (toJson $value)) }}

@@ -8,6 +8,7 @@ Labels of the one controller Deployment that serves this namespace. Takes root a
 the search unnecessary. JSON.
 */}}
 {{- define "gha-runner-scale-set.controller-labels" -}}
+{{- include "gha-runner-scale-set.validate-experimental" .root }}
 {{- $hint := printf "Consider setting %s in values.yaml to be explicit if you think the discovery is wrong." .key }}
 {{- $namespace := include "gha-runner-scale-set.namespace" .root }}
 {{- $all := list }}
