@@ -54,7 +54,12 @@ func checkJobPods(s *Set) []Finding {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(waits)) {
 		t, fix := waits[reason], fixOfPod(reason)
-		if reason == corev1.PodReasonUnschedulable {
+		hooks, _ := kube.RunnerEnv(&s.Spec.Template.Spec, kube.EnvContainerHooks)
+		switch {
+		case reason != corev1.PodReasonUnschedulable:
+		case strings.Contains(hooks, "novolume"): // these may run on any node
+			fix = "add nodes, or make the requests in containerMode.kubernetesModeHookTemplate smaller"
+		default:
 			fix = makeRoom
 		}
 		findings = append(findings, s.ofJobPod(Problem, t, reason, counted(t.count, "job pod waits", "job pods wait"), fix))

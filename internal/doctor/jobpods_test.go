@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,7 @@ func TestJobPods(t *testing.T) {
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}}
 	for title, test := range map[string]struct {
 		template bool
+		hooks    string // the folder of the runner's hooks, if it isn't k8s
 		pods     []corev1.Pod
 		want     string // severity, reason and object of each finding
 		fix      string
@@ -65,6 +67,8 @@ func TestJobPods(t *testing.T) {
 			want: "warning OutOfmemory Pod runners/" + jobRunner + "-step-01234567-abcde", fix: "kubernetesModeHookTemplate"},
 		"waits for its node": {template: true, pods: []corev1.Pod{jobPod("-workflow", true, unschedulable)},
 			want: "problem Unschedulable Pod runners/" + jobRunner + "-workflow", fix: "runner's node"},
+		"waits for any node": {template: true, hooks: "k8s-novolume", pods: []corev1.Pod{jobPod("-workflow", true, unschedulable)},
+			want: "problem Unschedulable Pod runners/" + jobRunner + "-workflow", fix: "add nodes"},
 		"unprotected": {template: true, pods: []corev1.Pod{jobPod("-workflow", false, running)},
 			want: "warning JobPodsUnprotected AutoscalingRunnerSet runners/linux", fix: "a ConfigMap of your own"},
 		"will be unprotected": {want: "warning JobPodsUnprotected AutoscalingRunnerSet runners/linux", fix: "upgrade the scale set's chart"},
@@ -77,6 +81,7 @@ func TestJobPods(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			snapshot := healthy(hooked(test.template))
 			set := &snapshot.Sets[0]
+			set.Spec.Template.Spec.Containers[0].Env[0].Value = "/home/runner/" + cmp.Or(test.hooks, "k8s") + "/index.js"
 			for _, pod := range test.pods { // as gathered
 				if pod.Labels["actions.github.com/scale-set-name"] == set.Name {
 					set.Pods = append(set.Pods, pod)
