@@ -99,6 +99,8 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}", "listenerPodTemplate: []"} {
 		checkContains(t, refusal(t, scaleSet, minimal, values), "gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
 	}
+	// Also where no controller can be found.
+	checkContains(t, refusal(t, scaleSet, "scaleset: {name: builders}\nauth: {url: https://github.com/a, secretName: cred}"), "auth.url -> githubConfigUrl")
 	said = refusal(t, controller, "controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
 	checkContains(t, said, "controller: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental")
 	checkContains(t, said, "controller.pod.spec.nodeSelector -> nodeSelector\n  controller.replicaCount -> replicaCount\n")
