@@ -30,6 +30,9 @@ const (
 	budgetsTimeout = 5 * time.Second
 	// budgetsGrace is how long a new set may be without its budget: whoever installs it may create the budget after the set.
 	budgetsGrace = 30 * time.Second
+	// budgetsRecent is how old a read may be for a set without its budget to be told: another set of the namespace may have asked for
+	// it before the budget was there.
+	budgetsRecent = time.Second
 )
 
 // namespaceBudgets are the PodDisruptionBudgets of a namespace at a time.
@@ -82,7 +85,7 @@ func (c *Controller) readBudgets(ctx context.Context, p *pass) error {
 		return nil
 	}
 	last := c.budgets.of(p.set.Namespace)
-	if !p.now.Before(last.staleAt()) {
+	if !p.now.Before(last.staleAt()) || last.err == nil && p.now.Sub(last.readAt) > budgetsRecent && newlyMissed(p, last) {
 		ctx, cancel := context.WithTimeout(ctx, budgetsTimeout)
 		defer cancel()
 		last = c.listBudgets(ctx, p.set.Namespace)
@@ -95,6 +98,13 @@ func (c *Controller) readBudgets(ctx context.Context, p *pass) error {
 	p.requeue.After(last.staleAt().Sub(p.now))
 	p.budgets = &last
 	return nil
+}
+
+// newlyMissed reports whether the set's condition doesn't say yet that its budget is missing, and would.
+func newlyMissed(p *pass, read namespaceBudgets) bool {
+	condition := protectionCondition(&pass{set: p.set, now: p.now, budgets: &read})
+	return condition != nil && condition.Reason == v1alpha1.ReasonNoDisruptionBudget &&
+		!meta.IsStatusConditionTrue(p.set.Status.Conditions, v1alpha1.ConditionRunnersUnprotected)
 }
 
 // listBudgets returns what there is to know of the first budgets of a namespace. Anybody with rights there may create any number,

@@ -89,6 +89,32 @@ func TestAMissingBudgetIsTold(t *testing.T) {
 	})
 }
 
+// The budgets of a namespace are read for all of its sets: what was read for another set before this one's budget was created says nothing
+// about it.
+func TestABudgetThatIsNewerThanTheReadIsNotMissed(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		budget := budgetOf(setKey, nil)
+		if err := f.client.Get(f.Context(), setKey, budget); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.client.Delete(f.Context(), budget); err != nil {
+			t.Fatal(err)
+		}
+		set := newSet()
+		set.Spec.ProtectRunners = v1alpha1.ProtectNoRunners
+		f.create(set)
+		f.settle()
+		controllertest.Elapse(2 * budgetsGrace)
+		f.controller.budgets.store(setNamespace, namespaceBudgets{readAt: time.Now()})
+		controllertest.Elapse(budgetsGrace)
+		budget.ResourceVersion = ""
+		f.create(budget)
+		f.edit(func(set *v1alpha1.AutoscalingRunnerSet) { set.Spec.ProtectRunners = v1alpha1.ProtectAllRunners })
+		f.settle()
+		f.wantUnprotected("with the budget", "", "")
+	})
+}
+
 // Of more budgets than are read, any may be the one that is missed.
 func TestAMissingBudgetAmongManyIsNotTold(t *testing.T) {
 	p := &pass{set: newSet(), now: time.Now(), budgets: &namespaceBudgets{partial: true}}
