@@ -295,6 +295,15 @@ func (c *checks) containerMode(v *values) {
 	case given:
 		c.notes = append(c.notes, "containerMode.kubernetesModeWorkVolumeClaim isn't used: only containerMode.type kubernetes has such a volume")
 	}
+	c.hooks(v)
+	if v.KeyVault.Type == "" && len(v.KeyVault.Azure)+len(v.KeyVault.SnakeAzure) > 0 {
+		c.notes = append(c.notes, "keyVault isn't used: it has no type")
+	}
+}
+
+// hooks checks what only the kubernetes modes use.
+func (c *checks) hooks(v *values) {
+	mode := &v.ContainerMode
 	hooks := mode.Type == kubernetesMode || mode.Type == noVolumeMode
 	makesRole := hooks && (v.Template == nil || v.Template.Spec.ServiceAccountName == "")
 	unused := map[string]int{"kubernetesModeAdditionalRoleRules": len(mode.RoleRules), "kubernetesModeServiceAccount": len(mode.Account)}
@@ -308,7 +317,4 @@ func (c *checks) containerMode(v *values) {
 		"containerMode.kubernetesModeHookTemplate or kubernetesModeHookTemplateFrom is given, which has an effect only in the kubernetes modes", "remove it, or set that containerMode.type")
 	c.require(len(mode.HookTemplate) == 0 || len(mode.HookSource) == 0, "InvalidValues",
 		"containerMode has both kubernetesModeHookTemplate and kubernetesModeHookTemplateFrom", "set one of them")
-	if v.KeyVault.Type == "" && len(v.KeyVault.Azure)+len(v.KeyVault.SnakeAzure) > 0 {
-		c.notes = append(c.notes, "keyVault isn't used: it has no type")
-	}
 }
