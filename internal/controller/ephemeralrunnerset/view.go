@@ -54,8 +54,9 @@ func configURLOf(spec *v1alpha1.EphemeralRunnerSpec) configURL {
 	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
 }
 
-// alive reports whether the runner's container runs or may still run.
-func (r *runnerView) alive() bool { return !r.ended() }
+// alive reports whether the runner's container runs or may still run. A deleted runner that only finalizers of others keep has no pod
+// any more, whatever its status says: it is finalized.
+func (r *runnerView) alive() bool { return !r.ended() && r.keepers == "" }
 
 // ended reports whether the runner's container has ended for good.
 func (r *runnerView) ended() bool {
