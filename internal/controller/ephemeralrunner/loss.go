@@ -207,8 +207,8 @@ type removedPods struct {
 func (r *removedPods) keep(object client.Object) {
 	pod, isPod := object.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(object)
-	if !isPod || owner == nil || owner.Kind != "EphemeralRunner" {
-		return
+	if !isPod || !isRunner(owner) {
+		return // nobody would take it
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

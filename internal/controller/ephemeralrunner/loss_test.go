@@ -288,3 +288,16 @@ func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
 		}, newRunner())
 	}
 }
+
+// Pods of other owners of the same kind are kept for nobody.
+func TestOnlyPodsOfRunnersAreKept(t *testing.T) {
+	for version, want := range map[string]int{v1alpha1.GroupVersion.String(): 1, "example.com/v1": 0} {
+		var removed removedPods
+		removed.keep(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
+		}}})
+		if got := len(removed.pods); got != want {
+			t.Errorf("%s: %d pods are kept, want %d", version, got, want)
+		}
+	}
+}
