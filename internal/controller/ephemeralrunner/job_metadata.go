@@ -98,10 +98,10 @@ func (c *Controller) busy(p *pass) bool {
 // planMark decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
 // and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
 func planMark(p *pass, busy, metadata bool, now time.Time) (what markStep, requeueAt time.Time) {
-	pod, written := p.pod, &p.memory.pod
-	if pod == nil || pod.DeletionTimestamp != nil || p.Status.Done() || written.deleted || p.outcome.over() {
+	if !p.podLives() {
 		return markNothing, time.Time{}
 	}
+	pod, written := p.pod, &p.memory.pod
 	labelled := written.busyWritten || pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
 	if p.Status.JobCompleted() {
 		shown := !metadata || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
@@ -112,6 +112,11 @@ func planMark(p *pass, busy, metadata bool, now time.Time) (what markStep, reque
 		return markStart, time.Time{}
 	}
 	return markNothing, time.Time{}
+}
+
+// podLives reports whether the runner has a pod that nothing is about to end, as far as is seen.
+func (p *pass) podLives() bool {
+	return p.pod != nil && p.pod.DeletionTimestamp == nil && !p.Status.Done() && !p.memory.pod.deleted && !p.outcome.over()
 }
 
 // planMarkEnd decides about the pod of a runner whose job was reported completed; ended is set if the pod says so already.

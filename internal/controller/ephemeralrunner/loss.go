@@ -48,7 +48,7 @@ func (e *jobEnd) loss() (lost podstatus.Ending, due time.Time) {
 	switch {
 	case !e.ended || !e.status.HadJob() || e.status.Done():
 		return podstatus.Ending{}, time.Time{}
-	case e.status.JobCompleted() && !(e.ending.Cause != "" && givenUp(e.status.JobResult)):
+	case e.status.JobCompleted() && (e.ending.Cause == "" || !givenUp(e.status.JobResult)):
 		return podstatus.Ending{}, time.Time{}
 	case e.status.JobCompleted():
 		return e.ending, time.Time{}

@@ -80,6 +80,20 @@ func managerRestarts(f *fixture) { f.restart() }
 
 const evictionAPI = "EvictionByEvictionAPI"
 
+// wantLost fails the test unless the runner's job was lost to the cause, or was not lost if that is empty.
+func (f *fixture) wantLost(cause v1alpha1.LostCause) {
+	f.Helper()
+	runner := f.runner()
+	switch {
+	case cause == "" && runner != nil && (runner.Status.LostCause != "" || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed):
+		f.Errorf("status %+v, want no lost job", runner.Status)
+	case cause != "" && (runner == nil || runner.Status.LostCause != cause || !runner.Status.Done() || runner.Status.Message == ""):
+		f.Errorf("runner %+v, want a job lost to %s", runner, cause)
+	case cause != "" && (f.pod() != nil || f.secret() != nil):
+		f.Error("pod or Secret is left")
+	}
+}
+
 func TestJobsThatAreLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens []happening
@@ -147,15 +161,7 @@ func TestJobsThatAreLost(t *testing.T) {
 					f.elapse(silentGracePeriod)
 					f.settle()
 				}
-				runner := f.runner()
-				switch {
-				case test.want == "" && runner != nil && (runner.Status.LostCause != "" || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed):
-					t.Errorf("status %+v, want no lost job", runner.Status)
-				case test.want != "" && (runner == nil || runner.Status.LostCause != test.want || !runner.Status.Done() || runner.Status.Message == ""):
-					t.Errorf("runner %+v, want a job lost to %s", runner, test.want)
-				case test.want != "" && (f.pod() != nil || f.secret() != nil):
-					t.Error("pod or Secret is left")
-				}
+				f.wantLost(test.want)
 			}, newRunner())
 		})
 	}

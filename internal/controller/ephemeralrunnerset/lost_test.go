@@ -3,7 +3,6 @@ package ephemeralrunnerset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -364,7 +363,7 @@ func TestNoteOfALostJobKeepsItsAdvice(t *testing.T) {
 	}
 	for _, cause := range v1alpha1.LostCauses {
 		if report.KnownReason(string(cause)) != string(cause) {
-			t.Error(fmt.Sprintf("cause %s is no known reason", cause))
+			t.Errorf("cause %s is no known reason", cause)
 		}
 	}
 }
