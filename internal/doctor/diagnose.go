@@ -347,7 +347,7 @@ func checkLimits(s *Set) []Finding {
 // checkMissingRunners reports runners that are wanted but don't exist, if no condition says why.
 func checkMissingRunners(s *Set) []Finding {
 	status := &s.Status
-	missing := status.DesiredRunners - status.CurrentRunners
+	missing := status.DesiredRunners - (status.CurrentRunners - keptAsEvidence(s))
 	explanations := []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful}
 	if missing <= 0 || slices.ContainsFunc(explanations, func(about string) bool { return s.condition(about, metav1.ConditionTrue) != nil }) {
 		return nil

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -179,6 +181,23 @@ func ofRunners(resource corev1.ResourceName) bool {
 func ofClaims(resource corev1.ResourceName) bool {
 	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
 		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")
+}
+
+// countedFor is how long after a runner has failed GitHub may count its job, in whose place no other runner is created.
+const countedFor = 15 * time.Minute
+
+// keptAsEvidence counts the runners that failed so long ago that others have taken their places. There may be a hundred of them.
+func keptAsEvidence(s *Set) int {
+	kept := 0
+	for i := range s.Runners {
+		r := &s.Runners[i]
+		failed := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
+		if r.DeletionTimestamp == nil && r.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && failed != nil && failed.Status == metav1.ConditionTrue &&
+			s.Now.Sub(failed.LastTransitionTime.Time) >= countedFor {
+			kept++
+		}
+	}
+	return kept
 }
 
 // endedWithoutJob counts the runners that succeeded and for which no job is recorded.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // usedUpQuota is a ResourceQuota with 5 of 5 used of each resource.
@@ -94,6 +96,26 @@ func TestLostJobsAreToldByCause(t *testing.T) {
 	for _, part := range []string{"3 jobs were lost", "9 since", "2 Evicted, for example of runner one: what happened to one", "1 OOMKilled", "raise the memory limit", "drains", "run them again"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("%q lacks %q", said, part)
+		}
+	}
+}
+
+// Runners that are kept because their jobs were lost don't hide that others are missing, once GitHub counts these jobs no more.
+func TestKeptRunnersAreNotWhatIsWanted(t *testing.T) {
+	now := time.Now()
+	for ago, want := range map[time.Duration]bool{time.Minute: false, countedFor: true} {
+		findings := Diagnose(healthy(func(s *Snapshot) {
+			r := v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, LostCause: v1alpha1.LostCauseEvicted}
+			report.SetConditions(&r.Status.Conditions, 1, now.Add(-ago), report.Unready("Evicted", "evicted", true)...)
+			set := &s.Sets[0]
+			set.Runners, set.Now = append(set.Runners, r), now
+			set.Status.CurrentRunners, set.Status.FailedEphemeralRunners = set.Status.CurrentRunners+1, 1
+			set.Status.DesiredRunners = set.Status.CurrentRunners
+		}))
+		found := slices.ContainsFunc(findings, func(f Finding) bool { return f.Reason == "RunnersMissing" })
+		if found != want {
+			t.Errorf("lost %s ago: found %+v, RunnersMissing: want %t", ago, findings, want)
 		}
 	}
 }

@@ -77,8 +77,8 @@ type Controller struct {
 	// beganAt is the time of the first pass; there is none while another manager leads. It never changes, and no pass
 	// continues before it is set, so passes read it without the lock.
 	beganAt time.Time
-	// forbidden holds, by namespace, when the API server last forbade patching a pod there.
-	forbidden map[string]time.Time
+	// forbidden holds the namespaces in which the API server forbids patching pods.
+	forbidden map[string]forbidding
 }
 
 // key identifies a runner: by the name of its object, so that it can be reconciled again, and by UID, so that a later object
@@ -94,7 +94,7 @@ func NewController(options Options) *Controller {
 		options:      options,
 		podAllowance: newPodAllowance(options.Clock),
 		memories:     map[types.NamespacedName]*memory{},
-		forbidden:    map[string]time.Time{},
+		forbidden:    map[string]forbidding{},
 	}
 	wake := func(k key) { c.waker.Wake(k.NamespacedName) }
 	options.Removed.WhenBusy(c.waker.Wake)

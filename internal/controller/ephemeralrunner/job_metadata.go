@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -25,9 +26,11 @@ const (
 	// resultAfter is how long a pod must outlive its job to be given the result as well, and its runner the phase Running if it
 	// has not got it yet. Nearly every pod ends within two seconds, and a runner's budget allows one patch of its pod.
 	resultAfter = 5 * time.Second
-	// forbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it: the Role that
-	// allows it comes with the chart, and plain manifests may lack it.
-	forbiddenRetryAfter = 10 * time.Minute
+	// forbiddenRetryAfter is how long no pod of a namespace is patched after the API server has forbidden it for a while: the Role that
+	// allows it comes with the chart, and plain manifests may lack it. Until it has lasted it may pass within a second, see
+	// apiaccess.MayPass, and the running jobs need their protection: then it is tried again after forbiddenRecheckAfter.
+	forbiddenRetryAfter   = 10 * time.Minute
+	forbiddenRecheckAfter = time.Second
 	// deniedRetryAfter is how long a pod is not patched after a policy or webhook has denied it. The denial may be about this
 	// pod alone, or the webhook may have failed briefly, and until the patch succeeds nothing protects the pod from node
 	// autoscalers.
@@ -78,6 +81,8 @@ func (c *Controller) markJob(ctx context.Context, p *pass) (time.Time, error) {
 		return kube.EarlierOf(requeueAt, c.refusedUntil(p)), nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
+	case err == nil:
+		c.permitted(p.Namespace)
 	}
 	p.memory.pod.busyWritten = true
 	p.memory.pod.jobWritten = p.memory.pod.jobWritten || p.Status.HadJob()
@@ -93,10 +98,10 @@ func (c *Controller) busy(p *pass) bool {
 // planMark decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because runners
 // and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
 func planMark(p *pass, busy, metadata bool, now time.Time) (what markStep, requeueAt time.Time) {
-	pod, written := p.pod, &p.memory.pod
-	if pod == nil || pod.DeletionTimestamp != nil || p.Status.Done() || written.deleted || p.outcome.over() {
+	if !p.podLives() {
 		return markNothing, time.Time{}
 	}
+	pod, written := p.pod, &p.memory.pod
 	labelled := written.busyWritten || pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
 	if p.Status.JobCompleted() {
 		shown := !metadata || pod.Annotations[v1alpha1.AnnotationJobResult] != ""
@@ -107,6 +112,11 @@ func planMark(p *pass, busy, metadata bool, now time.Time) (what markStep, reque
 		return markStart, time.Time{}
 	}
 	return markNothing, time.Time{}
+}
+
+// podLives reports whether the runner has a pod that nothing is about to end, as far as is seen.
+func (p *pass) podLives() bool {
+	return p.pod != nil && p.pod.DeletionTimestamp == nil && !p.Status.Done() && !p.memory.pod.deleted && !p.outcome.over()
 }
 
 // planMarkEnd decides about the pod of a runner whose job was reported completed; ended is set if the pod says so already.
@@ -258,25 +268,53 @@ func (c *Controller) refusedUntil(p *pass) time.Time {
 	return kube.LaterOf(c.forbiddenUntil(p.Namespace), p.memory.deniedAt.Add(deniedRetryAfter))
 }
 
+// forbidding is since when the API server has forbidden to patch any pod of a namespace, until when none is patched, and whether an
+// Event has told it.
+type forbidding struct {
+	since, until time.Time
+	told         bool
+}
+
 // forbiddenUntil returns until when no pod of the namespace must be patched; a time in the past if that was not forbidden.
 func (c *Controller) forbiddenUntil(namespace string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.forbidden[namespace].Add(forbiddenRetryAfter)
+	return c.forbidden[namespace].until
+}
+
+// permitted notes that a pod of the namespace could be patched.
+func (c *Controller) permitted(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.forbidden, namespace)
 }
 
 // recordRefused records, once per namespace or runner, that pods can't be patched. Nothing else fails because of it.
 func (c *Controller) recordRefused(ctx context.Context, p *pass, refusal error, now time.Time) {
-	var recorded bool
+	tell := p.memory.deniedAt.IsZero()
 	if apierrors.IsForbidden(refusal) {
-		c.mu.Lock()
-		_, recorded = c.forbidden[p.Namespace]
-		c.forbidden[p.Namespace] = now
-		c.mu.Unlock()
+		tell = c.noteForbidden(p.Namespace, refusal, now)
 	} else {
-		recorded, p.memory.deniedAt = !p.memory.deniedAt.IsZero(), now
+		p.memory.deniedAt = now
 	}
-	if !recorded {
+	if tell {
 		c.record(ctx, p, podMetadataForbidden(p.Namespace, refusal))
 	}
+}
+
+// noteForbidden notes that the API server has forbidden patching a pod of the namespace, and reports whether that has just lasted long
+// enough to be told.
+func (c *Controller) noteForbidden(namespace string, refusal error, now time.Time) (tell bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.forbidden[namespace]
+	kube.SetIfZero(&f.since, now)
+	pause := forbiddenRecheckAfter
+	if !apiaccess.MayPass(refusal, f.since, now) {
+		tell = !f.told
+		f.told, pause = true, forbiddenRetryAfter
+	}
+	f.until = now.Add(pause)
+	c.forbidden[namespace] = f
+	return tell
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 func runs(p *corev1.Pod) {
@@ -249,6 +250,24 @@ func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 	if got := startOf(pod); !got.Equal(noon.Add(time.Hour)) {
 		t.Errorf("start %s, want the moment it was bound", got)
 	}
+}
+
+// An API server that has just started forbids what it allows a second later. A job that starts meanwhile is protected within seconds,
+// and nobody is told to change anything.
+func TestPassing403CostsNoProtection(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.api.refuse = map[string]error{"patch Pod": apierrors.NewForbidden(pods, name, errors.New("no"))}
+		f.working()
+		f.api.refuse = nil
+		f.elapse(2 * time.Second)
+		f.settle()
+		if pod := f.pod(); pod.Labels[v1alpha1.LabelRunnerBusy] != v1alpha1.RunnerBusy {
+			t.Errorf("labels %v, want the pod marked as busy", pod.Labels)
+		}
+		if recorded := controllertest.Events(f.recorder); len(recorded) > 0 {
+			t.Errorf("Events %q", recorded)
+		}
+	}, newRunner())
 }
 
 // An API server that has just started forbids what it allows a second later. A used JIT config must be deleted nevertheless:

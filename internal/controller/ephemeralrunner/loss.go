@@ -48,7 +48,7 @@ func (e *jobEnd) loss() (lost podstatus.Ending, due time.Time) {
 	switch {
 	case !e.ended || !e.status.HadJob() || e.status.Done():
 		return podstatus.Ending{}, time.Time{}
-	case e.status.JobCompleted() && !(e.ending.Cause != "" && givenUp(e.status.JobResult)):
+	case e.status.JobCompleted() && (e.ending.Cause == "" || !givenUp(e.status.JobResult)):
 		return podstatus.Ending{}, time.Time{}
 	case e.status.JobCompleted():
 		return e.ending, time.Time{}
@@ -207,8 +207,8 @@ type removedPods struct {
 func (r *removedPods) keep(object client.Object) {
 	pod, isPod := object.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(object)
-	if !isPod || owner == nil || owner.Kind != "EphemeralRunner" {
-		return
+	if !isPod || !isRunner(owner) {
+		return // nobody would take it
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -80,6 +80,20 @@ func managerRestarts(f *fixture) { f.restart() }
 
 const evictionAPI = "EvictionByEvictionAPI"
 
+// wantLost fails the test unless the runner's job was lost to the cause, or was not lost if that is empty.
+func (f *fixture) wantLost(cause v1alpha1.LostCause) {
+	f.Helper()
+	runner := f.runner()
+	switch {
+	case cause == "" && runner != nil && (runner.Status.LostCause != "" || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed):
+		f.Errorf("status %+v, want no lost job", runner.Status)
+	case cause != "" && (runner == nil || runner.Status.LostCause != cause || !runner.Status.Done() || runner.Status.Message == ""):
+		f.Errorf("runner %+v, want a job lost to %s", runner, cause)
+	case cause != "" && (f.pod() != nil || f.secret() != nil):
+		f.Error("pod or Secret is left")
+	}
+}
+
 func TestJobsThatAreLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens []happening
@@ -147,15 +161,7 @@ func TestJobsThatAreLost(t *testing.T) {
 					f.elapse(silentGracePeriod)
 					f.settle()
 				}
-				runner := f.runner()
-				switch {
-				case test.want == "" && runner != nil && (runner.Status.LostCause != "" || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed):
-					t.Errorf("status %+v, want no lost job", runner.Status)
-				case test.want != "" && (runner == nil || runner.Status.LostCause != test.want || !runner.Status.Done() || runner.Status.Message == ""):
-					t.Errorf("runner %+v, want a job lost to %s", runner, test.want)
-				case test.want != "" && (f.pod() != nil || f.secret() != nil):
-					t.Error("pod or Secret is left")
-				}
+				f.wantLost(test.want)
 			}, newRunner())
 		})
 	}
@@ -286,5 +292,18 @@ func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
 				t.Errorf("up for %s each time: %s after %d failures in a row", up, status.Phase, len(status.Failures))
 			}
 		}, newRunner())
+	}
+}
+
+// Pods of other owners of the same kind are kept for nobody.
+func TestOnlyPodsOfRunnersAreKept(t *testing.T) {
+	for version, want := range map[string]int{v1alpha1.GroupVersion.String(): 1, "example.com/v1": 0} {
+		var removed removedPods
+		removed.keep(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
+		}}})
+		if got := len(removed.pods); got != want {
+			t.Errorf("%s: %d pods are kept, want %d", version, got, want)
+		}
 	}
 }

@@ -19,7 +19,7 @@ func (f *fixture) useUpAllowance() {
 func TestOneOfManyPodsLosesManagedFieldsAtOnce(t *testing.T) {
 	forbidden := func(f *fixture) {
 		f.useUpAllowance()
-		f.controller.forbidden[namespace] = time.Now()
+		f.controller.forbidden[namespace] = forbidding{until: time.Now().Add(forbiddenRetryAfter)}
 	}
 	withoutMetadata := func(f *fixture) {
 		f.useUpAllowance()

@@ -84,7 +84,7 @@ func podEvents(gate *statusGate, removed *removedPods) handler.EventHandler {
 func enqueueOwner(q queue, object client.Object, gate *statusGate) {
 	owner := metav1.GetControllerOf(object)
 	pod, isPod := object.(*corev1.Pod)
-	if owner == nil || !isPod || owner.APIVersion != v1alpha1.GroupVersion.String() || owner.Kind != "EphemeralRunner" {
+	if !isPod || !isRunner(owner) {
 		return
 	}
 	priority := priorityLow
@@ -93,6 +93,11 @@ func enqueueOwner(q queue, object client.Object, gate *statusGate) {
 		gate.podEnded(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
 	}
 	enqueue(q, object, owner.Name, priority)
+}
+
+// isRunner reports whether an owner, which may be nil, is a runner of this API: anybody may give a pod another one of that kind.
+func isRunner(owner *metav1.OwnerReference) bool {
+	return owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String() && owner.Kind == "EphemeralRunner"
 }
 
 // enqueue adds the runner of that name in the object's namespace. A runner that is queued already keeps the higher priority.

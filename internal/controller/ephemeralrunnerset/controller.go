@@ -148,11 +148,10 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	p.state = c.setStateOf(set)
-	if err := c.tellLost(ctx, p); err != nil {
-		return ctrl.Result{}, err
-	}
+	lostErr := c.tellLost(ctx, p)
 	if difference := difference(set, origin); difference != "" {
-		return c.hold(ctx, p, difference)
+		result, err := c.hold(ctx, p, difference)
+		return result, errors.Join(lostErr, err)
 	}
 	p.origin = origin
 
@@ -162,7 +161,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	c.removeStrays(ctx, p)
 	c.tellUnknownJobs(ctx, p)
 	c.tellMoved(ctx, p)
-	if err := errors.Join(listErr, applyErr, c.report(ctx, p)); err != nil {
+	if err := errors.Join(lostErr, listErr, applyErr, c.report(ctx, p)); err != nil {
 		return ctrl.Result{}, err // an error requeues the set
 	}
 	p.requeueBy(p.state.creations.listDueAt())

@@ -201,6 +201,22 @@ func (f *fixture) keep(kind string) {
 	}
 }
 
+// Whoever keeps the objects of runners that are gone must not stop the set: they neither count against maxRunners nor have a job.
+func TestKeptRunnersTakeNoRoom(t *testing.T) {
+	for name, shape := range map[string]runnerView{"idle": idle, "busy": busyOne, "done": with(lingering, func(r *runnerView) { r.jobPatchID = 9 })} {
+		s := newScenario(2)
+		s.want.maxRunners = 2
+		s.add(2, with(shape, func(r *runnerView) { r.deleting, r.keepers = true, "example.com/audit" }))
+		if p := s.pass(); p.create != 2 {
+			t.Errorf("%s: create %d, want 2", name, p.create)
+		}
+		var status v1alpha1.EphemeralRunnerSetStatus
+		if countWithDeleting(&status, s.runners); status.CurrentReplicas != 0 {
+			t.Errorf("%s: %d runners are left, want none", name, status.CurrentReplicas)
+		}
+	}
+}
+
 // Within a minute the set says which runner can't go, whose finalizer keeps it or its pod, and how to remove that; it takes it back when
 // the runner is gone. The same holds whether the set is deleted or has only fewer jobs.
 func TestKeptRunnersAreTold(t *testing.T) {

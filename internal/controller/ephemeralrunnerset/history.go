@@ -56,7 +56,7 @@ type history struct {
 // runnerHistory is what the controller remembers of one runner.
 type runnerHistory struct {
 	upAt        time.Time // first seen running in its present pod
-	endedAt     time.Time // first seen ended
+	endedAt     time.Time // first seen ended; when it failed, if another manager saw that
 	exitedAt    time.Time // first seen exited with code 0 without a known job, and with its slot free
 	startedAt   time.Time // its job first seen reported as started or completed
 	completedAt time.Time // its job first seen reported as completed
@@ -133,6 +133,9 @@ func (h *history) note(runners []*runnerView, patchID int, specHash string, now 
 		past, known := h.runners[r.uid]
 		if !known {
 			past = &runnerHistory{registrationID: r.registrationID, registeredSince: r.createdAt}
+			if r.failedAt.Before(now) {
+				past.endedAt = r.failedAt // before this manager began; one that is kept as evidence must not hold a slot again
+			}
 			h.runners[r.uid] = past
 		}
 		past.seenInPass = h.passes

@@ -150,6 +150,6 @@ func (c *Controller) jobPodChanged(object client.Object, q queue, gone bool) {
 		return
 	}
 	if runner, news := c.jobPods.put(pod, gone); news {
-		enqueue(q, runner.Namespace, c.roster.ownerOf(runner))
+		enqueue(q, runner.Namespace, c.roster.setOf(runner))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -91,13 +90,13 @@ func (c *Controller) tellLost(ctx context.Context, p *pass) error {
 	}
 	set.Status.LostRunners = still
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	switch err := c.options.Client.Status().Patch(ctx, set, patch); {
-	case apierrors.IsConflict(err):
+	if err := c.options.Client.Status().Patch(ctx, set, patch); err != nil {
 		before.DeepCopyInto(set)
 		p.requeueBy(now.Add(reportPeriod))
-		return nil
-	case err != nil:
-		return client.IgnoreNotFound(fmt.Errorf("count lost jobs: %w", err))
+		if ignoreConflict(client.IgnoreNotFound(err)) == nil {
+			return nil
+		}
+		return fmt.Errorf("count lost jobs: %w", err)
 	}
 	s.lostToldAt = now
 	c.recordLost(ctx, p, origin, lost)
@@ -152,11 +151,11 @@ func runPage(runner *v1alpha1.EphemeralRunner) string {
 }
 
 // planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long as those that
-// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't.
+// failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. planFailedHistory decides about outdated ones.
 func (h *history) planLostHistory(p *plan, runners []*runnerView) {
 	room := lostHistoryLimit
 	for _, r := range slices.Backward(runners) {
-		if !r.lost() || r.phase != v1alpha1.EphemeralRunnerPhaseFailed || r.deleting || h.slotOf(r) == slotHeld {
+		if !r.lost() || r.phase == v1alpha1.EphemeralRunnerPhaseOutdated || r.deleting || h.slotOf(r) == slotHeld {
 			continue
 		}
 		expiry := h.historyOf(r).endedAt.Add(maxFailedHistoryAge)

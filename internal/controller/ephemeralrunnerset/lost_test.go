@@ -2,13 +2,14 @@ package ephemeralrunnerset
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -182,6 +183,86 @@ func TestRunnersWithALostJobAreKept(t *testing.T) {
 	}, newSet(5, func(s *v1alpha1.EphemeralRunnerSet) { s.Spec.FailedHistoryLimit = new(0) }))
 }
 
+// A manager that takes over knows from the runners themselves how long ago their jobs were lost: GitHub has given these up, so other
+// jobs get runners at once, whether or not GitHub answers, and the evidence goes in time.
+func TestKeptRunnersHoldNothingAfterARestart(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.settle()
+		for _, r := range f.runners() {
+			report.SetConditions(&r.Status.Conditions, 1, time.Now(), report.Unready("Evicted", "evicted", true)...)
+			f.lose("Evicted", r)
+		}
+		f.settle()
+		f.publish(0)
+		controllertest.Elapse(heldTimeout)
+		f.settle()
+		f.remove, f.asked = errors.New("GitHub is away"), 0
+		f.restart()
+		f.publish(3)
+		f.settle()
+		if kept, all := 3, len(f.kept()); all != kept+3 {
+			t.Fatalf("%d runners, want %d that are kept and 3 for new jobs", all, kept)
+		}
+		if f.asked > 0 {
+			t.Errorf("GitHub was asked %d times about runners whose jobs it gave up long ago", f.asked)
+		}
+		controllertest.Elapse(maxFailedHistoryAge - heldTimeout)
+		f.settle()
+		if all := len(f.kept()); all != 3 {
+			t.Errorf("%d runners an hour after the loss, want 3", all)
+		}
+	}, newSet(3))
+}
+
+// Anybody with rights in the namespace may write a cause: a runner that has ended well doesn't stay for ever because of it.
+func TestCauseOfARunnerThatEndedWell(t *testing.T) {
+	s := newScenario(0)
+	r := s.add(1, with(succeeded, func(r *runnerView) { r.lostCause = "Evicted" }))
+	s.pass()
+	s.later(maxFailedHistoryAge).publish(0).pass()
+	if p := s.later(time.Second).pass(); p.decided[r] != actionDelete {
+		t.Errorf("decided %v after an hour, want its deletion", p.decided[r])
+	}
+}
+
+// refusing is a client whose status patches of sets are refused, as by a webhook.
+type refusing struct{ client.Client }
+
+func (c refusing) Status() client.SubResourceWriter { return refusingWriter{c.Client.Status()} }
+
+type refusingWriter struct{ client.SubResourceWriter }
+
+func (w refusingWriter) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	if _, is := object.(*v1alpha1.EphemeralRunnerSet); is {
+		return apierrors.NewInternalError(errors.New("failed calling webhook"))
+	}
+	return w.SubResourceWriter.Patch(ctx, object, patch, options...)
+}
+
+// A loss that can't be counted costs no other job its runner.
+func TestRunnersAreCreatedAlthoughALossCannotBeCounted(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.settle()
+		f.lose("Evicted", f.runners()...)
+		f.publish(3)
+		controllertest.Elapse(reportPeriod)
+		f.controller.options.Client = refusing{f.api}
+		if _, err := f.pass(); err == nil {
+			t.Error("the pass succeeded, want it repeated")
+		}
+		f.wantRunners(3)
+		f.controller.options.Client = f.api
+		f.settle()
+		if status := f.set().Status; status.LostJobs != 1 || !f.event(reasonJobLost) {
+			t.Errorf("status %+v, want one lost job, told", status)
+		}
+	}, newSet(1))
+}
+
 // A zone is lost: every job counts, the newest hundred runners stay, and a few Events say it.
 func TestManyJobsAreLostTogether(t *testing.T) {
 	inBubble(t, func(f *fixture) {
@@ -282,7 +363,7 @@ func TestNoteOfALostJobKeepsItsAdvice(t *testing.T) {
 	}
 	for _, cause := range v1alpha1.LostCauses {
 		if report.KnownReason(string(cause)) != string(cause) {
-			t.Error(fmt.Sprintf("cause %s is no known reason", cause))
+			t.Errorf("cause %s is no known reason", cause)
 		}
 	}
 }

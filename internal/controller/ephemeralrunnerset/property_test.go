@@ -85,7 +85,7 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 	for seed := range uint64(simulations / 5) {
 		sim := simulate(t, seed)
 		for range 400 {
-			sim.later(10 * time.Second)
+			sim.later(12 * time.Second) // for longer than evidence is kept
 			for _, r := range slices.Clone(sim.runners) {
 				sim.step(r)
 			}

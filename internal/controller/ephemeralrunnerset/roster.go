@@ -77,7 +77,7 @@ func (r *roster) remove(key types.NamespacedName) owner {
 	return r.removeLocked(key)
 }
 
-// setOf returns the set that a runner belongs to.
+// setOf returns the set that a runner belongs to, none if the watch hasn't shown the runner.
 func (r *roster) setOf(key types.NamespacedName) owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,16 +101,6 @@ func (r *roster) removeLocked(key types.NamespacedName) owner {
 		delete(r.sets, left.set.uid)
 	}
 	return left.set
-}
-
-// ownerOf returns the set of a runner that the watch has shown.
-func (r *roster) ownerOf(key types.NamespacedName) owner {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.members[key]; known != nil {
-		return known.set
-	}
-	return owner{}
 }
 
 // of returns the set's runners, oldest first. The caller may change the slice, but not what it points to.

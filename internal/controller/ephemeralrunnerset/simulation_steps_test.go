@@ -59,6 +59,7 @@ func (sim *simulation) work(r *simulatedRunner) {
 		if !r.hadJob {
 			r.draining = true // its own controller has asked GitHub
 		}
+		r.lostCause, r.failedAt = v1alpha1.LostCauseEvicted, sim.now()
 		sim.exit(r, v1alpha1.EphemeralRunnerPhaseFailed)
 	case r.up && !sim.chance(3):
 	default:

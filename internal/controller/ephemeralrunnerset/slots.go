@@ -43,6 +43,8 @@ func (h *history) slotOf(r *runnerView) slot {
 		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r))) // no figure of the set's GitHub counts a job elsewhere
 	case r.phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
 		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleAfterEnd)))
+	case !r.alive():
+		return slotFree
 	case r.hadJob || r.draining || h.historyOf(r).busy:
 		return slotWorking
 	case r.deleting, h.historyOf(r).unregistered():
@@ -62,6 +64,8 @@ func (h *history) completedSlot(r *runnerView) slot {
 		return slotFree
 	case r.ended():
 		return heldUnless(h.now.Sub(h.historyOf(r).endedAt) >= heldTimeout)
+	case !r.alive():
+		return slotFree
 	default:
 		return slotWorking
 	}

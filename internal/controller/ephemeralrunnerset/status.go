@@ -72,9 +72,9 @@ func countLive(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView)
 }
 
 // countWithDeleting sets the runner counts including the runners that are being deleted and have not ended. Once such a
-// runner has ended, another set may have one in its place, even while somebody keeps its pod.
+// runner has ended, another set may have one in its place, even while somebody keeps it or its pod.
 func countWithDeleting(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView) {
-	countUnless(status, runners, func(r *runnerView) bool { return r.deleting && r.ended() })
+	countUnless(status, runners, func(r *runnerView) bool { return r.deleting && !r.alive() })
 }
 
 func countUnless(status *v1alpha1.EphemeralRunnerSetStatus, runners []*runnerView, leftOut func(*runnerView) bool) {

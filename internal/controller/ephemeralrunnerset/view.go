@@ -6,6 +6,7 @@ import (
 	"unique"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -13,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
-// runnerView is what decisions need to know of one EphemeralRunner: some 190 bytes, without the pod template. A view never
+// runnerView is what decisions need to know of one EphemeralRunner: some 250 bytes, without the pod template. A view never
 // changes; a runner that changes gets a new one.
 type runnerView struct {
 	name            string
@@ -31,6 +32,7 @@ type runnerView struct {
 	completed  bool
 	proxied    bool // its pod takes the proxy from the set's Secret
 	jobPatchID int
+	failedAt   time.Time          // when it failed for good, zero if that is not known
 	lostCause  v1alpha1.LostCause // empty if no job was lost
 
 	template        string // hash of the spec that it was created from, empty if not known
@@ -54,8 +56,9 @@ func configURLOf(spec *v1alpha1.EphemeralRunnerSpec) configURL {
 	return unique.Make(strings.ToLower(strings.Trim(strings.TrimSpace(spec.GitHubConfigUrl), "/")))
 }
 
-// alive reports whether the runner's container runs or may still run.
-func (r *runnerView) alive() bool { return !r.ended() }
+// alive reports whether the runner's container runs or may still run. A deleted runner that only finalizers of others keep has no pod
+// any more, whatever its status says: it is finalized.
+func (r *runnerView) alive() bool { return !r.ended() && r.keepers == "" }
 
 // ended reports whether the runner's container has ended for good.
 func (r *runnerView) ended() bool {
@@ -96,6 +99,11 @@ func (r *runnerView) same(now runnerView) bool {
 
 func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 	status := &object.Status
+	var failedAt time.Time
+	stalled := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled)
+	if status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && stalled != nil && stalled.Status == metav1.ConditionTrue {
+		failedAt = stalled.LastTransitionTime.Time
+	}
 	return runnerView{
 		name: object.Name, uid: object.UID, resourceVersion: object.ResourceVersion,
 		createdAt:      object.CreationTimestamp.Time,
@@ -108,6 +116,7 @@ func viewOf(object *v1alpha1.EphemeralRunner) runnerView {
 		completed:      status.JobCompleted(),
 		proxied:        object.Spec.ProxySecretRef != "",
 		jobPatchID:     status.JobPatchID,
+		failedAt:       failedAt,
 		lostCause:      knownCause(status.LostCause),
 		template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
 		pinned:         object.Spec.PodSpec.NodeName != "",
