@@ -40,12 +40,11 @@ func RunnerEnv(spec *corev1.PodSpec, name string) (value string, given bool) {
 // IsJobPod reports whether a pod that belongs to a scale set is one of container hooks, and not a runner's or a listener's, whatever
 // labels these were given. Hooks set no owner; the pod of a Job has the Job, and no label of the hooks.
 func IsJobPod(pod *corev1.Pod) bool {
-	switch owner := metav1.GetControllerOfNoCopy(pod); {
-	case owner == nil:
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
 		return pod.Labels[v1alpha1.LabelRunnerPod] != ""
-	default:
-		return owner.Kind == "Job" && IsJobPodName(pod.Name)
 	}
+	return owner.Kind == "Job" && IsJobPodName(pod.Name)
 }
 
 // IsJobPodName reports whether a pod that is named after a runner is one of container hooks.

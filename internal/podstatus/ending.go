@@ -85,7 +85,8 @@ func fromOutside(pod *corev1.Pod, seen Seen) Ending {
 	if pod.DeletionTimestamp != nil && !seen.DeletedByUs {
 		e.At = pod.DeletionTimestamp.Add(-kube.GracePeriod(pod))
 	}
-	what, detail := "", pod.Status.Message
+	var what string
+	detail := pod.Status.Message
 	target := kube.PodCondition(pod, corev1.DisruptionTarget)
 	byKubelet, known := kubeletEndings[pod.Status.Reason]
 	switch {

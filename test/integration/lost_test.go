@@ -23,7 +23,7 @@ import (
 // cause, also by a manager that is killed right after.
 func TestEveryLostJobIsTold(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 10, ScaleSetValues: rig.Values{"protectRunners": "None"}}) // evictions are not to wait
-	api, namespace := r.Cluster.Client(), client.InNamespace(r.RunnerNamespace)
+	api := r.Cluster.Client()
 	strikes := map[v1alpha1.LostCause][]func(*corev1.Pod) error{
 		"Evicted": {
 			func(pod *corev1.Pod) error {
@@ -81,13 +81,23 @@ func TestEveryLostJobIsTold(t *testing.T) {
 	}
 	eventually(counted, rig.Patience).Should(gomega.Equal(losses))
 	r.WaitDone(works)
+	told := lossesTold(t, r, set.UID, want)
+	t.Logf("%d of %d losses have an Event; the manager was killed while it wrote them", told, losses)
+	if got, err := counted(); err != nil || got != losses {
+		t.Errorf("%d lost jobs are counted, %v; want %d", got, err, losses)
+	}
+}
+
+// lossesTold returns how many of the losses have an Event on the set, and checks what each says.
+func lossesTold(t *testing.T, r *rig.Rig, set types.UID, want map[string]v1alpha1.LostCause) int {
+	t.Helper()
 	var events eventsv1.EventList
-	if err := api.List(t.Context(), &events, namespace); err != nil {
+	if err := r.Cluster.Client().List(t.Context(), &events, client.InNamespace(r.RunnerNamespace)); err != nil {
 		t.Fatal(err)
 	}
 	told := map[string]int{}
 	for _, event := range events.Items {
-		if event.Reason == "JobLost" && event.Regarding.Kind == "AutoscalingRunnerSet" && event.Regarding.UID == set.UID && event.Related != nil {
+		if event.Reason == "JobLost" && event.Regarding.Kind == "AutoscalingRunnerSet" && event.Regarding.UID == set && event.Related != nil {
 			told[event.Related.Name]++
 			if cause := want[event.Related.Name]; !strings.Contains(event.Note, string(cause)) || !strings.Contains(event.Note, "run it again") {
 				t.Errorf("the Event about %s says %q, want %s and what to do", event.Related.Name, event.Note, cause)
@@ -99,8 +109,5 @@ func TestEveryLostJobIsTold(t *testing.T) {
 			t.Errorf("runner %s is told %d times, its loss is %q", runner, times, want[runner])
 		}
 	}
-	t.Logf("%d of %d losses have an Event; the manager was killed while it wrote them", len(told), losses)
-	if got, err := counted(); err != nil || got != losses {
-		t.Errorf("%d lost jobs are counted, %v; want %d", got, err, losses)
-	}
+	return len(told)
 }

@@ -43,20 +43,33 @@ func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 	if err := w.create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	if len(pod.Name) != maxName || !strings.HasSuffix(pod.Name, "r-workflow") || pod.Labels[runnerPodLabel] != w.runner || pod.Labels["team"] != "ci" || pod.Annotations["keep"] != "true" {
-		t.Errorf("metadata %+v", pod.ObjectMeta)
-	}
+	checkMetadata(t, pod, w.runner)
 	spec, job := pod.Spec, pod.Spec.Containers[0]
-	if spec.NodeName != "node" || spec.Affinity != nil || spec.ServiceAccountName != "jobs" || len(spec.Containers) != 2 || len(spec.Volumes) != 2 ||
-		spec.Volumes[0].PersistentVolumeClaim.ClaimName != w.runner+"-work" {
-		t.Errorf("spec %+v", spec)
-	}
+	checkSpec(t, &spec, w.runner)
 	if job.Name != jobContainer || job.Image != "job" || job.Env[0].Value != "a" || job.Resources.Requests.Cpu().String() != "3" {
 		t.Errorf("container %+v", job)
 	}
 	t.Setenv("ACTIONS_RUNNER_USE_KUBE_SCHEDULER", "true")
 	if pod, err = w.jobPod(t.Context(), false); err != nil || pod.Spec.NodeName != "" || pod.Spec.Affinity == nil {
 		t.Errorf("with the scheduler: %+v, %v", pod, err)
+	}
+}
+
+// checkMetadata checks the name and what hooks and template say of a job's pod.
+func checkMetadata(t *testing.T, pod *corev1.Pod, runner string) {
+	t.Helper()
+	named := len(pod.Name) == maxName && strings.HasSuffix(pod.Name, "r-workflow")
+	if !named || pod.Labels[runnerPodLabel] != runner || pod.Labels["team"] != "ci" || pod.Annotations["keep"] != "true" {
+		t.Errorf("metadata %+v", pod.ObjectMeta)
+	}
+}
+
+// checkSpec checks where a job's pod runs, and on which volume.
+func checkSpec(t *testing.T, spec *corev1.PodSpec, runner string) {
+	t.Helper()
+	if spec.NodeName != "node" || spec.Affinity != nil || spec.ServiceAccountName != "jobs" || len(spec.Containers) != 2 || len(spec.Volumes) != 2 ||
+		spec.Volumes[0].PersistentVolumeClaim.ClaimName != runner+"-work" {
+		t.Errorf("spec %+v", spec)
 	}
 }
 
