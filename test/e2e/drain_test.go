@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/hack/cluster"
 	"github.com/harrier-ci/harrier/hack/site"
@@ -49,7 +48,6 @@ func TestDrainUnderLoad(t *testing.T) {
 	for _, s := range []*scaleSet{busy, all} {
 		s.awaitLeft(node, long[s])
 		t.Logf("only runners with a job are left of %s on the node after %s", s.name, time.Since(began))
-		s.awaitEvent("RunnersMoved", node)
 		s.awaitIdle(2)
 	}
 	all.awaitSuccess(short)
@@ -118,23 +116,6 @@ func (s *scaleSet) awaitLeft(node string, jobs []int64) {
 			return fmt.Sprintf("there are %v, and %v work", slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(working))), nil
 		}
 		return "", nil
-	})
-}
-
-// awaitEvent waits for an Event about the set's runners that names something.
-func (s *scaleSet) awaitEvent(reason, names string) {
-	s.t.Helper()
-	s.await(s.t.Context(), "the Event "+reason, func() (string, error) {
-		var events corev1.EventList
-		if err := kube.List(s.t.Context(), &events, client.InNamespace(s.namespace)); err != nil {
-			return "", err
-		}
-		for i := range events.Items {
-			if e := &events.Items[i]; e.Reason == reason && strings.Contains(e.Message, names) {
-				return "", nil
-			}
-		}
-		return fmt.Sprintf("there are %d others", len(events.Items)), nil
 	})
 }
 

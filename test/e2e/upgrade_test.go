@@ -8,10 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/hack/site"
+	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
@@ -50,7 +52,18 @@ func TestNewTemplateReplacesIdleRunnersAndSparesJobs(t *testing.T) {
 
 func TestNewMaximumTakesEffectWithoutANewListener(t *testing.T) {
 	t.Parallel()
-	s := install(t, "maximum", 0, 0)
+	s := prepare(t, serve(t, fakegithub.Options{}), "maximum", 0, 0)
+	s.apply()
+	s.await(t.Context(), "a listener without a session", func() (string, error) {
+		set, err := s.object(t.Context())
+		if err != nil {
+			return "", err
+		}
+		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady); c == nil || c.Reason != v1alpha1.ReasonMaxRunnersZero {
+			return fmt.Sprintf("it says %+v", c), nil
+		}
+		return "", nil
+	})
 	listener := s.listenerPod()
 	ids := s.queue(2, time.Second)
 	s.values["maxRunners"] = 2
