@@ -111,6 +111,7 @@ func (w *world) checkScalesDown() {
 	if w.schedule.seed%scaleDownEvery != 1 || w.schedule.minRunners == 0 {
 		return
 	}
+	w.patchSet(`{"spec": {"minRunners": 0}}`) // Helm refuses to change what closeSet has changed, but for what is equal already
 	w.rig.UpgradeSet(rig.DefaultSet, rig.Values{"minRunners": 0})
 	w.checkNothingLeft("scaling down")
 }
