@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/build"
@@ -53,8 +54,9 @@ func (c client) CreateSession(ctx context.Context, scaleSetID int, owner string)
 // so nobody needs a share of their own.
 const answersBudget = 20 << 20
 
-// Connect returns the Connector for the real service. All its clients share the memory for answers.
-func Connect(log logr.Logger) Connector {
+// Connect returns the Connector for the real service. All its clients share the memory for answers, and have the loop's clock, by which the
+// loop waits for what they say. A nil clock is the real one.
+func Connect(log logr.Logger, clock clock.WithTicker) Connector {
 	budget := actions.NewBudget(answersBudget, answersBudget)
 	return func(c *config.Config, observe func(actions.RequestInfo)) (GitHub, error) {
 		if c.Credentials == nil {
@@ -77,7 +79,7 @@ func Connect(log logr.Logger) Connector {
 				System: "actions-runner-controller", Version: build.Version, CommitSHA: build.CommitSHA,
 				ScaleSetID: c.RunnerScaleSetID, Subsystem: "ghalistener",
 			},
-			RootCAs: roots, Logger: log, OnRequest: observe, Budget: budget,
+			RootCAs: roots, Logger: log, Clock: clock, OnRequest: observe, Budget: budget,
 			// The proxy comes from the environment, which a tenant may have chosen: only what the file allows is exempt.
 			Addresses: policy.Check(c.ConfigureURL, false),
 		})

@@ -55,7 +55,7 @@ func TestWhatAClientCanBeMadeFrom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			settings := &config.Config{ConfigureURL: "https://github.example/org", Credentials: &config.Credentials{Token: "t"}}
 			test.change(settings)
-			made, err := Connect(logr.Discard())(settings, nil)
+			made, err := Connect(logr.Discard(), nil)(settings, nil)
 			_, refused := errors.AsType[*addresses.NotAllowedError](err)
 			_, refusal := errors.AsType[*addresses.NotAllowedError](test.want)
 			if refused != refusal || !refusal && !errors.Is(err, test.want) || (made == nil) != (test.want != nil) {
@@ -80,7 +80,7 @@ func TestProxiesOfTheEnvironmentFollowTheFile(t *testing.T) {
 		"no rules, as in ARC's": {nil, false},
 	} {
 		settings := &config.Config{ConfigureURL: "http://github.example/org", Credentials: &config.Credentials{Token: "t"}, Addresses: test.rules}
-		made, err := Connect(logr.Discard())(settings, nil)
+		made, err := Connect(logr.Discard(), nil)(settings, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func (p *process) ReportJob(ctx context.Context, runner string, status v1alpha1.
 }
 
 func (p *process) connect(settings *config.Config, observe func(actions.RequestInfo)) (listener.GitHub, error) {
-	client, err := listener.Connect(logr.Discard())(settings, observe)
+	client, err := listener.Connect(logr.Discard(), nil)(settings, observe)
 	return killableGitHub{client, p}, err
 }
 

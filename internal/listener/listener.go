@@ -78,7 +78,7 @@ func Run(ctx context.Context, options Options) error {
 		}
 	}
 	if d.connect == nil {
-		d.connect = Connect(log)
+		d.connect = Connect(log, options.Clock)
 	}
 	changed, err := watchFile(ctx, options.ConfigPath, log)
 	if err != nil {
