@@ -43,7 +43,7 @@ func (r *replay) slot(runner *runner, at time.Time) slot {
 	case runner.Failed:
 		return heldUntil(at.Sub(runner.ended) >= heldAtMost || r.patchedSince(set, at, r.letGo(runner)))
 	case endedWell:
-		return heldUntil(r.patchedSince(set, at, runner.ended.Add(settles)))
+		return heldUntil(r.patchedSince(set, at, runner.ended.Add(settles)) || r.removedFirst(runner, at))
 	case runner.HasJob:
 		return working
 	case runner.Deleting:
@@ -68,7 +68,7 @@ func (r *replay) patchedSince(set *set, at, since time.Time) bool {
 	return set == nil || !since.IsZero() && set.patched.Add(r.history.late(at)).After(since)
 }
 
-// letGo returns when GitHub had let go of a runner that failed with its job, zero if it has not.
+// letGo returns when GitHub had let go of a runner that has ended, at its end or later, zero if it has not.
 func (r *replay) letGo(runner *runner) time.Time {
 	at := runner.ended
 	for _, registration := range r.history.Registrations {
@@ -81,6 +81,15 @@ func (r *replay) letGo(runner *runner) time.Time {
 		}
 	}
 	return at
+}
+
+// removedFirst reports whether a manager may have seen that GitHub has removed a runner that never had a job, and not yet that the
+// runner then ended, as it does once its registration is gone.
+func (r *replay) removedFirst(runner *runner, at time.Time) bool {
+	hadJob := slices.ContainsFunc(r.history.Jobs, func(job Job) bool { return job.Runner == runner.Name })
+	registered := slices.ContainsFunc(r.history.Registrations, func(of Registration) bool { return of.Name == runner.Name })
+	letGo := r.letGo(runner)
+	return registered && !hadJob && !letGo.IsZero() && !letGo.After(runner.ended.Add(r.history.late(at)))
 }
 
 // judgeSlot notes since when the runner's slot is occupied.

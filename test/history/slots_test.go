@@ -55,6 +55,19 @@ func TestSlots(t *testing.T) {
 			s.wait(after)
 			s.podEnds("a", true)
 		}), occupied},
+		"ended well because GitHub removed it": {row(func(s *story) {
+			s.podEnds("a", true)
+			s.Registrations = []Registration{{ID: 1, Name: "a", Since: beginning, Until: s.now}}
+		}), nil},
+		"ended well, removed after its job": {row(func(s *story) {
+			s.podEnds("a", true)
+			s.Jobs = []Job{{ID: 1, Runner: "a", Started: beginning, Completed: s.now}}
+			s.Registrations = []Registration{{ID: 1, Name: "a", Since: beginning, Until: s.now}}
+		}), occupied},
+		"ended well, still registered": {row(func(s *story) {
+			s.podEnds("a", true)
+			s.Registrations = []Registration{{ID: 1, Name: "a", Since: beginning}}
+		}), occupied},
 		"being deleted": {row(func(s *story) { s.deleteRunner("a") }), nil},
 		"being deleted with its job": {row(func(s *story) {
 			s.started("a")
