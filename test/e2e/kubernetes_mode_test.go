@@ -193,7 +193,7 @@ func TestWorkVolumeThatBelongsToRoot(t *testing.T) {
 			ids := s.queue(1, time.Second)
 			if group != nil {
 				s.awaitSuccess(ids)
-				s.uninstall(t.Context())
+				s.awaitNoRunners() // with the runner goes its step's Job, which nobody has the right to delete after the uninstallation
 				return
 			}
 			s.await(t.Context(), "advice that names fsGroup", func() (string, error) {
@@ -226,21 +226,11 @@ func TestJobPodsThatDoNotFit(t *testing.T) {
 			}
 			s.install()
 			s.queue(1, time.Second)
-			if !scheduled {
+			if scheduled {
+				s.await(t.Context(), "the set to say that the job's pod waits", s.saysThatAJobPodWaits)
+			} else {
 				s.await(t.Context(), "the doctor to report the rejection", func() (string, error) { return s.diagnosed("OutOfcpu", "job pod") })
-				return
 			}
-			s.await(t.Context(), "the set to say that the job's pod waits", func() (string, error) {
-				set, err := s.object(t.Context())
-				if err != nil {
-					return "", err
-				}
-				c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionRunnersPending)
-				if c == nil || c.Status != metav1.ConditionTrue || c.Reason != corev1.PodReasonUnschedulable || !strings.Contains(c.Message, "1 job pod waits") {
-					return fmt.Sprintf("RunnersPending is %+v", c), nil
-				}
-				return s.diagnosed(corev1.PodReasonUnschedulable, "job pod")
-			})
 			// After the uninstallation nobody has the right to delete the pod: drained first, as documented.
 			s.values["maxRunners"] = 0
 			s.apply()
@@ -250,6 +240,18 @@ func TestJobPodsThatDoNotFit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (s *scaleSet) saysThatAJobPodWaits() (missing string, err error) {
+	set, err := s.object(s.t.Context())
+	if err != nil {
+		return "", err
+	}
+	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionRunnersPending)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != corev1.PodReasonUnschedulable || !strings.Contains(c.Message, "1 job pod waits") {
+		return fmt.Sprintf("RunnersPending is %+v", c), nil
+	}
+	return s.diagnosed(corev1.PodReasonUnschedulable, "job pod")
 }
 
 // diagnosed returns "" if the doctor has a finding of the reason with the words.

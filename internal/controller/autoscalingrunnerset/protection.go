@@ -63,7 +63,8 @@ func (c *Controller) union(a, b []client.Object) []client.Object {
 
 // unprotectAll removes the finalizer from the objects, as far as the API server permits, and returns those that still have it. A manager
 // that is told to leave them tries none: it has not been granted the right to patch the Roles of all namespaces, and each refusal would
-// be in somebody's audit log.
+// be in somebody's audit log. Helm takes the manager's Role away before it deletes the set, so that with our own chart, whose objects
+// never have the finalizer, every removal is refused.
 func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) (left []client.Object, err error) {
 	if !c.options.StripForeignFinalizers {
 		return c.stillProtected(ctx, objects), nil
@@ -81,7 +82,7 @@ func (c *Controller) unprotectAll(ctx context.Context, objects []client.Object) 
 		ctrl.LoggerFrom(ctx).Info("The API server refuses to remove ARC's finalizer; if one of these objects is still there after Helm has deleted it, remove the finalizer by hand",
 			"finalizer", v1alpha1.FinalizerCleanupProtection, "refusals", refusals.Error())
 	}
-	return left, nil
+	return c.stillProtected(ctx, left), nil
 }
 
 // protectionLeft is recorded about objects of ARC's chart that nothing will remove, once the set that named them is gone.
@@ -97,16 +98,22 @@ func (c *Controller) protectionLeft(left []client.Object) report.Event {
 		v1alpha1.FinalizerCleanupProtection, someOf(names), kind, key.Name, key.Namespace))
 }
 
-// stillProtected returns the objects that have the finalizer according to the cache, which holds no Secrets.
+// stillProtected returns the objects that have the finalizer according to the cache. It holds no Secrets: ARC's chart protects its Secret
+// with the rest.
 func (c *Controller) stillProtected(ctx context.Context, objects []client.Object) (found []client.Object) {
+	var secrets []client.Object
 	for _, object := range objects {
 		if _, secret := object.(*corev1.Secret); secret {
+			secrets = append(secrets, object)
 			continue
 		}
 		err := c.options.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 		if err == nil && slices.Contains(object.GetFinalizers(), v1alpha1.FinalizerCleanupProtection) {
 			found = append(found, object)
 		}
+	}
+	if len(found) > 0 {
+		found = append(found, secrets...)
 	}
 	return found
 }

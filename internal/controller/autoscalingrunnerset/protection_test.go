@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -232,4 +233,35 @@ func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
 		f.wantProtected(func(client.Object) bool { return true })
 		wantEvent(t, f.events(), v1alpha1.ReasonForeignFinalizers)
 	})
+}
+
+// Helm takes the manager's Role away before it deletes the set. Objects of our own chart never have ARC's finalizer, so there is nothing
+// to tell; those of ARC's that the cache shows with it are named, and its Secret, which the cache doesn't hold, with them.
+func TestRefusedRemovalIsToldWhereARCsFinalizerIs(t *testing.T) {
+	for name, want := range map[string]bool{"our chart": false, "ARC's chart": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				objects := protectedObjects()
+				for _, object := range objects {
+					if !want {
+						object.SetFinalizers(nil)
+					}
+				}
+				f.answerStripping(func(object client.Object) error {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "roles"}, object.GetName(), errors.New("no Role says so"))
+				})
+				f.create(objects...)
+				f.create(newSet(protectedByARC))
+				f.settle()
+				if err := f.client.Delete(f.Context(), newSet()); err != nil {
+					t.Fatal(err)
+				}
+				f.settle()
+				events := f.events()
+				if told := slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, v1alpha1.ReasonForeignFinalizers) }); told != want {
+					t.Errorf("Events %q", events)
+				}
+			})
+		})
+	}
 }
