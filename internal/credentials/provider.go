@@ -90,6 +90,15 @@ func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved,
 	}, "namespace", reference.Namespace, "githubConfigSecret", reference.GitHubConfigSecret)
 }
 
+// ProxyData returns the data of the Secret that gives pods their proxy, nil if the reference has none. Its errors are those of Resolve.
+func (p *Provider) ProxyData(ctx context.Context, reference Reference) (map[string][]byte, error) {
+	resolved, err := p.Resolve(ctx, reference)
+	if err != nil || resolved.Proxy == nil {
+		return nil, err
+	}
+	return resolved.Proxy.SecretData(), nil
+}
+
 // FromListener returns what the Secrets of an AutoscalingListener still hold, at most RereadAfter old. An uninstall
 // deletes the credential Secret before the runners; the listener's Secrets are in the manager's namespace and go last.
 // Use the result with ClientFrom. It fails with *MissingError if the listener is configured to ask a vault itself, as ARC's

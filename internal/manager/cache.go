@@ -1,6 +1,9 @@
 package manager
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -10,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -47,6 +51,17 @@ func (o Options) cacheOptions() cache.Options {
 		o.restrictToWatchedNamespace(options.ByObject)
 	}
 	return options
+}
+
+// watched returns the namespaces to watch, or nil for all. The manager's own is always among them: listeners are there.
+func (o Options) watched() []string {
+	switch o.WatchNamespace {
+	case "":
+		return nil
+	case o.Namespace:
+		return []string{o.Namespace}
+	}
+	return []string{o.WatchNamespace, o.Namespace}
 }
 
 // listeners selects the listeners to cache: those in the manager's own namespace. What a listener names is written with the manager's
@@ -168,7 +183,91 @@ func scaleSetSelector() labels.Selector {
 	return selector
 }
 
-// clientOptions keeps Secrets and ConfigMaps out of the cache: caching them would mean listing and watching every one of them.
-func clientOptions() client.Options {
-	return client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}}
+// Requests with the same configuration share HTTP/2 connections. On each connection an API server serves 100 requests at a
+// time, and writes responses and watch events one after another. A burst has two hundred writes in flight. Watches and the
+// renewal of the leader's Lease must not wait for them, so each of the two has its own connection.
+
+// withOwnConnection returns a copy of the configuration whose requests share no connection with others.
+func withOwnConnection(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	// client-go caches connections by dialer, among other things. The durations are those of its own dialer.
+	config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	return config
+}
+
+// newCache returns a cache whose watches have their own connection.
+func newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	config = withOwnConnection(config)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("set up the connection for watches: %w", err)
+	}
+	options.HTTPClient = client
+	return cache.New(config, options)
+}
+
+// fillCaches requests informers for all kinds that controllers watch. A manager is ready only once they are filled, and a
+// standby has them filled, too, so it can act as soon as it leads.
+func fillCaches(ctx context.Context, informers cache.Cache) error {
+	for _, kind := range []client.Object{
+		&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
+		&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{},
+		&corev1.Pod{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
+	} {
+		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// addNodes has the handler told about nodes.
+func (d dependencies) addNodes(ctx context.Context, handler toolscache.ResourceEventHandler) error {
+	if !d.options.watchesNodes() {
+		return nil
+	}
+	options := nodeCacheOptions(d.mgr.GetLogger().WithName("nodes"))
+	options.Scheme, options.Mapper = d.mgr.GetScheme(), d.mgr.GetRESTMapper()
+	watched, err := newCache(d.mgr.GetConfig(), options)
+	if err != nil {
+		return fmt.Errorf("set up the cache of nodes: %w", err)
+	}
+	if err := d.mgr.Add(watched); err != nil {
+		return fmt.Errorf("add the cache of nodes: %w", err)
+	}
+	informer, err := watched.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	return nil
+}
+
+// addWatchedNamespace makes a manager that is restricted to a namespace keep its permissions there until the last scale set is
+// gone. If that is the manager's own namespace it does nothing: deleting that one deletes the manager too.
+func (d dependencies) addWatchedNamespace(ctx context.Context) error {
+	if d.options.WatchNamespace == "" || d.options.WatchNamespace == d.options.Namespace {
+		return nil
+	}
+	options := d.options.bindingCacheOptions()
+	options.Scheme, options.Mapper = d.mgr.GetScheme(), d.mgr.GetRESTMapper()
+	bindings, err := newCache(d.mgr.GetConfig(), options)
+	if err != nil {
+		return fmt.Errorf("set up the cache of the manager's own RoleBinding: %w", err)
+	}
+	if err := d.mgr.Add(bindings); err != nil {
+		return fmt.Errorf("add the cache of the manager's own RoleBinding: %w", err)
+	}
+	if _, err := bindings.GetInformer(ctx, &rbacv1.RoleBinding{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch the manager's own RoleBinding: %w", err)
+	}
+	err = watchednamespace.NewController(watchednamespace.Options{
+		Client: d.client, Bindings: bindings, Namespace: d.options.WatchNamespace,
+	}).SetupWithManager(d.mgr)
+	if err != nil {
+		return fmt.Errorf("set up the controller of the watched namespace: %w", err)
+	}
+	return nil
 }

@@ -84,7 +84,11 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	singleNamespace = flags.String(watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it")
 	flags.Bool("enable-leader-election", true, "accepted for ARC's command lines; a leader is always elected, also with false")
 	flags.StringVar(&o.LeaderElectionID, "leader-election-id", "actions-runner-controller", "name of the Lease that the one manager that acts holds")
-	o.registerMetricsServer(flags)
+	flags.StringVar(&o.MetricsAddress, "metrics-addr", ":8080", "address of the metrics server; 0 turns it off") // this and the next two: kubebuilder's names
+	flags.BoolVar(&o.MetricsSecure, "metrics-secure", false,
+		"serve metrics over HTTPS, and only to clients whose token may get the nonResourceURL /metrics")
+	flags.StringVar(&o.MetricsCertificates, "metrics-cert-path", "",
+		"directory with tls.crt and tls.key for --metrics-secure, reloaded on change; empty: a self-signed certificate")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", "", "address of /healthz and /readyz; empty turns them off")
 	flags.StringVar(&o.PprofAddress, "pprof-addr", "", "address of Go's profiler; empty turns it off")
 	flags.StringVar(&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080", "address of each listener's metrics server; 0 turns it off")

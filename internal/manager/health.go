@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,38 +38,25 @@ type health struct {
 	gatherer prometheus.Gatherer
 
 	mu sync.Mutex
-	// blocked is why the manager has not started, nil once it has. synced then reports whether the caches are filled.
+	// blocked is why the manager has not started. Once synced is set it has, and synced says whether the caches are filled.
 	blocked error
 	synced  func(context.Context) bool
 }
 
-func newHealth(gatherer prometheus.Gatherer) *health {
-	return &health{gatherer: gatherer, blocked: errStarting}
-}
-
-// block records why the manager has not started; nil means that it is about to.
-func (h *health) block(reason error) {
-	if reason == nil {
-		reason = errStarting
-	}
+// report records why the manager has not started, nil if it is about to; or, with synced, that it has. It is then ready as soon as synced
+// says so, a standby as well as the leader.
+func (h *health) report(blocked error, synced func(context.Context) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.blocked = reason
-}
-
-// started makes readiness depend on filled caches alone. A standby is as ready as the leader.
-func (h *health) started(synced func(context.Context) bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.blocked, h.synced = nil, synced
+	h.blocked, h.synced = blocked, synced
 }
 
 func (h *health) ready(request *http.Request) error {
 	h.mu.Lock()
 	blocked, synced := h.blocked, h.synced
 	h.mu.Unlock()
-	if blocked != nil {
-		return blocked
+	if synced == nil {
+		return cmp.Or(blocked, errStarting)
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), syncProbe)
 	defer cancel()

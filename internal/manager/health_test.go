@@ -18,7 +18,7 @@ func (h *health) status(path string) int {
 }
 
 func TestReadiness(t *testing.T) {
-	h := newHealth(prometheus.NewRegistry())
+	h := &health{gatherer: prometheus.NewRegistry()}
 	expect := func(when string, want int) {
 		t.Helper()
 		if got := h.status("/readyz"); got != want {
@@ -26,13 +26,13 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	expect("at first", http.StatusInternalServerError)
-	h.block(errors.New("CRDs are outdated"))
+	h.report(errors.New("CRDs are outdated"), nil)
 	expect("with outdated CRDs", http.StatusInternalServerError)
-	h.block(nil)
+	h.report(nil, nil)
 	expect("before the start", http.StatusInternalServerError)
 
 	synced := false
-	h.started(func(context.Context) bool { return synced })
+	h.report(nil, func(context.Context) bool { return synced })
 	expect("with empty caches", http.StatusInternalServerError)
 	synced = true
 	expect("with filled caches", http.StatusOK)
@@ -45,7 +45,7 @@ func TestLivenessFailsWithAStuckWorker(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: longestReconcile}, []string{"name"})
 	registry.MustRegister(running)
-	h := newHealth(registry)
+	h := &health{gatherer: registry}
 
 	running.WithLabelValues("quick").Set(1)
 	running.WithLabelValues("slow").Set(stuckAfter.Seconds())
@@ -59,7 +59,7 @@ func TestLivenessFailsWithAStuckWorker(t *testing.T) {
 }
 
 func TestHealthServer(t *testing.T) {
-	h := newHealth(prometheus.NewRegistry())
+	h := &health{gatherer: prometheus.NewRegistry()}
 	for _, off := range []string{"", "0"} {
 		stop, err := h.serve(off, logr.Discard())
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // Durations of leader election. Candidates check the Lease every 1 to 2.2 s, which is leaseRetryPeriod with client-go's jitter:
@@ -55,6 +57,22 @@ type leadership struct {
 	expiry  clock.Timer
 	// over is set when the Lease was lost or released. The process ends then, and doesn't lead again.
 	over bool
+}
+
+// newManager returns a manager that changes the cluster only while it leads. It asks the API server nothing yet.
+func newManager(config *rest.Config, options Options, log logr.Logger) (ctrl.Manager, *leadership, error) {
+	lease, err := leaseOf(options, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	leader := newLeadership(lease, clock.RealClock{})
+	config = rest.CopyConfig(config)
+	config.Wrap(leader.fence)
+	mgr, err := ctrl.NewManager(config, managerOptions(options, leader, log))
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	return mgr, leader, nil
 }
 
 func newLeadership(lock resourcelock.Interface, clk clock.WithDelayedExecution) *leadership {

@@ -1,3 +1,9 @@
+// Package manager turns flags and environment variables into a running manager:
+//
+//	ParseOptions ─▶ Run: health server ─▶ CRDs have our fields? ─▶ cache, client, metrics ─▶ controllers
+//
+// It decides nothing about runners. It does decide what is cached and what never is, how many requests the API server gets,
+// which replica leads, and what "healthy" and "ready" mean.
 package manager
 
 import (
@@ -10,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -19,12 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/harrier-ci/harrier/internal/apiaccess"
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/crdcheck"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/metricsauth"
 )
 
 const (
@@ -83,7 +93,7 @@ func askBeforeUninstall(ctx context.Context, config *rest.Config, namespace stri
 func run(ctx context.Context, config *rest.Config, options Options, log logr.Logger) error {
 	log.Info("Starting", "version", build.Version, "commit", build.CommitSHA, "options", options)
 	config = clientConfig(config, options)
-	health := newHealth(metrics.Registry)
+	health := &health{gatherer: metrics.Registry}
 	stop, err := health.serve(options.HealthAddress, log)
 	if err != nil {
 		return err
@@ -93,22 +103,17 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	if err != nil {
 		return err
 	}
-	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, health.block); err != nil {
+	if err := awaitCRDs(ctx, crds.Check, clock.RealClock{}, log, func(why error) { health.report(why, nil) }); err != nil {
 		return ignoreCanceled(err)
 	}
-	lease, err := leaseOf(options, config)
-	if err != nil {
-		return err
-	}
-	leader := newLeadership(lease, clock.RealClock{})
-	mgr, err := newManager(config, options, leader, log)
+	mgr, leader, err := newManager(config, options, log)
 	if err != nil {
 		return err
 	}
 	if err := addControllers(ctx, mgr, options); err != nil {
 		return err
 	}
-	health.started(mgr.GetCache().WaitForCacheSync)
+	health.report(nil, mgr.GetCache().WaitForCacheSync)
 	return runUntilStopped(ctx, leader.lost, mgr.Start)
 }
 
@@ -154,25 +159,22 @@ func clientConfig(config *rest.Config, options Options) *rest.Config {
 	return config
 }
 
-// newManager returns a manager that changes the cluster only while it leads.
-func newManager(config *rest.Config, options Options, leader *leadership, log logr.Logger) (ctrl.Manager, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(leader.fence)
-	mgr, err := ctrl.NewManager(config, managerOptions(options, leader, log))
-	if err != nil {
-		return nil, fmt.Errorf("set up the manager: %w", err)
-	}
-	return mgr, nil
-}
-
 func managerOptions(options Options, lock resourcelock.Interface, log logr.Logger) ctrl.Options {
+	metricsServer := metricsserver.Options{BindAddress: options.MetricsAddress}
+	if !serves(options.MetricsAddress) {
+		metricsServer.BindAddress = disabledAddress // controller-runtime treats an empty address as its default
+	}
+	if options.MetricsSecure {
+		metricsServer.SecureServing, metricsServer.CertDir, metricsServer.FilterProvider = true, options.MetricsCertificates, metricsauth.New
+	}
 	return ctrl.Options{
 		Scheme:         kinds.Scheme(),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds.Mapper(), nil },
 		Logger:         log,
 		Cache:          options.cacheOptions(),
 		NewCache:       newCache,
-		Client:         clientOptions(),
+		// Secrets and ConfigMaps stay out of the cache: caching them would mean listing and watching every one of them.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
 
 		// A single replica takes part, too: `kubectl scale`, or a node that is cut off, makes it two at any time.
 		LeaderElection:                      true,
@@ -184,7 +186,7 @@ func managerOptions(options Options, lock resourcelock.Interface, log logr.Logge
 		// The process ends right after that, so the next leader needn't wait for the Lease to expire.
 		LeaderElectionReleaseOnCancel: true,
 
-		Metrics:                 options.metricsServer(),
+		Metrics:                 metricsServer,
 		PprofBindAddress:        options.PprofAddress,
 		HealthProbeBindAddress:  disabledAddress,
 		GracefulShutdownTimeout: new(shutdownGrace),
@@ -206,3 +208,36 @@ func ignoreCanceled(err error) error {
 	}
 	return err
 }
+
+const (
+	// Outdated CRDs are checked again after crdPause, doubled each time up to crdMaxPause. The first pauses are short, because
+	// manager and CRDs are often installed together, and the API server takes a second or two to publish a new CRD.
+	crdPause    = time.Second
+	crdMaxPause = 30 * time.Second
+)
+
+// awaitCRDs waits until the CRDs have the fields we need. It fails only with the context's error. The reason for waiting is
+// logged when it changes, and passed to report for /readyz.
+func awaitCRDs(ctx context.Context, check func(context.Context) error, clk clock.Clock, log logr.Logger, report func(error)) error {
+	logged := ""
+	for pause := crdPause; ; pause = min(2*pause, crdMaxPause) {
+		err := check(ctx)
+		if err == nil || crdsUnreadable(err) {
+			report(nil)
+			return nil
+		}
+		report(err)
+		if text := err.Error(); text != logged {
+			log.Error(err, "Waiting for the CustomResourceDefinitions to be upgraded before starting", "recheckAtLeastEvery", crdMaxPause.String())
+			logged = text
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-clk.After(pause):
+		}
+	}
+}
+
+// crdsUnreadable reports whether we may not read schemas in this cluster. The CRDs are then assumed to be right.
+func crdsUnreadable(err error) bool { return apierrors.IsForbidden(err) }

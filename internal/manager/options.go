@@ -3,6 +3,7 @@ package manager
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -18,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/logging"
 )
 
 // Environment variables. The first two are required: the chart sets them, and they have no sensible default.
@@ -180,30 +183,11 @@ func (o Options) watchesNodes() bool { return o.WatchNodes && o.WatchNamespace =
 // serves reports whether an address turns its server on.
 func serves(address string) bool { return address != "" && address != disabledAddress }
 
-// watched returns the namespaces to watch, or nil for all. The manager's own is always among them: listeners are there.
-func (o Options) watched() []string {
-	switch o.WatchNamespace {
-	case "":
-		return nil
-	case o.Namespace:
-		return []string{o.Namespace}
-	}
-	return []string{o.WatchNamespace, o.Namespace}
-}
-
 // listenerPolicy returns what scale sets may choose for objects in the manager's namespace.
 func (o Options) listenerPolicy() listenertemplate.Policy {
 	return listenertemplate.Policy{
 		Unrestricted: o.ListenerTemplatePolicy == listenertemplate.Unrestricted, SidecarImages: o.ListenerSidecarImages, Program: o.ListenerEntrypoint,
 	}
-}
-
-// listenerLogging returns the level and format for listeners, which have fewer levels than the manager.
-func (o Options) listenerLogging() (level, format string) {
-	if _, err := strconv.Atoi(o.LogLevel); err == nil {
-		return levelDebug, formatText
-	}
-	return o.LogLevel, o.LogFormat
 }
 
 func parseLevel(text string) (zapcore.Level, error) {
@@ -214,4 +198,19 @@ func parseLevel(text string) (zapcore.Level, error) {
 		return 0, fmt.Errorf("unknown level %q", text)
 	}
 	return zapcore.ParseLevel(text)
+}
+
+const (
+	formatText = "text"
+	formatJSON = "json"
+	levelDebug = "debug"
+)
+
+// NewLogger returns the manager's logger. The options must be valid.
+func NewLogger(options Options, output io.Writer) logr.Logger {
+	level, err := parseLevel(options.LogLevel)
+	if err != nil {
+		level = zapcore.DebugLevel
+	}
+	return logging.New(output, options.LogFormat == formatJSON, level)
 }

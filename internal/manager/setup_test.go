@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 )
 
 // A manager is set up even if the API server fails right after the CRDs were checked. Its caches wait for the server; if the
@@ -26,11 +25,7 @@ func TestSetUpAsksTheAPIServerNothing(t *testing.T) {
 			options := defaults()
 			options.Namespace, options.WatchNamespace, options.MetricsAddress = "harrier", watched, disabledAddress
 			config := clientConfig(&rest.Config{Host: server.URL}, options)
-			lease, err := leaseOf(options, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			mgr, err := newManager(config, options, newLeadership(lease, clock.RealClock{}), NewLogger(options, io.Discard))
+			mgr, _, err := newManager(config, options, NewLogger(options, io.Discard))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -43,14 +43,14 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsUnusable(t *testing.T)
 	}
 	t.Run("the Secret is there", func(t *testing.T) {
 		c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "token"))
-		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
+		if made, err := c.clientFor(t.Context(), reference); err != nil || made == nil {
 			t.Errorf("got %v, %v", made, err)
 		}
 	})
 	t.Run("the listener has it", func(t *testing.T) {
 		c := githubClientsOn(append(others, listenerFor("ours", "https://github.com/org", "github"),
 			secret("harrier", "ours-config", "config.json", listenerConfig))...)
-		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
+		if made, err := c.clientFor(t.Context(), reference); err != nil || made == nil {
 			t.Errorf("got %v, %v", made, err)
 		}
 	})
@@ -59,7 +59,7 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsUnusable(t *testing.T)
 			"no listener":        githubClientsOn(others...),
 			"no listener Secret": githubClientsOn(listenerFor("ours", "https://github.com/org", "github")),
 		} {
-			if made, err := c.client(t.Context(), reference); made != nil || !credentials.Gone(err) {
+			if made, err := c.clientFor(t.Context(), reference); made != nil || !credentials.Gone(err) {
 				t.Errorf("%s: got %v, %v", name, made, err)
 			}
 		}
@@ -67,20 +67,8 @@ func TestRunnersUseTheListenersCredentialsWhereTheSecretIsUnusable(t *testing.T)
 	t.Run("the Secret is broken", func(t *testing.T) { // its AutoscalingRunnerSet says so
 		c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "not a token"), listenerFor("ours", "https://github.com/org", "github"),
 			secret("harrier", "ours-config", "config.json", listenerConfig))
-		if made, err := c.client(t.Context(), reference); err != nil || made == nil {
+		if made, err := c.clientFor(t.Context(), reference); err != nil || made == nil {
 			t.Errorf("got %v, %v", made, err)
 		}
 	})
-}
-
-func TestProxyData(t *testing.T) {
-	c := githubClientsOn(secret("runners", "github", credentials.KeyToken, "token"))
-	if data, err := c.proxy(t.Context(), reference); data != nil || err != nil {
-		t.Errorf("without a proxy: %v, %v", data, err)
-	}
-	proxied := reference
-	proxied.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy:1"}}
-	if data, err := c.proxy(t.Context(), proxied); string(data[credentials.KeyHTTPProxy]) != "http://proxy:1" || err != nil {
-		t.Errorf("with a proxy: %v, %v", data, err)
-	}
 }
