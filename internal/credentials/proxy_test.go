@@ -87,6 +87,19 @@ func TestProxyErrors(t *testing.T) {
 	}
 }
 
+func TestProxyDataOfReference(t *testing.T) {
+	f := newFixture(t)
+	f.store.setSecret("runners", "github", KeyToken, "ghp_1")
+	reference := githubReference()
+	if data, err := f.ProxyData(t.Context(), reference); data != nil || err != nil {
+		t.Errorf("without a proxy: %v, %v", data, err)
+	}
+	reference.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy:1"}}
+	if data, err := f.ProxyData(t.Context(), reference); string(data[KeyHTTPProxy]) != "http://proxy:1" || err != nil {
+		t.Errorf("with a proxy: %v, %v", data, err)
+	}
+}
+
 func TestProxySecretDataHasAllKeys(t *testing.T) {
 	settings := &ProxySettings{HTTPS: "http://p:1"}
 	want := map[string][]byte{"http_proxy": {}, "https_proxy": []byte("http://p:1"), "no_proxy": {}}
