@@ -94,7 +94,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.ListenerMetricsAddress, "listener-metrics-addr", ":8080", "address of each listener's metrics server; 0 turns it off")
 	flags.StringVar(&o.ListenerMetricsEndpoint, "listener-metrics-endpoint", "/metrics", "path of the listeners' metrics")
 	flags.StringVar(&o.ListenerMetricsLabels, "listener-metrics-labels", config.MetricsLabelsFew,
-		"labels and buckets of the listeners' job metrics: few (scale set and result, 10 buckets) or arc (job, event and repository, 46 buckets)")
+		"labels and buckets of the listeners' job metrics: few (scale set and result, 10 buckets) or arc (also job, event and repository, 46 buckets)")
 	flags.Var((*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets", "Secret to pull the listener's image with; may be repeated")
 	flags.StringVar(&o.ListenerTemplatePolicy, "listener-template-policy", listenertemplate.Restricted,
 		"what scale sets may choose for objects in the manager's namespace, by listenerTemplate and metadata: restricted (docs/security.md) or unrestricted")

@@ -18,6 +18,8 @@ import (
 type chosen struct {
 	configured *v1alpha1.MetricsConfig
 	preset     string
+	// few is true if metrics of jobs have the default labels, of which only the result is about the job.
+	few bool
 	// ofSet has the label values that all metrics of the scale set share.
 	ofSet prometheus.Labels
 	// path is the path at which the metrics are served.
@@ -38,6 +40,7 @@ func (c *chosen) differs(settings *config.Config) bool {
 func (m *Metrics) choose(settings *config.Config) *chosen {
 	c := &chosen{
 		configured: settings.Metrics, preset: settings.MetricsLabels, ofSet: labelsOfSet(settings),
+		few:  settings.Metrics == nil && settings.MetricsLabels != config.MetricsLabelsARC,
 		path: endpoint(settings), registry: prometheus.NewRegistry(),
 		gauges: map[string]*prometheus.GaugeVec{}, counters: map[string]*prometheus.CounterVec{},
 		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{},

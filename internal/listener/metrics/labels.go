@@ -18,10 +18,11 @@ import (
 // labelsOfSet returns the label values that identify the scale set. A URL that can't be parsed leaves its labels empty: the
 // client refuses it with a better message.
 func labelsOfSet(settings *config.Config) prometheus.Labels {
+	// The EphemeralRunnerSet has the same name, unless ARC created it.
+	name, namespace := cmp.Or(settings.RunnerScaleSetName, settings.EphemeralRunnerSetName), settings.EphemeralRunnerSetNamespace
 	labels := prometheus.Labels{
-		// The EphemeralRunnerSet has the same name, unless ARC created it.
-		labelName:      cmp.Or(settings.RunnerScaleSetName, settings.EphemeralRunnerSetName),
-		labelNamespace: settings.EphemeralRunnerSetNamespace,
+		labelName: name, labelNamespace: namespace,
+		labelPodScaleSetName: name, labelPodScaleSetNamespace: namespace,
 	}
 	if parsed, err := actions.ParseConfigURL(settings.ConfigureURL); err == nil {
 		labels[labelEnterprise] = parsed.Enterprise
@@ -31,14 +32,18 @@ func labelsOfSet(settings *config.Config) prometheus.Labels {
 	return labels
 }
 
-// ofJob returns the label values of a job's metrics. Organization and repository are the job's, not the scale set's.
+// ofJob returns the label values of a job's metrics. Organization and repository are the job's, unless the labels are the default
+// few: then they are the scale set's, and empty where its jobs may come from several.
 func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.Labels {
 	labels := maps.Clone(c.ofSet)
+	labels[labelJobResult] = knownResult(result)
+	if c.few {
+		return labels
+	}
 	labels[labelOrganization] = job.OwnerName
 	labels[labelRepository] = job.RepositoryName
 	labels[labelJobName] = job.JobDisplayName
 	labels[labelEventName] = job.EventName
-	labels[labelJobResult] = knownResult(result)
 	labels[labelJobWorkflowRef] = job.JobWorkflowRef
 	labels[labelJobWorkflowName], labels[labelJobWorkflowTarget] = splitWorkflowRef(job.JobWorkflowRef)
 	return labels

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,9 @@ func TestDefaultMetrics(t *testing.T) {
 	m := New(settings(nil), logr.Discard())
 	m.Statistics(statistics(), 5)
 	m.Message(messageOfJobs())
-	const set, completed = `name="set",namespace="ns"`, `job_result="succeeded",name="set",namespace="ns"`
+	// Organization and repository are those of the address, not the job's.
+	const set = `enterprise="",name="set",namespace="ns",organization="org",repository=""`
+	const completed = `enterprise="",job_result="succeeded",name="set",namespace="ns",organization="org",repository=""`
 	expect(t, scrape(t, m, "/metrics"),
 		"gha_available_jobs"+ofSet+"8", "gha_acquired_jobs"+ofSet+"7",
 		"gha_assigned_jobs"+ofSet+"4", "gha_running_jobs"+ofSet+"3", "gha_registered_runners"+ofSet+"6", "gha_busy_runners"+ofSet+"2",
@@ -82,6 +85,12 @@ func TestDefaultMetrics(t *testing.T) {
 		"gha_job_queue_duration_seconds_sum{"+set+"} 3",
 		"gha_job_startup_duration_seconds_sum{"+set+"} 7", "gha_job_execution_duration_seconds_sum{"+completed+"} 65",
 	)
+	// Service levels are written with these two, as in le="60".
+	for le, ran := range map[string]string{"60": "0", "300": "1"} {
+		expect(t, scrape(t, m, "/metrics"),
+			"gha_job_queue_duration_seconds_bucket{"+set+`,le="`+le+`"} 1`, "gha_job_startup_duration_seconds_bucket{"+set+`,le="`+le+`"} 1`,
+			"gha_job_execution_duration_seconds_bucket{"+completed+`,le="`+le+`"} `+ran)
+	}
 }
 
 // seriesOf counts the series of a listener whose jobs are of the given number of kinds. Each kind has a name, a repository and an
@@ -140,8 +149,9 @@ func TestDefaultsOfARC(t *testing.T) {
 	asked.MetricsLabels = config.MetricsLabelsARC
 	m := New(asked, logr.Discard())
 	m.Message(messageOfJobs())
-	const started = `enterprise="",event_name="push",job_name="build",organization="owner",repository="repo"`
-	const completed = `enterprise="",event_name="push",job_name="build",job_result="succeeded",organization="owner",repository="repo"`
+	const of = `name="set",namespace="ns",organization="owner",repository="repo"`
+	const started = `enterprise="",event_name="push",job_name="build",` + of
+	const completed = `enterprise="",event_name="push",job_name="build",job_result="succeeded",` + of
 	expect(t, scrape(t, m, "/metrics"),
 		"gha_started_jobs_total{"+started+"} 1", "gha_completed_jobs_total{"+completed+"} 1",
 		"gha_job_startup_duration_seconds_sum{"+started+"} 7", "gha_job_execution_duration_seconds_sum{"+completed+"} 65",
@@ -161,6 +171,11 @@ func TestBuckets(t *testing.T) {
 	for _, buckets := range [][]float64{few.queue, few.startup, few.execution} {
 		if len(buckets) > 9 || ascending(buckets) != nil {
 			t.Errorf("%v, want nine ascending ones: +Inf is the tenth", buckets)
+		}
+		for _, bucket := range buckets {
+			if bucket <= 3600 && !slices.Contains(arcBuckets, bucket) {
+				t.Errorf("%v has %g, by which no expression that was written for ARC asks", buckets, bucket)
+			}
 		}
 	}
 }
@@ -228,6 +243,18 @@ func TestChosenMetrics(t *testing.T) {
 			t.Errorf("%s is exported", absent)
 		}
 	}
+}
+
+// Prometheus adds the pod's labels unless a metric has labels of the same names, empty or not.
+func TestLabelsOfThePodHaveItsValues(t *testing.T) {
+	labels := []string{"actions_github_com_scale_set_name", "actions_github_com_scale_set_namespace"}
+	m := New(settings(&v1alpha1.MetricsConfig{
+		Gauges:   map[string]*v1alpha1.GaugeMetric{maxRunners: {Labels: labels}},
+		Counters: map[string]*v1alpha1.CounterMetric{startedJobs: {Labels: append(labels, "repository")}},
+	}), logr.Discard())
+	m.Message(messageOfJobs())
+	const ofPod = `actions_github_com_scale_set_name="set",actions_github_com_scale_set_namespace="ns"`
+	expect(t, scrape(t, m, "/metrics"), "gha_max_runners{"+ofPod+"} 9", "gha_started_jobs_total{"+ofPod+`,repository="repo"} 1`)
 }
 
 func TestWrongChoicesAreLeftOut(t *testing.T) {
